@@ -1,0 +1,24 @@
+"""sknet: neural networks as scikit-learn estimators, on a tensor and autograd core of their own."""
+
+from sknet import autograd, losses, nn, ops, optim
+from sknet.autograd import Function, grad, value_and_grad
+from sknet.core import Tensor, enable_grad, no_grad
+from sknet.engine import Model
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Function",
+    "Model",
+    "Tensor",
+    "__version__",
+    "autograd",
+    "enable_grad",
+    "grad",
+    "losses",
+    "nn",
+    "no_grad",
+    "ops",
+    "optim",
+    "value_and_grad",
+]

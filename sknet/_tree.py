@@ -1,0 +1,59 @@
+"""Trees: nested dicts, lists and tuples with arrays (or anything else) as leaves."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["leaves", "map_leaves", "paths", "rebuild"]
+
+Tree = Any
+
+
+def leaves(tree: Tree) -> list[Any]:
+    """Return the leaves from left to right; dicts in their own order, None is an empty tree."""
+    return [leaf for _, leaf in _walk(tree, "")]
+
+
+def paths(tree: Tree) -> list[str]:
+    """Return the dotted path of every leaf, in the order of `leaves`."""
+    return [path for path, _ in _walk(tree, "")]
+
+
+def map_leaves(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
+    """Apply `function` to every leaf (and the leaves of `others` at the same place)."""
+    columns = [leaves(other) for other in others]
+    first = leaves(tree)
+    for column in columns:
+        if len(column) != len(first):
+            raise ValueError(
+                f"trees of different structure: expected {len(first)} leaves at {paths(tree)}, got {len(column)}"
+            )
+    return rebuild(tree, iter([function(*row) for row in zip(first, *columns, strict=True)]))
+
+
+def rebuild(tree: Tree, values: Iterator[Any]) -> Tree:
+    """Return a tree of the same structure whose leaves are taken from `values`, in order."""
+    if tree is None:
+        return None
+    if isinstance(tree, dict):
+        return type(tree)((key, rebuild(child, values)) for key, child in tree.items())
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(rebuild(child, values) for child in tree))
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(rebuild(child, values) for child in tree)
+    return next(values)
+
+
+def _walk(tree: Tree, prefix: str) -> Iterator[tuple[str, Any]]:
+    if tree is None:
+        return
+    if isinstance(tree, dict):
+        children: Any = tree.items()
+    elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        children = zip(tree._fields, tree, strict=True)
+    elif isinstance(tree, (list, tuple)):
+        children = enumerate(tree)
+    else:
+        yield prefix, tree
+        return
+    for key, child in children:
+        yield from _walk(child, f"{prefix}.{key}" if prefix else str(key))

@@ -1,0 +1,134 @@
+"""Functions with a gradient of their own."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sknet.core import Tensor, as_tensor, is_grad_enabled, no_grad
+from sknet.core._bind import Node, make_tensor
+from sknet.exceptions import GradientError, ShapeError
+
+__all__ = ["Context", "Function"]
+
+
+class Context:
+    """What a `Function` carries from its forward to its backward.
+
+    Attributes
+    ----------
+    saved : tuple of Tensor
+        What `save_for_backward` was given. Any other attribute can be set freely.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> ctx = Context()
+    >>> ctx.save_for_backward(Tensor([1.0]))
+    >>> len(ctx.saved)
+    1
+    """
+
+    def __init__(self) -> None:
+        self.saved: tuple[Tensor, ...] = ()
+
+    def save_for_backward(self, *tensors: Tensor) -> None:
+        """Keep tensors for the backward; inputs that are kept stay differentiable there."""
+        self.saved = tensors
+
+
+class Function:
+    """Base of functions that bring their own gradient.
+
+    A subclass defines two static methods, ``forward(ctx, *inputs) -> Tensor`` and
+    ``backward(ctx, gradient) -> Tensor`` (a tuple with one entry an input where there are several,
+    None for an input without a gradient), and is called with ``apply``.
+
+    Notes
+    -----
+    `forward` runs unrecorded. `backward` is recorded when a gradient of the gradient is asked for,
+    so written in differentiable operations of the saved inputs, it has gradients of any order.
+
+    Examples
+    --------
+    >>> from sknet import Function, Tensor
+    >>> class Cube(Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x * x
+    ...     @staticmethod
+    ...     def backward(ctx, gradient):
+    ...         [x] = ctx.saved
+    ...         return gradient * 3 * x * x
+    >>> x = Tensor(2.0, requires_grad=True)
+    >>> Cube.apply(x).backward()
+    >>> x.grad.item()
+    12.0
+    """
+
+    @staticmethod
+    def forward(ctx: Context, *inputs: Any) -> Tensor:
+        """Compute the value; to be defined by the subclass."""
+        raise TypeError("a Function must define a static method forward(ctx, *inputs)")
+
+    @staticmethod
+    def backward(ctx: Context, gradient: Tensor) -> Any:
+        """Compute the inputs' gradients from the result's; to be defined by the subclass."""
+        raise TypeError("a Function must define a static method backward(ctx, gradient)")
+
+    @classmethod
+    def apply(cls, *inputs: Any) -> Tensor:
+        """Call the function on tensors (and anything else, passed through).
+
+        Parameters
+        ----------
+        *inputs : Tensor or object
+            Arguments of `forward`.
+
+        Returns
+        -------
+        Tensor
+            What `forward` returned, with this function's gradient.
+
+        Raises
+        ------
+        GradientError
+            If `forward` or, later, `backward` returns something that does not fit.
+        """
+        ctx = Context()
+        with no_grad():
+            value = cls.forward(ctx, *inputs)
+        if not isinstance(value, Tensor):
+            raise GradientError(f"{cls.__name__}.forward must return one tensor, got {type(value).__name__}")
+        parents = tuple(x.node if isinstance(x, Tensor) else None for x in inputs)
+        if not is_grad_enabled() or not any(parents):
+            return value.detach()
+        return make_tensor(value.data, Node(_OneCall(cls, ctx, inputs), parents, inputs, None, {}))  # type: ignore[arg-type, no-any-return]
+
+
+class _OneCall:
+    """Stands where a primitive stands on the tape: one rule an input, all from one `backward`."""
+
+    def __init__(self, function: type[Function], ctx: Context, inputs: tuple[Any, ...]) -> None:
+        self.name = function.__name__
+        self._function, self._ctx, self._shapes = function, ctx, [getattr(x, "shape", None) for x in inputs]
+        self._last: tuple[Tensor, tuple[Any, ...]] | None = None
+        self.vjp = tuple(self._rule(i) for i in range(len(inputs)))
+
+    def _rule(self, i: int) -> Callable[..., Tensor]:
+        return lambda g, *_: self._share(g, i)
+
+    def _share(self, g: Tensor, i: int) -> Tensor:
+        if self._last is None or self._last[0] is not g:
+            shares = self._function.backward(self._ctx, g)
+            self._last = g, shares if isinstance(shares, tuple) else (shares,)
+        shares = self._last[1]
+        if len(shares) != len(self._shapes):
+            raise GradientError(
+                f"{self.name}.backward must return one gradient for each of {len(self._shapes)} inputs, got {len(shares)}"
+            )
+        if shares[i] is None:
+            raise GradientError(f"{self.name}.backward returned None for input {i}, which requires a gradient")
+        share = as_tensor(shares[i])
+        if share.shape != self._shapes[i]:
+            raise ShapeError(f"{self.name}.backward: input {i} has shape {self._shapes[i]}, its gradient {share.shape}")
+        return share

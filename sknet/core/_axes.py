@@ -1,0 +1,29 @@
+"""Axes, counted from the end: -1 is the last one.
+
+A leading axis added later (many models at once) then needs no second implementation.
+"""
+
+from collections.abc import Sequence
+
+from sknet.exceptions import ShapeError
+
+__all__ = ["normalize_axes", "normalize_axis"]
+
+
+def normalize_axis(axis: int, ndim: int, op: str) -> int:
+    """Return `axis` as a negative number, after checking that it exists."""
+    if not -ndim <= axis < ndim:
+        raise ShapeError(f"{op}: axis {axis} does not exist in an array with {ndim} axes")
+    return axis if axis < 0 else axis - ndim
+
+
+def normalize_axes(axis: int | Sequence[int] | None, ndim: int, op: str) -> tuple[int, ...]:
+    """Return `axis` (an axis, several, or None for all) as a tuple of negative numbers."""
+    if axis is None:
+        return tuple(range(-ndim, 0))
+    if isinstance(axis, int):
+        return (normalize_axis(axis, ndim, op),)
+    axes = tuple([normalize_axis(a, ndim, op) for a in axis])
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"{op}: an axis stands twice in {tuple(axis)}")
+    return axes

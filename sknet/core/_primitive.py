@@ -1,0 +1,129 @@
+"""Primitives: the operations from which everything is made, one record each.
+
+`core` names the primitives that Python's operators need; `sknet.ops` attaches their rules and
+adds all others. From the one record come eager mode, gradients of any order, shapes without
+data, capture and fused kernels.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Literal
+
+from sknet.device import Backend
+
+__all__ = ["PRIMITIVES", "Primitive"]
+
+Saves = Literal["inputs", "output", "both", "nothing"]
+
+PRIMITIVES: dict[str, "Primitive"] = {}
+
+
+class Primitive:
+    """One operation and all its rules.
+
+    Parameters
+    ----------
+    name : str
+        Unique name; `PRIMITIVES` lists all.
+
+    Attributes
+    ----------
+    forward : str or callable
+        The namespace's function of this name, or ``forward(xp, *arrays, **params) -> array`` on
+        any array namespace; where `writes_out` is true it also takes ``out=``.
+    shape : callable
+        ``shape(*arrays, **params) -> (shape, dtype)`` from objects with a shape and a dtype;
+        raises `ShapeError` where the operands do not fit.
+    vjp : tuple of callables, or None
+        One rule an operand: ``rule(g, out, *inputs, **params)`` returns that operand's share of
+        the gradient, **in differentiable operations**; None in the place of an operand that has
+        no gradient, None altogether where the operation has none.
+    saves : {"inputs", "output", "both", "nothing"}
+        What the vjp rules read the values of; of everything else they see shape and dtype only,
+        so that its memory can be freed.
+    expression : str or None
+        For an elementwise operation, the scalar Python expression of ``x``, ``y``, ``z`` from
+        which fused kernels are generated.
+    writes_out : bool
+        Whether `forward` takes ``out=``.
+
+    Examples
+    --------
+    >>> from sknet.core import PRIMITIVES
+    >>> PRIMITIVES["add"].expression
+    'x + y'
+    """
+
+    __slots__ = ("_kernels", "expression", "forward", "name", "saves", "shape", "vjp", "writes_out")
+
+    def __init__(self, name: str) -> None:
+        if name in PRIMITIVES:
+            raise ValueError(f"a primitive named {name!r} exists already: give this one another name")
+        self.name = name
+        PRIMITIVES[name] = self
+
+    def define(
+        self,
+        *,
+        forward: str | Callable[..., Any],
+        shape: Callable[..., Any],
+        vjp: Iterable[Callable[..., Any] | None] | None,
+        saves: Saves = "inputs",
+        expression: str | None = None,
+        writes_out: bool = True,
+    ) -> "Primitive":
+        """Attach all rules; see the class for what each is."""
+        self.forward = forward
+        self._kernels: dict[str, Callable[..., Any]] = {}
+        self.shape = shape
+        self.vjp = vjp
+        self.saves = saves
+        self.expression = expression
+        self.writes_out = writes_out
+        return self
+
+    def kernel(self, owner: Backend) -> Callable[..., Any]:
+        """Return the forward on one backend: ``kernel(*arrays, **params)``."""
+        found = self._kernels.get(owner.kind)
+        if found is None:
+            by_name = isinstance(self.forward, str)
+            found = getattr(owner.xp, self.forward) if by_name else partial(self.forward, owner.xp)  # type: ignore[arg-type]
+            self._kernels[owner.kind] = found
+        return found
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+    def __reduce__(self) -> Any:
+        return _by_name, (self.name,)
+
+
+def _by_name(name: str) -> Primitive:
+    return PRIMITIVES[name]
+
+
+# What Python's operators and Tensor's methods need; their rules are attached in sknet.ops.
+add = Primitive("add")
+subtract = Primitive("subtract")
+multiply = Primitive("multiply")
+divide = Primitive("divide")
+power = Primitive("pow")
+negative = Primitive("negative")
+absolute = Primitive("abs")
+exp = Primitive("exp")
+log = Primitive("log")
+sqrt = Primitive("sqrt")
+less = Primitive("less")
+less_equal = Primitive("less_equal")
+greater = Primitive("greater")
+greater_equal = Primitive("greater_equal")
+equal = Primitive("equal")
+not_equal = Primitive("not_equal")
+matmul = Primitive("matmul")
+total = Primitive("sum")
+maximum_of = Primitive("max")
+minimum_of = Primitive("min")
+reshape = Primitive("reshape")
+permute_dims = Primitive("permute_dims")
+getitem = Primitive("getitem")
+astype = Primitive("astype")

@@ -1,0 +1,406 @@
+"""Tensor: an array on a device, with the operators of Python and a place on the tape."""
+
+import weakref
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from sknet.core import _bind
+from sknet.core import _primitive as p
+from sknet.core._axes import normalize_axes
+from sknet.core._backward import from_here
+from sknet.core._bind import Node, bind
+from sknet.device import Device, available, device_of, is_array, is_floating, to_device, to_host
+from sknet.exceptions import DtypeError, GradientError
+
+__all__ = ["Tensor", "as_tensor"]
+
+
+class Tensor:
+    """An array on a device that remembers how it was computed, so that it can be differentiated.
+
+    Parameters
+    ----------
+    data : array-like or array of any device
+        Values. Arrays are not copied; lists become NumPy arrays.
+    requires_grad : bool, default=False
+        Record what is computed from this tensor, so that `backward` fills its `grad`.
+    dtype : dtype, default=None
+        Convert to this dtype; None keeps the data's own.
+    device : str or Device, default=None
+        Move to this device; None leaves the data where it is.
+
+    Attributes
+    ----------
+    data : array
+        The values, an array of the device's own kind.
+    grad : Tensor or None
+        Sum of the gradients of all `backward` calls since it was None; on leaves only.
+
+    Raises
+    ------
+    DtypeError
+        For object, string or complex data, or a gradient of a tensor that is not floating.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> x = Tensor([1.0, 2.0, 4.0], requires_grad=True)
+    >>> x.log().mean().backward()
+    >>> x.grad.numpy()
+    array([0.33333333, 0.16666667, 0.08333333])
+    """
+
+    __slots__ = ("__weakref__", "data", "grad", "node")
+    __array_priority__ = 1000  # so that ndarray + Tensor is ours to answer
+    __array_ufunc__ = None
+
+    data: Any
+    grad: "Tensor | None"
+    node: Node | None
+
+    def __init__(
+        self,
+        data: Any,
+        requires_grad: bool = False,
+        dtype: DTypeLike | None = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        self.data = _as_array(data, dtype, device)
+        self.grad = None
+        self.node = None
+        if requires_grad:
+            self.requires_grad = True
+
+    # -- what it is ---------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of every axis."""
+        return self.data.shape  # type: ignore[no-any-return]
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.data.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(self.data.size)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the elements."""
+        return self.data.dtype  # type: ignore[no-any-return]
+
+    @property
+    def device(self) -> Device:
+        """The device that holds the data."""
+        return device_of(self.data)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether what is computed from this tensor is recorded."""
+        return self.node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if not self.is_leaf:
+            raise GradientError(
+                f"requires_grad can be set on leaves only, and this tensor is the result of "
+                f"{self.node.primitive.name!r}: use .detach() for a leaf with the same values"  # type: ignore[union-attr]
+            )
+        if value and not is_floating(self.dtype):
+            raise DtypeError(f"only floating-point tensors have gradients, this one is {self.dtype}: use .astype")
+        self.node = leaf_node(self) if value else None
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it was made by the user rather than computed from tensors that need a gradient."""
+        return self.node is None or self.node.primitive is None
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a 0-d tensor has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        values = f"shape={self.shape}" if self.device.kind == "meta" else np.array2string(to_host(self.data), separator=", ")
+        device = "" if self.device.kind == "cpu" else f", device='{self.device}'"
+        return f"Tensor({values}, dtype={self.dtype}{device}{', requires_grad=True' if self.requires_grad else ''})"
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    # -- leaving the tape or the device -------------------------------------------------------
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return the values as a NumPy array on the host; on the CPU it shares memory."""
+        return to_host(self.data)  # type: ignore[no-any-return]
+
+    def item(self) -> Any:
+        """Return the one element as a Python scalar.
+
+        Raises
+        ------
+        ValueError
+            If there is not exactly one element.
+        """
+        if self.size != 1:
+            raise ValueError(f"item() needs a tensor with one element, got shape {self.shape}")
+        return to_host(self.data).item()
+
+    def detach(self) -> "Tensor":
+        """Return a tensor of the same data that is not on the tape."""
+        return _make(self.data, None)
+
+    def to(self, device: "str | Device") -> "Tensor":
+        """Return this tensor's values on another device, as a leaf that is not on the tape.
+
+        Raises
+        ------
+        DeviceError
+            If there is no such device here.
+        """
+        return _make(to_device(self.data, available(device)), None)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if self.device.kind != "cpu":
+            raise TypeError(f"a tensor on device '{self.device}' is not converted implicitly: use .numpy()")
+        return np.array(self.data, dtype=dtype, copy=copy)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        if not self.is_leaf:
+            raise GradientError("only leaves can be copied deeply: use .detach() first")
+        copy = type(self).__new__(type(self))
+        copy.data, copy.grad, copy.node = self.data.copy(), None, None
+        copy.requires_grad = self.requires_grad
+        return copy
+
+    def __reduce__(self) -> Any:
+        if not self.is_leaf:
+            raise GradientError("only leaves can be pickled: use .detach() first")
+        return Tensor, (to_host(self.data), self.requires_grad)
+
+    def backward(self, gradient: "Tensor | None" = None, create_graph: bool = False) -> None:
+        """Add the gradient of this tensor to the `grad` of every leaf it was computed from.
+
+        Parameters
+        ----------
+        gradient : Tensor, default=None
+            Gradient of something with respect to this tensor; may be left out for a scalar.
+        create_graph : bool, default=False
+            Record the computation of the gradients too, so that they can be differentiated.
+
+        Raises
+        ------
+        GradientError
+            If nothing it was computed from requires a gradient, or it is no scalar and
+            `gradient` is missing.
+        """
+        from_here(self, gradient, create_graph)
+
+    # -- operators ----------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> "Tensor":
+        return _binary(p.add, self, other)
+
+    def __radd__(self, other: Any) -> "Tensor":
+        return _binary(p.add, other, self)
+
+    def __sub__(self, other: Any) -> "Tensor":
+        return _binary(p.subtract, self, other)
+
+    def __rsub__(self, other: Any) -> "Tensor":
+        return _binary(p.subtract, other, self)
+
+    def __mul__(self, other: Any) -> "Tensor":
+        return _binary(p.multiply, self, other)
+
+    def __rmul__(self, other: Any) -> "Tensor":
+        return _binary(p.multiply, other, self)
+
+    def __truediv__(self, other: Any) -> "Tensor":
+        return _binary(p.divide, self, other)
+
+    def __rtruediv__(self, other: Any) -> "Tensor":
+        return _binary(p.divide, other, self)
+
+    def __pow__(self, other: Any) -> "Tensor":
+        return _binary(p.power, self, other)
+
+    def __rpow__(self, other: Any) -> "Tensor":
+        return _binary(p.power, other, self)
+
+    def __matmul__(self, other: Any) -> "Tensor":
+        return _binary(p.matmul, self, other)
+
+    def __rmatmul__(self, other: Any) -> "Tensor":
+        return _binary(p.matmul, other, self)
+
+    def __neg__(self) -> "Tensor":
+        return bind(p.negative, (self,), {})
+
+    def __abs__(self) -> "Tensor":
+        return bind(p.absolute, (self,), {})
+
+    def __lt__(self, other: Any) -> "Tensor":
+        return _binary(p.less, self, other)
+
+    def __le__(self, other: Any) -> "Tensor":
+        return _binary(p.less_equal, self, other)
+
+    def __gt__(self, other: Any) -> "Tensor":
+        return _binary(p.greater, self, other)
+
+    def __ge__(self, other: Any) -> "Tensor":
+        return _binary(p.greater_equal, self, other)
+
+    def __eq__(self, other: object) -> "Tensor":  # type: ignore[override]
+        return _binary(p.equal, self, other)
+
+    def __ne__(self, other: object) -> "Tensor":  # type: ignore[override]
+        return _binary(p.not_equal, self, other)
+
+    __hash__ = object.__hash__
+
+    def __getitem__(self, index: Any) -> "Tensor":
+        return bind(p.getitem, (self,), {"index": _plain_index(index)})
+
+    # -- the methods that everyone expects ----------------------------------------------------
+
+    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
+        """Sum over `axis` (all axes for None)."""
+        return bind(p.total, (self,), {"axis": normalize_axes(axis, self.ndim, "sum"), "keepdims": keepdims})
+
+    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
+        """Mean over `axis` (all axes for None)."""
+        axes = normalize_axes(axis, self.ndim, "mean")
+        count = 1
+        for a in axes:
+            count *= self.shape[a]
+        return bind(p.total, (self,), {"axis": axes, "keepdims": keepdims}) / count if count else self.sum(axes) * np.nan
+
+    def max(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
+        """Largest element over `axis` (all axes for None)."""
+        return bind(p.maximum_of, (self,), {"axis": normalize_axes(axis, self.ndim, "max"), "keepdims": keepdims})
+
+    def min(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
+        """Smallest element over `axis` (all axes for None)."""
+        return bind(p.minimum_of, (self,), {"axis": normalize_axes(axis, self.ndim, "min"), "keepdims": keepdims})
+
+    def exp(self) -> "Tensor":
+        """Exponential, elementwise."""
+        return bind(p.exp, (self,), {})
+
+    def log(self) -> "Tensor":
+        """Natural logarithm, elementwise."""
+        return bind(p.log, (self,), {})
+
+    def sqrt(self) -> "Tensor":
+        """Square root, elementwise."""
+        return bind(p.sqrt, (self,), {})
+
+    def reshape(self, *shape: Any) -> "Tensor":
+        """Same elements in another shape, given as a tuple or as integers; one length may be -1."""
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        return bind(p.reshape, (self,), {"shape": tuple(wanted)})
+
+    def permute_dims(self, *axes: Any) -> "Tensor":
+        """Axes in another order, given as a tuple or as integers."""
+        wanted = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+        return bind(p.permute_dims, (self,), {"axes": normalize_axes(tuple(wanted), self.ndim, "permute_dims")})
+
+    @property
+    def T(self) -> "Tensor":
+        """Axes in reverse order."""
+        return bind(p.permute_dims, (self,), {"axes": tuple(range(-1, -self.ndim - 1, -1))})
+
+    def astype(self, dtype: DTypeLike) -> "Tensor":
+        """Elements converted to `dtype`."""
+        return bind(p.astype, (self,), {"dtype": np.dtype(dtype)})
+
+
+def _make(data: Any, node: Node | None) -> Tensor:
+    tensor = Tensor.__new__(Tensor)
+    tensor.data = data
+    tensor.grad = None
+    tensor.node = node
+    return tensor
+
+
+def leaf_node(tensor: Tensor) -> Node:
+    """Return a node for a leaf; it finds its tensor again (to fill `grad`) while that is alive."""
+    return Node(output=weakref.ref(tensor))
+
+
+def as_tensor(x: Any) -> Tensor:
+    """Return tensors as they are and everything else as a tensor that needs no gradient.
+
+    Parameters
+    ----------
+    x : Tensor, array or array-like
+        The values.
+
+    Returns
+    -------
+    Tensor
+        The same values, not copied where that can be.
+
+    Examples
+    --------
+    >>> as_tensor([1, 2]).shape
+    (2,)
+    """
+    return x if isinstance(x, Tensor) else Tensor(x)
+
+
+def as_operand(x: Any) -> Any:
+    """Return tensors and scalars as they are; NumPy's scalars become Python's, so that they stay weak."""
+    if isinstance(x, (Tensor, float, int)):
+        return x.item() if isinstance(x, np.generic) else x
+    return x.item() if isinstance(x, np.generic) and x.ndim == 0 else Tensor(x)
+
+
+def _binary(primitive: p.Primitive, x: Any, y: Any) -> Tensor:
+    if not isinstance(x, Tensor):
+        x = as_operand(x)
+    elif not isinstance(y, Tensor):
+        y = as_operand(y)
+    return bind(primitive, (x, y), {})
+
+
+def _plain_index(index: Any) -> Any:
+    """Take the arrays out of the tensors in an index."""
+    if isinstance(index, tuple):
+        return tuple(_plain_index(i) for i in index)
+    if isinstance(index, list):
+        return np.asarray(index)
+    return index.data if isinstance(index, Tensor) else index
+
+
+def _as_array(data: Any, dtype: DTypeLike | None, device: "str | Device | None") -> Any:
+    if isinstance(data, Tensor):
+        data = data.data
+    if not is_array(data):
+        try:
+            data = np.asarray(data)
+        except ValueError as error:
+            raise DtypeError(f"a tensor needs a rectangular array of numbers: {error}") from error
+    if data.dtype.kind not in "biuf":
+        raise DtypeError(f"a tensor holds booleans, integers or real numbers, got dtype {data.dtype}")
+    if dtype is not None and data.dtype != np.dtype(dtype):
+        data = data.astype(dtype)
+    return data if device is None else to_device(data, available(device))
+
+
+_bind.TensorType = Tensor
+_bind.make_tensor = _make

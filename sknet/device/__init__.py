@@ -1,0 +1,43 @@
+"""What an array lives on: NumPy, CuPy, or nothing but a shape (meta).
+
+Above this package everything is written once, against a backend's namespace `xp`.
+"""
+
+from sknet.device._backend import (
+    Backend,
+    available,
+    backend,
+    backend_of,
+    device_of,
+    is_array,
+    namespace,
+    register,
+    to_device,
+    to_host,
+)
+from sknet.device import _cupy as _cupy
+from sknet.device import _numpy as _numpy
+from sknet.device._device import Device
+from sknet.device._dtype import check_float_dtype, is_floating, result_dtype
+from sknet.device._meta import MetaArray
+from sknet.device._random import philox_uniform, stream_key
+
+__all__ = [
+    "Backend",
+    "Device",
+    "MetaArray",
+    "available",
+    "backend",
+    "backend_of",
+    "check_float_dtype",
+    "device_of",
+    "is_array",
+    "is_floating",
+    "namespace",
+    "philox_uniform",
+    "register",
+    "result_dtype",
+    "stream_key",
+    "to_device",
+    "to_host",
+]

@@ -1,0 +1,218 @@
+"""The interface behind which NumPy, CuPy and the meta device stand, and their registry."""
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from sknet.device._device import Device
+from sknet.exceptions import DeviceError
+
+__all__ = ["Backend", "available", "backend", "backend_of", "device_of", "namespace", "register", "to_device", "to_host"]
+
+
+class Backend(ABC):
+    """What the rest of sknet needs to know of a kind of device.
+
+    A backend is one object per kind. Its `xp` is an array namespace with NumPy's function names,
+    and `out=` where NumPy has it; everything above this layer is written against `xp`.
+    """
+
+    kind: str
+    xp: Any
+
+    @property
+    @abstractmethod
+    def array_type(self) -> type:
+        """The class of this device's arrays."""
+
+    @abstractmethod
+    def from_host(self, array: Any, device: Device) -> Any:
+        """Copy a NumPy array (or a SciPy CSR array) to `device`; on the CPU without a copy."""
+
+    @abstractmethod
+    def to_host(self, array: Any) -> Any:
+        """Return the array as a NumPy array (or a SciPy CSR array)."""
+
+    def device_of(self, array: Any) -> Device:
+        """Return the device that holds `array`."""
+        return Device(self.kind)
+
+    def check(self, device: Device) -> None:
+        """Raise DeviceError if `device` does not exist here."""
+
+    def activate(self, device: Device) -> AbstractContextManager[Any]:
+        """Make `device` current: new arrays of `xp` are made there."""
+        return nullcontext()
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device) -> Any:
+        """Return an array with arbitrary content."""
+        with self.activate(device):
+            return self.xp.empty(shape, dtype=dtype)
+
+    def zeros(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device) -> Any:
+        """Return an array of zeros."""
+        with self.activate(device):
+            return self.xp.zeros(shape, dtype=dtype)
+
+    def is_sparse(self, array: Any) -> bool:
+        """Tell whether `array` is a sparse matrix of this device."""
+        return False
+
+
+_backends: dict[str, Backend] = {}
+_by_type: dict[type, Backend] = {}
+_loaders: dict[str, Any] = {}
+
+
+def register(kind: str, loader: Any) -> None:
+    """Make a kind of device known; `loader()` returns its backend when it is first needed.
+
+    Parameters
+    ----------
+    kind : str
+        The name before the colon in ``"cuda:1"``.
+    loader : callable
+        Returns the `Backend`. Imports of optional packages belong inside it.
+    """
+    _loaders[kind] = loader
+    _backends.pop(kind, None)
+
+
+def backend(kind: str) -> Backend:
+    """Return the backend of a kind of device, loading it if need be.
+
+    Parameters
+    ----------
+    kind : str
+        ``"cpu"``, ``"cuda"``, ``"meta"`` or another registered kind.
+
+    Returns
+    -------
+    Backend
+        The one object for this kind.
+
+    Raises
+    ------
+    DeviceError
+        If the kind is unknown, or its package is not installed.
+    """
+    if kind not in _backends:
+        if kind not in _loaders:
+            raise DeviceError(f"unknown device {kind!r}: expected one of {sorted(_loaders)}")
+        loaded = _loaders[kind]()
+        _backends[kind] = _by_type[loaded.array_type] = loaded
+    return _backends[kind]
+
+
+def available(spec: "str | Device") -> Device:
+    """Return the device that `spec` names, after checking that it exists here.
+
+    Parameters
+    ----------
+    spec : str or Device
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ...
+
+    Returns
+    -------
+    Device
+        The device.
+
+    Raises
+    ------
+    DeviceError
+        If there is no such device on this machine.
+    """
+    device = Device.parse(spec)
+    backend(device.kind).check(device)
+    return device
+
+
+def _load_owner(array: Any) -> "Backend | None":
+    """Find the backend of an array whose type was not seen yet, without importing anything new."""
+    kind = type(array)
+    for name in _loaders:
+        known = _backends.get(name)
+        if known is None and kind.__module__.split(".")[0] == getattr(_loaders[name], "package", None):
+            known = backend(name)
+        if known is not None and (isinstance(array, known.array_type) or known.is_sparse(array)):
+            _by_type[kind] = known
+            return known
+    return None
+
+
+def backend_of(array: Any) -> Backend:
+    """Return the backend that owns `array`.
+
+    Parameters
+    ----------
+    array : array
+        An array of any registered device, dense or sparse.
+
+    Returns
+    -------
+    Backend
+        Its backend.
+
+    Raises
+    ------
+    TypeError
+        If no device owns such an object.
+    """
+    found = _by_type.get(type(array)) or _load_owner(array)
+    if found is None:
+        raise TypeError(f"expected an array of a known device {sorted(_loaders)}, got {type(array).__name__}")
+    return found
+
+
+def is_array(obj: Any) -> bool:
+    """Tell whether `obj` is an array of a known device."""
+    return type(obj) in _by_type or _load_owner(obj) is not None
+
+
+def device_of(array: Any) -> Device:
+    """Return the device on which `array` lives."""
+    return backend_of(array).device_of(array)
+
+
+def namespace(array: Any) -> Any:
+    """Return the array namespace (`numpy`, `cupy`, ...) that computes with `array`."""
+    return backend_of(array).xp
+
+
+def to_host(array: Any) -> Any:
+    """Return `array` as a NumPy array, without a copy where it already is one.
+
+    Parameters
+    ----------
+    array : array
+        An array of any device.
+
+    Returns
+    -------
+    ndarray
+        Its values on the host.
+    """
+    return array if type(array) is np.ndarray else backend_of(array).to_host(array)
+
+
+def to_device(array: Any, device: Device) -> Any:
+    """Return `array` on `device`, without a copy where it is there already.
+
+    Parameters
+    ----------
+    array : array
+        An array of any device.
+    device : Device
+        Where it should be.
+
+    Returns
+    -------
+    array
+        The same values there.
+    """
+    if device_of(array) == device:
+        return array
+    return backend(device.kind).from_host(to_host(array), device)

@@ -1,0 +1,80 @@
+"""CUDA devices: CuPy arrays. CuPy is imported when such a device is asked for, never before."""
+
+from contextlib import AbstractContextManager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from sknet.device._backend import Backend, register
+from sknet.device._device import Device
+from sknet.device._numpy import SPECIAL_FUNCTIONS
+from sknet.exceptions import DeviceError
+
+__all__ = ["CupyBackend"]
+
+INSTALL = "install CuPy with pip install 'sknet[cuda12]' or 'sknet[cuda13]', or use device='cpu'"
+
+
+class CupyBackend(Backend):
+    """Arrays in the memory of CUDA devices."""
+
+    kind = "cuda"
+
+    def __init__(self) -> None:
+        try:
+            import cupy
+            import cupyx.scipy.sparse
+            import cupyx.scipy.special
+        except ImportError as error:
+            raise DeviceError(f"device 'cuda' needs CuPy, which cannot be imported ({error}): {INSTALL}") from error
+        self._cupy = cupy
+        self._sparse = cupyx.scipy.sparse
+        functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}
+        special = {name: getattr(cupyx.scipy.special, name) for name in SPECIAL_FUNCTIONS}
+        self.xp = SimpleNamespace(**functions | special)
+
+    @property
+    def array_type(self) -> type:
+        return self._cupy.ndarray  # type: ignore[no-any-return]
+
+    def check(self, device: Device) -> None:
+        try:
+            count = self._cupy.cuda.runtime.getDeviceCount()
+        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            raise DeviceError(f"device '{device}' asked for, but there is no usable GPU here ({error})") from error
+        if device.index >= count:
+            raise DeviceError(f"device '{device}' asked for, but there are only {count} CUDA devices here")
+
+    def from_host(self, array: Any, device: Device) -> Any:
+        self.check(device)
+        with self.activate(device):
+            if scipy.sparse.issparse(array):
+                return self._sparse.csr_matrix(array.tocsr())
+            return self._cupy.asarray(array)
+
+    def to_host(self, array: Any) -> np.ndarray:
+        return array.get()  # type: ignore[no-any-return]
+
+    def device_of(self, array: Any) -> Device:
+        values = array.data if self.is_sparse(array) else array
+        return Device(self.kind, values.device.id)
+
+    def activate(self, device: Device) -> AbstractContextManager[Any]:
+        return self._cupy.cuda.Device(device.index)  # type: ignore[no-any-return]
+
+    def is_sparse(self, array: Any) -> bool:
+        return bool(self._sparse.issparse(array))
+
+
+class _Loader:
+    """Loads CuPy on demand; `package` lets arrays of an already imported CuPy be recognised."""
+
+    package = "cupy"
+
+    def __call__(self) -> CupyBackend:
+        return CupyBackend()
+
+
+register("cuda", _Loader())

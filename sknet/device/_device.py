@@ -1,0 +1,60 @@
+"""Device: the name of a place where arrays live."""
+
+import re
+from dataclasses import dataclass
+
+from sknet.exceptions import DeviceError
+
+__all__ = ["Device"]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A place where arrays live: a kind and, where there are several of a kind, an index.
+
+    Parameters
+    ----------
+    kind : str
+        ``"cpu"``, ``"cuda"`` or ``"meta"`` (shapes and dtypes without data).
+    index : int, default=0
+        Which one of its kind.
+
+    Examples
+    --------
+    >>> Device.parse("cuda:1")
+    Device(kind='cuda', index=1)
+    >>> str(Device("cpu"))
+    'cpu'
+    """
+
+    kind: str
+    index: int = 0
+
+    @classmethod
+    def parse(cls, spec: "str | Device") -> "Device":
+        """Read ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"meta"``; a Device passes through.
+
+        Parameters
+        ----------
+        spec : str or Device
+            What to read.
+
+        Returns
+        -------
+        Device
+            The device; it is not checked that it exists here.
+
+        Raises
+        ------
+        DeviceError
+            If the text names no device.
+        """
+        if isinstance(spec, cls):
+            return spec
+        match = re.fullmatch(r"([a-z]+)(?::(\d+))?", spec) if isinstance(spec, str) else None
+        if match is None:
+            raise DeviceError(f"a device must be 'cpu', 'cuda', 'cuda:<index>' or 'meta', got {spec!r}")
+        return cls(match[1], int(match[2] or 0))
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.index}" if self.kind not in ("cpu", "meta") else self.kind

@@ -1,0 +1,50 @@
+"""The dtypes that sknet computes with."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.exceptions import DtypeError
+
+__all__ = ["check_float_dtype", "is_floating", "result_dtype"]
+
+FLOAT_DTYPES = ("float32", "float64")
+
+
+def is_floating(dtype: Any) -> bool:
+    """Tell whether gradients can flow through arrays of this dtype."""
+    return np.dtype(dtype).kind == "f"
+
+
+def check_float_dtype(dtype: Any, *, where: str) -> np.dtype[Any]:
+    """Return the dtype to compute in.
+
+    Parameters
+    ----------
+    dtype : str or dtype
+        ``"float32"`` or ``"float64"``.
+    where : str
+        For the message: whose dtype it is.
+
+    Returns
+    -------
+    dtype
+        The NumPy dtype.
+
+    Raises
+    ------
+    DtypeError
+        If sknet does not compute in this dtype.
+    """
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found is None or found.name not in FLOAT_DTYPES:
+        raise DtypeError(f"the dtype of {where} must be one of {list(FLOAT_DTYPES)}, got {dtype!r}")
+    return found
+
+
+def result_dtype(*operands: Any) -> np.dtype[Any]:
+    """Return NumPy's result dtype for arrays and weakly typed Python scalars."""
+    return np.result_type(*(x if isinstance(x, (bool, int, float)) else x.dtype for x in operands))

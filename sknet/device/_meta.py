@@ -1,0 +1,84 @@
+"""The meta device: arrays that have a shape and a dtype, and no data."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from sknet.device._backend import Backend, register
+from sknet.device._device import Device
+from sknet.exceptions import DeviceError
+
+__all__ = ["MetaArray", "MetaBackend"]
+
+
+class MetaArray:
+    """An array without data: what an operation on real arrays would return.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Its shape.
+    dtype : dtype
+        Its dtype.
+
+    Examples
+    --------
+    >>> MetaArray((2, 3), "float32").nbytes
+    24
+    """
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        self.shape = tuple(int(n) for n in shape)
+        self.dtype = np.dtype(dtype)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the data would need."""
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"MetaArray({self.shape}, {self.dtype})"
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise DeviceError(f"a meta array has no data: got shape {self.shape} on device 'meta'; compute on a real device")
+
+
+class _MetaNamespace:
+    """Only what makes arrays: operations on meta arrays run the primitives' shape rules."""
+
+    empty = zeros = ones = staticmethod(lambda shape, dtype=float: MetaArray(shape, dtype))
+
+    def __getattr__(self, name: str) -> Any:
+        raise DeviceError(f"{name!r} needs data, and a meta array has only a shape and a dtype")
+
+
+class MetaBackend(Backend):
+    """Arrays without data."""
+
+    kind = "meta"
+    array_type = MetaArray
+
+    def __init__(self) -> None:
+        self.xp = _MetaNamespace()
+
+    def from_host(self, array: Any, device: Device) -> MetaArray:
+        return MetaArray(array.shape, array.dtype)
+
+    def to_host(self, array: Any) -> np.ndarray:
+        return array.__array__()  # type: ignore[no-any-return]
+
+
+register("meta", MetaBackend)

@@ -1,0 +1,557 @@
+"""Model: the one owner of parameters, buffers, optimizer state and random state."""
+
+import math
+import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import DTypeLike
+from sklearn.utils import check_random_state
+
+from sknet import ops
+from sknet.core import Tensor, carry, cargo_of, gradients, no_grad
+from sknet.device import Device, available, backend, check_float_dtype, is_array, stream_key, to_device, to_host
+from sknet.engine._layout import Gradient, Layout
+from sknet.exceptions import DeviceError, DeviceWarning, NonFiniteError, ShapeError
+from sknet.losses import Loss, check_loss
+from sknet.nn import Module
+from sknet.nn._scope import Scope, run
+from sknet.optim import LBFGS, Optimizer, OptimizerState, check_optimizer
+from sknet.optim.schedules import Progress
+
+__all__ = ["Model", "ModelState", "StepResult"]
+
+CHUNK = 1 << 15  # elements of a flat buffer updated at once, so that a rule's temporaries stay in the cache
+
+
+class ModelState(NamedTuple):
+    """Everything that a training step changes, as values that cannot be changed.
+
+    Attributes
+    ----------
+    parameters : mapping of str to array
+        Read-only arrays.
+    optimizer : OptimizerState
+        Update count, and flat arrays by slot name.
+    buffers : mapping of str to array
+        Read-only arrays.
+    progress : Progress
+        Steps, epochs and samples so far.
+    """
+
+    parameters: Mapping[str, Any]
+    optimizer: OptimizerState
+    buffers: Mapping[str, Any]
+    progress: Progress
+
+
+class StepResult(NamedTuple):
+    """What one training step did.
+
+    Attributes
+    ----------
+    loss : float
+        The objective before the update: mean loss of the batch plus penalty.
+    gradient : Gradient
+        Gradient of the objective, an array for every parameter name.
+    update : mapping of str to array
+        What was added to every parameter.
+    output : Tensor of shape (n_samples, n_outputs)
+        The module's raw output before the update.
+    data_loss, penalty : float
+        The two terms of `loss`.
+    """
+
+    loss: float
+    gradient: Gradient
+    update: Mapping[str, Any]
+    output: Tensor
+    data_loss: float
+    penalty: float
+
+
+class Model:
+    """A module, a loss and an optimizer with one owner of all state.
+
+    Parameters
+    ----------
+    module : Module
+        The network. The model takes it over: the module's parameters become views of the model's
+        one flat buffer, and follow its training.
+    loss : str or Loss, default="squared_error"
+        What is minimised.
+    optimizer : str or Optimizer, default="adam"
+        How.
+    alpha : float, default=0.0
+        Strength of the L2 penalty ``alpha / 2 * sum of squared weights / n_samples``, as in
+        scikit-learn's networks. It takes in parameters with two or more axes: no biases.
+    dtype : {"float32", "float64"}, default="float32"
+        In which precision to compute.
+    device : str or Device, default="cpu"
+        Where to compute.
+    random_state : int, RandomState instance or None, default=None
+        Draws initial weights (of parameters that have no values yet), and everything random after.
+
+    Attributes
+    ----------
+    progress : Progress
+        Steps, epochs and samples so far.
+    random_state : RandomState
+        Where the host's draws (shuffling, splits) come from next.
+
+    Notes
+    -----
+    There are two ways to train. `step` updates in place and returns what it did. The functional
+    form does the same in pieces and changes nothing: ``model(X)``, `loss`, `backward`, `update`,
+    and `replace`, which returns another model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> X, y = np.eye(4, dtype="float32"), np.array([0, 1, 1, 0])
+    >>> model = Model(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), loss="log_loss", random_state=0)
+    >>> first = model.step(X, y)
+    >>> first.gradient["0.weight"].shape
+    (4, 8)
+    >>> all(model.step(X, y).loss < first.loss for _ in range(3))
+    True
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        loss: str | Loss = "squared_error",
+        optimizer: "str | Optimizer | LBFGS" = "adam",
+        *,
+        alpha: float = 0.0,
+        dtype: DTypeLike = "float32",
+        device: "str | Device" = "cpu",
+        random_state: Any = None,
+    ) -> None:
+        if not isinstance(module, Module):
+            raise TypeError(f"a Model needs a module, got {type(module).__name__}: pass an instance of nn.Module")
+        self.loss_function = check_loss(loss, "Model")
+        self.optimizer = check_optimizer(optimizer, "Model")
+        self.alpha = _check_alpha(alpha)
+        self.dtype = check_float_dtype(dtype, where="a Model")
+        self.device = available(device)
+        self.random_state = check_random_state(random_state)
+        self.module = module
+        self.progress = Progress()
+        module.initialize(self.random_state)
+        self.key = stream_key(self.random_state)
+        module.to(dtype=self.dtype, device=self.device)
+        self._take_over({name: p.data for name, p in module.named_parameters() if p.requires_grad}, None)
+
+    # -- state --------------------------------------------------------------------------------
+
+    def _take_over(self, values: Mapping[str, Any], slots: Mapping[str, Any] | None) -> None:
+        """Move the parameters into a fresh flat buffer, and make the module's parameters views of it."""
+        self._leaves = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        self.layout = Layout({name: tuple(array.shape) for name, array in values.items()})
+        self._flat = self._zeros()
+        self.layout.fill(self._flat, values)
+        for name, view in self.layout.views(self._flat).items():
+            self._leaves[name].data = view
+        self._penalized = [p for p in self._leaves.values() if p.ndim >= 2] if self.alpha else []
+        self._frozen = False
+        names = self.optimizer.slots if isinstance(self.optimizer, Optimizer) else ()
+        self._slots = {name: self._zeros() if slots is None else slots[name] for name in names}
+
+    def _zeros(self) -> Any:
+        return backend(self.device.kind).zeros((self.layout.size,), self.dtype, self.device)
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Every trained parameter by name: views of the flat buffer, which `step` writes to."""
+        return MappingProxyType({name: p.data for name, p in self._leaves.items()})
+
+    @property
+    def buffers(self) -> Mapping[str, Any]:
+        """Every buffer (running mean, ...) by name."""
+        return MappingProxyType({name: b.data for name, b in self.module.named_buffers()})
+
+    @property
+    def state(self) -> ModelState:
+        """A copy of all that training changes, which stays as it is."""
+        slots = {name: array.copy() for name, array in self._slots.items()}
+        return self._as_state(self._flat.copy(), slots, self.buffers, self.progress)
+
+    def _as_state(self, flat: Any, slots: Mapping[str, Any], buffers: Mapping[str, Any], progress: Progress) -> ModelState:
+        for array in (flat, *slots.values()):
+            _freeze(array)
+        views = self.layout.views(flat)
+        kept = {name: _freeze(array.copy()) for name, array in buffers.items()}
+        optimizer = OptimizerState(progress.step, dict(slots))
+        return ModelState(MappingProxyType(views), optimizer, MappingProxyType(kept), progress)
+
+    def load(self, state: ModelState) -> None:
+        """Take over the values of a state in place; optimizer and random state go on from there.
+
+        Parameters
+        ----------
+        state : ModelState
+            Of a model with the same parameters; it is copied.
+
+        Raises
+        ------
+        StateError
+            If names or shapes differ; nothing is changed then.
+        """
+        self._own_memory()
+        self.layout.fill(self._flat, state.parameters)
+        for name, array in state.optimizer.slots.items():
+            self._slots[name][...] = array
+        for name, array in state.buffers.items():
+            self._set_buffer(name, array.copy())
+        self.progress = state.progress
+
+    def _set_buffer(self, path: str, value: Any) -> None:
+        owner, _, name = path.rpartition(".")
+        module = self.module
+        for part in filter(None, owner.split(".")):
+            module = getattr(module, part)
+        module._buffers[name] = Tensor(value)
+
+    def replace(self, state: ModelState) -> "Model":
+        """Return a model with another state; this one stays as it is.
+
+        Parameters
+        ----------
+        state : ModelState
+            From `update`, or another model's `state`.
+
+        Returns
+        -------
+        Model
+            With a module of its own, whose parameters are the state's read-only arrays.
+        """
+        other = Model.__new__(Model)
+        other.__dict__.update(self.__dict__)
+        other.module = self.module.copy()
+        other.random_state = _copied(self.random_state)
+        other.progress = state.progress
+        other._slots = dict(state.optimizer.slots)
+        other._leaves = {name: p for name, p in other.module.named_parameters() if p.requires_grad}
+        for name, array in state.parameters.items():
+            other._leaves[name].data = array
+        other._penalized = [p for p in other._leaves.values() if p.ndim >= 2] if self.alpha else []
+        for name, array in state.buffers.items():
+            other._set_buffer(name, array)
+        other._frozen = True
+        return other
+
+    def _own_memory(self) -> None:
+        """Before anything is written in place: copy what a functional update has left read-only."""
+        if self._frozen:
+            self._take_over(self.parameters, {name: array.copy() for name, array in self._slots.items()})
+
+    # -- the step in functional pieces ----------------------------------------------------------
+
+    def __call__(self, X: Any, training: bool = True) -> Tensor:
+        """Return the module's raw output, recorded for `backward`; nothing is changed.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or Tensor of shape (n_samples, ...)
+            A batch.
+        training : bool, default=True
+            Whether layers behave as in training (dropout drops, batch norm uses the batch). The
+            same model draws the same dropout masks every time, until its state is replaced.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n_outputs)
+            Raw output: logits, means or log means, as the loss reads them.
+        """
+        scope = Scope({}, training, self.key, self.progress.step)
+        output = run(self.module, scope, (self._operand(X),))
+        if scope.updates and output.requires_grad:
+            return carry(output, self._named_updates(scope))
+        return output  # type: ignore[no-any-return]
+
+    def _named_updates(self, scope: Scope) -> dict[str, Any]:
+        slots = {
+            (id(module), name): f"{path}.{name}" if path else name
+            for path, module in self.module.named_modules()
+            for name in module._buffers
+        }
+        return {slots[binding]: value.data for binding, value in scope.updates.items()}  # type: ignore[index]
+
+    def _operand(self, X: Any) -> Any:
+        if isinstance(X, Tensor) or ops.is_sparse(X):
+            return X
+        array = X if is_array(X) else np.asarray(X)
+        if array.dtype.kind == "f" and array.dtype != self.dtype:
+            array = array.astype(self.dtype)
+        return Tensor(to_device(array, self.device))
+
+    def loss(self, output: Tensor, y: Any, sample_weight: Any = None) -> Tensor:
+        """Return the objective: the weighted mean loss plus the L2 penalty.
+
+        Parameters
+        ----------
+        output : Tensor of shape (n_samples, n_outputs)
+            What the model returned.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Targets: class numbers, 0/1 labels or real numbers, as the loss reads them.
+        sample_weight : array of shape (n_samples,), default=None
+            Weights; None weights all alike.
+
+        Returns
+        -------
+        Tensor of shape ()
+            The objective, differentiable.
+
+        Raises
+        ------
+        ShapeError
+            If the targets or weights do not fit the output.
+        """
+        data, penalty = self._terms(output, y, sample_weight)
+        return data if penalty is None else data + penalty
+
+    def _terms(self, output: Tensor, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor | None]:
+        values = self.loss_function.values(output, self._operand(y))
+        if sample_weight is None:
+            total: Any = values.shape[0]
+            data = values.sum() / total
+        else:
+            weight = self._operand(sample_weight)
+            if weight.shape != values.shape:
+                raise ShapeError(f"sample_weight must have shape {values.shape}, got {weight.shape}")
+            total = weight.sum()
+            data = (values * weight).sum() / total
+        if not self._penalized:
+            return data, None
+        return data, ops.sum_squares(*self._penalized) * (0.5 * self.alpha / total)
+
+    def backward(self, loss: Tensor) -> Gradient:
+        """Return the gradient of a loss with respect to every parameter; nothing is changed.
+
+        Parameters
+        ----------
+        loss : Tensor of shape ()
+            Computed from this model's output.
+
+        Returns
+        -------
+        Gradient
+            A mapping from parameter names to arrays.
+
+        Raises
+        ------
+        GradientError
+            If the loss does not depend on this model's parameters, or is no scalar.
+        """
+        return self._gradient_into(self._zeros(), loss)
+
+    def _gradient_into(self, flat: Any, loss: Tensor) -> Gradient:
+        shares = gradients(loss, list(self._leaves.values()))
+        for part, share in zip(self.layout.slices.values(), shares, strict=True):
+            flat[part] = share.data.reshape(-1)
+        return Gradient(self.layout, flat, cargo_of(loss))
+
+    def update(self, gradient: Gradient) -> ModelState:
+        """Return the state after one optimizer update; nothing is changed.
+
+        Parameters
+        ----------
+        gradient : Gradient or mapping of str to array
+            From `backward`, or arrays of your own for every parameter name.
+
+        Returns
+        -------
+        ModelState
+            Immutable; pass it to `replace`.
+
+        Raises
+        ------
+        StateError
+            If names or shapes do not fit the parameters.
+        """
+        if not isinstance(gradient, Gradient):
+            flat_gradient = self._zeros()
+            self.layout.fill(flat_gradient, gradient)
+            gradient = Gradient(self.layout, flat_gradient, {})
+        flat = self._zeros()
+        self.layout.fill(flat, self.parameters)
+        slots = {name: array.copy() for name, array in self._slots.items()}
+        delta = self._zeros()
+        self._apply_rule(gradient.flat, flat, slots, delta)
+        flat += delta
+        progress = self.progress._replace(step=self.progress.step + 1)
+        return self._as_state(flat, slots, {**self.buffers, **gradient.buffers}, progress)
+
+    def _apply_rule(self, gradient: Any, flat: Any, slots: Mapping[str, Any], delta: Any) -> None:
+        """Run the optimizer's rule over flat buffers: writes `slots` and `delta`."""
+        optimizer = self.optimizer
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} goes over the full batch and has no step: use fit_full_batch")
+        hyper = optimizer.hyper(self.progress.step + 1, self.progress)
+        kept = [slots[name] for name in optimizer.slots]
+        with no_grad():
+            for start in range(0, self.layout.size, CHUNK):
+                part = slice(start, start + CHUNK)
+                before = tuple([Tensor(array[part]) for array in kept])
+                change, after = optimizer.rule(Tensor(gradient[part]), Tensor(flat[part]), before, hyper)
+                delta[part] = change.data
+                for array, value in zip(kept, after, strict=True):
+                    array[part] = value.data
+
+    # -- the step in place ------------------------------------------------------------------------
+
+    def step(self, X: Any, y: Any, sample_weight: Any = None) -> StepResult:
+        """Train on one batch, in place.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or Tensor of shape (n_samples, ...)
+            A batch.
+        y : array of shape (n_samples,) or (n_samples, n_outputs)
+            Its targets.
+        sample_weight : array of shape (n_samples,), default=None
+            Its weights.
+
+        Returns
+        -------
+        StepResult
+            The loss, the gradient and the update applied, by parameter name.
+
+        Raises
+        ------
+        NonFiniteError
+            If loss or gradient is not finite; nothing is changed then.
+        ShapeError
+            If shapes do not fit; nothing is changed then.
+        """
+        return self.step_into(self._zeros(), self._zeros(), X, y, sample_weight)
+
+    def step_into(
+        self, gradient: Any, delta: Any, X: Any, y: Any, sample_weight: Any = None, check_finite: bool = True
+    ) -> StepResult:
+        """Train on one batch as `step` does, writing gradient and update into given flat buffers.
+
+        Parameters
+        ----------
+        gradient, delta : array of shape (layout.size,)
+            Overwritten; a loop passes the same ones every time.
+        X, y, sample_weight : array
+            As for `step`.
+        check_finite : bool, default=True
+            Raise for a loss or gradient that is not finite, instead of going on with it.
+
+        Returns
+        -------
+        StepResult
+            Its arrays are views of the given buffers.
+        """
+        self._own_memory()
+        output = self(X)
+        data, penalty = self._terms(output, y, sample_weight)
+        found = self._gradient_into(gradient, data if penalty is None else data + penalty)
+        data_loss, penalty_value = data.item(), 0.0 if penalty is None else penalty.item()
+        if check_finite:
+            self._check_finite(data_loss + penalty_value, found)
+        self._apply_rule(gradient, self._flat, self._slots, delta)
+        self._flat += delta
+        for name, value in found.buffers.items():
+            self._set_buffer(name, value)
+        self.progress = self.progress._replace(step=self.progress.step + 1)
+        update = MappingProxyType(self.layout.views(delta))
+        return StepResult(data_loss + penalty_value, found, update, output.detach(), data_loss, penalty_value)
+
+    def _check_finite(self, loss: float, gradient: Gradient) -> None:
+        # One pass decides nearly always; it can overflow for a finite gradient, so a failure is looked at closely.
+        xp = backend(self.device.kind).xp
+        if math.isfinite(loss) and math.isfinite(float(xp.vdot(gradient.flat, gradient.flat))):
+            return
+        bad = [name for name, array in gradient.items() if not bool(xp.isfinite(array).all())]
+        if math.isfinite(loss) and not bad:
+            return
+        where = f"the gradient of parameter {bad[0]!r} is not finite" if bad else "all gradients are finite"
+        raise NonFiniteError(
+            f"the loss is {loss:g} and {where}; nothing was updated. Scale the inputs, lower the "
+            "learning rate, or look for invalid targets",
+            parameter=bad[0] if bad else None,
+        )
+
+    # -- prediction, pickling -----------------------------------------------------------------------
+
+    def predict(self, X: Any) -> Any:
+        """Return what the network predicts: probabilities or means, by the loss's inverse link.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or Tensor of shape (n_samples, ...)
+            Inputs; all at once.
+
+        Returns
+        -------
+        array of shape (n_samples, n_outputs)
+            On the model's device.
+        """
+        with no_grad():
+            return self.loss_function.predict(self(X, training=False)).data
+
+    def __repr__(self) -> str:
+        return f"Model({self.module!r}, loss={self.loss_function!r}, optimizer={self.optimizer!r}, device='{self.device}')"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Arrays travel as the host's, each once: the module goes without the flat buffer's views."""
+        state = self.__dict__.copy()
+        skeleton = self.module.copy()
+        for name, parameter in skeleton.named_parameters():
+            if name in self._leaves:
+                parameter.data = np.empty(0, self.dtype)
+        skeleton.to(device="cpu")
+        state["module"] = skeleton
+        del state["_leaves"], state["_penalized"]
+        flat = self._zeros()
+        self.layout.fill(flat, self.parameters)
+        state["_flat"] = to_host(flat)
+        state["_slots"] = {name: to_host(array) for name, array in self._slots.items()}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        try:
+            self.device = available(self.device)
+        except DeviceError as error:
+            warnings.warn(f"{error}; the model computes on the CPU instead", DeviceWarning, stacklevel=2)
+            self.device = Device("cpu")
+        self._leaves = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        self.module.to(device=self.device)
+        values = self.layout.views(to_device(state["_flat"], self.device))
+        self._take_over(values, {name: to_device(array, self.device) for name, array in state["_slots"].items()})
+
+    def copy(self) -> Self:
+        """Return a model of its own with the same state."""
+        other = type(self).__new__(type(self))
+        state = self.__getstate__()
+        state["_slots"] = {name: array.copy() for name, array in state["_slots"].items()}
+        other.__setstate__(state)
+        other.random_state = _copied(self.random_state)
+        return other
+
+
+def _check_alpha(alpha: float) -> float:
+    if not (isinstance(alpha, (int, float, np.number)) and 0 <= alpha < math.inf):
+        raise ValueError(f"The 'alpha' parameter of Model must be a float in the range [0, inf). Got {alpha!r} instead.")
+    return float(alpha)
+
+
+def _copied(random_state: np.random.RandomState) -> np.random.RandomState:
+    copy = np.random.RandomState()
+    copy.set_state(random_state.get_state())
+    return copy
+
+
+def _freeze(array: Any) -> Any:
+    """Make an array read-only where its device knows such a thing."""
+    if isinstance(array, np.ndarray):
+        array.flags.writeable = False
+    return array

@@ -1,0 +1,62 @@
+"""Losses: what a network minimises, and what its output means.
+
+Each is a small parameter object without state, known by scikit-learn's name or as a class.
+"""
+
+from typing import Any
+
+from sknet._params import resolve
+from sknet.losses._base import Loss
+from sknet.losses._classification import LogLoss
+from sknet.losses._regression import AbsoluteError, Huber, Poisson, Quantile, SquaredError
+
+__all__ = [
+    "LOSSES",
+    "AbsoluteError",
+    "Huber",
+    "LogLoss",
+    "Loss",
+    "Poisson",
+    "Quantile",
+    "SquaredError",
+    "check_loss",
+]
+
+LOSSES: dict[str, type[Loss]] = {
+    "log_loss": LogLoss,
+    "squared_error": SquaredError,
+    "absolute_error": AbsoluteError,
+    "huber": Huber,
+    "poisson": Poisson,
+    "quantile": Quantile,
+}
+
+
+def check_loss(value: str | Loss, caller: str) -> Loss:
+    """Turn a name or an object into a loss whose parameters are valid.
+
+    Parameters
+    ----------
+    value : str or Loss
+        One of the names in `LOSSES`, or a loss.
+    caller : str
+        Whose parameter it is, for the message.
+
+    Returns
+    -------
+    Loss
+        A new loss for a name; a loss as it is.
+
+    Raises
+    ------
+    InvalidParameterError
+        If it is neither, or if a parameter of the loss is wrong.
+
+    Examples
+    --------
+    >>> from sknet.losses import check_loss
+    >>> check_loss("squared_error", caller="MLPRegressor")
+    SquaredError()
+    """
+    loss: Any = resolve(value, LOSSES, Loss, parameter="loss", caller=caller)
+    return loss  # type: ignore[no-any-return]

@@ -1,0 +1,221 @@
+"""What every loss is: values per sample, an inverse link, a check of targets, the tasks it serves."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sknet import ops
+from sknet._params import ParameterObject
+from sknet.core import Tensor, as_tensor
+from sknet.exceptions import DtypeError, ShapeError
+
+TASKS = ("binary", "multiclass", "multilabel", "regression")
+
+
+class Loss(ParameterObject, ABC):
+    """Abstract base of the losses: what a network minimises, and what its output means.
+
+    A loss has no state. It compares the raw output of a network (logits, log means, means) with
+    the target and returns one value per sample; whoever trains weights and averages them. It owns
+    the inverse link, too, so that predictions always fit the loss they were trained with.
+
+    A loss of your own defines `tasks`, `values` and `check_target`, and `predict` where its link
+    is not the identity; `pair` and `total` are there to help.
+
+    See Also
+    --------
+    sknet.losses.check_loss : Turns a name or an object into a loss.
+
+    Examples
+    --------
+    >>> from sknet import ops
+    >>> from sknet.losses import Loss
+    >>> class LogCosh(Loss):
+    ...     tasks = ("regression",)
+    ...
+    ...     def values(self, output, target):
+    ...         z, y = self.pair(output, target)
+    ...         r = z - y
+    ...         return self.total(r + ops.softplus(-2.0 * r) - 0.6931471805599453)
+    >>> LogCosh().values([[0.0], [2.0]], [0.0, 0.0]).numpy()
+    array([0.   , 1.325])
+    """
+
+    tasks: ClassVar[tuple[str, ...]] = ()
+    """The tasks it serves, of "binary", "multiclass", "multilabel" and "regression"."""
+
+    mean_over_outputs: ClassVar[bool] = False
+    """Whether the loss is reported as the mean over outputs, though its sum is descended."""
+
+    @abstractmethod
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        """Return the objective of every sample, summed over outputs.
+
+        Parameters
+        ----------
+        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
+            What the network returned, before any link.
+        target : Tensor or array of shape (n_samples,) or (n_samples, n_outputs)
+            What it should have meant. A target (n_samples,) meets an output (n_samples, 1).
+
+        Returns
+        -------
+        Tensor of shape (n_samples,)
+            In the output's dtype and on its device; differentiable in the output.
+
+        Raises
+        ------
+        ShapeError
+            If target and output do not belong together; nothing is broadcast.
+        """
+
+    def predict(self, output: Tensor) -> Tensor:
+        """Apply the inverse link: from what the network returns to what it predicts.
+
+        Parameters
+        ----------
+        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
+            What the network returned.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n_outputs)
+            Probabilities for a classification; means or quantiles for a regression.
+        """
+        return as_tensor(output)
+
+    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
+        """Check that the targets are ones that this loss can be asked for.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            The targets.
+        name : str, default="y"
+            What to call them in a message.
+        n_outputs : int or None, default=None
+            How many outputs the network has, where the domain depends on it.
+
+        Raises
+        ------
+        ValueError
+            If a target is outside the domain; the message names the first.
+        DtypeError
+            If the targets are no numbers.
+        """
+        finite_numbers(y, name)
+
+    def for_task(self, task: str) -> "Loss":
+        """Return the loss to use for a task: itself, or a copy with other parameters.
+
+        Parameters
+        ----------
+        task : {"binary", "multiclass", "multilabel", "regression"}
+            What the targets ask for.
+
+        Returns
+        -------
+        Loss
+            The loss for that task.
+
+        Raises
+        ------
+        ValueError
+            If this loss does not serve the task.
+        """
+        check_task(task)
+        if task not in self.tasks:
+            raise ValueError(
+                f"{type(self).__name__} serves the tasks {', '.join(self.tasks)}; the task here is {task}. "
+                "A classification needs a loss such as 'log_loss', a regression one such as 'squared_error'."
+            )
+        return self
+
+    def pair(self, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Bring output and target to one shape and dtype, for losses that compare them elementwise.
+
+        Parameters
+        ----------
+        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
+            What the network returned.
+        target : Tensor or array of the same shape, or (n_samples,) where n_outputs is 1
+            What it should have meant.
+
+        Returns
+        -------
+        output, target : Tensor
+            Of equal shape and of the output's dtype; a single output loses its axis.
+
+        Raises
+        ------
+        ShapeError
+            If the shapes do not belong together.
+        """
+        z, y = as_tensor(output), as_tensor(target)
+        shape = z.shape
+        if len(shape) == 2 and shape[1] == 1 and y.shape in (shape, shape[:1]):
+            # One output: without its axis there is nothing to sum over.
+            z = ops.reshape(z, shape[:1])
+            y = ops.reshape(y, shape[:1]) if y.ndim == 2 else y
+        elif y.shape != shape or not shape:
+            raise shape_error(self, shape, y.shape)
+        return z, ops.astype(y, z.dtype)
+
+    @staticmethod
+    def total(terms: Tensor) -> Tensor:
+        """Sum elementwise terms over everything but the samples.
+
+        Parameters
+        ----------
+        terms : Tensor of shape (n_samples, ...)
+            One term for each sample and output.
+
+        Returns
+        -------
+        Tensor of shape (n_samples,)
+            One value for each sample.
+        """
+        return terms if terms.ndim == 1 else ops.sum(terms, axis=tuple(range(1 - terms.ndim, 0)))
+
+
+def shape_error(loss: Loss, output: tuple[int, ...], target: tuple[int, ...]) -> ShapeError:
+    """Return the error for an output and a target that do not belong together."""
+    expected = " or ".join(map(str, _target_shapes(output))) or "one row for each sample"
+    return ShapeError(
+        f"{type(loss).__name__} got an output of shape {output} and a target of shape {target}; "
+        f"for this output the target must have shape {expected}. Nothing is broadcast: reshape the target, "
+        "or change the number of outputs of the last layer."
+    )
+
+
+def _target_shapes(output: tuple[int, ...]) -> list[tuple[int, ...]]:
+    if len(output) == 2 and output[1] == 1:
+        return [output[:1], output]
+    return [output] if output else []
+
+
+def check_task(task: str) -> None:
+    """Raise a ValueError unless `task` is one of `TASKS`."""
+    if task not in TASKS:
+        raise ValueError(f"task must be one of {', '.join(map(repr, TASKS))}. Got {task!r} instead.")
+
+
+def finite_numbers(y: Any, name: str) -> Any:
+    """Return `y` as an array, once it is known to hold finite numbers, one row for each sample."""
+    y = y if hasattr(y, "dtype") else np.asarray(y)
+    if y.dtype.kind not in "biuf":
+        raise DtypeError(f"{name} must hold numbers, but its dtype is {y.dtype}. Encode it first.")
+    if y.ndim == 0:
+        raise ShapeError(f"{name} must have one row for each sample, but it is a single number.")
+    if y.dtype.kind == "f":
+        reject(~np.isfinite(y), y, name, "finite")
+    return y
+
+
+def reject(bad: Any, y: Any, name: str, expected: str) -> None:
+    """Raise a ValueError that shows the first place where `bad` is true."""
+    if bad.any():
+        place = tuple(int(axis[0]) for axis in bad.nonzero())
+        where = ", ".join(map(str, place))
+        raise ValueError(f"{name} must be {expected}, but {name}[{where}] is {y[place]}.")

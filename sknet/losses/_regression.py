@@ -1,0 +1,178 @@
+"""Losses for regression."""
+
+from numbers import Real
+from typing import Any
+
+from sknet import ops
+from sknet._params import Interval
+from sknet.core import Tensor, as_tensor
+from sknet.losses._base import Loss, finite_numbers, reject
+
+
+class SquaredError(Loss):
+    r"""Half the squared error; its minimiser is the mean.
+
+    Notes
+    -----
+    :math:`\ell(z, y) = \frac{1}{2} (z - y)^2`, summed over outputs. The half is scikit-learn's:
+    the gradient is then :math:`z - y`.
+
+    Examples
+    --------
+    >>> from sknet.losses import SquaredError
+    >>> SquaredError().values([[1.0], [3.0]], [1.0, 1.0]).numpy()
+    array([0., 2.])
+    """
+
+    tasks = ("regression",)
+    mean_over_outputs = True
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        z, y = self.pair(output, target)
+        return 0.5 * self.total(ops.square(z - y))
+
+
+class AbsoluteError(Loss):
+    r"""Absolute error; its minimiser is the median, so that single large errors count less.
+
+    Notes
+    -----
+    :math:`\ell(z, y) = |z - y|`, summed over outputs. Where the two are equal the gradient is 0.
+
+    Examples
+    --------
+    >>> from sknet.losses import AbsoluteError
+    >>> AbsoluteError().values([[1.0], [3.0]], [1.0, 1.0]).numpy()
+    array([0., 2.])
+    """
+
+    tasks = ("regression",)
+    mean_over_outputs = True
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        z, y = self.pair(output, target)
+        return self.total(abs(z - y))
+
+
+class Huber(Loss):
+    r"""Huber's loss: squared for small errors, absolute for large ones.
+
+    Parameters
+    ----------
+    delta : float, default=1.0
+        Where the one passes into the other, in units of the target.
+
+    Notes
+    -----
+    With :math:`r = z - y`, summed over outputs [1]_,
+
+    .. math:: \ell(z, y) = \begin{cases} \frac{1}{2} r^2 & |r| \le \delta \\
+              \delta (|r| - \frac{1}{2} \delta) & |r| > \delta. \end{cases}
+
+    With :math:`c` for r clipped to :math:`\pm\delta` both cases are :math:`c (r - c / 2)`.
+
+    References
+    ----------
+    .. [1] P. J. Huber, "Robust Estimation of a Location Parameter", The Annals of Mathematical
+       Statistics 35(1), 1964.
+
+    Examples
+    --------
+    >>> from sknet.losses import Huber
+    >>> Huber(delta=1.0).values([[1.5], [4.0]], [1.0, 1.0]).numpy()
+    array([0.125, 2.5  ])
+    """
+
+    tasks = ("regression",)
+    mean_over_outputs = True
+
+    _parameter_constraints = {"delta": [Interval(Real, 0, None, closed="neither")]}
+
+    def __init__(self, delta: float = 1.0) -> None:
+        self.delta = delta
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        z, y = self.pair(output, target)
+        residual = z - y
+        clipped = ops.clip(residual, -self.delta, self.delta)
+        return self.total(clipped * (residual - 0.5 * clipped))
+
+
+class Quantile(Loss):
+    r"""Pinball loss; its minimiser is a quantile.
+
+    Parameters
+    ----------
+    quantile : float, default=0.5
+        Which quantile to predict, between 0 and 1.
+
+    Notes
+    -----
+    With :math:`r = y - z`, summed over outputs [1]_,
+
+    .. math:: \ell(z, y) = \max(q r, (q - 1) r).
+
+    At 0.5 it is half the absolute error. Where output and target are equal the gradient is -q, as
+    in scikit-learn.
+
+    References
+    ----------
+    .. [1] R. Koenker and G. Bassett, "Regression Quantiles", Econometrica 46(1), 1978.
+
+    Examples
+    --------
+    >>> from sknet.losses import Quantile
+    >>> Quantile(quantile=0.9).values([[0.0], [2.0]], [1.0, 1.0]).numpy()
+    array([0.9, 0.1])
+    """
+
+    tasks = ("regression",)
+    mean_over_outputs = True
+
+    _parameter_constraints = {"quantile": [Interval(Real, 0, 1, closed="neither")]}
+
+    def __init__(self, quantile: float = 0.5) -> None:
+        self.quantile = quantile
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        z, y = self.pair(output, target)
+        excess = z - y
+        return self.total(ops.relu(excess) - self.quantile * excess)
+
+
+class Poisson(Loss):
+    r"""Half the Poisson deviance, for counts and rates; the output is the logarithm of the mean.
+
+    Notes
+    -----
+    With the mean :math:`e^z`, summed over outputs [1]_,
+
+    .. math:: \ell(z, y) = e^z - y z + y \log y - y, \qquad y \ge 0.
+
+    The last two terms do not depend on the output; they make 0 the smallest value.
+
+    References
+    ----------
+    .. [1] P. McCullagh and J. A. Nelder, "Generalized Linear Models", 2nd edition, 1989, section 2.3.
+
+    Examples
+    --------
+    >>> from sknet.losses import Poisson
+    >>> Poisson().values([[0.0], [0.0]], [1.0, 0.0]).numpy()
+    array([0., 1.])
+    >>> Poisson().predict([[0.0]]).numpy()
+    array([[1.]])
+    """
+
+    tasks = ("regression",)
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        z, y = self.pair(output, target)
+        return self.total(ops.exp(z) - y * z + (ops.xlogy(y, y) - y))
+
+    def predict(self, output: Tensor) -> Tensor:
+        return ops.exp(as_tensor(output))
+
+    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
+        y = finite_numbers(y, name)
+        reject(y < 0, y, name, "0 or more for Poisson, which is for counts and rates")

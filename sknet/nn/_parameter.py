@@ -1,0 +1,252 @@
+"""Parameter: a tensor that a module learns, which may wait to be drawn."""
+
+import threading
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import DTypeLike
+from sklearn.utils import check_random_state
+
+from sknet.core import Tensor
+from sknet.device import Device, MetaArray, available, check_float_dtype, device_of, to_device, to_host
+from sknet.exceptions import ShapeError
+
+__all__ = ["Draw", "Parameter", "convert"]
+
+Draw = Callable[[RandomState], np.ndarray[Any, Any]]
+
+DEFAULT_DTYPE = "float32"
+
+# The slot itself: reading it is the only way to see that nothing was drawn yet without drawing.
+_read_data = vars(Tensor)["data"].__get__
+_drawing = threading.RLock()
+
+
+class Recipe(MetaArray):
+    """What is known of a parameter before it is drawn: shape, dtype, device, and how to draw it."""
+
+    __slots__ = ("device", "draw")
+
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device, draw: Draw) -> None:
+        super().__init__(shape, dtype)
+        self.device = device
+        self.draw = draw
+
+    def __reduce__(self) -> Any:
+        # the device stays behind: what was made for a GPU loads where there is none
+        return Recipe, (self.shape, self.dtype, Device("cpu"), self.draw)
+
+
+class Parameter(Tensor):
+    """A tensor that a module learns: a leaf that requires a gradient.
+
+    Parameters
+    ----------
+    data : array-like, default=None
+        Values, of a floating dtype. Arrays are not copied.
+    shape : tuple of int, default=None
+        Shape of a parameter that is drawn later; together with `draw`.
+    draw : callable, default=None
+        ``draw(random_state)`` returns the values as an ndarray of `shape`. It is called once, by
+        `Module.initialize`, or with fresh entropy when the values are first read.
+    dtype : {"float32", "float64"}, default=None
+        None keeps the dtype of `data`; a parameter that is drawn is then float32.
+    device : str or Device, default=None
+        Where the values live; None leaves `data` where it is, and draws to the CPU.
+
+    Raises
+    ------
+    TypeError
+        If neither or both of `data` and (`shape`, `draw`) are given.
+    DtypeError
+        If `data` is not floating.
+
+    Notes
+    -----
+    Values are drawn on the host in float64 and then converted, so that the same seed gives the
+    same weights in every precision and on every device.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.Parameter([1.0, 2.0])
+    Parameter([1., 2.], dtype=float64)
+    >>> later = nn.Parameter(shape=(2,), draw=lambda random_state: random_state.uniform(size=2))
+    >>> later
+    Parameter(not drawn, shape=(2,), dtype=float32)
+    >>> later.draw(0)
+    >>> later
+    Parameter([0.5488135 , 0.71518934], dtype=float32)
+    """
+
+    __slots__ = ("_recipe",)
+
+    _recipe: Recipe | None
+
+    def __init__(
+        self,
+        data: Any = None,
+        *,
+        shape: tuple[int, ...] | None = None,
+        draw: Draw | None = None,
+        dtype: DTypeLike | None = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        if (data is None) == (draw is None) or (shape is None) != (draw is None):
+            raise TypeError(
+                "a Parameter takes either its values, Parameter(data), or a shape and how to draw it, "
+                "Parameter(shape=(2, 3), draw=function)"
+            )
+        self._recipe = None
+        if draw is None:
+            super().__init__(data, requires_grad=True, dtype=dtype, device=device)
+            return
+        self.grad = self.node = None
+        found = check_float_dtype(DEFAULT_DTYPE if dtype is None else dtype, where="a parameter")
+        self._recipe = Recipe(tuple(shape or ()), found, available("cpu" if device is None else device), draw)
+        self.requires_grad = True
+
+    def __getattr__(self, name: str) -> Any:
+        # `data` is an empty slot until the parameter is drawn, so being drawn costs its readers nothing
+        if name != "data":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.draw()
+        return _read_data(self)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the parameter has values."""
+        return self._known is not self._recipe
+
+    def draw(self, random_state: "int | RandomState | None" = None) -> None:
+        """Draw the values, unless there are some.
+
+        Parameters
+        ----------
+        random_state : int, RandomState or None, default=None
+            What to draw from; None for fresh entropy.
+
+        Raises
+        ------
+        ShapeError
+            If the function given as `draw` returns another shape than the one announced.
+        """
+        with _drawing:
+            recipe = self._recipe
+            if recipe is None or self._known is not recipe:
+                return
+            # NumPy's global state is nobody's `random_state`, so None does not mean that here
+            values = recipe.draw(RandomState() if random_state is None else check_random_state(random_state))
+            found = np.shape(values)
+            if found != recipe.shape:
+                raise ShapeError(
+                    f"the draw function of a parameter of shape {recipe.shape} returned shape {found}"
+                )
+            self.data = to_device(np.asarray(values, dtype=recipe.dtype), recipe.device)
+
+    def copy(self) -> "Parameter":
+        """Return a new parameter that shares this one's values, or is drawn like it.
+
+        Returns
+        -------
+        Parameter
+            Without a gradient, and required to have one like this one.
+        """
+        clone = self._with(self._recipe)
+        if self.is_drawn:
+            clone.data = self.data
+        clone.requires_grad = self.requires_grad
+        return clone
+
+    # What is known without drawing must not draw: counting parameters may not change what a seed gives.
+
+    @property
+    def _known(self) -> Any:
+        """The values, or the recipe where there are none yet."""
+        try:
+            return _read_data(self)
+        except AttributeError:
+            return self._recipe
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of every axis."""
+        return self._known.shape  # type: ignore[no-any-return]
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self._known.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(self._known.size)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the elements."""
+        return self._known.dtype  # type: ignore[no-any-return]
+
+    @property
+    def device(self) -> Device:
+        """The device that holds the values."""
+        known = self._known
+        return known.device if isinstance(known, Recipe) else device_of(known)
+
+    def __repr__(self) -> str:
+        if self.is_drawn:
+            return super().__repr__().replace("Tensor", "Parameter", 1).replace(", requires_grad=True", "")
+        return f"Parameter(not drawn, shape={self.shape}, dtype={self.dtype})"
+
+    # -- copies and pickles ---------------------------------------------------------------------
+
+    @classmethod
+    def _with(cls, recipe: Recipe | None) -> "Parameter":
+        blank = cls.__new__(cls)
+        blank.grad = blank.node = None
+        blank._recipe = recipe
+        return blank
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Parameter":
+        clone = self.copy()
+        if self.is_drawn:
+            clone.data = deepcopy(self.data, memo)
+        return clone
+
+    def __reduce__(self) -> Any:
+        if self.is_drawn:
+            return _restore, (None, to_host(self.data), self.requires_grad)
+        return _restore, (self._recipe, None, self.requires_grad)
+
+
+def _restore(recipe: Recipe | None, data: Any, requires_grad: bool) -> Parameter:
+    parameter = Parameter._with(recipe)
+    if data is not None:
+        parameter.data = data
+    parameter.requires_grad = requires_grad
+    return parameter
+
+
+def convert(tensor: Tensor, dtype: DTypeLike | None, device: Device | None) -> None:
+    """Give a parameter or buffer another dtype or device, in place; what is not drawn stays so.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Changed; its gradient is forgotten.
+    dtype : dtype or None
+        None, or an integer tensor: as it is.
+    device : Device or None
+        None: where it is.
+    """
+    dtype = tensor.dtype if dtype is None or tensor.dtype.kind != "f" else np.dtype(dtype)
+    device = tensor.device if device is None else device
+    if isinstance(tensor, Parameter) and not tensor.is_drawn:
+        tensor._recipe = Recipe(tensor.shape, dtype, device, tensor._recipe.draw)  # type: ignore[union-attr]
+    elif tensor.dtype != dtype or tensor.device != device:
+        tensor.data = to_device(tensor.detach().astype(dtype).data, device)
+        tensor.grad = None

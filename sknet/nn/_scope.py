@@ -1,0 +1,169 @@
+"""What one forward pass sees in place of its modules' own state.
+
+A scope is active for one thread (or asynchronous task) at a time, so that several threads can run
+one module at once, each with its own parameters, mode and random numbers; nothing is written to
+the module. It is held in a `ContextVar`, which is read in less time than a `threading.local`.
+"""
+
+import secrets
+from collections.abc import Hashable, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sknet.core import Tensor
+from sknet.exceptions import StateError
+
+if TYPE_CHECKING:
+    from sknet.nn._module import Module
+    from sknet.nn._registry import Registry
+
+__all__ = ["Binding", "Registered", "Scope", "current_scope", "next_draw", "run"]
+
+Binding = Hashable
+Key = tuple[int, int]
+T = TypeVar("T", bound=Tensor)
+
+
+class Scope:
+    """What one forward pass sees: values for parameters and buffers, the mode, the random stream.
+
+    Parameters
+    ----------
+    values : mapping of binding to Tensor
+        What stands in for a parameter or a buffer; keys as `bindings` gives them. What is missing
+        is taken from the module.
+    training : bool, default=False
+        What `Module.training` says.
+    key : tuple of two int, default=None
+        The random stream; None where nothing may be drawn.
+    step : int, default=0
+        Which step of the stream. It is passed on as it is, so it may be traced.
+
+    Attributes
+    ----------
+    updates : dict of binding to Tensor
+        The buffers that the pass has set.
+
+    Notes
+    -----
+    A parameter is bound by its own identity, so one that two modules share is replaced in both.
+    A buffer is bound by its module's identity and its name, since a new tensor takes its place at
+    every update. Bindings hold as long as the module and its parameters do.
+    """
+
+    __slots__ = ("key", "site", "step", "training", "updates", "values")
+
+    def __init__(
+        self, values: Mapping[Binding, Tensor], training: bool = False, key: Key | None = None, step: Any = 0
+    ) -> None:
+        self.values = values
+        self.training = training
+        self.key = key
+        self.step = step
+        self.updates: dict[Binding, Tensor] = {}
+        self.site = 0
+
+    def next_site(self) -> int:
+        """Return 0, 1, 2, ...: which draw of this pass it is."""
+        site = self.site
+        self.site = site + 1
+        return site
+
+
+_active: ContextVar[Scope | None] = ContextVar("sknet.nn.scope", default=None)
+
+current_scope = _active.get
+
+
+def run(module: "Module", scope: Scope, args: tuple[Any, ...]) -> Any:
+    """Run ``module(*args)`` inside `scope`.
+
+    Parameters
+    ----------
+    module : Module
+        It is not changed, as far as its layers keep their state in parameters and buffers.
+    scope : Scope
+        Its `updates` are emptied first, and its call sites counted from 0: it can be used for one
+        step after another.
+    args : tuple
+        Arguments of the forward pass.
+
+    Returns
+    -------
+    object
+        What the module returns; the buffers it set are in ``scope.updates``.
+    """
+    scope.updates = {}
+    scope.site = 0
+    token = _active.set(scope)
+    try:
+        return module(*args)
+    finally:
+        _active.reset(token)
+
+
+def bound_parameter(parameter: T) -> "T | Tensor":
+    """Return what stands in for a parameter in the active scope."""
+    scope = current_scope()
+    return parameter if scope is None else scope.values.get(id(parameter), parameter)
+
+
+def bound_buffer(module: "Registry", name: str) -> Tensor:
+    """Return a buffer as the active scope sees it: updated, replaced, or the module's own."""
+    own: Tensor = module._buffers[name]
+    scope = current_scope()
+    if scope is None:
+        return own
+    slot = (id(module), name)
+    return scope.updates[slot] if slot in scope.updates else scope.values.get(slot, own)
+
+
+def next_draw() -> tuple[Key, Any, int]:
+    """Return key, step and call site for one draw inside a forward pass.
+
+    Returns
+    -------
+    key : tuple of two int
+        The scope's stream; a fresh one where no scope is active.
+    step : int
+        The scope's step.
+    site : int
+        Differs from draw to draw of one pass.
+
+    Raises
+    ------
+    StateError
+        If the active scope has no key: a pure function has no randomness of its own.
+    """
+    scope = current_scope()
+    if scope is None:
+        return (secrets.randbits(63), secrets.randbits(63)), 0, 0
+    if scope.key is None:
+        raise StateError(
+            "a layer draws random numbers in this pass, and the pass was given no key for them: "
+            "pass key=(seed, stream), two integers, or training=False"
+        )
+    return scope.key, scope.step, scope.next_site()
+
+
+class Registered:
+    """Reads a registered parameter of a built-in layer, several times faster than `Module.__getattr__`.
+
+    It does what `__getattr__` does, without a failed look-up before. As it has no `__set__`, what
+    stands in the object's own `__dict__` comes first: a bias of None.
+    """
+
+    __slots__ = ("name",)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, module: "Module | None", owner: type | None = None) -> Any:
+        if module is None:
+            return self
+        try:
+            parameter = module._parameters[self.name]
+        except KeyError:
+            raise AttributeError(self.name) from None  # Module.__getattr__ has the words for it
+        scope = current_scope()
+        return parameter if scope is None else scope.values.get(id(parameter), parameter)

@@ -1,0 +1,382 @@
+"""Initialisers: how the weights of a layer are drawn.
+
+They are parameter objects, so a grid search reaches into them. All draw on the host in float64,
+from a `RandomState`, so that a seed gives the same weights on every device.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+
+from sknet._params import Interval, ParameterObject
+from sknet.exceptions import ShapeError
+
+__all__ = [
+    "INITIALIZERS",
+    "Constant",
+    "GlorotNormal",
+    "GlorotUniform",
+    "HeNormal",
+    "HeUniform",
+    "Initializer",
+    "LeCunNormal",
+    "Normal",
+    "Ones",
+    "Orthogonal",
+    "Uniform",
+    "Zeros",
+]
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
+POSITIVE = [Interval(Real, 0, None, closed="neither")]
+ANY_NUMBER = [Interval(Real, None, None, closed="neither")]
+
+
+class Initializer(ParameterObject, ABC):
+    """Base of the initialisers: a scheme for the weights of a layer and their bias."""
+
+    @abstractmethod
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        """Draw a layer's weights.
+
+        Parameters
+        ----------
+        random_state : RandomState
+            What to draw from.
+        shape : tuple of int
+            Shape of the result.
+        fan_in, fan_out : int
+            How many inputs an output depends on, and how many outputs on an input.
+
+        Returns
+        -------
+        ndarray of shape `shape`, float64
+            The weights.
+        """
+
+    def draw_bias(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        """Draw a layer's bias, after its weights: zeros, unless the scheme says otherwise.
+
+        Parameters
+        ----------
+        random_state : RandomState
+            What to draw from.
+        shape : tuple of int
+            Shape of the result.
+        fan_in, fan_out : int
+            Those of the weights.
+
+        Returns
+        -------
+        ndarray of shape `shape`, float64
+            The bias.
+        """
+        return np.zeros(shape)
+
+
+class Constant(Initializer):
+    """All weights the same, bias zero.
+
+    Parameters
+    ----------
+    value : float, default=0.0
+        The value.
+
+    Examples
+    --------
+    >>> Constant(0.5).draw(None, (2,), fan_in=1, fan_out=1)
+    array([0.5, 0.5])
+    """
+
+    _parameter_constraints = {"value": ANY_NUMBER}
+
+    def __init__(self, value: float = 0.0) -> None:
+        self.value = value
+
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        return np.full(shape, float(self.value))
+
+
+class Zeros(Initializer):
+    """All weights and the bias zero.
+
+    Examples
+    --------
+    >>> Zeros().draw(None, (2,), fan_in=1, fan_out=1)
+    array([0., 0.])
+    """
+
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        return np.zeros(shape)
+
+
+class Ones(Initializer):
+    """All weights one, bias zero.
+
+    Examples
+    --------
+    >>> Ones().draw(None, (2,), fan_in=1, fan_out=1)
+    array([1., 1.])
+    """
+
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        return np.ones(shape)
+
+
+class Uniform(Initializer):
+    """Weights uniform in [low, high), bias zero.
+
+    Parameters
+    ----------
+    low : float, default=-0.05
+        Lower bound.
+    high : float, default=0.05
+        Upper bound.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Uniform(2.0, 3.0).draw(np.random.RandomState(0), (2,), fan_in=1, fan_out=1)
+    array([2.5488135 , 2.71518937])
+    """
+
+    _parameter_constraints = {"low": ANY_NUMBER, "high": ANY_NUMBER}
+
+    def __init__(self, low: float = -0.05, high: float = 0.05) -> None:
+        self.low = low
+        self.high = high
+
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        return random_state.uniform(self.low, self.high, shape)
+
+
+class Normal(Initializer):
+    """Weights from a normal distribution, bias zero.
+
+    Parameters
+    ----------
+    std : float, default=0.05
+        Standard deviation.
+    mean : float, default=0.0
+        Mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Normal().draw(np.random.RandomState(0), (2,), fan_in=1, fan_out=1)
+    array([0.08820262, 0.02000786])
+    """
+
+    _parameter_constraints = {"std": NOT_NEGATIVE, "mean": ANY_NUMBER}
+
+    def __init__(self, std: float = 0.05, mean: float = 0.0) -> None:
+        self.std = std
+        self.mean = mean
+
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        return random_state.normal(self.mean, self.std, shape)
+
+
+class GlorotUniform(Initializer):
+    r"""Weights and bias uniform, scaled by both fans: scikit-learn's scheme.
+
+    Parameters
+    ----------
+    factor : float, default=6.0
+        Numerator under the root; scikit-learn takes 2 for the logistic activation, else 6.
+
+    Notes
+    -----
+    Uniform in :math:`\pm\sqrt{\text{factor} / (\text{fan}_{in} + \text{fan}_{out})}` [1]_. The
+    paper starts the bias at zero; scikit-learn draws it from the same distribution as the weights,
+    and so does this.
+
+    References
+    ----------
+    .. [1] X. Glorot, Y. Bengio, "Understanding the difficulty of training deep feedforward neural
+       networks", AISTATS 2010, equation 16.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> GlorotUniform().draw(np.random.RandomState(0), (2,), fan_in=4, fan_out=2)
+    array([0.09762701, 0.43037873])
+    """
+
+    _parameter_constraints = {"factor": POSITIVE}
+
+    def __init__(self, factor: float = 6.0) -> None:
+        self.factor = factor
+
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        bound = math.sqrt(self.factor / max(fan_in + fan_out, 1))
+        return random_state.uniform(-bound, bound, shape)
+
+    def draw_bias(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        return self.draw(random_state, shape, fan_in, fan_out)
+
+
+class GlorotNormal(Initializer):
+    r"""Weights normal, scaled by both fans; bias zero.
+
+    Parameters
+    ----------
+    factor : float, default=2.0
+        Numerator under the root.
+
+    Notes
+    -----
+    Standard deviation :math:`\sqrt{\text{factor} / (\text{fan}_{in} + \text{fan}_{out})}`, from
+    X. Glorot, Y. Bengio, AISTATS 2010, equation 12.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> GlorotNormal().draw(np.random.RandomState(0), (2,), fan_in=1, fan_out=1)
+    array([1.76405235, 0.40015721])
+    """
+
+    _parameter_constraints = {"factor": POSITIVE}
+
+    def __init__(self, factor: float = 2.0) -> None:
+        self.factor = factor
+
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        return random_state.normal(0.0, math.sqrt(self.factor / max(fan_in + fan_out, 1)), shape)
+
+
+class HeUniform(Initializer):
+    r"""Weights uniform, scaled by the inputs, for rectifiers; bias zero.
+
+    Parameters
+    ----------
+    factor : float, default=6.0
+        Numerator under the root; 6 / (1 + a^2) for a leaky rectifier of negative slope a.
+
+    Notes
+    -----
+    Uniform in :math:`\pm\sqrt{\text{factor} / \text{fan}_{in}}`: the variance of `HeNormal`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> HeUniform().draw(np.random.RandomState(0), (2,), fan_in=6, fan_out=1)
+    array([0.09762701, 0.43037873])
+    """
+
+    _parameter_constraints = {"factor": POSITIVE}
+
+    def __init__(self, factor: float = 6.0) -> None:
+        self.factor = factor
+
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        bound = math.sqrt(self.factor / max(fan_in, 1))
+        return random_state.uniform(-bound, bound, shape)
+
+
+class HeNormal(Initializer):
+    r"""Weights normal, scaled by the inputs, for rectifiers; bias zero.
+
+    Parameters
+    ----------
+    factor : float, default=2.0
+        Numerator under the root; 2 / (1 + a^2) for a leaky rectifier of negative slope a.
+
+    Notes
+    -----
+    Standard deviation :math:`\sqrt{\text{factor} / \text{fan}_{in}}`, from K. He et al., "Delving
+    deep into rectifiers", ICCV 2015, equation 10.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> HeNormal().draw(np.random.RandomState(0), (2,), fan_in=2, fan_out=1)
+    array([1.76405235, 0.40015721])
+    """
+
+    _parameter_constraints = {"factor": POSITIVE}
+
+    def __init__(self, factor: float = 2.0) -> None:
+        self.factor = factor
+
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        return random_state.normal(0.0, math.sqrt(self.factor / max(fan_in, 1)), shape)
+
+
+class LeCunNormal(Initializer):
+    r"""Weights normal with variance :math:`1 / \text{fan}_{in}`, for SELU; bias zero.
+
+    Notes
+    -----
+    Y. LeCun et al., "Efficient BackProp", 1998, section 4.6; G. Klambauer et al., "Self-normalizing
+    neural networks", NeurIPS 2017, asks for it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> LeCunNormal().draw(np.random.RandomState(0), (2,), fan_in=1, fan_out=1)
+    array([1.76405235, 0.40015721])
+    """
+
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        return random_state.normal(0.0, math.sqrt(1.0 / max(fan_in, 1)), shape)
+
+
+class Orthogonal(Initializer):
+    """Weights with orthonormal rows or columns, whichever are fewer; bias zero.
+
+    Parameters
+    ----------
+    gain : float, default=1.0
+        Length of the rows or columns.
+
+    Notes
+    -----
+    The Q of the QR decomposition of a normal matrix, with the signs that make it uniform among
+    orthogonal matrices (F. Mezzadri, "How to generate random matrices from the classical compact
+    groups", 2007). Axes before the last count as one. From A. Saxe et al., ICLR 2014.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> w = Orthogonal().draw(np.random.RandomState(0), (3, 2), fan_in=3, fan_out=2)
+    >>> np.allclose(w.T @ w, np.eye(2))
+    True
+    """
+
+    _parameter_constraints = {"gain": POSITIVE}
+
+    def __init__(self, gain: float = 1.0) -> None:
+        self.gain = gain
+
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        if len(shape) < 2:
+            raise ShapeError(f"Orthogonal draws matrices: expected a shape with at least 2 axes, got {shape}")
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        normal = random_state.normal(size=(max(rows, columns), min(rows, columns)))
+        q, r = np.linalg.qr(normal)
+        q *= np.where(np.diagonal(r) < 0, -1.0, 1.0)
+        matrix: Array = self.gain * (q if rows >= columns else q.T)
+        return matrix.reshape(shape)
+
+
+INITIALIZERS: dict[str, type[Initializer]] = {
+    "constant": Constant,
+    "glorot_normal": GlorotNormal,
+    "glorot_uniform": GlorotUniform,
+    "he_normal": HeNormal,
+    "he_uniform": HeUniform,
+    "lecun_normal": LeCunNormal,
+    "normal": Normal,
+    "ones": Ones,
+    "orthogonal": Orthogonal,
+    "uniform": Uniform,
+    "zeros": Zeros,
+}

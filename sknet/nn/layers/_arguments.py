@@ -1,0 +1,19 @@
+"""Checking the arguments of a layer, with the one message for parameters."""
+
+from typing import Any
+
+from sklearn.utils._param_validation import validate_parameter_constraints
+
+__all__ = ["check_arguments"]
+
+
+def check_arguments(layer: object, **arguments: Any) -> None:
+    """Check arguments against the layer's `_parameter_constraints`, which have scikit-learn's format.
+
+    Raises
+    ------
+    InvalidParameterError
+        A `ValueError` that names layer and argument, what it must be and what it is.
+    """
+    constraints = {name: layer._parameter_constraints[name] for name in arguments}  # type: ignore[attr-defined]
+    validate_parameter_constraints(constraints, arguments, caller_name=type(layer).__name__)

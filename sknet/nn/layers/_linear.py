@@ -1,0 +1,98 @@
+"""Linear: the layer of a multi-layer perceptron."""
+
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from sknet._params import Interval, resolve
+from sknet.core import Tensor
+from sknet.exceptions import ShapeError
+from sknet.nn._module import Module
+from sknet.nn._parameter import Parameter
+from sknet.nn._scope import Registered
+from sknet.nn.init import INITIALIZERS, GlorotUniform, Initializer
+from sknet.nn.layers._arguments import check_arguments
+from sknet.ops import matmul
+
+__all__ = ["Linear"]
+
+
+class Linear(Module):
+    """Affine map of the last axis, ``x @ weight + bias``.
+
+    Parameters
+    ----------
+    in_features : int
+        Length of the input's last axis.
+    out_features : int
+        Length of the output's last axis.
+    bias : bool, default=True
+        Whether to add a bias.
+    init : Initializer or str, default=None
+        Scheme of weight and bias, an object or its name; None is ``GlorotUniform()``,
+        scikit-learn's. The weight is drawn first, then the bias.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (in_features, out_features)
+        As in scikit-learn's ``coefs_``, and the transpose of PyTorch's.
+    bias : Parameter of shape (out_features,), or None
+        As in scikit-learn's ``intercepts_``.
+
+    Notes
+    -----
+    The input is of shape (..., in_features), or a sparse matrix in CSR form.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.Linear(3, 2).initialize(0)
+    >>> layer(np.ones((5, 3), np.float32)).shape
+    (5, 2)
+    """
+
+    weight: Any = Registered()
+    bias: Any = Registered()
+
+    _parameter_constraints = {
+        "in_features": [Interval(Integral, 1, None, closed="left")],
+        "out_features": [Interval(Integral, 1, None, closed="left")],
+        "bias": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        init: "Initializer | str | None" = None,
+    ) -> None:
+        check_arguments(self, in_features=in_features, out_features=out_features, bias=bias)
+        scheme = GlorotUniform() if init is None else init
+        scheme = resolve(scheme, INITIALIZERS, Initializer, parameter="init", caller="Linear")
+        self.in_features = int(in_features)
+        self.out_features = int(out_features)
+        shape, fans = (self.in_features, self.out_features), {"fan_in": in_features, "fan_out": out_features}
+        self.weight = Parameter(shape=shape, draw=partial(scheme.draw, shape=shape, **fans))
+        self.bias = None
+        if bias:
+            self.bias = Parameter(shape=shape[1:], draw=partial(scheme.draw_bias, shape=shape[1:], **fans))
+
+    def forward(self, x: Any) -> Tensor:
+        try:
+            product = matmul(x, self.weight)
+        except ShapeError as error:
+            shape = tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
+            raise ShapeError(
+                f"{self!r}: expected an input of shape (..., {self.in_features}), got {shape}"
+            ) from error
+        bias = self.bias
+        return product if bias is None else product + bias
+
+    def extra_repr(self) -> str:
+        """Return the lengths, and whether there is no bias."""
+        return f"{self.in_features}, {self.out_features}" + (", bias=False" if self.bias is None else "")

@@ -1,0 +1,185 @@
+"""Normalisation layers."""
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from sknet._params import Interval
+from sknet.core import Tensor, as_tensor
+from sknet.exceptions import ShapeError
+from sknet.nn._module import Module
+from sknet.nn._parameter import DEFAULT_DTYPE, Parameter
+from sknet.nn._scope import Registered
+from sknet.nn.layers._arguments import check_arguments
+from sknet.ops import mean, reshape, sqrt, square
+
+__all__ = ["BatchNorm", "LayerNorm"]
+
+LENGTH = [Interval(Integral, 1, None, closed="left")]
+SMALL = [Interval(Real, 0, None, closed="left")]
+
+
+class BatchNorm(Module):
+    r"""Give every feature mean 0 and variance 1 over the batch, then a learned scale and shift.
+
+    Parameters
+    ----------
+    num_features : int
+        Length of the input's second axis.
+    eps : float, default=1e-5
+        Added to the variance.
+    momentum : float or None, default=0.1
+        Weight of a batch in the running statistics; None averages all batches equally.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (num_features,)
+        The scale, at first 1.
+    bias : Parameter of shape (num_features,)
+        The shift, at first 0.
+    running_mean : Tensor of shape (num_features,)
+        What prediction takes for the mean, at first 0.
+    running_var : Tensor of shape (num_features,)
+        What prediction takes for the variance, at first 1; a mean of unbiased variances.
+    num_batches : Tensor of shape (), int64
+        How many batches the running statistics have seen.
+
+    Notes
+    -----
+    For input of shape (n, num_features) or (n, num_features, ...), with mean and variance over all
+    other axes,
+
+    .. math:: y = \frac{x - \mathrm{E}[x]}{\sqrt{\mathrm{Var}[x] + \epsilon}} \gamma + \beta
+
+    (S. Ioffe, C. Szegedy, ICML 2015). The batch's variance is the biased one in the output and the
+    unbiased one in `running_var`, as in PyTorch; the paper's algorithm 2 has the latter too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> norm = nn.BatchNorm(1)
+    >>> norm(np.array([[1.0], [3.0]])).numpy()
+    array([[-0.999995],
+           [ 0.999995]])
+    >>> norm.running_mean.numpy()
+    array([0.2], dtype=float32)
+    """
+
+    weight: Any = Registered()
+    bias: Any = Registered()
+
+    _parameter_constraints = {
+        "num_features": LENGTH,
+        "eps": SMALL,
+        "momentum": [Interval(Real, 0, 1, closed="both"), None],
+    }
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1) -> None:
+        check_arguments(self, num_features=num_features, eps=eps, momentum=momentum)
+        self.num_features = int(num_features)
+        self.eps = eps
+        self.momentum = momentum
+        self.weight = Parameter(np.ones(self.num_features, DEFAULT_DTYPE))
+        self.bias = Parameter(np.zeros(self.num_features, DEFAULT_DTYPE))
+        self.register_buffer("running_mean", np.zeros(self.num_features, DEFAULT_DTYPE))
+        self.register_buffer("running_var", np.ones(self.num_features, DEFAULT_DTYPE))
+        self.register_buffer("num_batches", np.zeros((), np.int64))
+
+    def forward(self, x: Any) -> Any:
+        x = as_tensor(x)
+        if x.ndim < 2 or x.shape[1] != self.num_features:
+            raise ShapeError(
+                f"{self!r}: expected an input of shape (n, {self.num_features}, ...), got {x.shape}"
+            )
+        channels = (self.num_features, *(1,) * (x.ndim - 2))  # broadcasts against the input
+        weight, bias = _view(self.weight, channels), _view(self.bias, channels)
+        if self.training:
+            return self._normalized(x) * weight + bias
+        # one product and one sum over the batch: shift and scale are folded on the side of the features
+        scale = weight / sqrt(_view(self.running_var, channels) + self.eps)
+        return x * scale + (bias - _view(self.running_mean, channels) * scale)
+
+    def _normalized(self, x: Tensor) -> Tensor:
+        """Normalise by the batch's own statistics, and add them to the running ones."""
+        count = x.size // self.num_features
+        if count < 2:
+            raise ShapeError(
+                f"{self!r}: training needs at least 2 values per feature, got an input of shape {x.shape}: "
+                "use larger batches, or eval()"
+            )
+        axes = (-x.ndim, *range(2 - x.ndim, 0))
+        center = mean(x, axes, keepdims=True)
+        centered = x - center
+        variance = mean(square(centered), axes, keepdims=True)
+        self._update(center.detach(), variance.detach() * (count / (count - 1)))
+        return centered / sqrt(variance + self.eps)
+
+    def _update(self, center: Tensor, variance: Tensor) -> None:
+        seen = self.num_batches + 1
+        share = 1.0 / seen.astype(center.dtype) if self.momentum is None else self.momentum
+        for name, new in (("running_mean", center), ("running_var", variance)):
+            old = getattr(self, name)
+            self.set_buffer(name, old + (reshape(new, old.shape) - old) * share)
+        self.set_buffer("num_batches", seen)
+
+
+class LayerNorm(Module):
+    r"""Give every sample mean 0 and variance 1 over its last axes, then a learned scale and shift.
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple of int
+        Shape of the axes to normalise over, the input's last ones.
+    eps : float, default=1e-5
+        Added to the variance.
+
+    Attributes
+    ----------
+    weight : Parameter of shape `normalized_shape`
+        The scale, at first 1.
+    bias : Parameter of shape `normalized_shape`
+        The shift, at first 0.
+
+    Notes
+    -----
+    .. math:: y = \frac{x - \mathrm{E}[x]}{\sqrt{\mathrm{Var}[x] + \epsilon}} \gamma + \beta
+
+    with the biased variance (J. L. Ba et al., 2016). It is the same in training and prediction.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.LayerNorm(2)([[1.0, 3.0]]).numpy()
+    array([[-0.999995,  0.999995]])
+    """
+
+    weight: Any = Registered()
+    bias: Any = Registered()
+
+    _parameter_constraints = {"normalized_shape": LENGTH, "eps": SMALL}
+
+    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5) -> None:
+        lengths = normalized_shape if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
+        for length in lengths or (None,):
+            check_arguments(self, normalized_shape=length, eps=eps)
+        self.normalized_shape = tuple(int(length) for length in lengths)
+        self.eps = eps
+        self.weight = Parameter(np.ones(self.normalized_shape, DEFAULT_DTYPE))
+        self.bias = Parameter(np.zeros(self.normalized_shape, DEFAULT_DTYPE))
+
+    def forward(self, x: Any) -> Any:
+        x = as_tensor(x)
+        shape = self.normalized_shape
+        if x.shape[-len(shape) :] != shape:
+            raise ShapeError(f"{self!r}: expected an input of shape (..., {str(shape)[1:-1]}), got {x.shape}")
+        axes = tuple(range(-len(shape), 0))
+        centered = x - mean(x, axes, keepdims=True)
+        variance = mean(square(centered), axes, keepdims=True)
+        return centered / sqrt(variance + self.eps) * self.weight + self.bias
+
+
+def _view(features: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return features if len(shape) == 1 else reshape(features, shape)

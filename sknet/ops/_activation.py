@@ -1,0 +1,137 @@
+"""Activation functions, written so that no argument overflows."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, as_tensor
+from sknet.ops._elementwise import erf, expm1, greater, multiply, tanh, where
+from sknet.ops._rules import elementwise, floating, unary
+
+__all__ = [
+    "elu", "gelu", "hardswish", "leaky_relu", "log_sigmoid", "mish", "relu", "selu", "sigmoid", "silu", "softplus",
+]  # fmt: skip
+
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al., 2017, fixed point of (0, 1)
+
+_relu = Primitive("relu").define(
+    forward=lambda xp, x, out=None: xp.maximum(x, 0, out=out),
+    shape=elementwise("relu"),
+    vjp=(lambda g, out, x: where(greater(out, 0), g, 0.0),),
+    saves="output",
+    expression="max(x, 0)",
+)
+_sigmoid = Primitive("sigmoid").define(
+    forward="expit",
+    shape=floating("sigmoid"),
+    vjp=(lambda g, out, x: g * (out * (1.0 - out)),),
+    saves="output",
+    expression="1 / (1 + exp(-x))",
+)
+_log_sigmoid = Primitive("log_sigmoid").define(
+    forward="log_expit",
+    shape=floating("log_sigmoid"),
+    vjp=(lambda g, _, x: g * sigmoid(-x),),
+    expression="min(x, 0) - log1p(exp(-abs(x)))",
+)
+_softplus = Primitive("softplus").define(
+    # log(1 + exp(x)) = -log_sigmoid(-x): exact in both tails
+    forward=lambda xp, x, out=None: xp.negative(xp.log_expit(xp.negative(x, out=out), out=out), out=out),
+    shape=floating("softplus"),
+    vjp=(lambda g, _, x: g * sigmoid(x),),
+    expression="max(x, 0) + log1p(exp(-abs(x)))",
+)
+
+
+def relu(x: Any) -> Tensor:
+    """Return max(x, 0); its gradient at 0 is 0."""
+    return unary(_relu, x)
+
+
+def sigmoid(x: Any) -> Tensor:
+    """Return 1 / (1 + exp(-x)), the logistic function; exact in both tails."""
+    return unary(_sigmoid, x)
+
+
+def log_sigmoid(x: Any) -> Tensor:
+    """Return log(sigmoid(x)), finite where the sigmoid underflows."""
+    return unary(_log_sigmoid, x)
+
+
+def softplus(x: Any) -> Tensor:
+    """Return log(1 + exp(x)), which does not overflow."""
+    return unary(_softplus, x)
+
+
+def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
+    """Return x where it is positive and negative_slope * x elsewhere."""
+    x = as_tensor(x)
+    return where(greater(x, 0), x, x * negative_slope)
+
+
+def elu(x: Any, alpha: float = 1.0) -> Tensor:
+    """Return x where it is positive and alpha * (exp(x) - 1) elsewhere."""
+    x = as_tensor(x)
+    positive = greater(x, 0)
+    # The exponential sees no positive x: where it is not chosen, it must not overflow.
+    return where(positive, x, expm1(where(positive, 0.0, x)) * alpha)
+
+
+def selu(x: Any) -> Tensor:
+    """Return the scaled ELU that keeps activations at mean 0 and variance 1 (Klambauer et al., 2017)."""
+    return elu(x, SELU_ALPHA) * SELU_SCALE
+
+
+def silu(x: Any) -> Tensor:
+    """Return x * sigmoid(x), also called swish."""
+    x = as_tensor(x)
+    return x * sigmoid(x)
+
+
+def mish(x: Any) -> Tensor:
+    """Return x * tanh(softplus(x)) (Misra, 2019)."""
+    x = as_tensor(x)
+    return x * tanh(softplus(x))
+
+
+def hardswish(x: Any) -> Tensor:
+    """Return x * clip(x + 3, 0, 6) / 6, a piecewise swish (Howard et al., 2019)."""
+    x = as_tensor(x)
+    inner = where(greater(x, 3.0), x, x * (x + 3.0) * (1 / 6))
+    return where(greater(x, -3.0), inner, multiply(x, 0.0))
+
+
+def gelu(x: Any, approximate: str = "none") -> Tensor:
+    """Return x * Phi(x) with the normal distribution function Phi (Hendrycks & Gimpel, 2016).
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape, floating point.
+    approximate : {"none", "tanh"}, default="none"
+        Exact, or the paper's formula with a hyperbolic tangent.
+
+    Returns
+    -------
+    Tensor
+        Of x's shape.
+
+    Raises
+    ------
+    ValueError
+        If `approximate` is neither.
+
+    Examples
+    --------
+    >>> gelu([1.0]).numpy()
+    array([0.84134475])
+    """
+    x = as_tensor(x)
+    if approximate == "none":
+        return x * (erf(x * np.sqrt(0.5).item()) + 1.0) * 0.5
+    if approximate == "tanh":
+        inner = (x + x * x * x * 0.044715) * np.sqrt(2 / np.pi).item()
+        return x * (tanh(inner) + 1.0) * 0.5
+    raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
+
+

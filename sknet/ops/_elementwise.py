@@ -1,0 +1,344 @@
+"""Arithmetic, comparison and elementary functions, one element at a time."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, as_operand, as_tensor, bind
+from sknet.core import _primitive as p
+from sknet.device import result_dtype
+from sknet.ops._rules import astype_like, boolean, broadcast, elementwise, floating, unary, unbroadcast
+
+__all__ = [
+    "abs", "add", "astype", "clip", "cos", "divide", "equal", "erf", "exp", "expm1", "greater", "greater_equal", "less",
+    "less_equal", "log", "log1p", "maximum", "minimum", "multiply", "negative", "not_equal", "pow", "sign", "sin", "sqrt",
+    "square", "subtract", "tanh", "where", "xlogy",
+]  # fmt: skip
+
+
+def _binary(primitive: Primitive, x: Any, y: Any) -> Tensor:
+    x, y = as_operand(x), as_operand(y)
+    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+        x = as_tensor(x)
+    return bind(primitive, (x, y), {})
+
+
+# -- arithmetic -------------------------------------------------------------------------------
+
+p.add.define(
+    forward="add",
+    shape=elementwise("add"),
+    vjp=(lambda g, _, x, y: unbroadcast(g, x), lambda g, _, x, y: unbroadcast(g, y)),
+    saves="nothing",
+    expression="x + y",
+)
+p.subtract.define(
+    forward="subtract",
+    shape=elementwise("subtract"),
+    vjp=(lambda g, _, x, y: unbroadcast(g, x), lambda g, _, x, y: unbroadcast(-g, y)),
+    saves="nothing",
+    expression="x - y",
+)
+p.multiply.define(
+    forward="multiply",
+    shape=elementwise("multiply"),
+    vjp=(lambda g, _, x, y: unbroadcast(g * y, x), lambda g, _, x, y: unbroadcast(g * x, y)),
+    expression="x * y",
+)
+p.divide.define(
+    forward="divide",
+    shape=floating("divide"),
+    vjp=(
+        lambda g, _, x, y: unbroadcast(g / y, x),
+        lambda g, _, x, y: unbroadcast(-g * x / (y * y), y),
+    ),
+    expression="x / y",
+)
+p.power.define(
+    forward="power",
+    shape=elementwise("pow"),
+    vjp=(
+        lambda g, _, x, y: unbroadcast(g * _power_slope(x, y), x),
+        # x ** y * log(x), which is 0 at x = 0 (the limit) and not 0 * -inf
+        lambda g, _, x, y: unbroadcast(g * x**y * log(where(equal(x, 0), 1.0, x)), y),
+    ),
+    expression="x ** y",
+)
+p.negative.define(
+    forward="negative", shape=elementwise("negative"), vjp=(lambda g, _, x: -g,), saves="nothing", expression="-x"
+)
+p.absolute.define(forward="absolute", shape=elementwise("abs"), vjp=(lambda g, _, x: g * sign(x),), expression="abs(x)")
+
+
+def _power_slope(x: Any, y: Any) -> Any:
+    """Return y * x ** (y - 1), which is 0 where y is 0 also at x = 0 (and not 0 * inf)."""
+    if not isinstance(y, Tensor):
+        return 0.0 if y == 0 else y * x ** (y - 1)
+    return y * x ** where(equal(y, 0), 1.0, y - 1)
+
+
+def add(x: Any, y: Any) -> Tensor:
+    """Return x + y."""
+    return _binary(p.add, x, y)
+
+
+def subtract(x: Any, y: Any) -> Tensor:
+    """Return x - y."""
+    return _binary(p.subtract, x, y)
+
+
+def multiply(x: Any, y: Any) -> Tensor:
+    """Return x * y."""
+    return _binary(p.multiply, x, y)
+
+
+def divide(x: Any, y: Any) -> Tensor:
+    """Return x / y."""
+    return _binary(p.divide, x, y)
+
+
+def pow(x: Any, y: Any) -> Tensor:
+    """Return x to the power of y."""
+    return _binary(p.power, x, y)
+
+
+def negative(x: Any) -> Tensor:
+    """Return -x."""
+    return unary(p.negative, x)
+
+
+def abs(x: Any) -> Tensor:
+    """Return the absolute value; its gradient at 0 is 0."""
+    return unary(p.absolute, x)
+
+
+# -- comparison -------------------------------------------------------------------------------
+
+for _primitive, _symbol in (
+    (p.less, "<"), (p.less_equal, "<="), (p.greater, ">"), (p.greater_equal, ">="), (p.equal, "=="), (p.not_equal, "!="),
+):  # fmt: skip
+    _primitive.define(
+        forward=_primitive.name, shape=boolean(_primitive.name), vjp=None, expression=f"x {_symbol} y"
+    )
+
+
+def less(x: Any, y: Any) -> Tensor:
+    """Return x < y."""
+    return _binary(p.less, x, y)
+
+
+def less_equal(x: Any, y: Any) -> Tensor:
+    """Return x <= y."""
+    return _binary(p.less_equal, x, y)
+
+
+def greater(x: Any, y: Any) -> Tensor:
+    """Return x > y."""
+    return _binary(p.greater, x, y)
+
+
+def greater_equal(x: Any, y: Any) -> Tensor:
+    """Return x >= y."""
+    return _binary(p.greater_equal, x, y)
+
+
+def equal(x: Any, y: Any) -> Tensor:
+    """Return x == y."""
+    return _binary(p.equal, x, y)
+
+
+def not_equal(x: Any, y: Any) -> Tensor:
+    """Return x != y."""
+    return _binary(p.not_equal, x, y)
+
+
+# -- elementary functions ---------------------------------------------------------------------
+
+p.exp.define(forward="exp", shape=floating("exp"), vjp=(lambda g, out, x: g * out,), saves="output", expression="exp(x)")
+p.log.define(forward="log", shape=floating("log"), vjp=(lambda g, _, x: g / x,), expression="log(x)")
+p.sqrt.define(
+    forward="sqrt", shape=floating("sqrt"), vjp=(lambda g, out, x: g * 0.5 / out,), saves="output", expression="sqrt(x)"
+)
+_expm1 = Primitive("expm1").define(
+    forward="expm1", shape=floating("expm1"), vjp=(lambda g, out, x: g * (out + 1.0),), saves="output", expression="expm1(x)"
+)
+_log1p = Primitive("log1p").define(
+    forward="log1p", shape=floating("log1p"), vjp=(lambda g, _, x: g / (x + 1.0),), expression="log1p(x)"
+)
+_square = Primitive("square").define(
+    forward="square", shape=elementwise("square"), vjp=(lambda g, _, x: g * (x * 2.0),), expression="x * x"
+)
+_sign = Primitive("sign").define(
+    forward="sign", shape=elementwise("sign"), vjp=(lambda g, _, x: g * 0.0,), saves="nothing", expression="sign(x)"
+)
+_sin = Primitive("sin").define(forward="sin", shape=floating("sin"), vjp=(lambda g, _, x: g * cos(x),), expression="sin(x)")
+_cos = Primitive("cos").define(forward="cos", shape=floating("cos"), vjp=(lambda g, _, x: -g * sin(x),), expression="cos(x)")
+_tanh = Primitive("tanh").define(
+    forward="tanh", shape=floating("tanh"), vjp=(lambda g, out, x: g * (1.0 - out * out),), saves="output", expression="tanh(x)"
+)
+_erf = Primitive("erf").define(
+    forward="erf", shape=floating("erf"), vjp=(lambda g, _, x: g * exp(-square(x)) * (2 / np.sqrt(np.pi)).item(),),
+    expression="erf(x)",
+)  # fmt: skip
+
+
+def exp(x: Any) -> Tensor:
+    """Return the exponential."""
+    return unary(p.exp, x)
+
+
+def log(x: Any) -> Tensor:
+    """Return the natural logarithm."""
+    return unary(p.log, x)
+
+
+def sqrt(x: Any) -> Tensor:
+    """Return the square root."""
+    return unary(p.sqrt, x)
+
+
+def expm1(x: Any) -> Tensor:
+    """Return exp(x) - 1, exact also for small x."""
+    return unary(_expm1, x)
+
+
+def log1p(x: Any) -> Tensor:
+    """Return log(1 + x), exact also for small x."""
+    return unary(_log1p, x)
+
+
+def square(x: Any) -> Tensor:
+    """Return x * x."""
+    return unary(_square, x)
+
+
+def sign(x: Any) -> Tensor:
+    """Return -1, 0 or 1; its gradient is 0."""
+    return unary(_sign, x)
+
+
+def sin(x: Any) -> Tensor:
+    """Return the sine of x in radians."""
+    return unary(_sin, x)
+
+
+def cos(x: Any) -> Tensor:
+    """Return the cosine of x in radians."""
+    return unary(_cos, x)
+
+
+def tanh(x: Any) -> Tensor:
+    """Return the hyperbolic tangent."""
+    return unary(_tanh, x)
+
+
+def erf(x: Any) -> Tensor:
+    """Return the error function."""
+    return unary(_erf, x)
+
+
+# -- selection --------------------------------------------------------------------------------
+
+
+def _where_shape(condition: Any, x: Any, y: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    return broadcast("where", condition, x, y), result_dtype(x, y)
+
+
+def _where_forward(xp: Any, condition: Any, x: Any, y: Any, out: Any = None) -> Any:
+    chosen = xp.where(condition, x, y)
+    if out is None:
+        return chosen
+    out[...] = chosen
+    return out
+
+
+_where = Primitive("where").define(
+    forward=_where_forward,
+    shape=_where_shape,
+    vjp=(
+        None,
+        lambda g, _, condition, x, y: unbroadcast(where(condition, g, 0.0), x),
+        lambda g, _, condition, x, y: unbroadcast(where(condition, 0.0, g), y),
+    ),
+    expression="y if x else z",
+)
+
+
+def where(condition: Any, x: Any, y: Any) -> Tensor:
+    """Return x where the condition holds and y elsewhere; gradients flow to the chosen side only."""
+    return bind(_where, (as_tensor(condition), as_operand(x), as_operand(y)), {})
+
+
+def _extremum_rules(chosen: Any) -> Any:
+    """Rules of maximum and minimum: where both are equal each operand gets half, as in a mean of subgradients."""
+
+    def share(g: Tensor, mine: Any, other: Any) -> Tensor:
+        weight = where(equal(mine, other), 0.5, where(chosen(mine, other), 1.0, 0.0))
+        return unbroadcast(g * astype(weight, g.dtype), mine)
+
+    return (lambda g, _, x, y: share(g, x, y), lambda g, _, x, y: share(g, y, x))
+
+
+_maximum = Primitive("maximum").define(
+    forward="maximum", shape=elementwise("maximum"), vjp=_extremum_rules(greater), expression="max(x, y)"
+)
+_minimum = Primitive("minimum").define(
+    forward="minimum", shape=elementwise("minimum"), vjp=_extremum_rules(less), expression="min(x, y)"
+)
+
+
+def maximum(x: Any, y: Any) -> Tensor:
+    """Return the larger of x and y; where they are equal, each gets half of the gradient."""
+    return _binary(_maximum, x, y)
+
+
+def minimum(x: Any, y: Any) -> Tensor:
+    """Return the smaller of x and y; where they are equal, each gets half of the gradient."""
+    return _binary(_minimum, x, y)
+
+
+def clip(x: Any, min: float | None = None, max: float | None = None) -> Tensor:
+    """Return x limited to [min, max]; outside, the gradient is 0."""
+    x = as_tensor(x)
+    if min is not None:
+        x = where(less(x, min), min, x)
+    if max is not None:
+        x = where(greater(x, max), max, x)
+    return x
+
+
+_xlogy = Primitive("xlogy").define(
+    forward="xlogy",
+    shape=floating("xlogy"),
+    vjp=(lambda g, _, x, y: unbroadcast(g * log(y), x), lambda g, _, x, y: unbroadcast(g * (x / y), y)),
+    expression="x * log(y) if x != 0 else 0.0 * y",
+)
+
+
+def xlogy(x: Any, y: Any) -> Tensor:
+    """Return x * log(y), and 0 where x is 0."""
+    return _binary(_xlogy, x, y)
+
+
+# -- dtype ------------------------------------------------------------------------------------
+
+
+def _astype_forward(xp: Any, x: Any, *, dtype: Any, out: Any = None) -> Any:
+    if out is None:
+        return x.astype(dtype)
+    out[...] = x
+    return out
+
+
+p.astype.define(
+    forward=_astype_forward,
+    shape=lambda x, dtype: (x.shape, np.dtype(dtype)),
+    vjp=(lambda g, _, x, dtype: astype_like(g, x),),
+    saves="nothing",
+)
+
+
+def astype(x: Any, dtype: Any) -> Tensor:
+    """Return x converted to `dtype`; x itself if that is its dtype."""
+    x = as_tensor(x)
+    return x if x.dtype == np.dtype(dtype) else x.astype(dtype)

@@ -1,0 +1,126 @@
+"""Taking elements out, and their adjoints, which put gradients back where the elements came from."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
+from sknet.core import _primitive as p
+from sknet.exceptions import DtypeError, ShapeError
+
+__all__ = ["take_along_axis"]
+
+
+# -- indexing with [] -------------------------------------------------------------------------
+
+
+def _getitem_shape(x: Any, index: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    # NumPy's own indexing of an array of x's shape whose elements all share one byte of memory.
+    ghost = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), tuple(x.shape), (0,) * len(x.shape))
+    try:
+        return ghost[index].shape, x.dtype
+    except IndexError as error:
+        raise ShapeError(f"indexing: {error} (the tensor has shape {tuple(x.shape)})") from None
+
+
+p.getitem.define(
+    forward=lambda xp, x, *, index: x[index],
+    shape=_getitem_shape,
+    vjp=(lambda g, _, x, index: _put_back(g, index, x.shape),),
+    saves="nothing",
+    writes_out=False,
+)
+
+
+def _is_basic(index: Any) -> bool:
+    """Tell whether an index takes a view, in which no element can come up twice."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(part is None or part is Ellipsis or isinstance(part, (int, np.integer, slice)) for part in parts)
+
+
+def _scatter_add_forward(xp: Any, g: Any, *, index: Any, shape: tuple[int, ...]) -> Any:
+    out = xp.zeros(shape, dtype=g.dtype)
+    if _is_basic(index):
+        out[index] = g
+    else:
+        xp.add.at(out, index, g)
+    return out
+
+
+_scatter_add = Primitive("scatter_add").define(
+    forward=_scatter_add_forward,
+    shape=lambda g, index, shape: (shape, g.dtype),
+    vjp=(lambda g, _, x, index, shape: g[index],),
+    saves="nothing",
+    writes_out=False,
+)
+
+
+def _put_back(g: Tensor, index: Any, shape: tuple[int, ...]) -> Tensor:
+    return bind(_scatter_add, (g,), {"index": index, "shape": shape})
+
+
+def take_slice(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
+    """Return x[..., start:stop, ...] along a (negative) axis."""
+    index = (Ellipsis, slice(start, stop), *(slice(None),) * (-axis - 1))
+    return bind(p.getitem, (x,), {"index": index})
+
+
+# -- one element a row ------------------------------------------------------------------------
+
+
+def _take_along_shape(x: Any, indices: Any, axis: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    if indices.dtype.kind not in "iu":
+        raise DtypeError(f"take_along_axis: indices must be integers, got {indices.dtype}")
+    mine, theirs = list(x.shape), list(indices.shape)
+    mine[axis] = theirs[axis] if len(mine) == len(theirs) else -1
+    if mine != theirs:
+        raise ShapeError(
+            f"take_along_axis: indices of shape {tuple(indices.shape)} must have the shape {tuple(x.shape)} outside axis {axis}"
+        )
+    return tuple(indices.shape), x.dtype
+
+
+_take_along_axis = Primitive("take_along_axis").define(
+    forward=lambda xp, x, indices, *, axis: xp.take_along_axis(x, indices, axis),
+    shape=_take_along_shape,
+    vjp=(lambda g, _, x, indices, axis: _put_along_axis(g, indices, x.shape[axis], axis), None),
+    writes_out=False,
+)
+
+
+def _put_along_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int) -> Any:
+    shape = list(g.shape)
+    shape[axis] = length
+    out = xp.zeros(tuple(shape), dtype=g.dtype)
+    if g.shape[axis] == 1:  # one element a row cannot come up twice
+        xp.put_along_axis(out, indices, g, axis)
+    else:
+        grid = list(xp.indices(g.shape, sparse=True))
+        grid[axis] = indices
+        xp.add.at(out, tuple(grid), g)
+    return out
+
+
+def _put_along_shape(g: Any, indices: Any, length: int, axis: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    shape = list(g.shape)
+    shape[axis] = length
+    return tuple(shape), g.dtype
+
+
+_put_along = Primitive("put_along_axis").define(
+    forward=_put_along_forward,
+    shape=_put_along_shape,
+    vjp=(lambda g, _, x, indices, length, axis: take_along_axis(g, indices, axis), None),
+    writes_out=False,
+)
+
+
+def _put_along_axis(g: Tensor, indices: Tensor, length: int, axis: int) -> Tensor:
+    return bind(_put_along, (g, indices), {"length": length, "axis": axis})
+
+
+def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
+    """Return the elements of x that `indices` (integers, of x's shape outside `axis`) point to along `axis`."""
+    x = as_tensor(x)
+    return bind(_take_along_axis, (x, as_tensor(indices)), {"axis": normalize_axis(axis, x.ndim, "take_along_axis")})

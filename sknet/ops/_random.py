@@ -1,0 +1,63 @@
+"""Random draws inside a step: functions of a counter, so that a step can be repeated bit for bit."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, bind
+from sknet.device import Device, backend, philox_uniform
+
+__all__ = ["dropout_mask"]
+
+
+def _mask_forward(
+    xp: Any, like: Any, step: int, *, shape: tuple[int, ...], p: float, key: tuple[int, int], site: int, dtype: Any
+) -> Any:
+    # Drawn on the host: the same bits on every device.
+    keep = philox_uniform(key, step, site, shape, np.float32) >= p
+    scale = 1.0 / (1.0 - p) if p < 1 else 0.0
+    return xp.asarray(keep.astype(dtype) * np.dtype(dtype).type(scale))
+
+
+_mask = Primitive("dropout_mask").define(
+    forward=_mask_forward,
+    shape=lambda like, step, shape, p, key, site, dtype: (shape, np.dtype(dtype)),
+    vjp=None,
+    writes_out=False,
+)
+
+
+def dropout_mask(
+    shape: tuple[int, ...], p: float, *, key: tuple[int, int], step: int, site: int, dtype: Any, device: Device
+) -> Tensor:
+    """Draw a mask of zeros (with probability p) and 1 / (1 - p): multiplying by it keeps expectations.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the mask.
+    p : float in [0, 1]
+        Probability of a zero.
+    key : tuple of two int
+        Which random stream.
+    step, site : int
+        Counter: the step of the fit, and which draw within the step.
+    dtype : dtype
+        Floating-point dtype of the mask.
+    device : Device
+        Where the mask should live.
+
+    Returns
+    -------
+    Tensor of shape `shape`
+        The same bits on every device, and for the same arguments.
+
+    Examples
+    --------
+    >>> from sknet.device import Device
+    >>> dropout_mask((2, 3), 1.0, key=(0, 0), step=0, site=0, dtype="float32", device=Device("cpu")).numpy()
+    array([[0., 0., 0.],
+           [0., 0., 0.]], dtype=float32)
+    """
+    like = Tensor(backend(device.kind).empty((), dtype, device))
+    return bind(_mask, (like, step), {"shape": shape, "p": p, "key": key, "site": site, "dtype": np.dtype(dtype)})

@@ -1,0 +1,87 @@
+"""What the records of many primitives share: shape rules and the adjoint of broadcasting."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, as_operand, bind
+from sknet.core import _primitive as p
+from sknet.device import result_dtype
+from sknet.exceptions import DtypeError, ShapeError
+
+__all__ = ["EveryOperand", "astype_like", "boolean", "elementwise", "floating", "unary", "unbroadcast"]
+
+ShapeRule = Callable[..., tuple[tuple[int, ...], np.dtype[Any]]]
+
+
+def broadcast(name: str, *operands: Any) -> tuple[int, ...]:
+    """Return the common shape of the operands."""
+    shapes = [tuple(x.shape) for x in operands if hasattr(x, "shape")]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ShapeError(f"{name}: shapes {' and '.join(map(str, shapes))} do not broadcast together") from None
+
+
+def elementwise(name: str) -> ShapeRule:
+    """Shape rule of an elementwise operation whose result has its operands' common dtype."""
+    return lambda *operands: (broadcast(name, *operands), result_dtype(*operands))
+
+
+def floating(name: str) -> ShapeRule:
+    """Shape rule of an elementwise operation that has floating-point results, also for integers."""
+
+    def rule(*operands: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        dtype = result_dtype(*operands)
+        return broadcast(name, *operands), dtype if dtype.kind == "f" else np.dtype(np.float64)
+
+    return rule
+
+
+def boolean(name: str) -> ShapeRule:
+    """Shape rule of a comparison."""
+    return lambda *operands: (broadcast(name, *operands), np.dtype(bool))
+
+
+def unbroadcast(g: Tensor, operand: Any) -> Tensor:
+    """Sum `g` over the axes along which `operand` was broadcast, and give it the operand's dtype."""
+    shape = operand.shape
+    if g.shape != shape:
+        extra = g.ndim - len(shape)
+        axes = tuple(
+            i - g.ndim for i in range(g.ndim) if i < extra or (shape[i - extra] == 1 and g.shape[i] != 1)
+        )
+        g = bind(p.total, (g,), {"axis": axes, "keepdims": False})
+        if g.shape != shape:
+            g = bind(p.reshape, (g,), {"shape": shape})
+    return astype_like(g, operand)
+
+
+def astype_like(g: Tensor, operand: Any) -> Tensor:
+    """Give `g` the operand's dtype: a float32 operand has a float32 gradient."""
+    return g if g.dtype == operand.dtype else bind(p.astype, (g,), {"dtype": operand.dtype})
+
+
+class EveryOperand:
+    """The vjp of a primitive with any number of operands: ``rule(g, xs, i, **params)`` for operand i."""
+
+    def __init__(self, rule: Callable[..., Tensor]) -> None:
+        self._rule = rule
+
+    def __iter__(self) -> Iterator[Any]:
+        for i in itertools.count():
+            yield lambda g, _, *xs, i=i, **params: self._rule(g, xs, i, **params)
+
+
+def unary(primitive: Primitive, x: Any) -> Tensor:
+    """Apply a primitive of one operand to a tensor, an array or a number."""
+    operand = as_operand(x)
+    return bind(primitive, (operand if isinstance(operand, Tensor) else Tensor(x),), {})
+
+
+def check_floating(name: str, x: Any) -> None:
+    """Raise for an operand that is not floating where the result would silently be another dtype."""
+    if x.dtype.kind != "f":
+        raise DtypeError(f"{name}: expected a floating-point operand, got {x.dtype}: use .astype('float32')")

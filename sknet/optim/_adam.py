@@ -1,0 +1,160 @@
+"""Adam, and Adam with decoupled weight decay."""
+
+import math
+from numbers import Real
+
+from sknet import ops
+from sknet._params import Interval
+from sknet.core import Tensor
+from sknet.optim._base import Hyper, Optimizer, moving_average
+from sknet.optim.schedules import Progress, Schedule
+
+_CONSTRAINTS = {
+    "lr": [Interval(Real, 0, None, closed="neither"), Schedule],
+    "beta1": [Interval(Real, 0, 1, closed="left")],
+    "beta2": [Interval(Real, 0, 1, closed="left")],
+    "eps": [Interval(Real, 0, None, closed="neither")],
+}
+
+
+class Adam(Optimizer):
+    r"""Adam: steps along the mean gradient, divided by the root of its mean square.
+
+    Parameters
+    ----------
+    lr : float or Schedule, default=1e-3
+        Learning rate.
+    beta1 : float, default=0.9
+        How slowly the mean forgets, from 0 to below 1.
+    beta2 : float, default=0.999
+        How slowly the mean square forgets, from 0 to below 1.
+    eps : float, default=1e-8
+        Added to the root, so that nothing is divided by 0.
+
+    Notes
+    -----
+    With gradient g, mean :math:`\mu` and mean square :math:`\nu`, at update t (the first is 1),
+
+    .. math:: \mu \leftarrow \beta_1 \mu + (1 - \beta_1) g, \qquad
+              \nu \leftarrow \beta_2 \nu + (1 - \beta_2) g^2, \qquad
+              \Delta = -\mathrm{lr} \, \frac{\sqrt{1 - \beta_2^t}}{1 - \beta_1^t} \,
+              \frac{\mu}{\sqrt{\nu} + \varepsilon}.
+
+    This is the order of computation at the end of section 2 of [1]_, and scikit-learn's. Algorithm
+    1 there, and PyTorch, add the constant after the mean square was corrected: their eps is
+    :math:`\sqrt{1 - \beta_2^t}` times smaller.
+
+    References
+    ----------
+    .. [1] D. P. Kingma and J. Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.optim import Adam
+    >>> optimizer, weight = Adam(lr=0.01), np.array([1.0, 1.0])
+    >>> delta, state = optimizer.update(np.array([0.1, -1000.0]), optimizer.init(weight), weight)
+    >>> delta.round(4)
+    array([-0.01,  0.01])
+    >>> state.count
+    1
+    """
+
+    slots = ("mu", "nu")
+
+    _parameter_constraints = _CONSTRAINTS
+
+    def __init__(
+        self, lr: float | Schedule = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8
+    ) -> None:
+        self.lr = lr
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.eps = eps
+
+    def hyper(self, count: int, progress: Progress) -> dict[str, float]:
+        return _corrected(self, count, progress)
+
+    def rule(
+        self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return _adam_rule(self, gradient, slots, hyper)
+
+
+class AdamW(Optimizer):
+    r"""Adam with decoupled weight decay: parameters shrink besides, not through, the gradient.
+
+    Parameters
+    ----------
+    lr : float or Schedule, default=1e-3
+        Learning rate.
+    beta1 : float, default=0.9
+        How slowly the mean forgets, from 0 to below 1.
+    beta2 : float, default=0.999
+        How slowly the mean square forgets, from 0 to below 1.
+    eps : float, default=1e-8
+        Added to the root, so that nothing is divided by 0.
+    weight_decay : float, default=1e-2
+        What part of a parameter is taken away at each update, for a learning rate of 1.
+
+    Notes
+    -----
+    `Adam`'s step minus :math:`\mathrm{lr} \cdot \mathrm{weight\_decay} \cdot \theta` [1]_. As in
+    PyTorch, the decay follows the learning rate, and all parameters decay, biases included.
+
+    References
+    ----------
+    .. [1] I. Loshchilov and F. Hutter, "Decoupled Weight Decay Regularization", ICLR 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.optim import AdamW
+    >>> optimizer, weight = AdamW(lr=0.1, weight_decay=0.5), np.array([1.0])
+    >>> delta, state = optimizer.update(np.array([0.0]), optimizer.init(weight), weight)
+    >>> delta.round(4)
+    array([-0.05])
+    """
+
+    slots = ("mu", "nu")
+
+    _parameter_constraints = {**_CONSTRAINTS, "weight_decay": [Interval(Real, 0, None, closed="left")]}
+
+    def __init__(
+        self,
+        lr: float | Schedule = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ) -> None:
+        self.lr = lr
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.eps = eps
+        self.weight_decay = weight_decay
+
+    def hyper(self, count: int, progress: Progress) -> dict[str, float]:
+        hyper = _corrected(self, count, progress)
+        return {**hyper, "decay": -hyper["lr"] * float(self.weight_decay)}
+
+    def rule(
+        self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        step, slots = _adam_rule(self, gradient, slots, hyper)
+        return step + hyper["decay"] * param, slots
+
+
+def _corrected(optimizer: Adam | AdamW, count: int, progress: Progress) -> dict[str, float]:
+    # Both bias corrections are in the step: the rule then takes one number for them.
+    lr = optimizer.learning_rate(progress)
+    beta1, beta2 = float(optimizer.beta1), float(optimizer.beta2)
+    return {"lr": lr, "step": -lr * math.sqrt(1.0 - beta2**count) / (1.0 - beta1**count)}
+
+
+def _adam_rule(
+    optimizer: Adam | AdamW, gradient: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    mu = moving_average(slots[0], gradient, optimizer.beta1)
+    nu = moving_average(slots[1], ops.square(gradient), optimizer.beta2)
+    return hyper["step"] * mu / (ops.sqrt(nu) + optimizer.eps), (mu, nu)

@@ -1,0 +1,196 @@
+"""L-BFGS over the full batch, by SciPy."""
+
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import OptimizeResult, minimize
+
+from sknet._params import Interval, ParameterObject
+from sknet.exceptions import NonFiniteError, ShapeError
+
+Vector = NDArray[np.float64]
+
+
+class MinimizeResult(NamedTuple):
+    """What a minimisation found.
+
+    Attributes
+    ----------
+    x : ndarray of shape (n_parameters,), dtype=float64
+        The best parameters.
+    value : float
+        The objective there.
+    n_iter : int
+        Iterations done.
+    n_evaluations : int
+        How often the objective was computed.
+    converged : bool
+        Whether it ended because gradient or decrease had become small; False at a limit, after a
+        failed line search, and if the callback stopped it.
+    message : str
+        Why it ended, in SciPy's words.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.optim import LBFGS
+    >>> result = LBFGS().minimize(lambda x: ((x**4).sum(), 4 * x**3), np.array([1.0, 2.0]), max_iter=1)
+    >>> result.n_iter, result.converged
+    (1, False)
+    """
+
+    x: Vector
+    value: float
+    n_iter: int
+    n_evaluations: int
+    converged: bool
+    message: str
+
+
+class LBFGS(ParameterObject):
+    r"""Limited-memory BFGS: a quasi-Newton method for small data sets, over all samples at once.
+
+    It is no `Optimizer`: it goes to a minimum with a line search of its own, not step by step.
+
+    Parameters
+    ----------
+    max_fun : int, default=15000
+        How often the objective may be computed.
+    memory : int, default=10
+        How many past steps describe the curvature; SciPy's ``maxcor``.
+    gtol : float or None, default=None
+        The largest component of the gradient at which to stop. None takes what `minimize` is
+        given: estimators give their `tol`.
+    ftol : float, default=2.220446049250313e-09
+        The relative decrease of one iteration at which to stop.
+
+    See Also
+    --------
+    scipy.optimize.minimize : Does the work, as method "L-BFGS-B".
+
+    References
+    ----------
+    .. [1] R. H. Byrd, P. Lu, J. Nocedal and C. Zhu, "A Limited Memory Algorithm for Bound
+       Constrained Optimization", SIAM Journal on Scientific Computing 16(5), 1995.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.optim import LBFGS
+    >>> result = LBFGS().minimize(lambda x: (((x - 3) ** 2).sum(), 2 * (x - 3)), np.zeros(2))
+    >>> result.x
+    array([3., 3.])
+    >>> result.converged
+    True
+    """
+
+    _parameter_constraints = {
+        "max_fun": [Interval(Integral, 1, None, closed="left")],
+        "memory": [Interval(Integral, 1, None, closed="left")],
+        "gtol": [Interval(Real, 0, None, closed="left"), None],
+        "ftol": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        max_fun: int = 15000,
+        memory: int = 10,
+        gtol: float | None = None,
+        ftol: float = 2.220446049250313e-09,
+    ) -> None:
+        self.max_fun = max_fun
+        self.memory = memory
+        self.gtol = gtol
+        self.ftol = ftol
+
+    def minimize(
+        self,
+        value_and_grad: Callable[[Vector], tuple[float, Vector]],
+        x0: Vector,
+        max_iter: int = 15000,
+        gtol: float = 1e-5,
+        verbose: bool | int = False,
+        callback: Callable[[int, float, Vector], object] | None = None,
+    ) -> MinimizeResult:
+        """Go from `x0` to a minimum.
+
+        Parameters
+        ----------
+        value_and_grad : callable
+            Takes parameters of shape (n_parameters,) and returns the objective, a float, and its
+            gradient, of the same shape; dtype=float64.
+        x0 : ndarray of shape (n_parameters,), dtype=float64
+            Where to begin.
+        max_iter : int, default=15000
+            How many iterations to do at most.
+        gtol : float, default=1e-5
+            Used if the parameter of this name is None.
+        verbose : bool or int, default=False
+            Whether to print the objective after each iteration.
+        callback : callable or None, default=None
+            Called after each iteration with its number, the first is 1, the objective, and a copy
+            of the parameters. If it returns True, the minimisation ends there.
+
+        Returns
+        -------
+        MinimizeResult
+            What was found.
+
+        Raises
+        ------
+        ShapeError
+            If `x0` is no vector.
+        NonFiniteError
+            If the objective at the result is NaN or infinite, as it is if it was so at `x0`.
+        """
+        if np.ndim(x0) != 1:
+            raise ShapeError(f"x0 must be a vector, but its shape is {np.shape(x0)}. Ravel it first.")
+        report = _Report(bool(verbose), callback)
+        found = minimize(
+            value_and_grad,
+            x0,
+            method="L-BFGS-B",
+            jac=True,
+            callback=report,
+            options={
+                "maxfun": self.max_fun,
+                "maxiter": max_iter,
+                "maxcor": self.memory,
+                "gtol": gtol if self.gtol is None else self.gtol,
+                "ftol": self.ftol,
+            },
+        )
+        if not np.isfinite(found.fun):
+            raise NonFiniteError(
+                f"L-BFGS ended after {found.nit} iterations where the objective is {found.fun}: it must be "
+                "finite. Scale the data, or begin with smaller parameters."
+            )
+        return MinimizeResult(
+            x=found.x,
+            value=float(found.fun),
+            n_iter=int(found.nit),
+            n_evaluations=int(found.nfev),
+            converged=found.status == 0,
+            message=str(found.message),
+        )
+
+
+class _Report:
+    """SciPy's callback: counts the iterations, prints them, and passes them on."""
+
+    def __init__(self, verbose: bool, callback: Callable[[int, float, Vector], object] | None) -> None:
+        self.verbose = verbose
+        self.callback = callback
+        self.n_iter = 0
+
+    # SciPy passes the objective only to a callback whose one argument has this very name.
+    def __call__(self, intermediate_result: OptimizeResult) -> None:
+        self.n_iter += 1
+        value, x = float(intermediate_result.fun), intermediate_result.x.copy()
+        if self.verbose:
+            print(f"Iteration {self.n_iter}, loss = {value:.8f}")
+        if self.callback is not None and self.callback(self.n_iter, value, x) is True:
+            raise StopIteration

@@ -1,0 +1,81 @@
+"""Stochastic gradient descent."""
+
+from numbers import Real
+
+from sknet._params import Interval
+from sknet.core import Tensor
+from sknet.optim._base import Hyper, Optimizer
+from sknet.optim.schedules import Progress, Schedule
+
+
+class SGD(Optimizer):
+    r"""Stochastic gradient descent, with momentum if asked.
+
+    Parameters
+    ----------
+    lr : float or Schedule, default=1e-2
+        Learning rate.
+    momentum : float, default=0.0
+        How much of the last step is kept, between 0 and 1.
+    nesterov : bool, default=False
+        Whether to look ahead along the momentum. Without momentum it changes nothing.
+
+    Notes
+    -----
+    With gradient g, velocity v and momentum :math:`\mu`, in scikit-learn's form [1]_,
+
+    .. math:: v \leftarrow \mu v - \mathrm{lr} \, g, \qquad \Delta = v
+              \quad \text{or, with nesterov,} \quad \Delta = \mu v - \mathrm{lr} \, g.
+
+    The rate is inside the velocity: when it changes, steps already taken keep theirs. PyTorch has
+    it outside; the two agree as long as the rate is constant.
+
+    References
+    ----------
+    .. [1] I. Sutskever, J. Martens, G. Dahl and G. Hinton, "On the importance of initialization and
+       momentum in deep learning", ICML 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.optim import SGD
+    >>> optimizer, weight = SGD(lr=0.1, momentum=0.9), np.array([1.0])
+    >>> state = optimizer.init(weight)
+    >>> for _ in range(2):
+    ...     delta, state = optimizer.update(2 * weight, state, weight)
+    ...     weight = weight + delta
+    >>> weight
+    array([0.46])
+    """
+
+    slots = ("velocity",)
+
+    _parameter_constraints = {
+        "lr": [Interval(Real, 0, None, closed="neither"), Schedule],
+        "momentum": [Interval(Real, 0, 1, closed="both")],
+        "nesterov": ["boolean"],
+    }
+
+    def __init__(self, lr: float | Schedule = 1e-2, momentum: float = 0.0, nesterov: bool = False) -> None:
+        self.lr = lr
+        self.momentum = momentum
+        self.nesterov = nesterov
+
+    def hyper(self, count: int, progress: Progress) -> dict[str, float]:
+        lr = self.learning_rate(progress)
+        return {"lr": lr, "step": -lr}
+
+    def rule(
+        self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        return momentum_step(hyper["step"] * gradient, slots[0], self.momentum, self.nesterov)
+
+
+def momentum_step(
+    step: Tensor, velocity: Tensor, momentum: float, nesterov: bool = False
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Return what to add to a parameter, and its new velocity, for a step without momentum."""
+    if momentum == 0.0:
+        return step, (step,)
+    velocity = momentum * velocity + step
+    return (momentum * velocity + step if nesterov else velocity), (velocity,)

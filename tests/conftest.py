@@ -1,0 +1,25 @@
+"""Tests marked ``gpu`` run where CuPy finds a CUDA device, and are skipped with the reason elsewhere."""
+
+from functools import cache
+
+import pytest
+
+
+@cache
+def reason_without_cuda() -> str | None:
+    """Say why no CUDA device can be used; None where one can."""
+    try:
+        import cupy
+    except ImportError:
+        return "needs CuPy, which is not installed"
+    try:
+        if cupy.cuda.runtime.getDeviceCount():
+            return None
+        return "needs a CUDA device, and CuPy finds none"
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"needs a CUDA device, and CuPy reports: {error}"
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu") and (reason := reason_without_cuda()):
+        pytest.skip(reason)

@@ -1,0 +1,235 @@
+"""What every loss promises, checked for each by one row of a table; a loss without a row fails."""
+
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import sknet.losses
+from sknet.core import Tensor, gradients
+from sknet.exceptions import DtypeError, ShapeError
+from sknet.losses import LOSSES, AbsoluteError, Huber, LogLoss, Loss, Poisson, Quantile, SquaredError
+from tests.losses.helpers import value_and_gradient
+
+N = 7
+
+
+def real(rng, shape):
+    return rng.normal(size=shape)
+
+
+def count(rng, shape):
+    return rng.poisson(1.0, size=shape).astype(float)
+
+
+def zero_or_one(rng, shape):
+    return rng.integers(0, 2, size=shape).astype(float)
+
+
+def classes(rng, shape):
+    return rng.integers(0, shape[1], size=shape[:1])
+
+
+class Case(NamedTuple):
+    """One loss, the targets it takes, and PyTorch's values for them, elementwise or per sample."""
+
+    loss: Loss
+    target: Callable[..., Any]
+    torch_values: Callable[..., Any]
+    shapes: tuple[tuple[int, ...], ...] = ((N, 1), (N, 3), (1, 1), (N, 2, 3))
+    is_smooth: bool = True
+
+    def draw(self, shape, dtype=np.float64, seed=0):
+        rng = np.random.default_rng(seed)
+        target = self.target(rng, shape)
+        return 2 * rng.normal(size=shape).astype(
+            dtype
+        ), target if target.dtype.kind == "i" else target.astype(dtype)
+
+
+def torch_pinball(functional, z, y, quantile=0.3):
+    return (y - z).clamp(min=0) * quantile + (z - y).clamp(min=0) * (1 - quantile)
+
+
+def torch_poisson(functional, z, y):
+    return functional.poisson_nll_loss(z, y, reduction="none") + y.xlogy(y) - y
+
+
+CASES = [
+    Case(SquaredError(), real, lambda f, z, y: f.mse_loss(z, y, reduction="none") / 2),
+    Case(AbsoluteError(), real, lambda f, z, y: f.l1_loss(z, y, reduction="none"), is_smooth=False),
+    Case(Huber(), real, lambda f, z, y: f.huber_loss(z, y, reduction="none"), is_smooth=False),
+    Case(Huber(0.3), real, lambda f, z, y: f.huber_loss(z, y, reduction="none", delta=0.3), is_smooth=False),
+    Case(Quantile(0.3), real, torch_pinball, is_smooth=False),
+    Case(Poisson(), count, torch_poisson),
+    Case(
+        LogLoss(),
+        zero_or_one,
+        lambda f, z, y: f.binary_cross_entropy_with_logits(z, y, reduction="none"),
+        shapes=((N, 1), (1, 1)),
+    ),
+    Case(
+        LogLoss(),
+        classes,
+        lambda f, z, y: f.cross_entropy(z, y, reduction="none"),
+        shapes=((N, 2), (N, 5), (1, 3)),
+    ),
+    Case(
+        LogLoss(multilabel=True),
+        zero_or_one,
+        lambda f, z, y: f.binary_cross_entropy_with_logits(z, y, reduction="none"),
+        shapes=((N, 1), (N, 4), (1, 2)),
+    ),
+]
+
+
+def case_id(case):
+    return f"{case.loss}-{case.target.__name__}"
+
+
+ROWS = [pytest.param(case, shape, id=f"{case.loss}-{shape}") for case in CASES for shape in case.shapes]
+each_row = pytest.mark.parametrize(("case", "shape"), ROWS)
+each_case = pytest.mark.parametrize("case", CASES, ids=case_id)
+
+
+def test_every_public_loss_has_a_row():
+    public = [getattr(sknet.losses, name) for name in sknet.losses.__all__]
+    concrete = {x for x in public if inspect.isclass(x) and issubclass(x, Loss) and not inspect.isabstract(x)}
+    assert concrete == {type(case.loss) for case in CASES} == set(LOSSES.values())
+
+
+@each_row
+def test_values_and_gradients_equal_pytorch(case, shape):
+    torch = pytest.importorskip("torch")
+    z, y = case.draw(shape)
+    output = torch.tensor(z, requires_grad=True)
+    expected = case.torch_values(torch.nn.functional, output, torch.tensor(y))
+    expected = expected.reshape(len(z), -1).sum(1)
+    expected.sum().backward()
+    values, gradient = value_and_gradient(case.loss, z, y)
+    assert values.shape == shape[:1]
+    np.testing.assert_allclose(values, expected.detach().numpy(), rtol=1e-13, atol=1e-14)
+    np.testing.assert_allclose(gradient, output.grad.numpy(), rtol=1e-13, atol=1e-14)
+
+
+@each_row
+def test_gradient_equals_central_differences(case, shape):
+    z, y = case.draw(shape, seed=1)
+    _, gradient = value_and_gradient(case.loss, z, y)
+    h = 1e-6
+    for index in np.ndindex(shape):
+        step = np.zeros(shape)
+        step[index] = h
+        above, below = (case.loss.values(z + sign * step, y).numpy().sum() for sign in (1, -1))
+        assert gradient[index] == pytest.approx((above - below) / (2 * h), rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.is_smooth], ids=case_id)
+def test_second_derivatives_equal_central_differences_of_the_gradient(case):
+    z, y = case.draw(case.shapes[0], seed=2)
+    v = np.random.default_rng(3).normal(size=z.shape)
+    output = Tensor(z, requires_grad=True)
+    (gradient,) = gradients(case.loss.values(output, y).sum(), [output], create_graph=True)
+    (product,) = gradients((gradient * v).sum(), [output])
+    above, below = (value_and_gradient(case.loss, z + h * v, y)[1] for h in (1e-6, -1e-6))
+    np.testing.assert_allclose(product.numpy(), (above - below) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if (N, 1) in case.shapes], ids=case_id)
+def test_target_without_the_axis_of_a_single_output(case):
+    z, y = case.draw((N, 1))
+    for form in (y.ravel(), y.reshape(-1, 1), y.ravel().astype(int)):
+        expected = case.loss.values(z, form.astype(float)).numpy()
+        np.testing.assert_array_equal(case.loss.values(z, form).numpy(), expected)
+        assert expected.shape == (N,)
+
+
+@each_row
+def test_dtype_of_the_output_is_kept(case, shape):
+    z, y = case.draw(shape, np.float32)
+    wide = y if y.dtype.kind == "i" else y.astype(np.float64)
+    values, gradient = value_and_gradient(case.loss, z, wide)
+    assert values.dtype == gradient.dtype == np.float32
+    exact, _ = value_and_gradient(case.loss, z.astype(float), wide)
+    np.testing.assert_allclose(values, exact, rtol=1e-5, atol=1e-6)
+    assert case.loss.predict(z).dtype == np.float32
+
+
+@each_row
+def test_inputs_are_left_as_they_are(case, shape):
+    z, y = case.draw(shape)
+    before = z.copy(), y.copy()
+    value_and_gradient(case.loss, z, y)
+    case.loss.predict(z)
+    np.testing.assert_array_equal(z, before[0])
+    np.testing.assert_array_equal(y, before[1])
+
+
+@each_row
+def test_nothing_reads_the_data_on_the_host(case, shape):
+    z, y = (Tensor(x).to("meta") for x in case.draw(shape, np.float32))
+    for result, expected in ((case.loss.values(z, y), shape[:1]), (case.loss.predict(z), shape)):
+        assert (str(result.device), result.shape, result.dtype) == ("meta", expected, np.float32)
+
+
+@each_row
+@pytest.mark.parametrize("change", [lambda s: (s[0] + 1, *s[1:]), lambda s: (*s, 2), lambda s: (2, s[0])])
+def test_other_shapes_are_refused(case, shape, change):
+    z, y = case.draw(shape)
+    wrong = np.zeros(change(y.shape), y.dtype)
+    with pytest.raises(
+        ShapeError, match=r"output of shape .* target of shape .* Nothing is broadcast: reshape"
+    ):
+        case.loss.values(z, wrong)
+
+
+@each_row
+def test_own_targets_pass_the_check(case, shape):
+    _, y = case.draw(shape)
+    case.loss.check_target(y)
+    case.loss.check_target(y, n_outputs=shape[1])
+
+
+@each_case
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_targets_must_be_finite(case, bad):
+    y = np.zeros((4, 2))
+    y[2, 1] = bad
+    with pytest.raises(ValueError, match=rf"target must be finite, but target\[2, 1\] is {bad}"):
+        case.loss.check_target(y, name="target")
+
+
+@each_case
+def test_targets_must_be_numbers_in_rows(case):
+    with pytest.raises(DtypeError, match=r"y must hold numbers, but its dtype is <U1\. Encode it first"):
+        case.loss.check_target(np.array(["a", "b"]))
+    with pytest.raises(ShapeError, match="y must have one row for each sample, but it is a single number"):
+        case.loss.check_target(np.array(1.0))
+
+
+@each_case
+def test_is_a_parameter_object(case):
+    loss = case.loss
+    for copy in (clone(loss), pickle.loads(pickle.dumps(loss)), type(loss)(**loss.get_params())):
+        assert copy == loss
+        assert copy is not loss
+        assert hash(copy) == hash(loss)
+    assert len({loss, clone(loss)}) == 1
+    loss.validate()
+
+
+@each_case
+def test_for_task(case):
+    served = ["multilabel"] if case.loss == LogLoss(multilabel=True) else case.loss.tasks
+    assert all(isinstance(case.loss.for_task(task), type(case.loss)) for task in served)
+    with pytest.raises(ValueError, match=r"task must be one of 'binary', .* Got 'ranking' instead"):
+        case.loss.for_task("ranking")
+    for task in {"binary", "multiclass", "multilabel", "regression"} - set(case.loss.tasks):
+        with pytest.raises(
+            ValueError, match=rf"{type(case.loss).__name__} serves .* the task here is {task}"
+        ):
+            case.loss.for_task(task)

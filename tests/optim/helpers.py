@@ -1,0 +1,40 @@
+"""What the tests of the optimizers share."""
+
+import numpy as np
+
+from sknet.optim.schedules import Progress
+
+
+def gradient_series(n_steps, shape, seed=0):
+    """Draw gradients of very different sizes, as training has them."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n_steps, *shape)) * np.exp(rng.normal(size=shape))
+
+
+def follow(optimizer, gradients, start, progress=None):
+    """Return the parameters after each update of a series of gradients."""
+    params, state = start, optimizer.init(start)
+    path = []
+    for step, gradient in enumerate(gradients):
+        now = Progress(step=step) if progress is None else progress(step)
+        delta, state = optimizer.update(gradient, state, params, now)
+        params = params + delta
+        path.append(params)
+    return np.array(path)
+
+
+def follow_torch(optimizer_of, gradients, start, schedule_of=None):
+    """Do the same with an optimizer of PyTorch, made by a function of the parameters."""
+    import torch
+
+    param = torch.nn.Parameter(torch.tensor(start))
+    optimizer = optimizer_of(torch.optim, [param])
+    schedule = schedule_of(torch.optim.lr_scheduler, optimizer) if schedule_of else None
+    path = []
+    for gradient in gradients:
+        param.grad = torch.tensor(gradient)
+        optimizer.step()
+        if schedule:
+            schedule.step()
+        path.append(param.detach().numpy().copy())
+    return np.array(path)

@@ -1,0 +1,69 @@
+"""Adam by hand, and step by step with scikit-learn's; where eps stands; decoupled decay."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.neural_network._stochastic_optimizers import AdamOptimizer
+
+from sknet.optim import Adam, AdamW
+from sknet.optim.schedules import Progress
+from tests.optim.helpers import follow, gradient_series
+
+
+def test_by_hand():
+    optimizer = Adam(lr=0.1, beta1=0.5, beta2=0.75, eps=1.0)
+    deltas, state = optimizer.update(np.array([4.0]), optimizer.init(np.zeros(1)), np.zeros(1))
+    assert (state.slots["mu"], state.slots["nu"]) == (2.0, 4.0)
+    np.testing.assert_allclose(deltas, [-0.1 * math.sqrt(0.25) / 0.5 * 2 / (2 + 1)])
+
+
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.0), (0.5, 0.9)])
+def test_every_bit_of_hundred_steps_is_scikit_learns(betas):
+    gradients, start = gradient_series(100, (5, 2)), np.ones((5, 2))
+    param, expected = start.copy(), []
+    theirs = AdamOptimizer([param], 0.01, *betas, epsilon=1e-4)
+    for gradient in gradients:
+        theirs.update_params([param], [gradient])
+        expected.append(param.copy())
+    np.testing.assert_array_equal(follow(Adam(0.01, *betas, eps=1e-4), gradients, start), expected)
+
+
+def test_pytorchs_eps_is_the_same_after_rescaling():
+    torch = pytest.importorskip("torch")
+    gradients, eps = gradient_series(50, (4,)), 0.3
+    param = torch.nn.Parameter(torch.ones(4, dtype=torch.float64))
+    theirs = torch.optim.Adam([param], lr=0.01, eps=eps)
+    ours, state = np.ones(4), Adam().init(np.ones(4))
+    for step, gradient in enumerate(gradients, 1):
+        param.grad = torch.tensor(gradient)
+        theirs.step()
+        optimizer = Adam(lr=0.01, eps=eps * math.sqrt(1 - 0.999**step))
+        delta, state = optimizer.update(gradient, state, ours)
+        ours = ours + delta
+    np.testing.assert_allclose(ours, param.detach().numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("optimizer", [Adam(), AdamW(weight_decay=0.0)], ids=str)
+def test_gradients_of_zero_change_nothing(optimizer):
+    path = follow(optimizer, np.zeros((3, 2)), np.ones(2))
+    np.testing.assert_array_equal(path, np.ones((3, 2)))
+
+
+def test_decay_follows_the_learning_rate_and_not_the_gradient():
+    path = follow(AdamW(lr=0.1, weight_decay=0.5), np.zeros((2, 1)), np.ones(1))
+    np.testing.assert_allclose(path.ravel(), [0.95, 0.95**2])
+
+
+def test_without_decay_it_is_adam():
+    gradients, start = gradient_series(20, (3,)), np.ones(3)
+    np.testing.assert_array_equal(
+        follow(AdamW(weight_decay=0.0), gradients, start), follow(Adam(), gradients, start)
+    )
+
+
+def test_corrections_are_computed_on_the_host():
+    hyper = AdamW(lr=0.1, beta1=0.5, beta2=0.75, weight_decay=0.3).hyper(2, Progress())
+    expected = {"lr": 0.1, "step": -0.1 * math.sqrt(1 - 0.75**2) / (1 - 0.5**2), "decay": -0.03}
+    assert hyper == pytest.approx(expected)
+    assert Adam().hyper(10**9, Progress())["step"] == -1e-3

@@ -1,0 +1,255 @@
+"""What every optimizer promises, checked for each by one row of a table; one without a row fails."""
+
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import sknet.optim
+from sknet._tree import leaves, map_leaves
+from sknet.core import Tensor
+from sknet.exceptions import ShapeError, StateError
+from sknet.optim import LBFGS, OPTIMIZERS, SGD, Adam, AdamW, Optimizer, OptimizerState, RMSprop
+from sknet.optim.schedules import Constant, Cosine, Progress
+from tests.optim.helpers import follow, follow_torch, gradient_series
+
+TINY = 1e-300  # where eps stands differs between libraries; with one that vanishes they agree
+
+
+class Case(NamedTuple):
+    """One optimizer, and PyTorch's for the same path."""
+
+    optimizer: Optimizer
+    torch_optimizer: Callable[..., Any]
+
+
+CASES = [
+    Case(SGD(lr=0.1), lambda o, p: o.SGD(p, lr=0.1)),
+    Case(SGD(lr=0.1, momentum=0.9), lambda o, p: o.SGD(p, lr=0.1, momentum=0.9)),
+    Case(
+        SGD(lr=0.1, momentum=0.9, nesterov=True), lambda o, p: o.SGD(p, lr=0.1, momentum=0.9, nesterov=True)
+    ),
+    Case(SGD(lr=0.1, nesterov=True), lambda o, p: o.SGD(p, lr=0.1)),
+    Case(Adam(lr=0.01, eps=TINY), lambda o, p: o.Adam(p, lr=0.01, eps=0.0)),
+    Case(
+        Adam(lr=0.01, beta1=0.0, beta2=0.5, eps=TINY),
+        lambda o, p: o.Adam(p, lr=0.01, betas=(0.0, 0.5), eps=0.0),
+    ),
+    Case(AdamW(lr=0.01, eps=TINY), lambda o, p: o.AdamW(p, lr=0.01, eps=0.0)),
+    Case(
+        AdamW(lr=0.01, eps=TINY, weight_decay=0.3),
+        lambda o, p: o.AdamW(p, lr=0.01, eps=0.0, weight_decay=0.3),
+    ),
+    Case(RMSprop(lr=0.01, eps=0.1), lambda o, p: o.RMSprop(p, lr=0.01, eps=0.1)),
+    Case(
+        RMSprop(lr=0.01, rho=0.5, momentum=0.9),
+        lambda o, p: o.RMSprop(p, lr=0.01, alpha=0.5, momentum=0.9),
+    ),
+]
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.optimizer).replace("\n", ""))
+each_optimizer = pytest.mark.parametrize(
+    "optimizer", [SGD(momentum=0.9), Adam(), AdamW(), RMSprop()], ids=str
+)
+
+
+def nested(seed):
+    """A tree of dicts, lists and tuples."""
+    draw = np.random.default_rng(seed).normal
+    return {
+        "0": {"weight": draw(size=(3, 2)), "bias": draw(size=2)},
+        "more": [draw(size=()), (draw(size=4),)],
+    }
+
+
+def test_every_public_optimizer_has_a_row():
+    public = [getattr(sknet.optim, name) for name in sknet.optim.__all__]
+    concrete = {
+        x for x in public if inspect.isclass(x) and issubclass(x, Optimizer) and not inspect.isabstract(x)
+    }
+    assert concrete == {type(case.optimizer) for case in CASES}
+    assert concrete | {LBFGS} == set(OPTIMIZERS.values())
+
+
+@each_case
+def test_hundred_steps_equal_pytorch(case):
+    pytest.importorskip("torch")
+    gradients, start = gradient_series(100, (4, 3)), np.random.default_rng(1).normal(size=(4, 3))
+    path = follow(case.optimizer, gradients, start)
+    expected = follow_torch(case.torch_optimizer, gradients, start)
+    np.testing.assert_allclose(path, expected, rtol=1e-11, atol=1e-12)
+
+
+@each_case
+def test_finds_the_minimum(case):
+    params = np.array([1.0, -2.0])
+    optimizer = clone(case.optimizer).set_params(lr=Cosine(0.05, n_steps=500))
+    state = optimizer.init(params)
+    for _ in range(500):
+        delta, state = optimizer.update(2 * (params - 0.5), state, params)
+        params = params + delta
+    shrinks = isinstance(case.optimizer, AdamW)
+    np.testing.assert_allclose(params, 0.5, atol=0.1 if shrinks else 1e-3)
+
+
+@each_case
+def test_update_changes_nothing_it_was_given(case):
+    params, gradients = nested(0), nested(1)
+    _, state = case.optimizer.update(gradients, case.optimizer.init(params), params)
+    given = params, gradients, state
+    before = pickle.dumps(given)
+    first = case.optimizer.update(gradients, state, params)
+    assert pickle.dumps(given) == before
+    second = case.optimizer.update(gradients, state, params)
+    for a, b in zip(leaves(first), leaves(second), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@each_case
+def test_trees_are_updated_leaf_by_leaf(case):
+    params, gradients = nested(0), nested(1)
+    deltas, state = case.optimizer.update(gradients, case.optimizer.init(params), params)
+    assert isinstance(state, OptimizerState)
+    assert tuple(state.slots) == case.optimizer.slots
+    for tree in (deltas, *state.slots.values()):
+        assert isinstance(tree["more"][1], tuple)
+        assert map_leaves(np.shape, tree) == map_leaves(np.shape, params)
+    alone, _ = case.optimizer.update(
+        gradients["0"]["bias"], case.optimizer.init(params["0"]["bias"]), params["0"]["bias"]
+    )
+    np.testing.assert_array_equal(deltas["0"]["bias"], alone)
+
+
+@each_case
+def test_one_flat_array_is_the_same_as_many(case):
+    params, gradients = nested(0), nested(1)
+
+    def flat(tree):
+        return np.concatenate([np.ravel(leaf) for leaf in leaves(tree)])
+
+    deltas, _ = case.optimizer.update(gradients, case.optimizer.init(params), params)
+    together, _ = case.optimizer.update(flat(gradients), case.optimizer.init(flat(params)), flat(params))
+    np.testing.assert_array_equal(flat(deltas), together)
+
+
+@each_case
+def test_tensors_stay_tensors_and_are_not_recorded(case):
+    params = {"weight": Tensor(np.ones(3), requires_grad=True)}
+    gradients = {"weight": np.full(3, 0.5)}
+    state = case.optimizer.init(params)
+    deltas, state = case.optimizer.update(gradients, state, params)
+    for leaf in leaves((deltas, state.slots)):
+        assert isinstance(leaf, Tensor)
+        assert not leaf.requires_grad
+
+
+@each_case
+def test_dtype_of_the_parameters_is_kept(case):
+    values = {
+        name: np.float64(value) if isinstance(value, float) else value
+        for name, value in case.optimizer.get_params().items()
+    }
+    optimizer = type(case.optimizer)(**values).set_params(**{} if "eps" not in values else {"eps": 1e-8})
+    params = np.ones(3, np.float32)
+    deltas, state = optimizer.update(np.full(3, 0.5, np.float32), optimizer.init(params), params)
+    assert {leaf.dtype for leaf in leaves((deltas, state.slots))} == {np.dtype(np.float32)}
+
+
+@each_case
+def test_rule_reads_no_data_on_the_host_and_takes_numbers_as_tensors(case):
+    hyper = case.optimizer.hyper(1, Progress())
+    assert all(type(value) is float for value in hyper.values())
+    on_device = {name: Tensor(np.float32(value)).to("meta") for name, value in hyper.items()}
+    array = Tensor(np.ones((2, 3), np.float32)).to("meta")
+    delta, slots = case.optimizer.rule(array, array, (array,) * len(case.optimizer.slots), on_device)
+    assert len(slots) == len(case.optimizer.slots)
+    for result in (delta, *slots):
+        assert (str(result.device), result.shape, result.dtype) == ("meta", (2, 3), np.float32)
+
+
+@each_case
+def test_learning_rate_is_always_among_the_changing_numbers(case):
+    assert case.optimizer.hyper(5, Progress())["lr"] == case.optimizer.lr
+    scheduled = clone(case.optimizer).set_params(lr=Cosine(0.5, n_steps=2))
+    assert [scheduled.hyper(t + 1, Progress(step=t))["lr"] for t in (0, 1, 2)] == [0.5, 0.25, 0.0]
+
+
+@each_case
+def test_progress_is_taken_from_the_state(case):
+    optimizer = clone(case.optimizer).set_params(lr=Cosine(0.5, n_steps=2))
+    params = np.ones(2)
+    state = optimizer.init(params)
+    for step in range(3):
+        expected, _ = optimizer.update(params, state, params, Progress(step=step))
+        delta, state = optimizer.update(params, state, params)
+        np.testing.assert_array_equal(delta, expected)
+    assert state.count == 3
+
+
+@each_case
+def test_state_survives_pickling(case):
+    gradients, start = gradient_series(6, (3,)), np.ones(3)
+    expected = follow(case.optimizer, gradients, start)
+    params, state = start, case.optimizer.init(start)
+    for gradient in gradients:
+        optimizer, state = pickle.loads(pickle.dumps((case.optimizer, state)))
+        delta, state = optimizer.update(gradient, state, params)
+        params = params + delta
+    np.testing.assert_array_equal(params, expected[-1])
+
+
+@pytest.mark.parametrize("optimizer", [*(case.optimizer for case in CASES), LBFGS(memory=5)], ids=repr)
+def test_is_a_parameter_object(optimizer):
+    optimizer.validate()
+    for copy in (
+        clone(optimizer),
+        pickle.loads(pickle.dumps(optimizer)),
+        type(optimizer)(**optimizer.get_params()),
+    ):
+        assert copy == optimizer
+        assert copy is not optimizer
+        assert hash(copy) == hash(optimizer)
+
+
+@each_optimizer
+def test_nested_parameters(optimizer):
+    optimizer = clone(optimizer).set_params(lr=Cosine(0.1, n_steps=10))
+    assert optimizer.get_params()["lr__n_steps"] == 10
+    assert clone(optimizer) == optimizer
+    assert clone(optimizer).set_params(lr__lr=0.2).lr == Cosine(0.2, n_steps=10)
+    assert clone(optimizer).lr is not optimizer.lr
+
+
+@each_optimizer
+def test_schedule(optimizer):
+    assert optimizer.schedule == Constant(optimizer.lr)
+    assert clone(optimizer).set_params(lr=Cosine(0.1)).schedule == Cosine(0.1)
+
+
+@each_optimizer
+def test_other_trees_are_refused(optimizer):
+    params = {"a": np.ones(2), "b": np.ones(3)}
+    state = optimizer.init(params)
+    with pytest.raises(
+        StateError, match=r"gradients must be a tree like .* expected \['a', 'b'\], got \['a'\]"
+    ):
+        optimizer.update({"a": np.ones(2)}, state, params)
+    with pytest.raises(StateError, match=r"in the same order: expected \['a', 'b'\], got \['b', 'a'\]"):
+        optimizer.update({"b": np.ones(3), "a": np.ones(2)}, state, params)
+    name = optimizer.slots[-1]
+    with pytest.raises(StateError, match=rf"slot '{name}' must be .*made anew with init\(params\)"):
+        optimizer.update(params, OptimizerState(1, {**state.slots, name: {"a": np.ones(2)}}), params)
+    with pytest.raises(StateError, match=r"slot '\w+' must be a tree like the parameters"):
+        optimizer.update(params, OptimizerState(0, {}), params)
+
+
+@each_optimizer
+def test_other_shapes_are_refused(optimizer):
+    params = {"a": np.ones((2, 1))}
+    with pytest.raises(ShapeError, match=r"gradient of a has shape \(2,\); its parameter has shape \(2, 1\)"):
+        optimizer.update({"a": np.ones(2)}, optimizer.init(params), params)
+    with pytest.raises(ShapeError, match=r"gradient of the parameter has shape \(3,\)"):
+        optimizer.update(np.ones(3), optimizer.init(np.ones(2)), np.ones(2))

@@ -1,0 +1,52 @@
+"""What the tests of the project as a whole share: its files, its modules, its public names."""
+
+import importlib
+import pkgutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[1]
+
+
+def module_name(path: Path) -> str:
+    """Name the module in a file of the package."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def source_files(*folders: str) -> list[Path]:
+    """List the Python files below some folders of the project."""
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def project_files() -> list[Path]:
+    """List what belongs to the project: tracked files, and new ones that git does not ignore."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return sorted(path for name in listed.split("\0") if name and (path := ROOT / name).is_file())
+
+
+def _is_public(name: str) -> bool:
+    return not any(part.startswith("_") for part in name.split("."))
+
+
+@cache
+def public_modules() -> dict[str, ModuleType]:
+    """Import every module a user may name: no part of its path starts with an underscore."""
+    package = importlib.import_module("sknet")
+    names = [info.name for info in pkgutil.walk_packages(package.__path__, "sknet.") if _is_public(info.name)]
+    return {name: importlib.import_module(name) for name in ["sknet", *names]}
+
+
+def public_objects() -> dict[str, object]:
+    """Map ``module.name`` to the object, each object once, under the shortest of its names."""
+    found: dict[int, tuple[str, object]] = {}
+    for module_name_, module in public_modules().items():
+        for name in module.__all__:
+            value = getattr(module, name)
+            path = f"{module_name_}.{name}"
+            if id(value) not in found or len(path) < len(found[id(value)][0]):
+                found[id(value)] = (path, value)
+    return dict(sorted(found.values(), key=lambda item: item[0]))

@@ -1,0 +1,61 @@
+"""The documents stay true: links lead somewhere, code runs, the commands are the ones that are tested."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.project import ROOT
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def code(path: Path) -> list[tuple[int, str]]:
+    """List the Python blocks of a document with the line each starts on."""
+    text = path.read_text()
+    blocks = (match for match in FENCE.finditer(text) if match[1] == "python")
+    return [(text.count("\n", 0, match.start(2)), match[2]) for match in blocks]
+
+
+def anchors(path: Path) -> set[str]:
+    """Name the headings of a document as links name them."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=relative)
+def test_links_resolve(path):
+    broken = []
+    for link in LINK.findall(FENCE.sub("", path.read_text())):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if code(path)], ids=relative)
+def test_code_runs(path, tmp_path, monkeypatch):
+    """Run the blocks of a document from top to bottom in one namespace, as a reader would."""
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for line, block in code(path):
+        # Blank lines in front make a traceback point into the document.
+        exec(compile("\n" * line + block, str(path), "exec"), namespace)
+
+
+def test_ci_runs_the_commands_of_the_readme():
+    listed = subprocess.run([ROOT / ".ci/run", "--list"], capture_output=True, text=True, check=True).stdout
+    blocks = FENCE.findall((ROOT / "README.md").read_text())
+    commands = [block.strip() for language, block in blocks if language == "bash"]
+    assert listed.splitlines() == commands
+    assert len(commands) == 2

@@ -1,0 +1,111 @@
+"""Imports point down only: a module may import its own package and the layers below, never a sibling."""
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.project import ROOT, module_name, source_files
+
+LAYERS = [
+    {"exceptions"},
+    {"_tree", "_params"},
+    {"device"},
+    {"core"},
+    {"ops"},
+    {"autograd"},
+    {"nn", "losses", "optim", "compile", "persistence"},
+    {"engine", "onnx"},
+    {"estimators"},
+    {"neural_network"},
+    {"display", "dask"},
+    {""},  # sknet/__init__.py, which only gathers names
+]
+HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
+
+# Optional packages, and the only parts of the house that may import them.
+OPTIONAL = {
+    "cupy": ("sknet.device", "sknet.compile.executors"),
+    "cupyx": ("sknet.device", "sknet.compile.executors"),
+    "numba": ("sknet.compile.executors",),
+    "matplotlib": ("sknet.display",),
+    "dask": ("sknet.dask",),
+    "onnx": ("sknet.onnx",),
+    "pandas": (),
+    "torch": (),
+}
+
+
+def imports(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int, str]]:
+    """Yield (line, absolute name) of every import in a source, wherever in the file it stands."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parts = module.split(".")
+            anchor = parts[: len(parts) - node.level + is_package] if node.level else []
+            base = ".".join([*anchor, *([node.module] if node.module else [])])
+            # `from sknet import nn` names a layer in what is imported, not in where from.
+            names = [f"{base}.{alias.name}" if base == "sknet" else base for alias in node.names]
+            yield from ((node.lineno, name) for name in names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            constants = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+            yield from ((node.lineno, str(name)) for name in constants[:1])
+
+
+def layer(name: str) -> str:
+    """Name the part of the house a module of the package stands in."""
+    return [*name.split("."), ""][1]
+
+
+def violations(source: str, module: str, *, is_package: bool = False) -> Iterator[str]:
+    here = layer(module)
+    for line, target in imports(source, module, is_package=is_package):
+        top = target.split(".")[0]
+        allowed = OPTIONAL.get(top)
+        if allowed is not None and not f"{module}.".startswith(tuple(f"{part}." for part in allowed)):
+            yield f"{module}:{line} imports {top}, which only {allowed or 'nothing here'} may"
+        if top != "sknet" or layer(target) == here:
+            continue
+        if HEIGHT.get(layer(target), len(LAYERS)) >= HEIGHT[here]:
+            yield f"{module}:{line} imports {target}, which is not below it"
+
+
+@pytest.mark.parametrize("path", source_files("sknet"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_down(path):
+    module = module_name(path)
+    assert layer(module) in HEIGHT, f"{module} has no layer: give it one in this file and in docs/design.md"
+    found = violations(path.read_text(), module, is_package=path.name == "__init__.py")
+    assert not list(found)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("sknet.core._tensor", "from sknet.ops import add"),
+        ("sknet.core._tensor", "def f():\n    from ..nn import Module"),
+        ("sknet.core._tensor", "from .. import nn"),
+        ("sknet.core._tensor", "from sknet import Tensor"),
+        ("sknet.core._tensor", "import sknet"),
+        ("sknet.core._tensor", "importlib.import_module('sknet.engine')"),
+        ("sknet.losses._base", "from sknet.nn import Module"),
+        ("sknet.nn._module", "import cupy as cp"),
+        ("sknet.estimators._mlp", "from sknet.display import plot"),
+        ("sknet.compile._plan", "from cupy import ndarray"),
+    ],
+)
+def test_a_violation_is_seen(module, source):
+    assert list(violations(source, module))
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "is_package"),
+    [
+        ("sknet.core._tensor", "from ..device import Device\nfrom sknet.device import Device", False),
+        ("sknet.core", "from ._tensor import Tensor\nfrom .. import exceptions", True),
+        ("sknet.compile.executors._cupy", "import cupy", False),
+        ("sknet", "from .nn import Module", True),
+    ],
+)
+def test_a_proper_import_passes(module, source, is_package):
+    assert not list(violations(source, module, is_package=is_package))
