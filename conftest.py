@@ -1,6 +1,5 @@
-"""What tests and doctests share: threads, printing, and modules that need a package that is missing."""
+"""What tests and doctests share: threads and printing."""
 
-import importlib.util
 import os
 
 # Before NumPy is imported: parallel test workers would otherwise each start one thread per core.
@@ -10,23 +9,18 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", 
 import numpy as np
 import pytest
 
-# Doctest collection imports every module; these need an optional package on import.
-OPTIONAL = {"cupy": "*_cupy*.py"}
-collect_ignore_glob = [
-    f"sknet/{pattern}" for package, pattern in OPTIONAL.items() if importlib.util.find_spec(package) is None
-]
+NUMPYS_OWN = {
+    "precision": 8,
+    "threshold": 1000,
+    "edgeitems": 3,
+    "linewidth": 75,
+    "suppress": False,
+    "floatmode": "maxprec",
+}
 
 
 @pytest.fixture(autouse=True)
 def default_printing():
     """Print arrays in NumPy's default way, whatever an earlier test or the environment has set."""
-    with np.printoptions(
-        precision=8,
-        threshold=1000,
-        edgeitems=3,
-        linewidth=75,
-        suppress=False,
-        floatmode="maxprec",
-        legacy=False,
-    ):
+    with np.printoptions(**NUMPYS_OWN):
         yield

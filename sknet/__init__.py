@@ -4,11 +4,14 @@ from sknet import autograd, losses, nn, ops, optim
 from sknet.autograd import Function, grad, value_and_grad
 from sknet.core import Tensor, enable_grad, no_grad
 from sknet.engine import Model
+from sknet.estimators import MLPClassifier, MLPRegressor
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Function",
+    "MLPClassifier",
+    "MLPRegressor",
     "Model",
     "Tensor",
     "__version__",

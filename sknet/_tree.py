@@ -20,14 +20,15 @@ def paths(tree: Tree) -> list[str]:
 
 def map_leaves(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     """Apply `function` to every leaf (and the leaves of `others` at the same place)."""
-    columns = [leaves(other) for other in others]
-    first = leaves(tree)
-    for column in columns:
-        if len(column) != len(first):
-            raise ValueError(
-                f"trees of different structure: expected {len(first)} leaves at {paths(tree)}, got {len(column)}"
-            )
-    return rebuild(tree, iter([function(*row) for row in zip(first, *columns, strict=True)]))
+    here = list(_walk(tree, ""))
+    columns = [[leaf for _, leaf in here]]
+    for other in others:
+        there = list(_walk(other, ""))
+        expected, got = [path for path, _ in here], [path for path, _ in there]
+        if expected != got:
+            raise ValueError(f"trees of different structure: expected leaves at {expected}, got {got}")
+        columns.append([leaf for _, leaf in there])
+    return rebuild(tree, iter([function(*row) for row in zip(*columns, strict=True)]))
 
 
 def rebuild(tree: Tree, values: Iterator[Any]) -> Tree:

@@ -1,15 +1,21 @@
 """The errors and warnings that sknet raises, beyond Python's and scikit-learn's own."""
 
 __all__ = [
+    "CaptureError",
     "DeviceError",
     "DeviceWarning",
     "DtypeError",
     "FitInterruptedWarning",
     "GradientError",
+    "GraphError",
     "NonFiniteError",
     "ShapeError",
     "StateError",
 ]
+
+
+class CaptureError(TypeError):
+    """A function that cannot be captured: what it does would be frozen at the values of the first call."""
 
 
 class ShapeError(ValueError):
@@ -26,6 +32,10 @@ class DeviceError(RuntimeError):
 
 class GradientError(RuntimeError):
     """A gradient that was asked for and is not defined."""
+
+
+class GraphError(RuntimeError):
+    """A captured graph that breaks its own rules: a defect of sknet, found before anything is computed."""
 
 
 class StateError(ValueError):

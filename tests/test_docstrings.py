@@ -2,9 +2,9 @@
 
 What is asked of whom: a summary of one line for everything; parameters, in the order of the signature and
 each with a type, for what is called; what comes back, for what returns something; an example for every
-class a user makes. A method that overrides inherits the docstring of what it overrides. A method,
-an op, and what only those meet who extend sknet, may do with prose that mentions each parameter but the operand
-an op works on: the class, the family, or the type hint has said the rest.
+class a user makes. A method that overrides inherits the docstring of what it overrides. A method, an op,
+and what only those meet who extend sknet may do with prose that mentions every parameter but the operand
+of an op: the class, the family, or the type hints have said the rest.
 """
 
 import enum
@@ -90,8 +90,13 @@ def function_faults(function: Callable) -> Iterator[str]:
     yield from return_faults(doc, function)
 
 
+def is_record(cls: type) -> bool:
+    return hasattr(cls, "_fields") or hasattr(cls, "__dataclass_fields__")
+
+
 def needs_example(cls: type) -> bool:
-    return not (inspect.isabstract(cls) or issubclass(cls, (Exception, enum.Enum)))
+    """Tell whether users make objects of this class, rather than get or extend them."""
+    return not (is_record(cls) or inspect.isabstract(cls) or issubclass(cls, (Exception, enum.Enum)))
 
 
 def class_faults(cls: type) -> Iterator[str]:
@@ -101,8 +106,7 @@ def class_faults(cls: type) -> Iterator[str]:
         return
     yield from summary_faults(doc)
     if not issubclass(cls, (Exception, enum.Enum)):
-        is_record = hasattr(cls, "_fields") or hasattr(cls, "__dataclass_fields__")
-        section = "Attributes" if is_record else "Parameters"
+        section = "Attributes" if is_record(cls) else "Parameters"
         yield from parameter_faults(doc, signature_names(cls), section=section)
     if needs_example(cls) and ">>>" not in sections(doc).get("Examples", ""):
         yield "has no example"

@@ -1,9 +1,10 @@
 """Functions with a gradient of their own."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from sknet.core import Tensor, as_tensor, is_grad_enabled, no_grad
+from sknet.core import Shaped, Tensor, as_tensor, is_grad_enabled, no_grad
 from sknet.core._bind import Node, make_tensor
 from sknet.exceptions import GradientError, ShapeError
 
@@ -31,7 +32,7 @@ class Context:
         self.saved: tuple[Tensor, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor) -> None:
-        """Keep tensors for the backward; inputs that are kept stay differentiable there."""
+        """Keep `tensors` for the backward; inputs and the result stay differentiable there."""
         self.saved = tensors
 
 
@@ -45,7 +46,8 @@ class Function:
     Notes
     -----
     `forward` runs unrecorded. `backward` is recorded when a gradient of the gradient is asked for,
-    so written in differentiable operations of the saved inputs, it has gradients of any order.
+    so written in differentiable operations of what was saved (inputs, or the very tensor that
+    `forward` returns), it has gradients of any order.
 
     Examples
     --------
@@ -102,33 +104,59 @@ class Function:
         parents = tuple(x.node if isinstance(x, Tensor) else None for x in inputs)
         if not is_grad_enabled() or not any(parents):
             return value.detach()
-        return make_tensor(value.data, Node(_OneCall(cls, ctx, inputs), parents, inputs, None, {}))  # type: ignore[arg-type, no-any-return]
+        call: Any = _OneCall(cls, ctx, inputs, value)
+        return make_tensor(value.data, Node(call, parents, (), value.data, {}))
 
 
 class _OneCall:
     """Stands where a primitive stands on the tape: one rule an input, all from one `backward`."""
 
-    def __init__(self, function: type[Function], ctx: Context, inputs: tuple[Any, ...]) -> None:
+    def __init__(
+        self, function: type[Function], ctx: Context, inputs: tuple[Any, ...], value: Tensor
+    ) -> None:
         self.name = function.__name__
-        self._function, self._ctx, self._shapes = function, ctx, [getattr(x, "shape", None) for x in inputs]
-        self._last: tuple[Tensor, tuple[Any, ...]] | None = None
-        self.vjp = tuple(self._rule(i) for i in range(len(inputs)))
+        self._function, self._ctx = function, ctx
+        self._inputs = [Shaped(x.shape, x.dtype) if isinstance(x, Tensor) else None for x in inputs]
+        self._saved = ctx.saved
+        self._is_value = [x is value for x in ctx.saved]
 
-    def _rule(self, i: int) -> Callable[..., Tensor]:
-        return lambda g, *_: self._share(g, i)
+    @property
+    def vjp(self) -> tuple[Callable[..., Tensor], ...]:
+        """The rules of one backward walk; they share one call of `backward`."""
+        shares: list[Any] = []
 
-    def _share(self, g: Tensor, i: int) -> Tensor:
-        if self._last is None or self._last[0] is not g:
+        def rule(i: int, g: Tensor, out: Tensor) -> Tensor:
+            if not shares:
+                shares.extend(self._backward(g, out))
+            return self._checked(shares[i], i)
+
+        return tuple([partial(rule, i) for i in range(len(self._inputs))])
+
+    def _backward(self, g: Tensor, out: Tensor) -> tuple[Any, ...]:
+        # The value that forward saved was not on the tape; the result is, so that it can be differentiated.
+        pairs = zip(self._saved, self._is_value, strict=True)
+        self._ctx.saved = tuple([out if is_value else x for x, is_value in pairs])
+        try:
             shares = self._function.backward(self._ctx, g)
-            self._last = g, shares if isinstance(shares, tuple) else (shares,)
-        shares = self._last[1]
-        if len(shares) != len(self._shapes):
+        finally:
+            self._ctx.saved = self._saved
+        shares = shares if isinstance(shares, tuple) else (shares,)
+        if len(shares) != len(self._inputs):
             raise GradientError(
-                f"{self.name}.backward must return one gradient for each of {len(self._shapes)} inputs, got {len(shares)}"
+                f"{self.name}.backward must return one gradient for each of {len(self._inputs)} inputs, "
+                f"got {len(shares)}"
             )
-        if shares[i] is None:
-            raise GradientError(f"{self.name}.backward returned None for input {i}, which requires a gradient")
-        share = as_tensor(shares[i])
-        if share.shape != self._shapes[i]:
-            raise ShapeError(f"{self.name}.backward: input {i} has shape {self._shapes[i]}, its gradient {share.shape}")
-        return share
+        return shares
+
+    def _checked(self, share: Any, i: int) -> Tensor:
+        operand: Any = self._inputs[i]
+        if share is None:
+            raise GradientError(
+                f"{self.name}.backward returned None for input {i}, which requires a gradient"
+            )
+        share = as_tensor(share)
+        if share.shape != operand.shape:
+            raise ShapeError(
+                f"{self.name}.backward: input {i} has shape {operand.shape}, its gradient {share.shape}"
+            )
+        return share if share.dtype == operand.dtype else share.astype(operand.dtype)

@@ -62,9 +62,13 @@ def gradcheck(
     True
     """
     points = [as_tensor(x).detach() for x in inputs]
+    if order not in (1, 2):
+        raise GradientError(f"gradcheck: order must be 1 or 2, got {order!r}")
     for i, x in enumerate(points):
         if x.dtype != np.float64:
-            raise GradientError(f"gradcheck: input {i} must be float64, got {x.dtype}: use .astype('float64')")
+            raise GradientError(
+                f"gradcheck: input {i} must be float64, got {x.dtype}: use .astype('float64')"
+            )
     rng = np.random.default_rng(random_state)
 
     def projected(*tensors: Tensor) -> Tensor:
@@ -100,7 +104,13 @@ def _gradients(function: Callable[..., Tensor], points: Sequence[Tensor], create
 
 
 def _check(
-    function: Callable[..., Tensor], points: list[Tensor], rng: np.random.Generator, step: float, rtol: float, atol: float, name: str
+    function: Callable[..., Tensor],
+    points: list[Tensor],
+    rng: np.random.Generator,
+    step: float,
+    rtol: float,
+    atol: float,
+    name: str,
 ) -> None:
     leaves = [Tensor(x.data, requires_grad=True) for x in points]
     found = _gradients(function, leaves, create_graph=False)
@@ -109,7 +119,12 @@ def _check(
             raise GradientError(f"gradcheck: gradient {i} has shape {found[i].shape}, its input {x.shape}")
         direction = _direction(x, rng)
         ahead, behind = (
-            function(*[Tensor((p + direction * h).data if j == i else p.data, requires_grad=True) for j, p in enumerate(points)]).item()
+            function(
+                *[
+                    Tensor((p + direction * h).data if j == i else p.data, requires_grad=True)
+                    for j, p in enumerate(points)
+                ]
+            ).item()
             for h in (step, -step)
         )
         expected = (ahead - behind) / (2 * step)

@@ -1,11 +1,12 @@
 """Functions that turn a function into its derivative."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from sknet import _tree
-from sknet.core import Tensor, as_tensor, enable_grad, gradients, leaf_node
-from sknet.core import is_grad_enabled
+from sknet.core import Tensor, as_tensor, enable_grad, gradients, is_grad_enabled
+from sknet.core._backward import newest_first
 from sknet.exceptions import GradientError
 
 __all__ = ["grad", "value_and_grad"]
@@ -13,7 +14,9 @@ __all__ = ["grad", "value_and_grad"]
 Argnums = int | Sequence[int]
 
 
-def value_and_grad(function: Callable[..., Tensor], argnums: Argnums = 0) -> Callable[..., tuple[Tensor, Any]]:
+def value_and_grad(
+    function: Callable[..., Tensor], argnums: Argnums = 0
+) -> Callable[..., tuple[Tensor, Any]]:
     """Return a function that computes `function` and its gradient.
 
     Parameters
@@ -32,7 +35,9 @@ def value_and_grad(function: Callable[..., Tensor], argnums: Argnums = 0) -> Cal
     Raises
     ------
     GradientError
-        If the function does not return a scalar tensor.
+        If the function does not return a scalar tensor, or an argument is missing.
+    DtypeError
+        If an argument to differentiate by is not floating.
 
     Notes
     -----
@@ -49,21 +54,15 @@ def value_and_grad(function: Callable[..., Tensor], argnums: Argnums = 0) -> Cal
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def derivative(*args: Any, **kwargs: Any) -> tuple[Tensor, Any]:
-        # Differentiated once more, the gradients must stay connected to the caller's tensors.
-        again = is_grad_enabled() and any(
-            x.requires_grad for i in positions for x in _tree.leaves(args[i]) if isinstance(x, Tensor)
-        )
+        connected = is_grad_enabled()
         with enable_grad():
-            inner = list(args)
-            for i in positions:
-                inner[i] = _tree.map_leaves(lambda x: _entry(x, again), args[i])
-            value = function(*inner, **kwargs)
-            if not isinstance(value, Tensor) or value.size != 1:
-                got = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
-                raise GradientError(f"grad: the function must return a scalar tensor, got {got}: reduce it with .sum()")
-            flat = [x for i in positions for x in _tree.leaves(inner[i])]
+            entries = {i: _tree.map_leaves(partial(_entry, connected), _argument(args, i)) for i in positions}
+            flat = [x for i in positions for x in _tree.leaves(entries[i])]
+            value = _scalar(function(*[entries.get(i, x) for i, x in enumerate(args)], **kwargs))
+            # Computed from tensors of the caller's too? Then the gradients must stay connected to them.
+            again = connected and _reaches_before(value, flat)
             shares = iter(_gradients_or_zeros(value, flat, again))
-            found = tuple(_tree.rebuild(inner[i], shares) for i in positions)
+        found = tuple(_tree.rebuild(entries[i], shares) for i in positions)
         return value if again else value.detach(), found[0] if isinstance(argnums, int) else found
 
     return derivative
@@ -98,14 +97,33 @@ def grad(function: Callable[..., Tensor], argnums: Argnums = 0) -> Callable[...,
     return lambda *args, **kwargs: both(*args, **kwargs)[1]
 
 
-def _entry(x: Any, connected: bool) -> Tensor:
+def _argument(args: tuple[Any, ...], i: int) -> Any:
+    if not 0 <= i < len(args):
+        raise GradientError(
+            f"grad: there is no positional argument {i}: the function was called with {len(args)}"
+        )
+    return args[i]
+
+
+def _entry(connected: bool, x: Any) -> Tensor:
     """Return the tensor that the function sees: a fresh point of the tape."""
     x = as_tensor(x)
     if connected and x.requires_grad:
         return x.reshape(x.shape)
-    entry = x.detach()
-    entry.node = leaf_node(entry)
-    return entry
+    return Tensor(x, requires_grad=True)
+
+
+def _scalar(value: Any) -> Tensor:
+    if isinstance(value, Tensor) and value.size == 1:
+        return value
+    got = f"shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
+    raise GradientError(f"grad: the function must return a scalar tensor, got {got}: reduce it with .sum()")
+
+
+def _reaches_before(value: Tensor, entries: list[Tensor]) -> bool:
+    """Tell whether `value` was computed from anything that was on the tape before the entries."""
+    start = min((x.node.order for x in entries if x.node is not None), default=0)
+    return value.node is not None and newest_first(value.node)[-1].order < start
 
 
 def _gradients_or_zeros(value: Tensor, inputs: list[Tensor], again: bool) -> list[Tensor]:

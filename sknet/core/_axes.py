@@ -4,6 +4,7 @@ A leading axis added later (many models at once) then needs no second implementa
 """
 
 from collections.abc import Sequence
+from operator import index
 
 from sknet.exceptions import ShapeError
 
@@ -12,6 +13,10 @@ __all__ = ["normalize_axes", "normalize_axis"]
 
 def normalize_axis(axis: int, ndim: int, op: str) -> int:
     """Return `axis` as a negative number, after checking that it exists."""
+    try:
+        axis = index(axis)
+    except TypeError:
+        raise TypeError(f"{op}: an axis must be an integer, got {axis!r}") from None
     if not -ndim <= axis < ndim:
         raise ShapeError(f"{op}: axis {axis} does not exist in an array with {ndim} axes")
     return axis if axis < 0 else axis - ndim
@@ -21,8 +26,8 @@ def normalize_axes(axis: int | Sequence[int] | None, ndim: int, op: str) -> tupl
     """Return `axis` (an axis, several, or None for all) as a tuple of negative numbers."""
     if axis is None:
         return tuple(range(-ndim, 0))
-    if isinstance(axis, int):
-        return (normalize_axis(axis, ndim, op),)
+    if not isinstance(axis, (tuple, list)):
+        return (normalize_axis(axis, ndim, op),)  # type: ignore[arg-type]  # checked there
     axes = tuple([normalize_axis(a, ndim, op) for a in axis])
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{op}: an axis stands twice in {tuple(axis)}")

@@ -7,7 +7,7 @@ from sknet.core import _bind
 from sknet.core import _primitive as p
 from sknet.core._bind import Node, bind
 from sknet.core._modes import modes
-from sknet.device import MetaArray, backend_of
+from sknet.device import backend, device_of
 from sknet.exceptions import GradientError, ShapeError
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ def gradients(
     """
     for i, x in enumerate(inputs):
         if x.node is None:
-            raise GradientError(f"input {i} of shape {x.shape} does not require a gradient: set requires_grad=True on it")
+            raise GradientError(
+                f"input {i} of shape {x.shape} does not require a gradient: set requires_grad=True on it"
+            )
     wanted = {x.node for x in inputs}
     found = _walk(output, gradient, create_graph, wanted)
     return [found[x.node] if x.node in found else _zeros_like(x) for x in inputs]
@@ -81,32 +83,45 @@ def _walk(
             "this tensor was not computed from anything that requires a gradient: set requires_grad=True on "
             "the leaves, and compute it outside no_grad()"
         )
-    pending = {output.node: _seed(output, gradient)}
+    order = newest_first(output.node)
+    needed = None if wanted is None else _leading_to(wanted, order)
     found: dict[Node, Any] = {}
     before, modes.grad = modes.grad, create_graph
     try:
-        for node in newest_first(output.node):
+        pending = {output.node: _seed(output, gradient)}
+        for node in order:
             g = pending.pop(node, None)
             if g is None:
                 continue
             if node in wanted if wanted is not None else node.primitive is None:
                 found[node] = g
             if node.primitive is not None:
-                _push(node, g, pending)
+                _push(node, g, pending, needed)
     finally:
         modes.grad = before
     return found
 
 
-def _push(node: Node, g: "Tensor", pending: dict[Node, "Tensor"]) -> None:
+def _leading_to(wanted: "set[Node | None]", order: list[Node]) -> set[Node]:
+    """Return the nodes of `order` through which gradients must pass on their way to the wanted ones."""
+    needed: set[Node] = set()
+    for node in reversed(order):
+        if node in wanted or not needed.isdisjoint(node.parents):
+            needed.add(node)
+    return needed
+
+
+def _push(node: Node, g: "Tensor", pending: dict[Node, "Tensor"], needed: set[Node] | None) -> None:
     """Hand a node's gradient on to its parents by the primitive's vjp rules."""
-    primitive = node.primitive
+    primitive: Any = node.primitive
     out = None if node.output is None else _bind.make_tensor(node.output, node)
-    for parent, rule in zip(node.parents, primitive.vjp, strict=False):  # type: ignore[union-attr, arg-type]
-        if parent is None:
+    for i, (parent, rule) in enumerate(zip(node.parents, primitive.vjp, strict=False)):
+        if parent is None or (needed is not None and parent not in needed):
             continue
         if rule is None:
-            raise GradientError(f"{primitive.name!r} has no gradient with respect to this operand: detach() it first")  # type: ignore[union-attr]
+            raise GradientError(
+                f"{primitive.name!r} has no gradient with respect to operand {i}: detach() it first"
+            )
         share = rule(g, out, *node.inputs, **node.params)  # type: ignore[arg-type]
         before = pending.get(parent)
         pending[parent] = share if before is None else bind(p.add, (before, share), {})
@@ -130,9 +145,14 @@ def _order(node: Node) -> int:
 
 def _seed(output: "Tensor", gradient: "Tensor | None") -> "Tensor":
     if gradient is not None:
+        if not isinstance(gradient, _bind.TensorType):
+            gradient = _bind.TensorType(gradient)
         if gradient.shape != output.shape:
-            raise ShapeError(f"the gradient's shape must be the output's {output.shape}, got {gradient.shape}")
-        return gradient
+            raise ShapeError(
+                f"the gradient's shape must be the output's {output.shape}, got {gradient.shape}"
+            )
+        same = gradient.dtype == output.dtype
+        return gradient if same else bind(p.astype, (gradient,), {"dtype": output.dtype})
     if output.size != 1:
         raise GradientError(
             f"only a scalar has a gradient of its own, this tensor has shape {output.shape}: "
@@ -146,9 +166,8 @@ def _zeros_like(x: "Tensor") -> "Tensor":
 
 
 def _filled(x: "Tensor", value: int) -> "Tensor":
-    if type(x.data) is MetaArray:
-        return _bind.make_tensor(MetaArray(x.shape, x.dtype), None)  # type: ignore[no-any-return]
-    owner = backend_of(x.data)
-    data = owner.zeros(x.shape, x.dtype, owner.device_of(x.data))
-    data += value
-    return _bind.make_tensor(data, None)  # type: ignore[no-any-return]
+    place = device_of(x.data)
+    data = backend(place.kind).zeros(x.shape, x.dtype, place)
+    if place.kind != "meta":
+        data += value
+    return _bind.make_tensor(data, None)

@@ -1,15 +1,17 @@
 """Applying a primitive: compute, and record what a gradient will need."""
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from sknet.core._modes import modes
 from sknet.core._primitive import Primitive
+from sknet.core._traced import traced_among
 from sknet.device import MetaArray, backend_of, device_of
 from sknet.device import backend as _backend
-from sknet.exceptions import DeviceError, DtypeError, ShapeError
+from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
 
 if TYPE_CHECKING:
     from sknet.core._tensor import Tensor
@@ -17,7 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["Node", "Shaped", "bind"]
 
 NUMPY = _backend("cpu")
+_SCALARS = (float, int)
 _clock = itertools.count()
+
+# Filled in by _tensor.py: a tensor is made of nodes, and nodes of tensors.
+TensorType: "type[Tensor]" = cast(Any, None)
+make_tensor: "Callable[[Any, Node | None], Tensor]" = cast(Any, None)
 
 
 class Shaped:
@@ -79,19 +86,24 @@ def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) 
 
     Raises
     ------
-    ShapeError, DtypeError, DeviceError
+    ShapeError, DtypeError, DeviceError, IndexError, ValueError
         If the operands do not fit; the message names the operation and the operands.
     """
     arrays = [x.data if isinstance(x, TensorType) else x for x in inputs]
+    first = arrays[0]
     try:
-        if type(arrays[0]) is np.ndarray:
+        if type(first) is np.ndarray or (type(first) in _SCALARS and type(arrays[1]) is np.ndarray):
             out = primitive.kernel(NUMPY)(*arrays, **params)
             if type(out) is not np.ndarray:
                 out = np.asarray(out)
         else:
-            out = _forward_elsewhere(primitive, arrays, params)
-    except (ValueError, TypeError, IndexError) as error:
-        raise _explained(primitive, arrays, params, error) from error
+            out = _forward_elsewhere(primitive, inputs, arrays, params)
+    except (ValueError, TypeError, IndexError, DeviceError) as error:
+        # A constant came first, and NumPy has refused the traced array that came after it.
+        traced = traced_among(arrays) if type(first) is np.ndarray else None
+        if traced is None:
+            raise _explained(primitive, arrays, params, error) from error
+        out = traced.record(primitive, inputs, params)
 
     if modes.grad and primitive.vjp is not None:
         parents = tuple([x.node if isinstance(x, TensorType) else None for x in inputs])
@@ -101,20 +113,32 @@ def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) 
 
 
 def _record(
-    primitive: Primitive, parents: tuple[Node | None, ...], inputs: tuple[Any, ...], out: Any, params: dict[str, Any]
+    primitive: Primitive,
+    parents: tuple[Node | None, ...],
+    inputs: tuple[Any, ...],
+    out: Any,
+    params: dict[str, Any],
 ) -> Node:
     saves = primitive.saves
     if saves == "output" or saves == "nothing":
-        inputs = tuple([Shaped(x.data.shape, x.data.dtype) if isinstance(x, TensorType) else x for x in inputs])
+        inputs = tuple(
+            [Shaped(x.data.shape, x.data.dtype) if isinstance(x, TensorType) else x for x in inputs]
+        )
     if saves == "inputs" or saves == "nothing":
         out = None
     return Node(primitive, parents, inputs, out, params)
 
 
-def _forward_elsewhere(primitive: Primitive, arrays: list[Any], params: dict[str, Any]) -> Any:
-    """Compute where not all is NumPy: on another device, on the meta device, or with a scalar first."""
+def _forward_elsewhere(
+    primitive: Primitive, inputs: tuple[Any, ...], arrays: list[Any], params: dict[str, Any]
+) -> Any:
+    """Compute where not all is NumPy: on another device, on the meta device, or in a capture."""
+    traced = traced_among(arrays)
+    if traced is not None:
+        return traced.record(primitive, inputs, params)
     owners = [x for x in arrays if hasattr(x, "dtype")]
-    if any(type(x) is MetaArray for x in owners):
+    if any(isinstance(x, MetaArray) for x in owners):
+        _check_one_device(primitive, owners)
         return MetaArray(*primitive.shape(*arrays, **params))
     owner = backend_of(owners[0])
     with owner.activate(owner.device_of(owners[0])):
@@ -122,27 +146,32 @@ def _forward_elsewhere(primitive: Primitive, arrays: list[Any], params: dict[str
         return out if isinstance(out, owner.array_type) else owner.xp.asarray(out)
 
 
-def _explained(primitive: Primitive, arrays: list[Any], params: dict[str, Any], error: Exception) -> Exception:
+def _check_one_device(primitive: Primitive, operands: list[Any]) -> None:
+    devices = sorted({str(device_of(x)) for x in operands})
+    if len(devices) > 1:
+        raise DeviceError(
+            f"{primitive.name}: operands live on different devices {devices}; "
+            "move them to one with .to(device)"
+        )
+
+
+def _explained(
+    primitive: Primitive, arrays: list[Any], params: dict[str, Any], error: Exception
+) -> Exception:
     """Return the error a user can act on: which operation, which operands."""
-    if isinstance(error, (ShapeError, DtypeError, DeviceError)):
+    if isinstance(error, CaptureError):
         return error
     operands = [x for x in arrays if hasattr(x, "dtype")]
-    devices = {str(device_of(x)) for x in operands}
-    if len(devices) > 1:
-        return DeviceError(
-            f"{primitive.name}: operands live on different devices {sorted(devices)}; move them to one with .to(device)"
-        )
+    metas = [MetaArray(x.shape, x.dtype) if hasattr(x, "dtype") else x for x in arrays]
     try:
-        primitive.shape(*[MetaArray(x.shape, x.dtype) if hasattr(x, "dtype") else x for x in arrays], **params)
-    except (ShapeError, DtypeError) as found:
+        _check_one_device(primitive, operands)
+        primitive.shape(*metas, **params)
+    except (DeviceError, ShapeError, DtypeError, IndexError) as found:
         return found
-    except Exception:  # noqa: BLE001  the shape rule has nothing better to say than the first error
-        pass
+    if isinstance(error, (DeviceError, ShapeError, DtypeError)):
+        return error
     shown = ", ".join(f"{x.dtype}{tuple(x.shape)}" for x in operands)
-    kind = DtypeError if isinstance(error, TypeError) else ShapeError
-    return kind(f"{primitive.name}: cannot compute with operands {shown}: {error}")
-
-
-# Filled in by _tensor.py: a tensor is made of nodes, and nodes of tensors.
-TensorType: type
-make_tensor: Any
+    message = f"{primitive.name}: cannot compute with operands {shown}: {error}"
+    if isinstance(error, TypeError):
+        return DtypeError(message)
+    return IndexError(message) if isinstance(error, IndexError) else ValueError(message)

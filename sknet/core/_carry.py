@@ -3,9 +3,9 @@
 from typing import Any
 
 from sknet.core._backward import newest_first
+from sknet.core._bind import bind
 from sknet.core._primitive import Primitive
 from sknet.core._tensor import Tensor
-from sknet.core._bind import bind
 
 __all__ = ["cargo_of", "carry"]
 

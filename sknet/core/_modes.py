@@ -1,15 +1,21 @@
 """Whether operations are recorded for differentiation, per thread."""
 
+import functools
 import threading
-from contextlib import ContextDecorator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import ParamSpec, Self, TypeVar
 
-__all__ = ["enable_grad", "is_grad_enabled", "no_grad"]
+__all__ = ["capturing", "enable_grad", "is_capturing", "is_grad_enabled", "no_grad"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Modes(threading.local):
     grad = True
+    capturing = False
 
 
 modes = _Modes()
@@ -20,7 +26,25 @@ def is_grad_enabled() -> bool:
     return modes.grad
 
 
-class _GradMode(ContextDecorator):
+def is_capturing() -> bool:
+    """Tell whether a function is being captured in this thread: what it draws now, it would draw for good."""
+    return modes.capturing
+
+
+@contextmanager
+def capturing() -> Iterator[None]:
+    """Mark that a function is being captured in this thread, with gradients as by default."""
+    before = modes.grad, modes.capturing
+    modes.grad, modes.capturing = True, True
+    try:
+        yield
+    finally:
+        modes.grad, modes.capturing = before
+
+
+class _GradMode:
+    """A context, and a decorator that enters a context of its own for every call (threads may overlap)."""
+
     _enabled: bool
 
     def __init__(self) -> None:
@@ -31,8 +55,18 @@ class _GradMode(ContextDecorator):
         modes.grad = self._enabled
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         modes.grad = self._before.pop()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+            with type(self)():
+                return function(*args, **kwargs)
+
+        return inside
 
 
 class no_grad(_GradMode):

@@ -74,7 +74,7 @@ class Primitive:
     ) -> "Primitive":
         """Attach all rules; see the class for what each is."""
         self.forward = forward
-        self._kernels: dict[str, Callable[..., Any]] = {}
+        self._kernels: dict[Backend, Callable[..., Any]] = {}
         self.shape = shape
         self.vjp = vjp
         self.saves = saves
@@ -84,11 +84,11 @@ class Primitive:
 
     def kernel(self, owner: Backend) -> Callable[..., Any]:
         """Return the forward on one backend: ``kernel(*arrays, **params)``."""
-        found = self._kernels.get(owner.kind)
+        found = self._kernels.get(owner)
         if found is None:
-            by_name = isinstance(self.forward, str)
-            found = getattr(owner.xp, self.forward) if by_name else partial(self.forward, owner.xp)  # type: ignore[arg-type]
-            self._kernels[owner.kind] = found
+            forward = self.forward
+            found = getattr(owner.xp, forward) if isinstance(forward, str) else partial(forward, owner.xp)
+            self._kernels[owner] = found
         return found
 
     def __repr__(self) -> str:

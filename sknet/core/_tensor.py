@@ -1,6 +1,9 @@
 """Tensor: an array on a device, with the operators of Python and a place on the tape."""
 
+import math
 import weakref
+from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +14,17 @@ from sknet.core import _primitive as p
 from sknet.core._axes import normalize_axes
 from sknet.core._backward import from_here
 from sknet.core._bind import Node, bind
-from sknet.device import Device, available, device_of, is_array, is_floating, to_device, to_host
+from sknet.device import (
+    Device,
+    MetaArray,
+    available,
+    backend_of,
+    device_of,
+    is_array,
+    is_floating,
+    to_device,
+    to_host,
+)
 from sknet.exceptions import DtypeError, GradientError
 
 __all__ = ["Tensor", "as_tensor"]
@@ -42,6 +55,8 @@ class Tensor:
     ------
     DtypeError
         For object, string or complex data, or a gradient of a tensor that is not floating.
+    TypeError
+        For a sparse matrix.
 
     Examples
     --------
@@ -107,13 +122,17 @@ class Tensor:
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if value == self.requires_grad:
+            return  # a leaf keeps its node: it may be on the tape already
         if not self.is_leaf:
             raise GradientError(
                 f"requires_grad can be set on leaves only, and this tensor is the result of "
                 f"{self.node.primitive.name!r}: use .detach() for a leaf with the same values"  # type: ignore[union-attr]
             )
         if value and not is_floating(self.dtype):
-            raise DtypeError(f"only floating-point tensors have gradients, this one is {self.dtype}: use .astype")
+            raise DtypeError(
+                f"only floating-point tensors have gradients, this one is {self.dtype}: use .astype"
+            )
         self.node = leaf_node(self) if value else None
 
     @property
@@ -127,11 +146,24 @@ class Tensor:
         return self.shape[0]
 
     def __repr__(self) -> str:
-        values = f"shape={self.shape}" if self.device.kind == "meta" else np.array2string(to_host(self.data), separator=", ")
+        values = (
+            f"shape={self.shape}"
+            if isinstance(self.data, MetaArray)
+            else np.array2string(to_host(self.data), separator=", ")
+        )
         device = "" if self.device.kind == "cpu" else f", device='{self.device}'"
-        return f"Tensor({values}, dtype={self.dtype}{device}{', requires_grad=True' if self.requires_grad else ''})"
+        gradient = ", requires_grad=True" if self.requires_grad else ""
+        return f"Tensor({values}, dtype={self.dtype}{device}{gradient})"
+
+    def __iter__(self) -> Iterator["Tensor"]:
+        return (self[i] for i in range(len(self)))
 
     def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(
+                f"a tensor of shape {self.shape} is neither true nor false: "
+                "take one element, or reduce it first"
+            )
         return bool(self.item())
 
     def __float__(self) -> float:
@@ -181,7 +213,7 @@ class Tensor:
         if not self.is_leaf:
             raise GradientError("only leaves can be copied deeply: use .detach() first")
         copy = type(self).__new__(type(self))
-        copy.data, copy.grad, copy.node = self.data.copy(), None, None
+        copy.data, copy.grad, copy.node = deepcopy(self.data, memo), None, None
         copy.requires_grad = self.requires_grad
         return copy
 
@@ -284,18 +316,21 @@ class Tensor:
     def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
         """Mean over `axis` (all axes for None)."""
         axes = normalize_axes(axis, self.ndim, "mean")
-        count = 1
-        for a in axes:
-            count *= self.shape[a]
-        return bind(p.total, (self,), {"axis": axes, "keepdims": keepdims}) / count if count else self.sum(axes) * np.nan
+        count = math.prod([self.shape[a] for a in axes])
+        total = bind(p.total, (self,), {"axis": axes, "keepdims": keepdims})
+        return total / count if count else total * math.nan  # of nothing: NaN, and no warning
 
     def max(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
         """Largest element over `axis` (all axes for None)."""
-        return bind(p.maximum_of, (self,), {"axis": normalize_axes(axis, self.ndim, "max"), "keepdims": keepdims})
+        return bind(
+            p.maximum_of, (self,), {"axis": normalize_axes(axis, self.ndim, "max"), "keepdims": keepdims}
+        )
 
     def min(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
         """Smallest element over `axis` (all axes for None)."""
-        return bind(p.minimum_of, (self,), {"axis": normalize_axes(axis, self.ndim, "min"), "keepdims": keepdims})
+        return bind(
+            p.minimum_of, (self,), {"axis": normalize_axes(axis, self.ndim, "min"), "keepdims": keepdims}
+        )
 
     def exp(self) -> "Tensor":
         """Exponential, elementwise."""
@@ -317,7 +352,9 @@ class Tensor:
     def permute_dims(self, *axes: Any) -> "Tensor":
         """Axes in another order, given as a tuple or as integers."""
         wanted = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-        return bind(p.permute_dims, (self,), {"axes": normalize_axes(tuple(wanted), self.ndim, "permute_dims")})
+        return bind(
+            p.permute_dims, (self,), {"axes": normalize_axes(tuple(wanted), self.ndim, "permute_dims")}
+        )
 
     @property
     def T(self) -> "Tensor":
@@ -326,7 +363,10 @@ class Tensor:
 
     def astype(self, dtype: DTypeLike) -> "Tensor":
         """Elements converted to `dtype`."""
-        return bind(p.astype, (self,), {"dtype": np.dtype(dtype)})
+        wanted = _real(np.dtype(dtype))
+        # What is rounded to integers is constant between the jumps: no gradient flows there.
+        source = self if wanted.kind == "f" else self.detach()
+        return bind(p.astype, (source,), {"dtype": wanted})
 
 
 def _make(data: Any, node: Node | None) -> Tensor:
@@ -365,9 +405,9 @@ def as_tensor(x: Any) -> Tensor:
 
 def as_operand(x: Any) -> Any:
     """Return tensors and scalars as they are; NumPy's scalars become Python's, so that they stay weak."""
-    if isinstance(x, (Tensor, float, int)):
-        return x.item() if isinstance(x, np.generic) else x
-    return x.item() if isinstance(x, np.generic) and x.ndim == 0 else Tensor(x)
+    if isinstance(x, np.generic):
+        x = x.item()
+    return x if isinstance(x, (Tensor, float, int)) else Tensor(x)
 
 
 def _binary(primitive: p.Primitive, x: Any, y: Any) -> Tensor:
@@ -383,23 +423,33 @@ def _plain_index(index: Any) -> Any:
     if isinstance(index, tuple):
         return tuple(_plain_index(i) for i in index)
     if isinstance(index, list):
-        return np.asarray(index)
+        return np.asarray(index, dtype=None if index else np.intp)
     return index.data if isinstance(index, Tensor) else index
 
 
 def _as_array(data: Any, dtype: DTypeLike | None, device: "str | Device | None") -> Any:
     if isinstance(data, Tensor):
         data = data.data
-    if not is_array(data):
+    if not is_array(data) or (isinstance(data, np.ndarray) and type(data) is not np.ndarray):
         try:
             data = np.asarray(data)
         except ValueError as error:
             raise DtypeError(f"a tensor needs a rectangular array of numbers: {error}") from error
-    if data.dtype.kind not in "biuf":
-        raise DtypeError(f"a tensor holds booleans, integers or real numbers, got dtype {data.dtype}")
+    elif backend_of(data).is_sparse(data):
+        raise TypeError(
+            f"a tensor is dense, got a sparse matrix of shape {data.shape}: "
+            "pass it to sknet.ops.matmul as it is"
+        )
+    _real(data.dtype)
     if dtype is not None and data.dtype != np.dtype(dtype):
-        data = data.astype(dtype)
+        data = data.astype(_real(np.dtype(dtype)))
     return data if device is None else to_device(data, available(device))
+
+
+def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.kind not in "biuf":
+        raise DtypeError(f"a tensor holds booleans, integers or real numbers, got dtype {dtype}")
+    return dtype
 
 
 _bind.TensorType = Tensor

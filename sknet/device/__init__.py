@@ -3,6 +3,8 @@
 Above this package everything is written once, against a backend's namespace `xp`.
 """
 
+from sknet.device import _cupy as _cupy
+from sknet.device import _numpy as _numpy
 from sknet.device._backend import (
     Backend,
     available,
@@ -15,8 +17,6 @@ from sknet.device._backend import (
     to_device,
     to_host,
 )
-from sknet.device import _cupy as _cupy
-from sknet.device import _numpy as _numpy
 from sknet.device._device import Device
 from sknet.device._dtype import check_float_dtype, is_floating, result_dtype
 from sknet.device._meta import MetaArray

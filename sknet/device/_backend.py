@@ -10,7 +10,17 @@ from numpy.typing import DTypeLike
 from sknet.device._device import Device
 from sknet.exceptions import DeviceError
 
-__all__ = ["Backend", "available", "backend", "backend_of", "device_of", "namespace", "register", "to_device", "to_host"]
+__all__ = [
+    "Backend",
+    "available",
+    "backend",
+    "backend_of",
+    "device_of",
+    "namespace",
+    "register",
+    "to_device",
+    "to_host",
+]
 
 
 class Backend(ABC):
@@ -41,7 +51,11 @@ class Backend(ABC):
         return Device(self.kind)
 
     def check(self, device: Device) -> None:
-        """Raise DeviceError if `device` does not exist here."""
+        """Raise DeviceError if `device` does not exist here; by default there is one of a kind."""
+        if device.index:
+            raise DeviceError(
+                f"device '{self.kind}:{device.index}' asked for, but there is only one '{self.kind}' device"
+            )
 
     def activate(self, device: Device) -> AbstractContextManager[Any]:
         """Make `device` current: new arrays of `xp` are made there."""
@@ -78,7 +92,9 @@ def register(kind: str, loader: Any) -> None:
         Returns the `Backend`. Imports of optional packages belong inside it.
     """
     _loaders[kind] = loader
-    _backends.pop(kind, None)
+    former = _backends.pop(kind, None)
+    for array_type in [t for t, owner in _by_type.items() if owner is former]:
+        del _by_type[array_type]
 
 
 def backend(kind: str) -> Backend:

@@ -28,7 +28,9 @@ class CupyBackend(Backend):
             import cupyx.scipy.sparse
             import cupyx.scipy.special
         except ImportError as error:
-            raise DeviceError(f"device 'cuda' needs CuPy, which cannot be imported ({error}): {INSTALL}") from error
+            raise DeviceError(
+                f"device 'cuda' needs CuPy, which cannot be imported ({error}): {INSTALL}"
+            ) from error
         self._cupy = cupy
         self._sparse = cupyx.scipy.sparse
         functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}
@@ -43,7 +45,9 @@ class CupyBackend(Backend):
         try:
             count = self._cupy.cuda.runtime.getDeviceCount()
         except self._cupy.cuda.runtime.CUDARuntimeError as error:
-            raise DeviceError(f"device '{device}' asked for, but there is no usable GPU here ({error})") from error
+            raise DeviceError(
+                f"device '{device}' asked for, but there is no usable GPU here ({error})"
+            ) from error
         if device.index >= count:
             raise DeviceError(f"device '{device}' asked for, but there are only {count} CUDA devices here")
 

@@ -13,7 +13,7 @@ FLOAT_DTYPES = ("float32", "float64")
 
 def is_floating(dtype: Any) -> bool:
     """Tell whether gradients can flow through arrays of this dtype."""
-    return np.dtype(dtype).kind == "f"
+    return bool(np.dtype(dtype).kind == "f")
 
 
 def check_float_dtype(dtype: Any, *, where: str) -> np.dtype[Any]:
@@ -37,7 +37,7 @@ def check_float_dtype(dtype: Any, *, where: str) -> np.dtype[Any]:
         If sknet does not compute in this dtype.
     """
     try:
-        found = np.dtype(dtype)
+        found: np.dtype[Any] | None = None if dtype is None else np.dtype(dtype)
     except TypeError:
         found = None
     if found is None or found.name not in FLOAT_DTYPES:

@@ -11,6 +11,8 @@ from sknet.exceptions import DeviceError
 
 __all__ = ["MetaArray", "MetaBackend"]
 
+META = Device("meta")
+
 
 class MetaArray:
     """An array without data: what an operation on real arrays would return.
@@ -28,11 +30,12 @@ class MetaArray:
     24
     """
 
-    __slots__ = ("dtype", "shape")
+    __slots__ = ("device", "dtype", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self.shape = tuple(int(n) for n in shape)
         self.dtype = np.dtype(dtype)
+        self.device = META
 
     @property
     def ndim(self) -> int:
@@ -49,11 +52,17 @@ class MetaArray:
         """Bytes that the data would need."""
         return self.size * self.dtype.itemsize
 
+    def astype(self, dtype: DTypeLike) -> "MetaArray":
+        """Return an array of this shape and another `dtype`."""
+        return MetaArray(self.shape, dtype)
+
     def __repr__(self) -> str:
         return f"MetaArray({self.shape}, {self.dtype})"
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        raise DeviceError(f"a meta array has no data: got shape {self.shape} on device 'meta'; compute on a real device")
+        raise DeviceError(
+            f"a meta array has no data: got shape {self.shape} on device 'meta'; compute on a real device"
+        )
 
 
 class _MetaNamespace:
@@ -76,6 +85,9 @@ class MetaBackend(Backend):
 
     def from_host(self, array: Any, device: Device) -> MetaArray:
         return MetaArray(array.shape, array.dtype)
+
+    def device_of(self, array: Any) -> Device:
+        return array.device  # type: ignore[no-any-return]
 
     def to_host(self, array: Any) -> np.ndarray:
         return array.__array__()  # type: ignore[no-any-return]

@@ -12,7 +12,7 @@ from sknet.device._device import Device
 
 __all__ = ["NumpyBackend"]
 
-SPECIAL_FUNCTIONS = ("erf", "expit", "log_expit", "xlogy")
+SPECIAL_FUNCTIONS = ("erf", "expit", "xlogy")
 
 
 class NumpyBackend(Backend):
@@ -35,7 +35,7 @@ class NumpyBackend(Backend):
         return array
 
     def is_sparse(self, array: Any) -> bool:
-        return scipy.sparse.issparse(array)
+        return bool(scipy.sparse.issparse(array))
 
 
 register("cpu", NumpyBackend)

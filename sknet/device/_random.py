@@ -1,6 +1,7 @@
 """Random numbers: a counter-based stream for draws inside a step, the same on every device."""
 
 import math
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,13 @@ def stream_key(random_state: np.random.RandomState) -> Key:
     tuple of two int
         128 bits of key.
     """
-    copy = np.random.RandomState()
-    copy.set_state(random_state.get_state())
-    low, high = copy.randint(0, 2**63, size=2, dtype=np.int64)
+    low, high = deepcopy(random_state).randint(0, 2**63, size=2, dtype=np.int64)
     return int(low), int(high)
 
 
-def philox_uniform(key: Key, step: int, site: int, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray[Any, Any]:
+def philox_uniform(
+    key: Key, step: int, site: int, shape: tuple[int, ...], dtype: DTypeLike
+) -> np.ndarray[Any, Any]:
     """Draw uniform numbers in [0, 1) that depend on nothing but the arguments.
 
     Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with
@@ -63,5 +64,6 @@ def philox_uniform(key: Key, step: int, site: int, shape: tuple[int, ...], dtype
     True
     """
     bits = np.random.Philox(key=np.array(key, np.uint64), counter=np.array([0, 0, site, step], np.uint64))
-    draws: np.ndarray[Any, Any] = np.random.Generator(bits).random(math.prod(shape), dtype=np.dtype(dtype).type)
+    kind: Any = np.dtype(dtype)
+    draws: np.ndarray[Any, Any] = np.random.Generator(bits).random(math.prod(shape), dtype=kind)
     return draws.reshape(shape)

@@ -1,6 +1,37 @@
-"""Model, the one owner of state, and the loop that trains it."""
+"""Model, the one owner of state, and the loops that train it."""
 
+from sknet.engine._batches import Batch, Batches, take_rows
+from sknet.engine._full_batch import minimize
+from sknet.engine._history import History
+from sknet.engine._interrupt import InterruptGuard
 from sknet.engine._layout import Gradient, Layout
-from sknet.engine._model import Model, ModelState, StepResult
+from sknet.engine._loop import Outcome, Settings, Validation, train
+from sknet.engine._model import Model
+from sknet.engine._predict import chunk_rows, raw_output
+from sknet.engine._scores import Accuracy, RSquared, Score
+from sknet.engine._state import ModelState, StepResult
+from sknet.engine._stopping import Plateau
 
-__all__ = ["Gradient", "Layout", "Model", "ModelState", "StepResult"]
+__all__ = [
+    "Accuracy",
+    "Batch",
+    "Batches",
+    "Gradient",
+    "History",
+    "InterruptGuard",
+    "Layout",
+    "Model",
+    "ModelState",
+    "Outcome",
+    "Plateau",
+    "RSquared",
+    "Score",
+    "Settings",
+    "StepResult",
+    "Validation",
+    "chunk_rows",
+    "minimize",
+    "raw_output",
+    "take_rows",
+    "train",
+]

@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -14,63 +14,16 @@ from sknet import ops
 from sknet.core import Tensor, carry, cargo_of, gradients, no_grad
 from sknet.device import Device, available, backend, check_float_dtype, is_array, stream_key, to_device, to_host
 from sknet.engine._layout import Gradient, Layout
-from sknet.exceptions import DeviceError, DeviceWarning, NonFiniteError, ShapeError
+from sknet.engine._state import ModelState, StepResult, copied_random_state, frozen
+from sknet.engine._update import apply_rule, check_finite_step
+from sknet.exceptions import DeviceError, DeviceWarning, ShapeError
 from sknet.losses import Loss, check_loss
 from sknet.nn import Module
 from sknet.nn._scope import Scope, run
 from sknet.optim import LBFGS, Optimizer, OptimizerState, check_optimizer
 from sknet.optim.schedules import Progress
 
-__all__ = ["Model", "ModelState", "StepResult"]
-
-CHUNK = 1 << 15  # elements of a flat buffer updated at once, so that a rule's temporaries stay in the cache
-
-
-class ModelState(NamedTuple):
-    """Everything that a training step changes, as values that cannot be changed.
-
-    Attributes
-    ----------
-    parameters : mapping of str to array
-        Read-only arrays.
-    optimizer : OptimizerState
-        Update count, and flat arrays by slot name.
-    buffers : mapping of str to array
-        Read-only arrays.
-    progress : Progress
-        Steps, epochs and samples so far.
-    """
-
-    parameters: Mapping[str, Any]
-    optimizer: OptimizerState
-    buffers: Mapping[str, Any]
-    progress: Progress
-
-
-class StepResult(NamedTuple):
-    """What one training step did.
-
-    Attributes
-    ----------
-    loss : float
-        The objective before the update: mean loss of the batch plus penalty.
-    gradient : Gradient
-        Gradient of the objective, an array for every parameter name.
-    update : mapping of str to array
-        What was added to every parameter.
-    output : Tensor of shape (n_samples, n_outputs)
-        The module's raw output before the update.
-    data_loss, penalty : float
-        The two terms of `loss`.
-    """
-
-    loss: float
-    gradient: Gradient
-    update: Mapping[str, Any]
-    output: Tensor
-    data_loss: float
-    penalty: float
-
+__all__ = ["Model"]
 
 class Model:
     """A module, a loss and an optimizer with one owner of all state.
@@ -157,6 +110,7 @@ class Model:
         for name, view in self.layout.views(self._flat).items():
             self._leaves[name].data = view
         self._penalized = [p for p in self._leaves.values() if p.ndim >= 2] if self.alpha else []
+        self._has_buffers = any(True for _ in self.module.named_buffers())
         self._frozen = False
         names = self.optimizer.slots if isinstance(self.optimizer, Optimizer) else ()
         self._slots = {name: self._zeros() if slots is None else slots[name] for name in names}
@@ -182,9 +136,9 @@ class Model:
 
     def _as_state(self, flat: Any, slots: Mapping[str, Any], buffers: Mapping[str, Any], progress: Progress) -> ModelState:
         for array in (flat, *slots.values()):
-            _freeze(array)
+            frozen(array)
         views = self.layout.views(flat)
-        kept = {name: _freeze(array.copy()) for name, array in buffers.items()}
+        kept = {name: frozen(array.copy()) for name, array in buffers.items()}
         optimizer = OptimizerState(progress.step, dict(slots))
         return ModelState(MappingProxyType(views), optimizer, MappingProxyType(kept), progress)
 
@@ -232,7 +186,7 @@ class Model:
         other = Model.__new__(Model)
         other.__dict__.update(self.__dict__)
         other.module = self.module.copy()
-        other.random_state = _copied(self.random_state)
+        other.random_state = copied_random_state(self.random_state)
         other.progress = state.progress
         other._slots = dict(state.optimizer.slots)
         other._leaves = {name: p for name, p in other.module.named_parameters() if p.requires_grad}
@@ -243,6 +197,18 @@ class Model:
             other._set_buffer(name, array)
         other._frozen = True
         return other
+
+    def weights(self) -> tuple[Any, Mapping[str, Any]]:
+        """Return a copy of parameters and buffers, for `restore_weights`: what is kept of the best epoch."""
+        return self._flat.copy(), {name: array.copy() for name, array in self.buffers.items()}
+
+    def restore_weights(self, weights: tuple[Any, Mapping[str, Any]]) -> None:
+        """Put back what `weights` returned; the optimizer's state stays as it is."""
+        self._own_memory()
+        flat, buffers = weights
+        self._flat[...] = flat
+        for name, array in buffers.items():
+            self._set_buffer(name, array)
 
     def _own_memory(self) -> None:
         """Before anything is written in place: copy what a functional update has left read-only."""
@@ -315,19 +281,21 @@ class Model:
         return data if penalty is None else data + penalty
 
     def _terms(self, output: Tensor, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor | None]:
-        values = self.loss_function.values(output, self._operand(y))
-        if sample_weight is None:
-            total: Any = values.shape[0]
-            data = values.sum() / total
-        else:
-            weight = self._operand(sample_weight)
-            if weight.shape != values.shape:
-                raise ShapeError(f"sample_weight must have shape {values.shape}, got {weight.shape}")
-            total = weight.sum()
-            data = (values * weight).sum() / total
+        data, total = self._data_term(output, y, sample_weight)
         if not self._penalized:
             return data, None
         return data, ops.sum_squares(*self._penalized) * (0.5 * self.alpha / total)
+
+    def _data_term(self, output: Tensor, y: Any, sample_weight: Any) -> tuple[Tensor, Any]:
+        """Return the mean loss, and what the sum over samples was divided by."""
+        values = self.loss_function.values(output, self._operand(y))
+        if sample_weight is None:
+            return values.sum() / values.shape[0], values.shape[0]
+        weight = self._operand(sample_weight)
+        if weight.shape != values.shape:
+            raise ShapeError(f"sample_weight must have shape {values.shape}, got {weight.shape}")
+        total = weight.sum()
+        return (values * weight).sum() / total, total
 
     def backward(self, loss: Tensor) -> Gradient:
         """Return the gradient of a loss with respect to every parameter; nothing is changed.
@@ -353,7 +321,7 @@ class Model:
         shares = gradients(loss, list(self._leaves.values()))
         for part, share in zip(self.layout.slices.values(), shares, strict=True):
             flat[part] = share.data.reshape(-1)
-        return Gradient(self.layout, flat, cargo_of(loss))
+        return Gradient(self.layout, flat, cargo_of(loss) if self._has_buffers else {})
 
     def update(self, gradient: Gradient) -> ModelState:
         """Return the state after one optimizer update; nothing is changed.
@@ -381,26 +349,16 @@ class Model:
         self.layout.fill(flat, self.parameters)
         slots = {name: array.copy() for name, array in self._slots.items()}
         delta = self._zeros()
-        self._apply_rule(gradient.flat, flat, slots, delta)
+        apply_rule(self._stepper(), self.progress, gradient.flat, flat, slots, delta)
         flat += delta
         progress = self.progress._replace(step=self.progress.step + 1)
         return self._as_state(flat, slots, {**self.buffers, **gradient.buffers}, progress)
 
-    def _apply_rule(self, gradient: Any, flat: Any, slots: Mapping[str, Any], delta: Any) -> None:
-        """Run the optimizer's rule over flat buffers: writes `slots` and `delta`."""
-        optimizer = self.optimizer
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} goes over the full batch and has no step: use fit_full_batch")
-        hyper = optimizer.hyper(self.progress.step + 1, self.progress)
-        kept = [slots[name] for name in optimizer.slots]
-        with no_grad():
-            for start in range(0, self.layout.size, CHUNK):
-                part = slice(start, start + CHUNK)
-                before = tuple([Tensor(array[part]) for array in kept])
-                change, after = optimizer.rule(Tensor(gradient[part]), Tensor(flat[part]), before, hyper)
-                delta[part] = change.data
-                for array, value in zip(kept, after, strict=True):
-                    array[part] = value.data
+    def _stepper(self) -> Optimizer:
+        if not isinstance(self.optimizer, Optimizer):
+            name = type(self.optimizer).__name__
+            raise TypeError(f"{name} goes over the full batch and has no single step: use an optimizer such as Adam()")
+        return self.optimizer
 
     # -- the step in place ------------------------------------------------------------------------
 
@@ -449,14 +407,15 @@ class Model:
         StepResult
             Its arrays are views of the given buffers.
         """
+        optimizer = self._stepper()
         self._own_memory()
         output = self(X)
         data, penalty = self._terms(output, y, sample_weight)
         found = self._gradient_into(gradient, data if penalty is None else data + penalty)
         data_loss, penalty_value = data.item(), 0.0 if penalty is None else penalty.item()
         if check_finite:
-            self._check_finite(data_loss + penalty_value, found)
-        self._apply_rule(gradient, self._flat, self._slots, delta)
+            check_finite_step(data_loss + penalty_value, found)
+        apply_rule(optimizer, self.progress, gradient, self._flat, self._slots, delta)
         self._flat += delta
         for name, value in found.buffers.items():
             self._set_buffer(name, value)
@@ -464,20 +423,28 @@ class Model:
         update = MappingProxyType(self.layout.views(delta))
         return StepResult(data_loss + penalty_value, found, update, output.detach(), data_loss, penalty_value)
 
-    def _check_finite(self, loss: float, gradient: Gradient) -> None:
-        # One pass decides nearly always; it can overflow for a finite gradient, so a failure is looked at closely.
-        xp = backend(self.device.kind).xp
-        if math.isfinite(loss) and math.isfinite(float(xp.vdot(gradient.flat, gradient.flat))):
-            return
-        bad = [name for name, array in gradient.items() if not bool(xp.isfinite(array).all())]
-        if math.isfinite(loss) and not bad:
-            return
-        where = f"the gradient of parameter {bad[0]!r} is not finite" if bad else "all gradients are finite"
-        raise NonFiniteError(
-            f"the loss is {loss:g} and {where}; nothing was updated. Scale the inputs, lower the "
-            "learning rate, or look for invalid targets",
-            parameter=bad[0] if bad else None,
-        )
+    def workspace(self) -> tuple[Any, Any]:
+        """Return two flat buffers for `step_into`."""
+        return self._zeros(), self._zeros()
+
+    # -- what a loss is reported as -----------------------------------------------------------------
+
+    def reported(self, result: StepResult) -> float:
+        """Return a step's loss as it is reported: regression losses as the mean over outputs.
+
+        scikit-learn descends the sum over outputs and reports their mean; so do we.
+        """
+        return self._per_output(result.data_loss, result.output) + result.penalty
+
+    def mean_loss(self, output: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the weighted mean loss of raw outputs as it is reported, without the penalty."""
+        output = Tensor(output)
+        with no_grad():
+            data = self._data_term(output, y, sample_weight)[0]
+        return self._per_output(data.item(), output)
+
+    def _per_output(self, loss: float, output: Tensor) -> float:
+        return loss / output.shape[-1] if self.loss_function.mean_over_outputs else loss
 
     # -- prediction, pickling -----------------------------------------------------------------------
 
@@ -528,13 +495,32 @@ class Model:
         values = self.layout.views(to_device(state["_flat"], self.device))
         self._take_over(values, {name: to_device(array, self.device) for name, array in state["_slots"].items()})
 
+    def adopt(self, optimizer: "Optimizer | LBFGS", loss: Loss, alpha: float) -> None:
+        """Go on with other hyperparameters, in place.
+
+        Parameters
+        ----------
+        optimizer : Optimizer or LBFGS
+            One of the same class goes on with the state there is; another begins anew.
+        loss : Loss
+            What is minimised from now on.
+        alpha : float
+            Strength of the L2 penalty from now on.
+        """
+        if type(optimizer) is not type(self.optimizer):
+            self.progress = self.progress._replace(step=0, reductions=0)
+            names = optimizer.slots if isinstance(optimizer, Optimizer) else ()
+            self._slots = {name: self._zeros() for name in names}
+        self.optimizer, self.loss_function, self.alpha = optimizer, loss, _check_alpha(alpha)
+        self._penalized = [p for p in self._leaves.values() if p.ndim >= 2] if alpha else []
+
     def copy(self) -> Self:
         """Return a model of its own with the same state."""
         other = type(self).__new__(type(self))
         state = self.__getstate__()
         state["_slots"] = {name: array.copy() for name, array in state["_slots"].items()}
         other.__setstate__(state)
-        other.random_state = _copied(self.random_state)
+        other.random_state = copied_random_state(self.random_state)
         return other
 
 
@@ -542,16 +528,3 @@ def _check_alpha(alpha: float) -> float:
     if not (isinstance(alpha, (int, float, np.number)) and 0 <= alpha < math.inf):
         raise ValueError(f"The 'alpha' parameter of Model must be a float in the range [0, inf). Got {alpha!r} instead.")
     return float(alpha)
-
-
-def _copied(random_state: np.random.RandomState) -> np.random.RandomState:
-    copy = np.random.RandomState()
-    copy.set_state(random_state.get_state())
-    return copy
-
-
-def _freeze(array: Any) -> Any:
-    """Make an array read-only where its device knows such a thing."""
-    if isinstance(array, np.ndarray):
-        array.flags.writeable = False
-    return array

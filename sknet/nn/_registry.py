@@ -142,8 +142,7 @@ class Registry:
             raise ValueError(
                 f"a name in {type(self).__name__} must be a str without dots and not empty, got {name!r}"
             )
-        taken = getattr(type(self), name, None)
-        if taken is not None and not isinstance(taken, Registered):
+        if hasattr(type(self), name) and not isinstance(getattr(type(self), name), Registered):
             raise ValueError(
                 f"{self._place(name)} cannot be registered: the class has an attribute of this name"
             )

@@ -49,6 +49,14 @@ class Scope:
     A parameter is bound by its own identity, so one that two modules share is replaced in both.
     A buffer is bound by its module's identity and its name, since a new tensor takes its place at
     every update. Bindings hold as long as the module and its parameters do.
+
+    Examples
+    --------
+    >>> from sknet import Tensor, nn
+    >>> layer = nn.Linear(1, 1, bias=False)
+    >>> scope = nn.Scope({nn.bindings(layer)["weight"]: Tensor([[2.0]])})
+    >>> nn.run(layer, scope, ([[10.0]],)).item()
+    20.0
     """
 
     __slots__ = ("key", "site", "step", "training", "updates", "values")

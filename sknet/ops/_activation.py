@@ -1,43 +1,66 @@
 """Activation functions, written so that no argument overflows."""
 
+import math
 from typing import Any
 
 import numpy as np
+import scipy.special
 
-from sknet.core import Primitive, Tensor, as_tensor
-from sknet.ops._elementwise import erf, expm1, greater, multiply, tanh, where
-from sknet.ops._rules import elementwise, floating, unary
+from sknet.core import Primitive, Tensor, as_tensor, bind
+from sknet.ops._elementwise import clip, erf, expm1, greater, tanh, where
+from sknet.ops._rules import check_floating, like, unary
 
 __all__ = [
-    "elu", "gelu", "hardswish", "leaky_relu", "log_sigmoid", "mish", "relu", "selu", "sigmoid", "silu", "softplus",
+    "elu", "gelu", "hardswish", "leaky_relu", "log_sigmoid", "mish", "relu", "selu", "sigmoid", "silu",
+    "softplus",
 ]  # fmt: skip
 
-SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al., 2017, fixed point of (0, 1)
+SELU_ALPHA, SELU_SCALE = (
+    1.6732632423543772,
+    1.0507009873554805,
+)  # Klambauer et al., 2017, fixed point of (0, 1)
 
 _relu = Primitive("relu").define(
     forward=lambda xp, x, out=None: xp.maximum(x, 0, out=out),
-    shape=elementwise("relu"),
+    shape=like(np.maximum, "relu", 0),
     vjp=(lambda g, out, x: where(greater(out, 0), g, 0.0),),
     saves="output",
     expression="max(x, 0)",
 )
 _sigmoid = Primitive("sigmoid").define(
     forward="expit",
-    shape=floating("sigmoid"),
+    shape=like(scipy.special.expit, "sigmoid"),
     vjp=(lambda g, out, x: g * (out * (1.0 - out)),),
     saves="output",
     expression="1 / (1 + exp(-x))",
 )
+
+
+def _tail(xp: Any, x: Any) -> Any:
+    """Return log(1 + exp(-|x|)), what softplus adds to max(x, 0): between 0 and log(2)."""
+    tail = xp.absolute(x, out=xp.empty_like(x))
+    xp.negative(tail, out=tail)
+    xp.exp(tail, out=tail)
+    return xp.log1p(tail, out=tail)
+
+
+def _floating_shape(name: str) -> Any:
+    def rule(x: Any) -> tuple[tuple[int, ...], Any]:
+        check_floating(name, x)
+        return x.shape, x.dtype
+
+    return rule
+
+
 _log_sigmoid = Primitive("log_sigmoid").define(
-    forward="log_expit",
-    shape=floating("log_sigmoid"),
+    forward=lambda xp, x, out=None: xp.subtract(xp.minimum(x, 0), _tail(xp, x), out=out),
+    shape=_floating_shape("log_sigmoid"),
     vjp=(lambda g, _, x: g * sigmoid(-x),),
     expression="min(x, 0) - log1p(exp(-abs(x)))",
 )
 _softplus = Primitive("softplus").define(
-    # log(1 + exp(x)) = -log_sigmoid(-x): exact in both tails
-    forward=lambda xp, x, out=None: xp.negative(xp.log_expit(xp.negative(x, out=out), out=out), out=out),
-    shape=floating("softplus"),
+    forward=lambda xp, x, out=None: xp.add(xp.maximum(x, 0), _tail(xp, x), out=out),
+    shape=_floating_shape("softplus"),
     vjp=(lambda g, _, x: g * sigmoid(x),),
     expression="max(x, 0) + log1p(exp(-abs(x)))",
 )
@@ -55,12 +78,17 @@ def sigmoid(x: Any) -> Tensor:
 
 def log_sigmoid(x: Any) -> Tensor:
     """Return log(sigmoid(x)), finite where the sigmoid underflows."""
-    return unary(_log_sigmoid, x)
+    return bind(_log_sigmoid, (_floating(x),), {})
 
 
 def softplus(x: Any) -> Tensor:
     """Return log(1 + exp(x)), which does not overflow."""
-    return unary(_softplus, x)
+    return bind(_softplus, (_floating(x),), {})
+
+
+def _floating(x: Any) -> Tensor:
+    x = as_tensor(x)
+    return x if x.dtype.kind == "f" else x.astype("float64")
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
@@ -97,8 +125,7 @@ def mish(x: Any) -> Tensor:
 def hardswish(x: Any) -> Tensor:
     """Return x * clip(x + 3, 0, 6) / 6, a piecewise swish (Howard et al., 2019)."""
     x = as_tensor(x)
-    inner = where(greater(x, 3.0), x, x * (x + 3.0) * (1 / 6))
-    return where(greater(x, -3.0), inner, multiply(x, 0.0))
+    return x * (clip(x + 3.0, 0.0, 6.0) * (1 / 6))
 
 
 def gelu(x: Any, approximate: str = "none") -> Tensor:
@@ -128,10 +155,8 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
     """
     x = as_tensor(x)
     if approximate == "none":
-        return x * (erf(x * np.sqrt(0.5).item()) + 1.0) * 0.5
+        return x * (erf(x * math.sqrt(0.5)) + 1.0) * 0.5
     if approximate == "tanh":
-        inner = (x + x * x * x * 0.044715) * np.sqrt(2 / np.pi).item()
+        inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
         return x * (tanh(inner) + 1.0) * 0.5
     raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
-
-

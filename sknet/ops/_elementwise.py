@@ -1,18 +1,20 @@
 """Arithmetic, comparison and elementary functions, one element at a time."""
 
+import math
 from typing import Any
 
 import numpy as np
+import scipy.special
 
-from sknet.core import Primitive, Tensor, as_operand, as_tensor, bind
+from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
 from sknet.core import _primitive as p
 from sknet.device import result_dtype
-from sknet.ops._rules import astype_like, boolean, broadcast, elementwise, floating, unary, unbroadcast
+from sknet.ops._rules import astype_like, broadcast, like, unary, unbroadcast
 
 __all__ = [
-    "abs", "add", "astype", "clip", "cos", "divide", "equal", "erf", "exp", "expm1", "greater", "greater_equal", "less",
-    "less_equal", "log", "log1p", "maximum", "minimum", "multiply", "negative", "not_equal", "pow", "sign", "sin", "sqrt",
-    "square", "subtract", "tanh", "where", "xlogy",
+    "abs", "add", "astype", "clip", "cos", "divide", "equal", "erf", "exp", "expm1", "greater",
+    "greater_equal", "less", "less_equal", "log", "log1p", "maximum", "minimum", "multiply", "negative",
+    "not_equal", "pow", "sign", "sin", "sqrt", "square", "subtract", "tanh", "where", "xlogy",
 ]  # fmt: skip
 
 
@@ -27,54 +29,74 @@ def _binary(primitive: Primitive, x: Any, y: Any) -> Tensor:
 
 p.add.define(
     forward="add",
-    shape=elementwise("add"),
+    shape=like(np.add, "add"),
     vjp=(lambda g, _, x, y: unbroadcast(g, x), lambda g, _, x, y: unbroadcast(g, y)),
     saves="nothing",
     expression="x + y",
 )
 p.subtract.define(
     forward="subtract",
-    shape=elementwise("subtract"),
+    shape=like(np.subtract, "subtract"),
     vjp=(lambda g, _, x, y: unbroadcast(g, x), lambda g, _, x, y: unbroadcast(-g, y)),
     saves="nothing",
     expression="x - y",
 )
 p.multiply.define(
     forward="multiply",
-    shape=elementwise("multiply"),
+    shape=like(np.multiply, "multiply"),
     vjp=(lambda g, _, x, y: unbroadcast(g * y, x), lambda g, _, x, y: unbroadcast(g * x, y)),
     expression="x * y",
 )
 p.divide.define(
     forward="divide",
-    shape=floating("divide"),
+    shape=like(np.divide, "divide"),
     vjp=(
         lambda g, _, x, y: unbroadcast(g / y, x),
-        lambda g, _, x, y: unbroadcast(-g * x / (y * y), y),
+        lambda g, _, x, y: unbroadcast(-(g / y) * (x / y), y),  # y * y could overflow
     ),
     expression="x / y",
 )
 p.power.define(
     forward="power",
-    shape=elementwise("pow"),
+    shape=like(np.power, "pow"),
     vjp=(
         lambda g, _, x, y: unbroadcast(g * _power_slope(x, y), x),
-        # x ** y * log(x), which is 0 at x = 0 (the limit) and not 0 * -inf
-        lambda g, _, x, y: unbroadcast(g * x**y * log(where(equal(x, 0), 1.0, x)), y),
+        lambda g, _, x, y: unbroadcast(g * x**y * _log_base(x), y),
     ),
     expression="x ** y",
 )
 p.negative.define(
-    forward="negative", shape=elementwise("negative"), vjp=(lambda g, _, x: -g,), saves="nothing", expression="-x"
+    forward="negative",
+    shape=like(np.negative, "negative"),
+    vjp=(lambda g, _, x: -g,),
+    saves="nothing",
+    expression="-x",
 )
-p.absolute.define(forward="absolute", shape=elementwise("abs"), vjp=(lambda g, _, x: g * sign(x),), expression="abs(x)")
+p.absolute.define(
+    forward="absolute",
+    shape=like(np.absolute, "abs"),
+    vjp=(lambda g, _, x: g * sign(x),),
+    expression="abs(x)",
+)
 
 
 def _power_slope(x: Any, y: Any) -> Any:
     """Return y * x ** (y - 1), which is 0 where y is 0 also at x = 0 (and not 0 * inf)."""
     if not isinstance(y, Tensor):
         return 0.0 if y == 0 else y * x ** (y - 1)
-    return y * x ** where(equal(y, 0), 1.0, y - 1)
+    return y * _unless_both_zero(x, y) ** (y - 1)
+
+
+def _log_base(x: Any) -> Any:
+    """Return log(x), with 0 for log(0): x ** y * log(x) is 0 at x = 0, the limit, and not 0 * -inf."""
+    if isinstance(x, Tensor):
+        return log(where(equal(x, 0), 1.0, x))
+    return math.log(x or 1.0) if x >= 0 else math.nan
+
+
+def _unless_both_zero(x: Tensor, y: Tensor) -> Tensor:
+    """Return x, but 1 where both x and y are 0: what is multiplied by 0 there stays finite."""
+    return where(equal(x, 0), where(equal(y, 0), 1.0, x), x)
 
 
 def add(x: Any, y: Any) -> Tensor:
@@ -114,12 +136,12 @@ def abs(x: Any) -> Tensor:
 
 # -- comparison -------------------------------------------------------------------------------
 
-for _primitive, _symbol in (
-    (p.less, "<"), (p.less_equal, "<="), (p.greater, ">"), (p.greater_equal, ">="), (p.equal, "=="), (p.not_equal, "!="),
+for _ufunc, _symbol in (
+    (np.less, "<"), (np.less_equal, "<="), (np.greater, ">"),
+    (np.greater_equal, ">="), (np.equal, "=="), (np.not_equal, "!="),
 ):  # fmt: skip
-    _primitive.define(
-        forward=_primitive.name, shape=boolean(_primitive.name), vjp=None, expression=f"x {_symbol} y"
-    )
+    _name = _ufunc.__name__
+    PRIMITIVES[_name].define(forward=_name, shape=like(_ufunc, _name), vjp=None, expression=f"x {_symbol} y")
 
 
 def less(x: Any, y: Any) -> Tensor:
@@ -154,32 +176,66 @@ def not_equal(x: Any, y: Any) -> Tensor:
 
 # -- elementary functions ---------------------------------------------------------------------
 
-p.exp.define(forward="exp", shape=floating("exp"), vjp=(lambda g, out, x: g * out,), saves="output", expression="exp(x)")
-p.log.define(forward="log", shape=floating("log"), vjp=(lambda g, _, x: g / x,), expression="log(x)")
+p.exp.define(
+    forward="exp",
+    shape=like(np.exp, "exp"),
+    vjp=(lambda g, out, x: g * out,),
+    saves="output",
+    expression="exp(x)",
+)
+p.log.define(forward="log", shape=like(np.log, "log"), vjp=(lambda g, _, x: g / x,), expression="log(x)")
 p.sqrt.define(
-    forward="sqrt", shape=floating("sqrt"), vjp=(lambda g, out, x: g * 0.5 / out,), saves="output", expression="sqrt(x)"
+    forward="sqrt",
+    shape=like(np.sqrt, "sqrt"),
+    vjp=(lambda g, out, x: g * 0.5 / out,),
+    saves="output",
+    expression="sqrt(x)",
 )
 _expm1 = Primitive("expm1").define(
-    forward="expm1", shape=floating("expm1"), vjp=(lambda g, out, x: g * (out + 1.0),), saves="output", expression="expm1(x)"
+    forward="expm1",
+    shape=like(np.expm1, "expm1"),
+    vjp=(lambda g, out, x: g * (out + 1.0),),
+    saves="output",
+    expression="expm1(x)",
 )
 _log1p = Primitive("log1p").define(
-    forward="log1p", shape=floating("log1p"), vjp=(lambda g, _, x: g / (x + 1.0),), expression="log1p(x)"
+    forward="log1p",
+    shape=like(np.log1p, "log1p"),
+    vjp=(lambda g, _, x: g / (x + 1.0),),
+    expression="log1p(x)",
 )
 _square = Primitive("square").define(
-    forward="square", shape=elementwise("square"), vjp=(lambda g, _, x: g * (x * 2.0),), expression="x * x"
+    forward="square",
+    shape=like(np.square, "square"),
+    vjp=(lambda g, _, x: g * (x * 2.0),),
+    expression="x * x",
 )
 _sign = Primitive("sign").define(
-    forward="sign", shape=elementwise("sign"), vjp=(lambda g, _, x: g * 0.0,), saves="nothing", expression="sign(x)"
+    forward="sign",
+    shape=like(np.sign, "sign"),
+    vjp=(lambda g, _, x: g * 0.0,),
+    saves="nothing",
+    expression="sign(x)",
 )
-_sin = Primitive("sin").define(forward="sin", shape=floating("sin"), vjp=(lambda g, _, x: g * cos(x),), expression="sin(x)")
-_cos = Primitive("cos").define(forward="cos", shape=floating("cos"), vjp=(lambda g, _, x: -g * sin(x),), expression="cos(x)")
+_sin = Primitive("sin").define(
+    forward="sin", shape=like(np.sin, "sin"), vjp=(lambda g, _, x: g * cos(x),), expression="sin(x)"
+)
+_cos = Primitive("cos").define(
+    forward="cos", shape=like(np.cos, "cos"), vjp=(lambda g, _, x: -g * sin(x),), expression="cos(x)"
+)
 _tanh = Primitive("tanh").define(
-    forward="tanh", shape=floating("tanh"), vjp=(lambda g, out, x: g * (1.0 - out * out),), saves="output", expression="tanh(x)"
+    forward="tanh",
+    shape=like(np.tanh, "tanh"),
+    vjp=(lambda g, out, x: g * (1.0 - out * out),),
+    saves="output",
+    expression="tanh(x)",
 )
 _erf = Primitive("erf").define(
-    forward="erf", shape=floating("erf"), vjp=(lambda g, _, x: g * exp(-square(x)) * (2 / np.sqrt(np.pi)).item(),),
+    forward="erf",
+    shape=like(scipy.special.erf, "erf"),
+    vjp=(lambda g, _, x: g * exp(-square(x)) * (2 / math.sqrt(math.pi)),),
     expression="erf(x)",
-)  # fmt: skip
+)
 
 
 def exp(x: Any) -> Tensor:
@@ -270,7 +326,7 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
 
 
 def _extremum_rules(chosen: Any) -> Any:
-    """Rules of maximum and minimum: where both are equal each operand gets half, as in a mean of subgradients."""
+    """Rules of maximum and minimum: where both are equal, each operand gets half of the gradient."""
 
     def share(g: Tensor, mine: Any, other: Any) -> Tensor:
         weight = where(equal(mine, other), 0.5, where(chosen(mine, other), 1.0, 0.0))
@@ -280,10 +336,10 @@ def _extremum_rules(chosen: Any) -> Any:
 
 
 _maximum = Primitive("maximum").define(
-    forward="maximum", shape=elementwise("maximum"), vjp=_extremum_rules(greater), expression="max(x, y)"
+    forward="maximum", shape=like(np.maximum, "maximum"), vjp=_extremum_rules(greater), expression="max(x, y)"
 )
 _minimum = Primitive("minimum").define(
-    forward="minimum", shape=elementwise("minimum"), vjp=_extremum_rules(less), expression="min(x, y)"
+    forward="minimum", shape=like(np.minimum, "minimum"), vjp=_extremum_rules(less), expression="min(x, y)"
 )
 
 
@@ -301,7 +357,7 @@ def clip(x: Any, min: float | None = None, max: float | None = None) -> Tensor:
     """Return x limited to [min, max]; outside, the gradient is 0."""
     x = as_tensor(x)
     if min is not None:
-        x = where(less(x, min), min, x)
+        x = where(less(x, min), min, x)  # and not maximum(x, min), which would halve gradients at the limit
     if max is not None:
         x = where(greater(x, max), max, x)
     return x
@@ -309,10 +365,20 @@ def clip(x: Any, min: float | None = None, max: float | None = None) -> Tensor:
 
 _xlogy = Primitive("xlogy").define(
     forward="xlogy",
-    shape=floating("xlogy"),
-    vjp=(lambda g, _, x, y: unbroadcast(g * log(y), x), lambda g, _, x, y: unbroadcast(g * (x / y), y)),
+    shape=like(scipy.special.xlogy, "xlogy"),
+    vjp=(
+        lambda g, _, x, y: unbroadcast(xlogy(g, y), x),
+        lambda g, _, x, y: unbroadcast(g * _xlogy_slope(x, y), y),
+    ),
     expression="x * log(y) if x != 0 else 0.0 * y",
 )
+
+
+def _xlogy_slope(x: Any, y: Tensor) -> Any:
+    """Return x / y, which is 0 where x is 0 also at y = 0: there, x * log(y) is 0 for all y."""
+    if not isinstance(x, Tensor):
+        return x / y if x else 0.0
+    return x / _unless_both_zero(y, x)
 
 
 def xlogy(x: Any, y: Any) -> Tensor:
@@ -341,4 +407,4 @@ p.astype.define(
 def astype(x: Any, dtype: Any) -> Tensor:
     """Return x converted to `dtype`; x itself if that is its dtype."""
     x = as_tensor(x)
-    return x if x.dtype == np.dtype(dtype) else x.astype(dtype)
+    return x if x.dtype == dtype else x.astype(dtype)

@@ -20,7 +20,7 @@ def _getitem_shape(x: Any, index: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     try:
         return ghost[index].shape, x.dtype
     except IndexError as error:
-        raise ShapeError(f"indexing: {error} (the tensor has shape {tuple(x.shape)})") from None
+        raise IndexError(f"indexing: {error} (the tensor has shape {tuple(x.shape)})") from None
 
 
 p.getitem.define(
@@ -35,7 +35,9 @@ p.getitem.define(
 def _is_basic(index: Any) -> bool:
     """Tell whether an index takes a view, in which no element can come up twice."""
     parts = index if isinstance(index, tuple) else (index,)
-    return all(part is None or part is Ellipsis or isinstance(part, (int, np.integer, slice)) for part in parts)
+    return all(
+        part is None or part is Ellipsis or isinstance(part, (int, np.integer, slice)) for part in parts
+    )
 
 
 def _scatter_add_forward(xp: Any, g: Any, *, index: Any, shape: tuple[int, ...]) -> Any:
@@ -76,13 +78,27 @@ def _take_along_shape(x: Any, indices: Any, axis: int) -> tuple[tuple[int, ...],
     mine[axis] = theirs[axis] if len(mine) == len(theirs) else -1
     if mine != theirs:
         raise ShapeError(
-            f"take_along_axis: indices of shape {tuple(indices.shape)} must have the shape {tuple(x.shape)} outside axis {axis}"
+            f"take_along_axis: outside axis {axis}, indices of shape {tuple(indices.shape)} "
+            f"must have the shape of x, {tuple(x.shape)}"
         )
     return tuple(indices.shape), x.dtype
 
 
+def _take_along_forward(xp: Any, x: Any, indices: Any, *, axis: int) -> Any:
+    _take_along_shape(x, indices, axis)  # NumPy would broadcast, and take booleans for a mask
+    return x[_along(xp, indices, axis)]
+
+
+def _along(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
+    """Return an index of all axes that counts through all but `axis`, where it takes `indices`."""
+    ndim = indices.ndim
+    parts = [xp.arange(n).reshape(n, *(1,) * (ndim - 1 - i)) for i, n in enumerate(indices.shape)]
+    parts[axis] = indices
+    return tuple(parts)
+
+
 _take_along_axis = Primitive("take_along_axis").define(
-    forward=lambda xp, x, indices, *, axis: xp.take_along_axis(x, indices, axis),
+    forward=_take_along_forward,
     shape=_take_along_shape,
     vjp=(lambda g, _, x, indices, axis: _put_along_axis(g, indices, x.shape[axis], axis), None),
     writes_out=False,
@@ -94,11 +110,9 @@ def _put_along_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int)
     shape[axis] = length
     out = xp.zeros(tuple(shape), dtype=g.dtype)
     if g.shape[axis] == 1:  # one element a row cannot come up twice
-        xp.put_along_axis(out, indices, g, axis)
+        out[_along(xp, indices, axis)] = g
     else:
-        grid = list(xp.indices(g.shape, sparse=True))
-        grid[axis] = indices
-        xp.add.at(out, tuple(grid), g)
+        xp.add.at(out, _along(xp, indices, axis), g)
     return out
 
 
@@ -121,6 +135,34 @@ def _put_along_axis(g: Tensor, indices: Tensor, length: int, axis: int) -> Tenso
 
 
 def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
-    """Return the elements of x that `indices` (integers, of x's shape outside `axis`) point to along `axis`."""
+    """Return the elements of x that `indices` point to along `axis`.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape.
+    indices : Tensor or array of int
+        Of x's shape outside `axis`; an element may come up several times.
+    axis : int, default=-1
+        Along which axis to take.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `indices`.
+
+    Raises
+    ------
+    DtypeError, ShapeError, IndexError
+        If the indices are no integers, have another shape, or point outside.
+
+    Examples
+    --------
+    >>> take_along_axis([[0.1, 0.9], [0.6, 0.4]], [[1], [0]]).numpy()
+    array([[0.9],
+           [0.6]])
+    """
     x = as_tensor(x)
-    return bind(_take_along_axis, (x, as_tensor(indices)), {"axis": normalize_axis(axis, x.ndim, "take_along_axis")})
+    return bind(
+        _take_along_axis, (x, as_tensor(indices)), {"axis": normalize_axis(axis, x.ndim, "take_along_axis")}
+    )

@@ -6,10 +6,10 @@ import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.core import _primitive as p
-from sknet.device import backend_of, is_array, result_dtype
-from sknet.exceptions import DtypeError, ShapeError
+from sknet.device import backend_of, device_of, is_array, result_dtype
+from sknet.exceptions import DeviceError, DtypeError, ShapeError
 from sknet.ops._rules import astype_like, broadcast
-from sknet.ops._shape import expand_dims, matrix_transpose, reshape, squeeze
+from sknet.ops._shape import expand_dims, matrix_transpose, reshape
 
 __all__ = ["is_sparse", "matmul"]
 
@@ -22,36 +22,52 @@ class _Batch:
 
 
 def _matmul_shape(x: Any, y: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    if len(x.shape) < 2 or len(y.shape) < 2:
-        raise ShapeError(f"matmul: expected operands with at least 1 axis, got shapes {tuple(x.shape)} and {tuple(y.shape)}")
-    if x.shape[-1] != y.shape[-2]:
+    left, right = tuple(getattr(x, "shape", ())), tuple(getattr(y, "shape", ()))
+    if not left or not right:
+        raise ShapeError(f"matmul: expected operands with at least 1 axis, got shapes {left} and {right}")
+    last = right[-2] if len(right) > 1 else right[0]
+    if left[-1] != last:
         raise ShapeError(
-            f"matmul: shapes {tuple(x.shape)} and {tuple(y.shape)} do not fit: the last axis of the first has "
-            f"{x.shape[-1]} elements, the last but one of the second {y.shape[-2]}"
+            f"matmul: shapes {left} and {right} do not fit: the last axis of the first has {left[-1]} "
+            f"elements, the {'last but one' if len(right) > 1 else 'axis'} of the second {last}"
         )
-    return (*broadcast("matmul", _Batch(x), _Batch(y)), x.shape[-2], y.shape[-1]), result_dtype(x, y)
+    rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
+    return (*broadcast("matmul", _Batch(x), _Batch(y)), *rows, *columns), result_dtype(x, y)
+
+
+def _lifted(g: Tensor, x: Any, y: Any) -> tuple[Tensor, Any, Any]:
+    """Give vectors the axis that makes matrices of them, and the gradient of their product too."""
+    if y.ndim == 1:
+        g, y = expand_dims(g, -1), expand_dims(y, -1)
+    if x.ndim == 1:
+        g, x = expand_dims(g, -2), expand_dims(x, 0)
+    return g, x, y
 
 
 def _fold(g: Tensor, operand: Any) -> Tensor:
-    """Sum over the batch axes along which a matrix operand was broadcast."""
-    if g.ndim > len(operand.shape):
-        g = g.sum(tuple(range(-g.ndim, -len(operand.shape))))
-    axes = tuple(i - g.ndim for i in range(g.ndim - 2) if operand.shape[i] == 1 and g.shape[i] != 1)
-    return astype_like(g.sum(axes, keepdims=True) if axes else g, operand)
+    """Sum over the batch axes along which an operand was broadcast, and give it the operand's shape."""
+    matrix = (1,) * (2 - operand.ndim) + operand.shape
+    if g.ndim > len(matrix):
+        g = g.sum(tuple(range(-g.ndim, -len(matrix))))
+    axes = tuple(i - g.ndim for i in range(g.ndim - 2) if matrix[i] == 1 and g.shape[i] != 1)
+    g = g.sum(axes, keepdims=True) if axes else g
+    return astype_like(g if operand.ndim > 1 else reshape(g, operand.shape), operand)
 
 
-def _rows(x: Any) -> Tensor:
+def _rows(x: Tensor) -> Tensor:
     return reshape(x, (-1, x.shape[-1]))
 
 
-def _left_vjp(g: Tensor, _: Any, x: Any, y: Tensor) -> Tensor:
-    return _fold(_matmul(g, matrix_transpose(y)), x)
+def _left_vjp(g: Tensor, _: Any, x: Tensor, y: Tensor) -> Tensor:
+    g, _, right = _lifted(g, x, y)
+    return _fold(_matmul(g, matrix_transpose(right)), x)
 
 
-def _right_vjp(g: Tensor, _: Any, x: Tensor, y: Any) -> Tensor:
-    if len(y.shape) == 2 and x.ndim > 2:  # one product over all batches instead of a sum of many
-        return astype_like(_matmul(matrix_transpose(_rows(x)), _rows(g)), y)
-    return _fold(_matmul(matrix_transpose(x), g), y)
+def _right_vjp(g: Tensor, _: Any, x: Tensor, y: Tensor) -> Tensor:
+    g, left, _ = _lifted(g, x, y)
+    if y.ndim <= 2 < left.ndim:  # one product over all batches instead of a sum of many
+        g, left = _rows(g), _rows(left)
+    return _fold(_matmul(matrix_transpose(left), g), y)
 
 
 p.matmul.define(
@@ -73,7 +89,7 @@ def matmul(x: Any, y: Any) -> Tensor:
     x : Tensor, array or sparse matrix of shape (..., n, k) or (k,)
         A sparse matrix (CSR) is a constant: it has no gradient, and is not made dense.
     y : Tensor or array of shape (..., k, m) or (k,)
-        The second factor.
+        The second factor; with a sparse first one, of one or two axes and of the same dtype.
 
     Returns
     -------
@@ -84,6 +100,8 @@ def matmul(x: Any, y: Any) -> Tensor:
     ------
     ShapeError
         If the inner lengths differ.
+    DtypeError, DeviceError
+        If a sparse first factor and the second have different dtypes or live on different devices.
 
     Examples
     --------
@@ -92,17 +110,7 @@ def matmul(x: Any, y: Any) -> Tensor:
     """
     if is_sparse(x):
         return _sparse_matmul(x, as_tensor(y))
-    x, y = as_tensor(x), as_tensor(y)
-    if x.ndim >= 2 and y.ndim >= 2:
-        return _matmul(x, y)
-    if x.ndim == 0 or y.ndim == 0:
-        raise ShapeError(f"matmul: expected operands with at least 1 axis, got shapes {x.shape} and {y.shape}")
-    left = expand_dims(x, 0) if x.ndim == 1 else x
-    right = expand_dims(y, 1) if y.ndim == 1 else y
-    product = _matmul(left, right)
-    if x.ndim == 1:
-        product = squeeze(product, -2)
-    return squeeze(product, -1) if y.ndim == 1 else product
+    return _matmul(as_tensor(x), as_tensor(y))
 
 
 # -- sparse -----------------------------------------------------------------------------------
@@ -115,14 +123,21 @@ def is_sparse(x: Any) -> bool:
 
 def _sparse_shape(y: Any, matrix: Any, transposed: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
     rows, columns = matrix.shape[::-1] if transposed else matrix.shape
-    if len(y.shape) != 2 or columns != y.shape[0]:
-        raise ShapeError(f"matmul: a sparse matrix of shape {(rows, columns)} and an operand of shape {tuple(y.shape)} do not fit")
+    if len(y.shape) not in (1, 2) or columns != y.shape[0]:
+        raise ShapeError(
+            f"matmul: a sparse matrix of shape {(rows, columns)} does not fit an operand of shape "
+            f"{tuple(y.shape)}: expected ({columns},) or ({columns}, m)"
+        )
     if matrix.dtype != y.dtype:
-        raise DtypeError(f"matmul: a sparse matrix of {matrix.dtype} does not fit an operand of {y.dtype}: convert one of them")
-    return (rows, y.shape[1]), y.dtype
+        raise DtypeError(
+            f"matmul: a sparse matrix of {matrix.dtype} does not fit an operand of {y.dtype}: "
+            "convert one of them with .astype"
+        )
+    return (rows, *y.shape[1:]), y.dtype
 
 
 def _sparse_forward(xp: Any, y: Any, *, matrix: Any, transposed: bool) -> Any:
+    _sparse_shape(y, matrix, transposed)  # the product of two dtypes would silently be of the wider one
     return (matrix.T if transposed else matrix) @ y
 
 
@@ -136,4 +151,9 @@ _sparse = Primitive("sparse_matmul").define(
 
 
 def _sparse_matmul(matrix: Any, y: Tensor, transposed: bool = False) -> Tensor:
+    if y.device.kind != "meta" and y.device != device_of(matrix):
+        raise DeviceError(
+            f"matmul: a sparse matrix on device '{device_of(matrix)}' does not fit an operand on '{y.device}': "
+            "move one of them"
+        )
     return bind(_sparse, (y,), {"matrix": matrix, "transposed": transposed})

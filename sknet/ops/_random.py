@@ -4,14 +4,23 @@ from typing import Any
 
 import numpy as np
 
-from sknet.core import Primitive, Tensor, bind
+from sknet.core import Primitive, Tensor, TracedArray, bind, is_capturing
 from sknet.device import Device, backend, philox_uniform
+from sknet.exceptions import CaptureError
 
 __all__ = ["dropout_mask"]
 
 
 def _mask_forward(
-    xp: Any, like: Any, step: int, *, shape: tuple[int, ...], p: float, key: tuple[int, int], site: int, dtype: Any
+    xp: Any,
+    like: Any,
+    step: int,
+    *,
+    shape: tuple[int, ...],
+    p: float,
+    key: tuple[int, int],
+    site: int,
+    dtype: Any,
 ) -> Any:
     # Drawn on the host: the same bits on every device.
     keep = philox_uniform(key, step, site, shape, np.float32) >= p
@@ -28,7 +37,14 @@ _mask = Primitive("dropout_mask").define(
 
 
 def dropout_mask(
-    shape: tuple[int, ...], p: float, *, key: tuple[int, int], step: int, site: int, dtype: Any, device: Device
+    shape: tuple[int, ...],
+    p: float,
+    *,
+    key: tuple[int, int],
+    step: int,
+    site: int,
+    dtype: Any,
+    device: Device,
 ) -> Tensor:
     """Draw a mask of zeros (with probability p) and 1 / (1 - p): multiplying by it keeps expectations.
 
@@ -47,6 +63,11 @@ def dropout_mask(
     device : Device
         Where the mask should live.
 
+    Raises
+    ------
+    CaptureError
+        If the step is a plain number while a function is captured.
+
     Returns
     -------
     Tensor of shape `shape`
@@ -59,5 +80,12 @@ def dropout_mask(
     array([[0., 0., 0.],
            [0., 0., 0.]], dtype=float32)
     """
-    like = Tensor(backend(device.kind).empty((), dtype, device))
-    return bind(_mask, (like, step), {"shape": shape, "p": p, "key": key, "site": site, "dtype": np.dtype(dtype)})
+    if is_capturing() and not (isinstance(step, Tensor) and isinstance(step.data, TracedArray)):
+        raise CaptureError(
+            f"dropout_mask: the step of the random stream is {step!r}, a constant, so that a captured function "
+            "would draw the same numbers at every call: pass the step to the function, as an integer array of shape ()"
+        )
+    like = Tensor(backend(device.kind).zeros((), dtype, device))
+    return bind(
+        _mask, (like, step), {"shape": shape, "p": p, "key": key, "site": site, "dtype": np.dtype(dtype)}
+    )

@@ -34,7 +34,7 @@ def _spread(g: Tensor, x: Any, axis: tuple[int, ...], keepdims: bool) -> Tensor:
 
 
 def _sum_shape(x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    return _reduced(x, axis, keepdims), x.dtype if x.dtype.kind == "f" else np.dtype(np.int64)
+    return _reduced(x, axis, keepdims), np.add.reduce(np.empty(0, x.dtype)).dtype
 
 
 p.total.define(
@@ -93,13 +93,18 @@ def _extremum_vjp(g: Tensor, out: Tensor, x: Tensor, axis: tuple[int, ...], keep
     return attained * (_spread(g, x, axis, keepdims) / sum(attained, axis, keepdims=True))
 
 
+def check_not_empty(name: str, x: Any, axis: tuple[int, ...]) -> None:
+    """Raise where an operation would have to choose among no elements."""
+    if any(x.shape[a] == 0 for a in axis):
+        raise ShapeError(f"{name}: there is no element along axis {axis} of shape {tuple(x.shape)}")
+
+
 def _extremum_shape(name: str) -> Any:
-    def shape(x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        if any(x.shape[a] == 0 for a in axis):
-            raise ShapeError(f"{name}: there is no element to choose along axis {axis} of shape {tuple(x.shape)}")
+    def rule(x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        check_not_empty(name, x, axis)
         return _reduced(x, axis, keepdims), x.dtype
 
-    return shape
+    return rule
 
 
 for _primitive in (p.maximum_of, p.minimum_of):
@@ -123,7 +128,7 @@ def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 _argmax = Primitive("argmax").define(
     forward="argmax",
-    shape=lambda x, axis: (_extremum_shape("argmax")(x, (axis,), False)[0], np.dtype(np.int64)),
+    shape=lambda x, axis: (_extremum_shape("argmax")(x, (axis,), False)[0], np.dtype(np.intp)),
     vjp=None,
 )
 
@@ -149,6 +154,7 @@ def _logsumexp_forward(xp: Any, x: Any, *, axis: int, keepdims: bool) -> Any:
 def _softmax_shape(name: str) -> Any:
     def shape(x: Any, axis: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
         check_floating(name, x)
+        check_not_empty(name, x, (axis,))
         return x.shape, x.dtype
 
     return shape
@@ -156,7 +162,8 @@ def _softmax_shape(name: str) -> Any:
 
 def _logsumexp_shape(x: Any, axis: int, keepdims: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
     check_floating("logsumexp", x)
-    return _extremum_shape("logsumexp")(x, (axis,), keepdims)  # type: ignore[no-any-return]
+    check_not_empty("logsumexp", x, (axis,))
+    return _reduced(x, (axis,), keepdims), x.dtype
 
 
 _logsumexp = Primitive("logsumexp").define(
@@ -217,5 +224,3 @@ def log_softmax(x: Any, axis: int = -1) -> Tensor:
     """Return log(softmax(x)) along `axis`, finite where the softmax underflows."""
     x = as_tensor(x)
     return bind(_log_softmax, (x,), {"axis": normalize_axis(axis, x.ndim, "log_softmax")})
-
-

@@ -8,7 +8,6 @@ import numpy as np
 
 from sknet.core import Primitive, Tensor, as_operand, bind
 from sknet.core import _primitive as p
-from sknet.device import result_dtype
 from sknet.exceptions import DtypeError, ShapeError
 
 __all__ = ["EveryOperand", "astype_like", "boolean", "elementwise", "floating", "unary", "unbroadcast"]
@@ -22,27 +21,34 @@ def broadcast(name: str, *operands: Any) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        raise ShapeError(f"{name}: shapes {' and '.join(map(str, shapes))} do not broadcast together") from None
+        raise ShapeError(
+            f"{name}: shapes {' and '.join(map(str, shapes))} do not broadcast together"
+        ) from None
 
 
-def elementwise(name: str) -> ShapeRule:
-    """Shape rule of an elementwise operation whose result has its operands' common dtype."""
-    return lambda *operands: (broadcast(name, *operands), result_dtype(*operands))
+def like(ufunc: np.ufunc, name: str, *constants: Any) -> ShapeRule:
+    """Shape rule of an elementwise operation whose dtype is that of a NumPy (or SciPy) ufunc.
 
-
-def floating(name: str) -> ShapeRule:
-    """Shape rule of an elementwise operation that has floating-point results, also for integers."""
+    `constants` are operands that the operation adds to those it is given, as in ``maximum(x, 0)``.
+    """
 
     def rule(*operands: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        dtype = result_dtype(*operands)
-        return broadcast(name, *operands), dtype if dtype.kind == "f" else np.dtype(np.float64)
+        kinds = [_kind(x) for x in (*operands, *constants)]
+        try:
+            dtype = ufunc.resolve_dtypes((*kinds, None))[-1]
+        except TypeError:
+            shown = " and ".join(str(getattr(x, "dtype", x)) for x in operands)
+            raise DtypeError(f"{name}: not defined for {shown}: use .astype") from None
+        return broadcast(name, *operands), dtype
 
     return rule
 
 
-def boolean(name: str) -> ShapeRule:
-    """Shape rule of a comparison."""
-    return lambda *operands: (broadcast(name, *operands), np.dtype(bool))
+def _kind(x: Any) -> Any:
+    """Return what a ufunc resolves dtypes by: a dtype, or the type of a weakly typed scalar."""
+    if isinstance(x, bool):
+        return np.dtype(bool)
+    return type(x) if isinstance(x, (int, float)) else x.dtype
 
 
 def unbroadcast(g: Tensor, operand: Any) -> Tensor:

@@ -14,8 +14,8 @@ from sknet.ops._index import take_slice
 from sknet.ops._rules import EveryOperand, astype_like, unbroadcast
 
 __all__ = [
-    "broadcast_to", "concat", "expand_dims", "matrix_transpose", "ones_like", "permute_dims", "reshape", "squeeze", "stack",
-    "zeros_like",
+    "broadcast_to", "concat", "expand_dims", "matrix_transpose", "ones_like", "permute_dims", "reshape",
+    "squeeze", "stack", "zeros_like",
 ]  # fmt: skip
 
 Shape = tuple[int, ...]
@@ -58,7 +58,7 @@ def _inverse(axes: Shape) -> Shape:
 
 
 p.permute_dims.define(
-    forward=lambda xp, x, *, axes: x.transpose([a % x.ndim for a in axes]),
+    forward=lambda xp, x, *, axes: x.transpose(axes),
     shape=_permute_shape,
     vjp=(lambda g, _, x, axes: permute_dims(g, _inverse(axes)),),
     saves="nothing",
@@ -67,7 +67,8 @@ p.permute_dims.define(
 
 
 def _broadcast_shape(x: Any, shape: Shape) -> tuple[Shape, np.dtype[Any]]:
-    if len(shape) < len(x.shape) or any(n not in (1, m) for n, m in zip(x.shape[::-1], shape[::-1], strict=False)):
+    pairs = zip(x.shape[::-1], shape[::-1], strict=False)
+    if len(shape) < len(x.shape) or any(n < 0 for n in shape) or any(n not in (1, m) for n, m in pairs):
         raise ShapeError(f"broadcast_to: shape {tuple(x.shape)} does not broadcast to {shape}")
     return shape, x.dtype
 
@@ -127,8 +128,8 @@ def squeeze(x: Any, axis: int | tuple[int, ...]) -> Tensor:
 
 
 def _concat_shape(*xs: Any, axis: int) -> tuple[Shape, np.dtype[Any]]:
-    rests = {tuple(n for a, n in enumerate(x.shape) if a != axis % len(x.shape)) for x in xs}
-    if len({len(x.shape) for x in xs}) > 1 or len(rests) > 1:
+    at = len(xs[0].shape) + axis
+    if len({(len(x.shape), x.shape[:at], x.shape[at + 1 :]) for x in xs}) > 1:
         raise ShapeError(f"concat: shapes {[tuple(x.shape) for x in xs]} differ outside axis {axis}")
     lengths = list(xs[0].shape)
     lengths[axis] = sum(x.shape[axis] for x in xs)
@@ -152,7 +153,7 @@ def concat(xs: Sequence[Any], axis: int = 0) -> Tensor:
     """Return the tensors joined along an axis that they have."""
     tensors = [as_tensor(x) for x in xs]
     if not tensors:
-        raise ValueError("concat: expected at least one tensor, got an empty sequence")
+        raise ShapeError("concat: expected at least one tensor, got an empty sequence")
     return bind(_concat, tuple(tensors), {"axis": normalize_axis(axis, tensors[0].ndim, "concat")})
 
 
@@ -160,8 +161,8 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Tensor:
     """Return the tensors joined along a new axis."""
     tensors = [as_tensor(x) for x in xs]
     shapes = {x.shape for x in tensors}
-    if len(shapes) > 1:
-        raise ShapeError(f"stack: all shapes must be the same, got {sorted(shapes)}")
+    if len(shapes) != 1:
+        raise ShapeError(f"stack: expected tensors of one shape, got {sorted(shapes) or 'no tensor'}")
     return concat([expand_dims(x, axis) for x in tensors], axis)
 
 
@@ -170,7 +171,10 @@ def stack(xs: Sequence[Any], axis: int = 0) -> Tensor:
 
 def _filled(name: str) -> Primitive:
     return Primitive(name).define(
-        forward=lambda xp, x: getattr(xp, name)(x), shape=lambda x: (x.shape, x.dtype), vjp=None, writes_out=False
+        forward=lambda xp, x: getattr(xp, name)(x),
+        shape=lambda x: (x.shape, x.dtype),
+        vjp=None,
+        writes_out=False,
     )
 
 

@@ -63,3 +63,11 @@ def test_adaptive_equals_scikit_learns(lr):
         if stops:
             break
     assert stops
+
+
+def test_without_momentum_the_velocity_is_not_read():
+    params, state = np.ones(2), SGD(0.5).init(np.ones(2))
+    state = state._replace(slots={"velocity": np.full(2, np.inf)})
+    deltas, state = SGD(0.5).update(params, state, params)
+    np.testing.assert_array_equal(deltas, [-0.5, -0.5])
+    np.testing.assert_array_equal(state.slots["velocity"], deltas)

@@ -1,0 +1,42 @@
+"""Arrays that a capture hands to a function in place of real ones."""
+
+from abc import abstractmethod
+from typing import Any
+
+from sknet.core._primitive import Primitive
+from sknet.device import Device, MetaArray
+
+__all__ = ["TracedArray"]
+
+
+class TracedArray(MetaArray):
+    """An array of which only shape, dtype and device are known: what is done with it is recorded.
+
+    `bind` asks it to `record` every primitive that meets it, in whatever place. NumPy cannot
+    compute with it: a function that takes an array out of its tensor is told so.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Its shape.
+    dtype : dtype
+        Its dtype.
+    device : Device
+        Where the array will live.
+    """
+
+    __slots__ = ()
+    __array_ufunc__ = None  # NumPy's functions refuse at once, and `bind` turns to `record`
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, device: Device) -> None:
+        super().__init__(shape, dtype)
+        self.device = device
+
+    @abstractmethod
+    def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> "TracedArray":
+        """Note that `primitive` is applied to `inputs`, this array among them; return its result."""
+
+
+def traced_among(arrays: list[Any]) -> TracedArray | None:
+    """Return the first traced array of a list of operands."""
+    return next((x for x in arrays if isinstance(x, TracedArray)), None)

@@ -1,0 +1,97 @@
+"""Fits that see all rows at once: L-BFGS."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from sknet.device import to_device, to_host
+from sknet.engine._batches import Batches
+from sknet.engine._interrupt import InterruptGuard
+from sknet.engine._model import Model
+from sknet.exceptions import FitInterruptedWarning, NonFiniteError
+from sknet.optim import LBFGS
+
+__all__ = ["minimize"]
+
+
+def minimize(model: Model, batches: Batches, max_iter: int, tol: float, verbose: bool | int) -> tuple[int, float]:
+    """Minimise the objective over all rows in place, with the model's `LBFGS`.
+
+    Parameters
+    ----------
+    model : Model
+        Its parameters become the best found.
+    batches : Batches
+        All rows as one batch.
+    max_iter : int
+        Iterations at most.
+    tol : float
+        Stop where no component of the gradient is larger.
+    verbose : bool or int
+        Print the objective of every iteration.
+
+    Returns
+    -------
+    n_iter : int
+        Iterations done.
+    loss : float
+        The objective found.
+
+    Raises
+    ------
+    NonFiniteError
+        If the objective is not finite where the search ends.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If a limit ended the search.
+    FitInterruptedWarning
+        If Ctrl-C did; the parameters of the last whole iteration are kept.
+    """
+    optimizer = model.optimizer
+    assert isinstance(optimizer, LBFGS)  # noqa: S101  the estimators decide which loop runs
+    [batch] = batches.epoch(None)
+    guard = InterruptGuard()
+
+    def value_and_grad(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
+        guard.poll()
+        model.restore_weights((_on_device(x, model), {}))
+        loss = model.loss(model(batch.X), batch.y, batch.weight)
+        return loss.item(), to_host(model.backward(loss).flat).astype(np.float64)
+
+    latest: list[Any] = [to_host(model.weights()[0]).astype(np.float64), 0, float("nan")]
+
+    def remember(n_iter: int, value: float, x: np.ndarray[Any, Any]) -> None:
+        latest[:] = x, n_iter, value
+
+    try:
+        with guard:
+            found = optimizer.minimize(value_and_grad, latest[0], max_iter, tol, verbose, remember)
+            latest[:] = found.x, found.n_iter, found.value
+    except KeyboardInterrupt:
+        warnings.warn(
+            f"Training interrupted by user after {latest[1]} whole iterations; what was learned is kept.",
+            FitInterruptedWarning,
+            stacklevel=2,
+        )
+    else:
+        if not found.converged:
+            warnings.warn(
+                f"lbfgs failed to converge after {found.n_iter} iteration(s): {found.message}. "
+                "Raise max_iter or max_fun, or scale the data.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+    x, n_iter, value = latest
+    if not np.isfinite(x).all():
+        raise NonFiniteError("L-BFGS ended with parameters that are not finite: scale the data")
+    model.restore_weights((_on_device(x, model), {}))
+    model.progress = model.progress._replace(step=model.progress.step + n_iter)
+    return n_iter, value
+
+
+def _on_device(x: np.ndarray[Any, Any], model: Model) -> Any:
+    return to_device(x.astype(model.dtype), model.device)

@@ -1,0 +1,48 @@
+"""Ctrl-C between two steps instead of inside one."""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+__all__ = ["InterruptGuard"]
+
+
+class InterruptGuard:
+    """Hold Ctrl-C back while it is entered, so that no update is cut in half.
+
+    `poll`, called between steps, raises the KeyboardInterrupt that came in. A second Ctrl-C is
+    not held back. Only the main thread is told of signals; in others the guard does nothing.
+
+    Examples
+    --------
+    >>> with InterruptGuard() as guard:
+    ...     guard.poll()
+    """
+
+    def __init__(self) -> None:
+        self._pending = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        handles = threading.current_thread() is threading.main_thread()
+        if handles and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._before = signal.signal(signal.SIGINT, self._hold)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+        if kind is None:
+            self.poll()
+
+    def _hold(self, number: int, frame: FrameType | None) -> None:
+        if self._pending:
+            raise KeyboardInterrupt
+        self._pending = True
+
+    def poll(self) -> None:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed since the last call."""
+        if self._pending:
+            self._pending = False
+            raise KeyboardInterrupt

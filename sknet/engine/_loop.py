@@ -1,0 +1,260 @@
+"""The training loop: epochs of batches, until patience or the limit ends it."""
+
+import math
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sknet.device import namespace
+from sknet.engine._batches import Batch, Batches
+from sknet.engine._history import History
+from sknet.engine._interrupt import InterruptGuard
+from sknet.engine._model import Model
+from sknet.engine._predict import predict_raw
+from sknet.engine._scores import Score
+from sknet.engine._stopping import Plateau
+from sknet.exceptions import FitInterruptedWarning, NonFiniteError
+from sknet.optim import Optimizer
+
+__all__ = ["Outcome", "Settings", "Validation", "train"]
+
+SCORE_ROWS = 4096  # rows whose training outputs are scored at once
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user decides about the loop; see the estimators' parameters of the same names."""
+
+    max_iter: int = 200
+    shuffle: bool = True
+    tol: float = 1e-4
+    n_iter_no_change: float = 10
+    verbose: bool | int = False
+    check_finite: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the loop ended.
+
+    Attributes
+    ----------
+    n_iter : int
+        Epochs done.
+    converged : bool
+        Whether patience ended it, rather than the limit of epochs or an interrupt.
+    best_weights : object or None
+        What `Model.restore_weights` takes: the best epoch's, if there is a validation.
+    interrupted : bool
+        Whether Ctrl-C ended it.
+    """
+
+    n_iter: int
+    converged: bool
+    best_weights: Any
+    interrupted: bool
+
+
+class Validation:
+    """Held-out rows, and how to score them.
+
+    Parameters
+    ----------
+    batches : Batches
+        The rows.
+    new_score : callable
+        Returns an empty `Score`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine import Accuracy, Batches, Validation
+    >>> model = Model(nn.Linear(2, 1), loss="log_loss", random_state=0)
+    >>> batches = Batches(np.eye(2), np.array([[0.0], [1.0]]), None, 2, model.dtype, model.device)
+    >>> loss, score = Validation(batches, Accuracy).evaluate(model)
+    >>> 0 <= score <= 1
+    True
+    """
+
+    def __init__(self, batches: Batches, new_score: Callable[[], Score]) -> None:
+        self.batches = batches
+        self.new_score = new_score
+
+    def evaluate(self, model: Model) -> tuple[float, float]:
+        """Return the mean loss (without penalty) and the score of the held-out rows.
+
+        Parameters
+        ----------
+        model : Model
+            Only read from.
+
+        Returns
+        -------
+        loss, score : float
+            NaN where the model has diverged.
+        """
+        score, loss, total = self.new_score(), 0.0, 0.0
+        for batch in self.batches.epoch(None):
+            output = predict_raw(model, batch.X)
+            size = float(batch.size if batch.weight is None else batch.weight.sum())
+            if size:
+                loss += model.mean_loss(output, batch.y, batch.weight) * size
+            total += size
+            score.add(output, batch.y, batch.weight)
+        return loss / total if total else math.nan, score.result()
+
+
+class _Epoch:
+    """Sums over the batches of one epoch."""
+
+    def __init__(self, score: Score) -> None:
+        self.loss = 0.0
+        self.score = score
+        self._waiting: list[tuple[Any, Batch]] = []
+        self._rows = 0
+
+    def add(self, loss: float, output: Any, batch: Batch) -> None:
+        self.loss += loss * batch.size
+        self._waiting.append((output, batch))
+        self._rows += batch.size
+        if self._rows >= SCORE_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Score the outputs that have gathered, all at once: a few calls for many batches."""
+        if not self._waiting:
+            return
+        xp = namespace(self._waiting[0][0])
+        output = xp.concatenate([output for output, _ in self._waiting])
+        target = xp.concatenate([batch.y for _, batch in self._waiting])
+        weights = [batch.weight for _, batch in self._waiting]
+        weight = None if weights[0] is None else xp.concatenate(weights)
+        self.score.add(output, target, weight)
+        self._waiting, self._rows = [], 0
+
+
+def train(
+    model: Model,
+    batches: Batches,
+    history: History,
+    plateau: Plateau,
+    settings: Settings,
+    new_score: Callable[[], Score],
+    validation: Validation | None = None,
+) -> Outcome:
+    """Train a model in place.
+
+    Parameters
+    ----------
+    model : Model
+        Changed, except by a failing step.
+    batches : Batches
+        The training rows.
+    history : History
+        One entry is added an epoch.
+    plateau : Plateau
+        Decides when patience is used up; observes the training loss, or the validation score.
+    settings : Settings
+        The user's.
+    new_score : callable
+        Returns an empty `Score` for the training rows.
+    validation : Validation, default=None
+        Held-out rows; with them, the best epoch's weights are returned.
+
+    Returns
+    -------
+    Outcome
+        How it ended.
+
+    Raises
+    ------
+    NonFiniteError
+        If a loss or gradient is not finite: names epoch, batch and parameter.
+    """
+    optimizer = model.optimizer
+    assert isinstance(optimizer, Optimizer)  # noqa: S101  the estimators decide which loop runs
+    planned = model.progress.step + settings.max_iter * batches.n_batches
+    model.progress = model.progress._replace(total_steps=planned)
+    workspace = model.workspace()
+    order = np.arange(batches.n_samples) if settings.shuffle else None
+    n_iter, converged, interrupted = 0, False, False
+    # A plateau that was resumed has seen a best epoch: the weights it left are the model's.
+    best = model.weights() if validation is not None and math.isfinite(plateau.best) else None
+    try:
+        with InterruptGuard() as guard:
+            while n_iter < settings.max_iter and not converged:
+                started = time.perf_counter()
+                if order is not None:
+                    # scikit-learn's draw: the order is itself permuted anew, so the seeds agree
+                    order = order[model.random_state.permutation(batches.n_samples)]
+                epoch = _run_epoch(model, batches, order, _Epoch(new_score()), workspace, guard, settings, n_iter)
+                n_iter += 1
+                loss = epoch.loss / batches.n_samples
+                record = {"loss": loss, "score": epoch.score.result(), "lr": optimizer.learning_rate(model.progress)}
+                _say(settings.verbose, f"Iteration {n_iter}, loss = {loss:.8f}")
+                if validation is not None:
+                    record["validation_loss"], record["validation_score"] = validation.evaluate(model)
+                    _say(settings.verbose, f"Validation score: {record['validation_score']:f}")
+                model.progress = model.progress._replace(
+                    epoch=model.progress.epoch + 1, samples=model.progress.samples + batches.n_samples
+                )
+                exhausted = plateau.observe(loss if validation is None else record["validation_score"])
+                if validation is not None and (plateau.is_best or best is None):
+                    best = model.weights()
+                history.append(**record, time=time.perf_counter() - started)
+                converged = exhausted and not _lowered(model, optimizer, plateau, settings, validation is not None)
+    except KeyboardInterrupt:
+        interrupted = True
+        warnings.warn(
+            f"Training interrupted by user after {n_iter} whole epochs; what was learned is kept.",
+            FitInterruptedWarning,
+            stacklevel=2,
+        )
+    return Outcome(n_iter, converged, best, interrupted)
+
+
+def _run_epoch(
+    model: Model,
+    batches: Batches,
+    order: Any,
+    epoch: _Epoch,
+    workspace: tuple[Any, Any],
+    guard: InterruptGuard,
+    settings: Settings,
+    n_iter: int,
+) -> _Epoch:
+    for batch in batches.epoch(order):
+        guard.poll()
+        if batch.weight is not None and not float(batch.weight.sum()):
+            continue  # no row of this batch counts: there is nothing to learn from it
+        try:
+            result = model.step_into(*workspace, batch.X, batch.y, batch.weight, settings.check_finite)
+        except NonFiniteError as error:
+            place = f"epoch {n_iter + 1}, batch {batch.number + 1} of {batches.n_batches}"
+            raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None
+        epoch.add(model.reported(result), result.output.data, batch)
+    epoch.flush()
+    return epoch
+
+
+def _lowered(model: Model, optimizer: Optimizer, plateau: Plateau, settings: Settings, validated: bool) -> bool:
+    """At the end of patience: lower the learning rate if its schedule can, else let the loop stop."""
+    what = "Validation score" if validated else "Training loss"
+    missed = f"{what} did not improve more than tol={settings.tol:f} for {settings.n_iter_no_change} consecutive epochs."
+    if not optimizer.schedule.can_reduce(model.progress):
+        _say(settings.verbose, f"{missed} Stopping.")
+        return False
+    model.progress = model.progress._replace(reductions=model.progress.reductions + 1)
+    _say(settings.verbose, f"{missed} Setting learning rate to {optimizer.learning_rate(model.progress):f}")
+    plateau.restart()
+    return True
+
+
+def _say(verbose: bool | int, message: str) -> None:
+    if verbose:
+        print(message)

@@ -1,0 +1,90 @@
+"""Raw outputs for any number of rows, in chunks of bounded memory."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sknet import ops
+from sknet.core import Tensor, no_grad
+from sknet.device import backend, to_device
+from sknet.engine._model import Model
+
+__all__ = ["chunk_rows", "output_chunks", "predict_raw", "raw_output"]
+
+CHUNK_ELEMENTS = 1 << 20  # of the widest layer's output: 4 MiB in float32, still in most caches
+
+
+def chunk_rows(model: Model) -> int:
+    """Return how many rows to compute at once, so that no layer's output needs more than a few MiB."""
+    widest = max((max(p.shape, default=1) for p in model.parameters.values()), default=1)
+    return max(1, CHUNK_ELEMENTS // widest)
+
+
+def output_chunks(model: Model, X: Any) -> Iterator[tuple[slice, Any]]:
+    """Yield the module's raw outputs, chunk after chunk, with the rows that each belongs to.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from: several threads may predict with one model.
+    X : array or CSR matrix of shape (n_samples, n_features)
+        Inputs, on any device; each chunk is converted to the model's dtype and device.
+
+    Yields
+    ------
+    rows : slice
+        Which rows.
+    output : array of shape (n_rows, n_outputs)
+        On the model's device.
+    """
+    n_samples, rows = int(X.shape[0]), chunk_rows(model)
+    for start in range(0, n_samples, rows):
+        part = slice(start, min(start + rows, n_samples))
+        chunk = X if n_samples <= rows else X[part]
+        if chunk.dtype != model.dtype:
+            chunk = chunk.astype(model.dtype)
+        chunk = to_device(chunk, model.device)
+        yield part, predict_raw(model, chunk)
+
+
+def predict_raw(model: Model, X: Any) -> Any:
+    """Return the module's raw outputs for a few rows, all at once.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from.
+    X : array or CSR matrix of shape (n_rows, n_features)
+        Inputs of the model's dtype, on its device.
+
+    Returns
+    -------
+    array of shape (n_rows, n_outputs)
+        On the model's device.
+    """
+    with no_grad():
+        return model(X if ops.is_sparse(X) else Tensor(X), training=False).data
+
+
+def raw_output(model: Model, X: Any) -> Any:
+    """Return the module's raw outputs for all rows.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from.
+    X : array or CSR matrix of shape (n_samples, n_features)
+        Inputs.
+
+    Returns
+    -------
+    array of shape (n_samples, n_outputs)
+        On the model's device.
+    """
+    whole: Any = None
+    for rows, output in output_chunks(model, X):
+        if output.shape[0] == X.shape[0]:
+            return output
+        if whole is None:
+            whole = backend(model.device.kind).empty((X.shape[0], *output.shape[1:]), output.dtype, model.device)
+        whole[rows] = output
+    return whole

@@ -1,0 +1,111 @@
+"""Scores that are summed up batch by batch: accuracy and R2."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Tensor
+from sknet.device import to_host
+from sknet.losses import Loss
+
+__all__ = ["Accuracy", "RSquared", "Score"]
+
+
+class Score(ABC):
+    """A score over rows that come in parts, higher is better.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> score = Accuracy()
+    >>> score.add(np.array([[0.2], [-1.0]]), np.array([[1.0], [1.0]]), None)
+    >>> score.result()
+    0.5
+    """
+
+    @abstractmethod
+    def add(self, output: Any, target: Any, weight: Any) -> None:
+        """Take in some rows.
+
+        Parameters
+        ----------
+        output : array of shape (n_samples, n_outputs)
+            What the network returned there.
+        target : array of shape (n_samples,) or (n_samples, n_outputs)
+            Encoded targets, as the loss reads them.
+        weight : array of shape (n_samples,) or None
+            Sample weights.
+        """
+
+    @abstractmethod
+    def result(self) -> float:
+        """Return the score of all rows so far; NaN if a prediction was not finite."""
+
+
+class Accuracy(Score):
+    """Share of rows with all labels right, of the weight of all rows.
+
+    Targets with as many axes as the output are 0/1 labels, predicted where the logit is positive;
+    targets with one axis less are class numbers, predicted by the largest logit.
+    """
+
+    def __init__(self) -> None:
+        self._right = self._all = 0.0
+        self._finite = True
+
+    def add(self, output: Any, target: Any, weight: Any) -> None:
+        output, target = to_host(output), to_host(target)
+        if target.ndim == output.ndim:
+            right = ((output > 0) == (target > 0.5)).all(axis=1)
+        else:
+            right = output.argmax(axis=1) == target
+        weight = None if weight is None else to_host(weight)
+        self._right += float(right.sum() if weight is None else weight[right].sum())
+        self._all += float(len(right) if weight is None else weight.sum())
+        self._finite = self._finite and bool(np.isfinite(output.sum()))
+
+    def result(self) -> float:
+        return self._right / self._all if self._finite and self._all else float("nan")
+
+
+class RSquared(Score):
+    """Coefficient of determination, the mean over outputs; scikit-learn's `r2_score`.
+
+    Parameters
+    ----------
+    target : array of shape (n_samples,) or (n_samples, n_outputs)
+        All targets that will be added: the variance to explain is computed from them at once, for
+        sums of squares that are taken apart later lose their digits.
+    weight : array of shape (n_samples,) or None
+        Their weights.
+    loss : Loss
+        Its inverse link turns outputs into predictions.
+    """
+
+    def __init__(self, target: Any, weight: Any, loss: Loss) -> None:
+        self._predict = loss.predict
+        target = _columns(to_host(target))
+        weight = None if weight is None else to_host(weight).astype(np.float64)
+        mean = np.average(target, axis=0, weights=weight)
+        squares = (target - mean) ** 2
+        self._total = squares.sum(axis=0) if weight is None else weight @ squares
+        self._residual = np.zeros_like(self._total)
+
+    def add(self, output: Any, target: Any, weight: Any) -> None:
+        predicted = to_host(self._predict(Tensor(output)).data)
+        residual = (_columns(to_host(target)) - _columns(predicted)) ** 2
+        self._residual += residual.sum(axis=0) if weight is None else to_host(weight).astype(np.float64) @ residual
+
+    def result(self) -> float:
+        if not np.isfinite(self._residual).all():
+            return float("nan")
+        constant = self._total == 0
+        ratio = self._residual / np.where(constant, 1.0, self._total)
+        # For a constant target there is nothing to explain: 1 if it is met exactly, else 0.
+        return float(np.where(constant, self._residual == 0, 1.0 - ratio).mean())
+
+
+def _columns(array: Any) -> Any:
+    array = np.asarray(array, dtype=np.float64)
+    return array.reshape(len(array), -1)

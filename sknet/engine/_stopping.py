@@ -1,0 +1,77 @@
+"""When to stop: no improvement for too many epochs."""
+
+import math
+
+__all__ = ["Plateau"]
+
+
+class Plateau:
+    """Counts the epochs without an improvement, as scikit-learn's networks do.
+
+    Parameters
+    ----------
+    patience : float
+        Epochs without improvement that are borne; infinity never stops.
+    tol : float
+        By how much a value must be better than the best so far to count as an improvement.
+    higher_is_better : bool
+        Whether the value is a score or a loss.
+
+    Attributes
+    ----------
+    best : float
+        The best value so far.
+    count : int
+        Epochs since the last improvement.
+
+    Notes
+    -----
+    As in scikit-learn a score improves if it is at least ``best + tol``, a loss if it is at most
+    ``best - tol``, while `best` moves with any better value; a NaN counts as an improvement and
+    never becomes the best.
+
+    Examples
+    --------
+    >>> plateau = Plateau(patience=1, tol=0.1, higher_is_better=False)
+    >>> [plateau.observe(loss) for loss in (1.0, 0.5, 0.45, 0.44)]
+    [False, False, False, True]
+    """
+
+    def __init__(self, patience: float, tol: float, higher_is_better: bool) -> None:
+        self.patience, self.tol, self.higher_is_better = patience, tol, higher_is_better
+        self.best = -math.inf if higher_is_better else math.inf
+        self.count = 0
+        self.is_best = False
+
+    def observe(self, value: float) -> bool:
+        """Take in the value of an epoch, and tell whether the patience is used up.
+
+        Parameters
+        ----------
+        value : float
+            The epoch's loss or score.
+
+        Returns
+        -------
+        bool
+            True after more than `patience` epochs without an improvement.
+        """
+        if self.higher_is_better:
+            missed = value < self.best + self.tol
+            self.is_best = value > self.best
+        else:
+            missed = value > self.best - self.tol
+            self.is_best = value < self.best
+        self.count = self.count + 1 if missed else 0
+        if self.is_best:
+            self.best = value
+        return self.count > self.patience
+
+    def resume(self, before: "Plateau") -> None:
+        """Go on where the plateau of an earlier fit ended, if it watched the same kind of value."""
+        if before.higher_is_better == self.higher_is_better:
+            self.best, self.count = before.best, before.count
+
+    def restart(self) -> None:
+        """Begin to count anew, as after a lowered learning rate; the best value stays."""
+        self.count = 0

@@ -1,0 +1,306 @@
+"""What the multi-layer perceptrons share: fitting, continuing, predicting."""
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+from sklearn.utils.validation import check_is_fitted
+
+from sknet._params import validate_parameters
+from sknet.core import Tensor
+from sknet.device import device_of, to_device, to_host
+from sknet.engine import Batches, History, Model, Plateau, Score, Validation, chunk_rows, minimize, raw_output, train
+from sknet.estimators._input import check_weights, check_X, check_X_y
+from sknet.estimators._recipe import Recipe
+from sknet.losses import Loss
+
+__all__ = ["BaseMLP", "goes_in_steps"]
+
+DEFAULT_BATCH = 200
+
+
+def goes_in_steps(estimator: "BaseMLP") -> bool:
+    """Tell whether `partial_fit` exists: an AttributeError says why not."""
+    if estimator._is_full_batch():
+        raise AttributeError("partial_fit is only available for stochastic optimizers. lbfgs is not stochastic.")
+    return True
+
+
+class BaseMLP(BaseEstimator, ABC):
+    """Abstract base of the perceptrons, whatever their parameters are called."""
+
+    # -- what a subclass says -------------------------------------------------------------------
+
+    @abstractmethod
+    def _recipe(self) -> Recipe:
+        """Translate the parameters."""
+
+    @abstractmethod
+    def _is_full_batch(self) -> bool:
+        """Tell whether the optimizer is L-BFGS."""
+
+    @abstractmethod
+    def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> Any:
+        """Read the targets of a first fit."""
+
+    @abstractmethod
+    def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
+        """Return what makes an empty score for the targets of these rows."""
+
+    def _check_continued(self, y: Any) -> None:
+        """Check targets of a warm start against those of the fit before."""
+
+    def _weighted(self, recipe: Recipe, y: Any, weight: Any, incremental: bool) -> Any:
+        """Return the sample weights after class weights."""
+        return weight
+
+    # -- fitting --------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the network.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs; a CuPy array is computed with on its GPU if `device` is "auto".
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights; None weights all alike.
+
+        Returns
+        -------
+        self
+            Fitted. If the fit fails, the estimator is as it was before.
+
+        Raises
+        ------
+        ValueError
+            For parameters, inputs, targets or weights that cannot be used, and for a fit that
+            diverges (`NonFiniteError`).
+        """
+        with self._all_or_nothing():
+            validate_parameters(self)
+            return self._fit(X, y, sample_weight, incremental=False)
+
+    def _fit_part(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+        """Do one epoch, going on from the fit before if there is one."""
+        draws = self.model_.random_state.get_state() if hasattr(self, "model_") else None
+        try:
+            with self._all_or_nothing():
+                validate_parameters(self)
+                return self._fit(X, y, sample_weight, incremental=True, classes=classes)
+        except BaseException:
+            if draws is not None:
+                self.model_.random_state.set_state(draws)
+            raise
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Put every attribute back if what happens inside fails."""
+        before = self.__dict__.copy()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, incremental: bool, classes: Any = None) -> Self:
+        recipe = self._recipe()
+        if incremental and recipe.early_stopping:
+            raise ValueError("partial_fit does not support early_stopping=True")
+        continuing = hasattr(self, "model_") and (incremental or self.warm_start)
+        X, y = check_X_y(self, X, y, recipe.dtype, reset=not continuing, numeric=self._numeric_targets)
+        weight = check_weights(sample_weight, X, X.dtype if recipe.dtype == "auto" else recipe.dtype)
+        if not continuing:
+            self._targets = self._new_targets(recipe, y, classes)
+        elif not incremental:
+            self._check_continued(y)
+        targets = self._targets
+        encoded = targets.encode(y)
+        loss = recipe.loss.for_task(targets.task)
+        loss.check_target(encoded, n_outputs=targets.n_outputs)
+        weight = self._weighted(recipe, y, weight, incremental)
+        if continuing:
+            in_one_step = incremental and X.shape[0] <= _batch_size(recipe.batch_size, int(X.shape[0]))
+            model = self._continued_model(recipe, loss, in_one_step)
+        else:
+            model = self._new_model(recipe, loss, X)
+        if self._is_full_batch():
+            self._fit_full_batch(recipe, model, X, encoded, weight)
+        else:
+            self._fit_in_steps(recipe, model, X, encoded, weight, incremental, continuing)
+        return self
+
+    _numeric_targets: bool
+
+    def _new_model(self, recipe: Recipe, loss: Loss, X: Any) -> Model:
+        return Model(
+            recipe.network(int(X.shape[1]), self._targets.n_outputs),
+            loss=loss,
+            optimizer=recipe.optimizer,
+            alpha=recipe.alpha,
+            dtype=X.dtype if recipe.dtype == "auto" else recipe.dtype,
+            device=device_of(X) if recipe.device == "auto" else recipe.device,
+            random_state=recipe.random_state,
+        )
+
+    def _continued_model(self, recipe: Recipe, loss: Loss, in_one_step: bool) -> Model:
+        """Return the fitted model to go on with.
+
+        A single step changes all or nothing. Of more than one, a copy is trained, which takes the
+        model's place when the fit has succeeded.
+        """
+        sizes = tuple(c.shape[1] for c in self.coefs_[:-1])
+        if sizes != recipe.hidden_layer_sizes:
+            raise ValueError(
+                f"hidden_layer_sizes was {sizes} when this network was fitted and is {recipe.hidden_layer_sizes} now: "
+                "a fit that continues cannot change it. Set warm_start=False for a new network."
+            )
+        model = self.model_ if in_one_step else self.model_.copy()
+        model.adopt(recipe.optimizer, loss, recipe.alpha)
+        return model
+
+    def _fit_in_steps(
+        self, recipe: Recipe, model: Model, X: Any, y: Any, weight: Any, incremental: bool, continuing: bool
+    ) -> None:
+        settings = recipe.settings if not incremental else replace(recipe.settings, max_iter=1)
+        rows, validation = None, None
+        if recipe.early_stopping:
+            rows, held_out = self._split(model, recipe.validation_fraction, y)
+            kept = Batches(X, y, weight, chunk_rows(model), model.dtype, model.device, held_out)
+            validation = Validation(kept, self._score_of(kept, model))
+        n_samples = int(X.shape[0]) if rows is None else len(rows)
+        batches = Batches(X, y, weight, _batch_size(recipe.batch_size, n_samples), model.dtype, model.device, rows)
+        history = self.history_.copy() if continuing else History()
+        plateau = Plateau(settings.n_iter_no_change, settings.tol, higher_is_better=validation is not None)
+        if continuing:
+            plateau.resume(self._plateau)
+        outcome = train(model, batches, history, plateau, settings, self._score_of(batches, model), validation)
+        if outcome.best_weights is not None:
+            model.restore_weights(outcome.best_weights)
+        _check_finite_parameters(model)
+        self._take(model, history, plateau, outcome.n_iter, validation is not None)
+        if not (incremental or outcome.converged or outcome.interrupted):
+            warnings.warn(
+                f"Stochastic Optimizer: Maximum iterations ({settings.max_iter}) reached and the optimization "
+                "hasn't converged yet.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _split(self, model: Model, fraction: float, y: Any) -> tuple[Any, Any]:
+        """Return the rows to train and to validate on, as scikit-learn's networks draw them."""
+        # Shares of classes are kept for two classes only, as there: the same seed gives the same split.
+        stratify = y.astype(bool) if self._targets.task == "binary" else None
+        training, held_out = train_test_split(
+            np.arange(len(y)), random_state=model.random_state, test_size=fraction, stratify=stratify
+        )
+        if len(held_out) < 2:
+            raise ValueError(
+                "The validation set is too small. Increase 'validation_fraction' or the size of your dataset."
+            )
+        return training, held_out
+
+    def _fit_full_batch(self, recipe: Recipe, model: Model, X: Any, y: Any, weight: Any) -> None:
+        if recipe.strict and recipe.early_stopping:
+            raise ValueError("early_stopping=True needs an optimizer that goes step by step, got LBFGS: use Adam()")
+        batches = Batches(X, y, weight, int(X.shape[0]), model.dtype, model.device)
+        settings = recipe.settings
+        n_iter, loss = minimize(model, batches, settings.max_iter, settings.tol, settings.verbose)
+        history = History()
+        history.append(loss=loss)
+        plateau = Plateau(settings.n_iter_no_change, settings.tol, higher_is_better=False)
+        self._take(model, history, plateau, n_iter, validated=False)
+        self.best_loss_ = loss
+
+    def _take(self, model: Model, history: History, plateau: Plateau, n_iter: int, validated: bool) -> None:
+        """Set the fitted attributes, all at the end."""
+        self.model_, self.history_, self._plateau = model, history, plateau
+        self.n_iter_ = n_iter
+        self.t_ = model.progress.samples
+        self.n_outputs_ = self._targets.n_outputs
+        self.n_layers_ = len(self.coefs_) + 1
+        self.out_activation_ = OUT_ACTIVATIONS.get((self._targets.task, type(model.loss_function).__name__), "identity")
+        self.loss_curve_ = history.get("loss", [])
+        self.loss_ = self.loss_curve_[-1] if self.loss_curve_ else math.nan
+        self.best_loss_ = None if validated else plateau.best
+        self.validation_scores_ = history["validation_score"] if validated else None
+        self.best_validation_score_ = plateau.best if validated else None
+
+    # -- fitted -----------------------------------------------------------------------------------
+
+    @property
+    def coefs_(self) -> list[Any]:
+        """Weight matrices of shape (n_in, n_out), one a layer."""
+        return self._parameters_named("weight")
+
+    @property
+    def intercepts_(self) -> list[Any]:
+        """Bias vectors of shape (n_out,), one a layer."""
+        return self._parameters_named("bias")
+
+    def _parameters_named(self, ending: str) -> list[Any]:
+        if "model_" not in self.__dict__:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        return [to_host(array) for name, array in self.model_.parameters.items() if name.endswith(ending)]
+
+    def _outputs(self, X: Any) -> tuple[Any, Any]:
+        """Return checked X and the network's raw outputs on the model's device."""
+        check_is_fitted(self)
+        X = check_X(self, X, self._recipe_dtype())
+        return X, raw_output(self.model_, X)
+
+    def _recipe_dtype(self) -> str:
+        return str(self.model_.dtype)
+
+    def _like(self, result: Any, X: Any) -> Any:
+        """Return a result where X is, for X on a device; on the host otherwise."""
+        return to_device(result, device_of(X))
+
+    def _link(self, output: Any) -> Any:
+        return self.model_.loss_function.predict(Tensor(output)).data
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "model_" in self.__dict__
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+OUT_ACTIVATIONS = {
+    ("binary", "LogLoss"): "logistic",
+    ("multilabel", "LogLoss"): "logistic",
+    ("multiclass", "LogLoss"): "softmax",
+    ("regression", "Poisson"): "exp",
+}
+
+
+def _batch_size(batch_size: int | str, n_samples: int) -> int:
+    if isinstance(batch_size, str):
+        return min(DEFAULT_BATCH, n_samples)
+    if batch_size > n_samples:
+        warnings.warn(
+            f"Got `batch_size` less than 1 or larger than sample size: {batch_size} rows of {n_samples}. It is going to be clipped.",
+            UserWarning,
+            stacklevel=5,
+        )
+    return int(np.clip(batch_size, 1, n_samples))
+
+
+def _check_finite_parameters(model: Model) -> None:
+    if not all(np.isfinite(to_host(array)).all() for array in model.parameters.values()):
+        raise ValueError(
+            "Solver produced non-finite parameter weights. The input data may contain large values and need to be preprocessed."
+        )

@@ -1,0 +1,156 @@
+"""What classifiers add: labels, probabilities, class weights."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import unique_labels
+
+from sknet.core import Tensor
+from sknet.device import namespace, to_host
+from sknet.engine import Accuracy, Batches, History, Model, Plateau, Score
+from sknet.estimators._base import BaseMLP
+from sknet.estimators._recipe import Recipe
+from sknet.estimators._targets import ClassTargets
+
+__all__ = ["ClassifierMLP"]
+
+
+class ClassifierMLP(ClassifierMixin, BaseMLP):
+    """Abstract base of the classifiers."""
+
+    _numeric_targets = False
+
+    def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> ClassTargets:
+        targets = ClassTargets(y, classes)
+        if recipe.strict and len(targets.classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data contains only "
+                f"one class: {targets.classes[0]!r}"
+            )
+        return targets
+
+    def _check_continued(self, y: Any) -> None:
+        if self._targets.task == "multilabel":
+            return
+        classes = unique_labels(y)
+        if set(classes) != set(self.classes_):
+            raise ValueError(
+                "warm_start can only be used where `y` has the same classes as in the previous call to fit. "
+                f"Previously got {self.classes_}, `y` has {classes}"
+            )
+
+    def _check_classes(self, classes: Any) -> None:
+        """Check partial_fit's argument against what is known."""
+        known = getattr(self, "classes_", None)
+        if known is None and classes is None:
+            raise ValueError("classes must be passed on the first call to partial_fit.")
+        if known is not None and classes is not None and not np.array_equal(known, unique_labels(classes)):
+            raise ValueError(f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {known!r}")
+
+    def _weighted(self, recipe: Recipe, y: Any, weight: Any, incremental: bool) -> Any:
+        if recipe.class_weight is None:
+            return weight
+        if incremental and recipe.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs all of y, and partial_fit sees a part: pass the weights of the classes "
+                "as a dict, from sklearn.utils.class_weight.compute_class_weight('balanced', classes=..., y=...)"
+            )
+        known = {*self._targets.classes}
+        unknown = [] if not isinstance(recipe.class_weight, dict) else [c for c in recipe.class_weight if c not in known]
+        if unknown:
+            raise ValueError(f"class_weight names classes {unknown} that are not among {list(self._targets.classes)}")
+        of_class = self._class_weights(recipe.class_weight, y)
+        return of_class.astype(np.float64) if weight is None else (weight * of_class).astype(weight.dtype)
+
+    def _class_weights(self, class_weight: Any, y: Any) -> Any:
+        if isinstance(class_weight, dict) and self._targets.task != "multilabel":
+            # Classes that the dict does not name, or that this part of y lacks, weigh 1.
+            weights = np.array([class_weight.get(c, 1.0) for c in self._targets.classes.tolist()], dtype=np.float64)
+            return weights[np.searchsorted(self._targets.classes, y)]
+        return compute_sample_weight(class_weight, y)
+
+    def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
+        return Accuracy
+
+    def _take(self, model: Model, history: History, plateau: Plateau, n_iter: int, validated: bool) -> None:
+        self.classes_ = self._targets.classes
+        super()._take(model, history, plateau, n_iter, validated)
+
+    def predict(self, X: Any) -> Any:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            The label of largest probability; for several labels a row, a 0/1 indicator.
+        """
+        X, output = self._outputs(X)
+        labels = self._targets.decode(to_host(output))
+        return self._like(labels, X) if labels.dtype.kind in "biuf" else labels
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the network's raw outputs, the logits.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one column, positive where the second is more likely.
+        """
+        X, output = self._outputs(X)
+        return self._like(output[:, 0] if self._targets.task == "binary" else output, X)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Predict probabilities.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`; for several labels a row, each label's own probability.
+        """
+        return self._probabilities(X, self.model_.loss_function.predict if self.__sklearn_is_fitted__() else None)
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Predict logarithms of probabilities, finite also where the probability underflows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return self._probabilities(X, self.model_.loss_function.log_predict if self.__sklearn_is_fitted__() else None)
+
+    def _probabilities(self, X: Any, link: Any) -> Any:
+        X, output = self._outputs(X)
+        if self._targets.task != "binary":
+            return self._like(link(Tensor(output)).data, X)
+        # The link is symmetric: class 0 has class 1's probability at the negated output, without cancellation.
+        both = [link(Tensor(-output)).data, link(Tensor(output)).data]
+        return self._like(namespace(output).concatenate(both, axis=1), X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags

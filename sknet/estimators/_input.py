@@ -1,0 +1,159 @@
+"""Checking what a user passes as X, y and sample_weight."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+
+from sknet import ops
+from sknet.device import backend_of, device_of, is_array, namespace, to_host
+
+__all__ = ["accepted_dtypes", "check_X", "check_X_y", "check_weights", "is_on_device"]
+
+
+def accepted_dtypes(dtype: str) -> list[type]:
+    """Return the dtypes that X keeps; anything else is converted to the first."""
+    return [np.float32, np.float64] if dtype == "float32" else [np.float64, np.float32]
+
+
+def is_on_device(X: Any) -> bool:
+    """Tell whether X is an array of a device that scikit-learn's own checks cannot read."""
+    return not isinstance(X, np.ndarray) and is_array(X) and device_of(X).kind != "cpu"
+
+
+def check_X(estimator: BaseEstimator, X: Any, dtype: str, *, reset: bool = False) -> Any:
+    """Return X as a 2-D float array or CSR matrix on its own device, checked.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Keeps (or, with `reset`, learns) number and names of the features.
+    X : array-like, sparse matrix or device array of shape (n_samples, n_features)
+        What the user passed.
+    dtype : {"float32", "float64", "auto"}
+        The estimator's parameter; float32 and float64 data stay as they are.
+    reset : bool, default=False
+        Whether this is a first fit.
+
+    Returns
+    -------
+    array or CSR matrix of shape (n_samples, n_features)
+        Finite numbers.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As scikit-learn's `validate_data`.
+    """
+    if is_on_device(X):
+        return _check_device_array(estimator, X, accepted_dtypes(dtype), reset)
+    return _rows(validate_data(estimator, X, accept_sparse=["csr", "csc"], dtype=accepted_dtypes(dtype), reset=reset))
+
+
+def check_X_y(estimator: BaseEstimator, X: Any, y: Any, dtype: str, *, reset: bool, numeric: bool) -> tuple[Any, Any]:
+    """Return X as `check_X` does, and y as a host array with one or two axes, checked.
+
+    Parameters
+    ----------
+    estimator, X, dtype, reset
+        As for `check_X`.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Targets.
+    numeric : bool
+        Whether targets must be numbers.
+
+    Returns
+    -------
+    X : array or CSR matrix of shape (n_samples, n_features)
+        Finite numbers.
+    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        On the host.
+    """
+    if y is not None and not isinstance(y, np.ndarray) and is_array(y) and not ops.is_sparse(y):
+        y = to_host(y)
+    if is_on_device(X):
+        X = _check_device_array(estimator, X, accepted_dtypes(dtype), reset)
+        stand_in = np.zeros((X.shape[0], 1))  # scikit-learn checks y against a number of rows
+        _, y = validate_data(_Anonymous(), stand_in, y, multi_output=True, y_numeric=numeric)
+    else:
+        X, y = validate_data(
+            estimator,
+            X,
+            y,
+            accept_sparse=["csr", "csc"],
+            multi_output=True,
+            y_numeric=numeric,
+            dtype=accepted_dtypes(dtype),
+            reset=reset,
+        )
+    if hasattr(y, "toarray"):
+        y = y.toarray()
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = column_or_1d(y, warn=True)
+    return _rows(X), y
+
+
+def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike) -> Any:
+    """Return sample weights as a host array, or None.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_samples,), number or None
+        What the user passed.
+    X : array of shape (n_samples, n_features)
+        Checked inputs.
+    dtype : dtype
+        In which to compute.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,) or None
+        Finite, not negative, not all zero.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+    """
+    if sample_weight is None:
+        return None
+    if not isinstance(sample_weight, np.ndarray) and is_array(sample_weight):
+        sample_weight = to_host(sample_weight)
+    rows = np.empty((X.shape[0], 0))
+    weight = _check_sample_weight(sample_weight, rows, dtype=np.dtype(dtype), ensure_non_negative=True)
+    if not weight.any():
+        raise ValueError("sample_weight: at least one weight must be positive, got zeros only")
+    return weight
+
+
+class _Anonymous(BaseEstimator):
+    """Receives the features of a stand-in for X."""
+
+
+def _rows(X: Any) -> Any:
+    """Return a sparse matrix in the form from which rows can be taken."""
+    return X.tocsr() if hasattr(X, "tocsr") else X
+
+
+def _check_device_array(estimator: BaseEstimator, X: Any, dtypes: list[type], reset: bool) -> Any:
+    """Do for an array on a device what `validate_data` does on the host."""
+    name = type(estimator).__name__
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array of shape {tuple(X.shape)} instead: reshape your data.")
+    if X.dtype.kind not in "biuf":
+        raise ValueError(f"{name} needs real numbers, got X of dtype {X.dtype}.")
+    if X.shape[0] == 0 or X.shape[1] == 0:
+        raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s) while a minimum of 1 is required by {name}.")
+    if X.dtype not in dtypes:
+        X = X.astype(dtypes[0])
+    values = X.data if backend_of(X).is_sparse(X) else X
+    if not bool(namespace(values).isfinite(values).all()):
+        raise ValueError(f"Input X contains NaN or infinity; {name} does not accept missing values: impute or drop them first.")
+    if reset:
+        estimator.n_features_in_ = int(X.shape[1])
+        estimator.__dict__.pop("feature_names_in_", None)
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input.")
+    return X

@@ -1,0 +1,404 @@
+"""MLPClassifier and MLPRegressor: loss and optimizer are hyperparameters."""
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+
+from sknet import nn
+from sknet._params import Interval, Options, StrOptions, resolve
+from sknet.engine import Settings
+from sknet.estimators._base import BaseMLP, goes_in_steps
+from sknet.estimators._classifier import ClassifierMLP
+from sknet.estimators._recipe import Recipe, layer_sizes
+from sknet.estimators._regressor import RegressorMLP
+from sknet.losses import LOSSES, Loss, check_loss
+from sknet.optim import LBFGS, OPTIMIZERS, Optimizer, check_optimizer
+
+__all__ = ["MLPClassifier", "MLPRegressor"]
+
+CONSTRAINTS: dict[str, list[Any]] = {
+    "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
+    "activation": [str],
+    "dropout": [Interval(Real, 0, 1, closed="left")],
+    "loss": [str, Loss],
+    "optimizer": [str, Optimizer, LBFGS],
+    "alpha": [Interval(Real, 0, None, closed="left")],
+    "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "shuffle": ["boolean"],
+    "early_stopping": ["boolean"],
+    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+    "n_iter_no_change": [Interval(Integral, 1, None, closed="left"), Options(Real, {np.inf})],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "warm_start": ["boolean"],
+    "verbose": ["verbose"],
+    "device": [str],
+    "dtype": [StrOptions({"float32", "float64", "auto"})],
+    "random_state": ["random_state"],
+}
+
+
+def _recipe(estimator: Any) -> Recipe:
+    """Translate the parameters that classifier and regressor share."""
+    name = type(estimator).__name__
+    # Only the name is needed, but the one message for a wrong name is resolve's.
+    resolve(estimator.activation, nn.ACTIVATIONS, nn.Module, parameter="activation", caller=name)
+    return Recipe(
+        hidden_layer_sizes=layer_sizes(estimator.hidden_layer_sizes),
+        activation=estimator.activation,
+        dropout=estimator.dropout,
+        loss=check_loss(estimator.loss, name),
+        optimizer=check_optimizer(estimator.optimizer, name),
+        alpha=estimator.alpha,
+        batch_size=estimator.batch_size,
+        settings=Settings(
+            max_iter=estimator.max_iter,
+            shuffle=estimator.shuffle,
+            tol=estimator.tol,
+            n_iter_no_change=estimator.n_iter_no_change,
+            verbose=estimator.verbose,
+        ),
+        early_stopping=estimator.early_stopping,
+        validation_fraction=estimator.validation_fraction,
+        class_weight=getattr(estimator, "class_weight", None),
+        dtype=estimator.dtype,
+        device=estimator.device,
+        random_state=estimator.random_state,
+        strict=True,
+    )
+
+
+class _NamedOptions(BaseMLP):
+    """Lets a grid reach into a loss or optimizer that is given by its name."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also nested ones such as ``optimizer__lr``.
+
+        Parameters
+        ----------
+        **params : dict
+            New values; a loss or optimizer that is a name becomes an object when one of its own
+            parameters is set.
+
+        Returns
+        -------
+        self
+            The estimator.
+        """
+        for option, registry in (("optimizer", OPTIMIZERS), ("loss", LOSSES)):
+            value = params.get(option, getattr(self, option))
+            if isinstance(value, str) and value in registry and any(p.startswith(f"{option}__") for p in params):
+                params[option] = registry[value]()  # type: ignore[index]
+        return super().set_params(**params)
+
+    def _recipe(self) -> Recipe:
+        return _recipe(self)
+
+    def _is_full_batch(self) -> bool:
+        return self.optimizer == "lbfgs" or isinstance(self.optimizer, LBFGS)
+
+
+class MLPClassifier(_NamedOptions, ClassifierMLP):
+    """Multi-layer perceptron for classification; loss and optimizer are hyperparameters.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or array-like of int, default=(100,)
+        Units of each hidden layer; an empty tuple makes a linear model.
+    activation : str, default="relu"
+        Of the hidden layers: "identity", "logistic", "tanh", "relu" or another of
+        `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...).
+    dropout : float in [0, 1), default=0.0
+        Share of hidden units that is dropped in each training step.
+    loss : str or Loss, default="log_loss"
+        What is minimised; see `sknet.losses`.
+    optimizer : str or Optimizer, default="adam"
+        How: "adam", "sgd", "adamw", "rmsprop", "lbfgs" or an object of `sknet.optim`, whose
+        parameters a grid reaches as ``optimizer__lr``. The learning rate lives there.
+    alpha : float, default=1e-4
+        Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
+    batch_size : int or "auto", default="auto"
+        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
+    max_iter : int, default=200
+        Epochs at most; for L-BFGS iterations.
+    shuffle : bool, default=True
+        Draw a new order of the rows in each epoch.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied into the sample weights. Classes that a dict does not
+        name weigh 1; "balanced" gives all classes the same total weight.
+    early_stopping : bool, default=False
+        Hold out rows, stop when their score does not improve, and restore the best epoch's weights.
+    validation_fraction : float in (0, 1), default=0.1
+        Share of rows to hold out.
+    n_iter_no_change : int or inf, default=10
+        Epochs without improvement before stopping.
+    tol : float, default=1e-4
+        By how much the training loss (or the held-out score) must be better to count; for L-BFGS
+        the largest component of the gradient at which to stop.
+    warm_start : bool, default=False
+        Let `fit` continue the fit before: weights, optimizer state, random state and history.
+    verbose : bool or int, default=False
+        Print the loss of every epoch.
+    device : str, default="auto"
+        "cpu", "cuda", "cuda:1", or "auto": where X is.
+    dtype : {"float32", "float64", "auto"}, default="float32"
+        In which precision to compute; "auto" follows X.
+    random_state : int, RandomState instance or None, default=None
+        Decides initial weights, held-out rows, order of rows and dropout.
+
+    Attributes
+    ----------
+    model_ : Model
+        The owner of parameters, optimizer state and random state.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    coefs_, intercepts_ : list of ndarray
+        Weight matrices of shape (n_in, n_out) and bias vectors, one a layer.
+    history_ : History
+        Training loss and score, learning rate and seconds of every epoch, with early stopping also
+        validation loss and score.
+    loss_, loss_curve_, best_loss_ : float, list of float, float or None
+        Training loss: last, of every epoch, smallest (None with early stopping).
+    validation_scores_, best_validation_score_ : list of float, float, or None
+        Held-out accuracy of every epoch and the best, with early stopping.
+    n_iter_, t_ : int
+        Epochs of the last fit, and training samples seen in all.
+    n_layers_, n_outputs_, out_activation_ : int, int, str
+        Layers with the input's, outputs, and what turns them into probabilities.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Of X; names only if X had string names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import MLPClassifier
+    >>> from sknet.optim import Adam
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = MLPClassifier((32,), optimizer=Adam(lr=1e-2), batch_size=32, max_iter=100, tol=1e-3, random_state=0)
+    >>> clf.fit(X, y).score(X, y) > 0.95
+    True
+    """
+
+    _parameter_constraints = CONSTRAINTS | {"class_weight": [dict, list, StrOptions({"balanced"}), None]}
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = (100,),
+        activation: str = "relu",
+        *,
+        dropout: float = 0.0,
+        loss: str | Loss = "log_loss",
+        optimizer: "str | Optimizer | LBFGS" = "adam",
+        alpha: float = 1e-4,
+        batch_size: int | str = "auto",
+        max_iter: int = 200,
+        shuffle: bool = True,
+        class_weight: Any = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: float = 10,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        verbose: bool | int = False,
+        device: str = "auto",
+        dtype: str = "float32",
+        random_state: Any = None,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.dropout = dropout
+        self.loss = loss
+        self.optimizer = optimizer
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+
+    @available_if(goes_in_steps)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
+        """Train one epoch on a part of the data, going on from before.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+        classes : array-like of shape (n_classes,), default=None
+            All labels there will be; needed in the first call.
+
+        Returns
+        -------
+        self
+            Fitted. If the call fails, the estimator is as it was before.
+
+        Raises
+        ------
+        ValueError
+            If `classes` is missing, or y has other labels; and as `fit`.
+        """
+        self._check_classes(classes)
+        return self._fit_part(X, y, sample_weight, classes)
+
+
+class MLPRegressor(_NamedOptions, RegressorMLP):
+    """Multi-layer perceptron for regression; loss and optimizer are hyperparameters.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or array-like of int, default=(100,)
+        Units of each hidden layer; an empty tuple makes a linear model.
+    activation : str, default="relu"
+        Of the hidden layers: "identity", "logistic", "tanh", "relu" or another of
+        `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...).
+    dropout : float in [0, 1), default=0.0
+        Share of hidden units that is dropped in each training step.
+    loss : str or Loss, default="squared_error"
+        What is minimised: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
+        object of `sknet.losses`.
+    optimizer : str or Optimizer, default="adam"
+        How: "adam", "sgd", "adamw", "rmsprop", "lbfgs" or an object of `sknet.optim`, whose
+        parameters a grid reaches as ``optimizer__lr``. The learning rate lives there.
+    alpha : float, default=1e-4
+        Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
+    batch_size : int or "auto", default="auto"
+        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
+    max_iter : int, default=200
+        Epochs at most; for L-BFGS iterations.
+    shuffle : bool, default=True
+        Draw a new order of the rows in each epoch.
+    early_stopping : bool, default=False
+        Hold out rows, stop when their score does not improve, and restore the best epoch's weights.
+    validation_fraction : float in (0, 1), default=0.1
+        Share of rows to hold out.
+    n_iter_no_change : int or inf, default=10
+        Epochs without improvement before stopping.
+    tol : float, default=1e-4
+        By how much the training loss (or the held-out score) must be better to count; for L-BFGS
+        the largest component of the gradient at which to stop.
+    warm_start : bool, default=False
+        Let `fit` continue the fit before: weights, optimizer state, random state and history.
+    verbose : bool or int, default=False
+        Print the loss of every epoch.
+    device : str, default="auto"
+        "cpu", "cuda", "cuda:1", or "auto": where X is.
+    dtype : {"float32", "float64", "auto"}, default="float32"
+        In which precision to compute; "auto" follows X.
+    random_state : int, RandomState instance or None, default=None
+        Decides initial weights, held-out rows, order of rows and dropout.
+
+    Attributes
+    ----------
+    model_ : Model
+        The owner of parameters, optimizer state and random state.
+    coefs_, intercepts_ : list of ndarray
+        Weight matrices of shape (n_in, n_out) and bias vectors, one a layer.
+    history_ : History
+        Training loss and score, learning rate and seconds of every epoch, with early stopping also
+        validation loss and score.
+    loss_, loss_curve_, best_loss_ : float, list of float, float or None
+        Training loss: last, of every epoch, smallest (None with early stopping).
+    validation_scores_, best_validation_score_ : list of float, float, or None
+        Held-out R2 of every epoch and the best, with early stopping.
+    n_iter_, t_ : int
+        Epochs of the last fit, and training samples seen in all.
+    n_layers_, n_outputs_, out_activation_ : int, int, str
+        Layers with the input's, outputs, and what turns them into predictions.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Of X; names only if X had string names.
+
+    Notes
+    -----
+    The loss of several outputs is their sum; as in scikit-learn, it is reported as their mean
+    (Poisson's as the sum).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_regression
+    >>> from sknet import MLPRegressor
+    >>> X, y = make_regression(200, 5, random_state=0)
+    >>> MLPRegressor((32,), optimizer="lbfgs", max_iter=500, random_state=0).fit(X, y).score(X, y) > 0.95
+    True
+    """
+
+    _parameter_constraints = CONSTRAINTS
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = (100,),
+        activation: str = "relu",
+        *,
+        dropout: float = 0.0,
+        loss: str | Loss = "squared_error",
+        optimizer: "str | Optimizer | LBFGS" = "adam",
+        alpha: float = 1e-4,
+        batch_size: int | str = "auto",
+        max_iter: int = 200,
+        shuffle: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: float = 10,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        verbose: bool | int = False,
+        device: str = "auto",
+        dtype: str = "float32",
+        random_state: Any = None,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.dropout = dropout
+        self.loss = loss
+        self.optimizer = optimizer
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+
+    @available_if(goes_in_steps)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train one epoch on a part of the data, going on from before.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        self
+            Fitted. If the call fails, the estimator is as it was before.
+
+        Raises
+        ------
+        ValueError
+            As `fit`.
+        """
+        return self._fit_part(X, y, sample_weight)

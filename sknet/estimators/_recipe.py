@@ -1,0 +1,80 @@
+"""What an estimator's parameters mean, in the engine's own terms."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+from sknet import nn
+from sknet.engine import Settings
+from sknet.losses import Loss
+from sknet.optim import LBFGS, Optimizer
+
+__all__ = ["Recipe", "layer_sizes"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A network and its training, translated from parameters of whatever names.
+
+    Attributes
+    ----------
+    strict : bool
+        Whether what cannot be meant is an error. scikit-learn's own signature has it otherwise:
+        one class fits, L-BFGS ignores early stopping, and a loss that is not finite goes on if the
+        best epoch's weights will be restored.
+    """
+
+    hidden_layer_sizes: tuple[int, ...]
+    activation: str
+    loss: Loss
+    optimizer: Optimizer | LBFGS
+    alpha: float
+    batch_size: int | str
+    settings: Settings
+    early_stopping: bool
+    validation_fraction: float
+    random_state: Any
+    dropout: float = 0.0
+    class_weight: Any = None
+    dtype: str = "auto"
+    device: str = "auto"
+    strict: bool = False
+
+    def network(self, n_features: int, n_outputs: int) -> nn.Sequential:
+        """Return an undrawn multi-layer perceptron.
+
+        Parameters
+        ----------
+        n_features, n_outputs : int
+            What the data ask for.
+
+        Returns
+        -------
+        Sequential
+            Linear layers with the activation, and dropout after it, between them.
+        """
+        # scikit-learn's scheme (Glorot & Bengio, 2010), with a smaller bound for the logistic function.
+        init = nn.init.GlorotUniform(2.0 if self.activation == "logistic" else 6.0)
+        layers: list[nn.Module] = []
+        width = n_features
+        for size in self.hidden_layer_sizes:
+            layers += [nn.Linear(width, size, init=init), nn.ACTIVATIONS[self.activation]()]
+            if self.dropout:
+                layers.append(nn.Dropout(self.dropout))
+            width = size
+        return nn.Sequential(*layers, nn.Linear(width, n_outputs, init=init))
+
+
+def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
+    """Return the sizes as a tuple.
+
+    Raises
+    ------
+    ValueError
+        If a size is not a positive integer.
+    """
+    sizes = list(hidden_layer_sizes) if isinstance(hidden_layer_sizes, Iterable) else [hidden_layer_sizes]
+    if not all(isinstance(size, Integral) and size > 0 for size in sizes):
+        raise ValueError(f"hidden_layer_sizes must be > 0, got {sizes}: expected positive integers, one a hidden layer.")
+    return tuple(int(size) for size in sizes)

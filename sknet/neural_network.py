@@ -1,0 +1,372 @@
+"""scikit-learn's module of this name, over sknet's engine: a script moves over by changing one import.
+
+Signatures, defaults and results are those of scikit-learn 1.9; the parameters are translated into
+sknet's losses and optimizers, nothing else happens here.
+"""
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+
+from sknet._params import Interval, Options, StrOptions
+from sknet.engine import Settings
+from sknet.estimators._base import BaseMLP, goes_in_steps
+from sknet.estimators._classifier import ClassifierMLP
+from sknet.estimators._recipe import Recipe, layer_sizes
+from sknet.estimators._regressor import RegressorMLP
+from sknet.losses import LOSSES
+from sknet.optim import LBFGS, SGD, Adam, Optimizer
+from sknet.optim.schedules import Adaptive, Constant, InverseScaling, Schedule
+
+__all__ = ["MLPClassifier", "MLPRegressor"]
+
+POSITIVE = Interval(Real, 0, None, closed="neither")
+NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+COUNT = Interval(Integral, 1, None, closed="left")
+SHARE = Interval(Real, 0, 1, closed="left")
+
+CONSTRAINTS: dict[str, list[Any]] = {
+    "hidden_layer_sizes": ["array-like", COUNT],
+    "activation": [StrOptions({"identity", "logistic", "tanh", "relu"})],
+    "solver": [StrOptions({"lbfgs", "sgd", "adam"})],
+    "alpha": [NOT_NEGATIVE],
+    "batch_size": [StrOptions({"auto"}), COUNT],
+    "learning_rate": [StrOptions({"constant", "invscaling", "adaptive"})],
+    "learning_rate_init": [POSITIVE],
+    "power_t": [NOT_NEGATIVE],
+    "max_iter": [COUNT],
+    "shuffle": ["boolean"],
+    "random_state": ["random_state"],
+    "tol": [NOT_NEGATIVE],
+    "verbose": ["verbose"],
+    "warm_start": ["boolean"],
+    "momentum": [Interval(Real, 0, 1, closed="both")],
+    "nesterovs_momentum": ["boolean"],
+    "early_stopping": ["boolean"],
+    "validation_fraction": [SHARE],
+    "beta_1": [SHARE],
+    "beta_2": [SHARE],
+    "epsilon": [POSITIVE],
+    "n_iter_no_change": [COUNT, Options(Real, {np.inf})],
+    "max_fun": [COUNT],
+}
+
+
+def _schedule(estimator: Any) -> Schedule:
+    rate = estimator.learning_rate_init
+    if estimator.learning_rate == "invscaling":
+        return InverseScaling(rate, estimator.power_t)
+    return Adaptive(rate) if estimator.learning_rate == "adaptive" else Constant(rate)
+
+
+def _optimizer(estimator: Any) -> Optimizer | LBFGS:
+    if estimator.solver == "lbfgs":
+        return LBFGS(max_fun=estimator.max_fun)
+    if estimator.solver == "sgd":
+        return SGD(_schedule(estimator), estimator.momentum, estimator.nesterovs_momentum)
+    # The learning-rate modes are for SGD only, as in scikit-learn.
+    return Adam(estimator.learning_rate_init, estimator.beta_1, estimator.beta_2, estimator.epsilon)
+
+
+class _ScikitLearnParameters(BaseMLP):
+    """Translates scikit-learn's parameters."""
+
+    def _recipe(self) -> Recipe:
+        return Recipe(
+            hidden_layer_sizes=layer_sizes(self.hidden_layer_sizes),
+            activation=self.activation,
+            loss=LOSSES[getattr(self, "loss", "log_loss")](),
+            optimizer=_optimizer(self),
+            alpha=self.alpha,
+            batch_size=self.batch_size,
+            settings=Settings(
+                max_iter=self.max_iter,
+                shuffle=self.shuffle,
+                tol=self.tol,
+                n_iter_no_change=self.n_iter_no_change,
+                verbose=self.verbose,
+                # With early stopping a fit that diverges still has its best weights, and ends with them.
+                check_finite=not self.early_stopping,
+            ),
+            early_stopping=self.early_stopping,
+            validation_fraction=self.validation_fraction,
+            random_state=self.random_state,
+        )
+
+    def _is_full_batch(self) -> bool:
+        return self.solver == "lbfgs"  # type: ignore[no-any-return]
+
+
+class MLPClassifier(_ScikitLearnParameters, ClassifierMLP):
+    """scikit-learn's `MLPClassifier`: the same parameters, attributes and results.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : array-like of int, default=(100,)
+        Units of each hidden layer.
+    activation : {"identity", "logistic", "tanh", "relu"}, default="relu"
+        Of the hidden layers.
+    solver : {"lbfgs", "sgd", "adam"}, default="adam"
+        Optimizer.
+    alpha : float, default=0.0001
+        Strength of the L2 penalty, divided by the number of samples.
+    batch_size : int or "auto", default="auto"
+        Rows in a step; "auto" is ``min(200, n_samples)``.
+    learning_rate : {"constant", "invscaling", "adaptive"}, default="constant"
+        Schedule of "sgd".
+    learning_rate_init : float, default=0.001
+        Learning rate to begin with.
+    power_t : float, default=0.5
+        Exponent of "invscaling".
+    max_iter : int, default=200
+        Epochs at most; for "lbfgs" iterations.
+    shuffle : bool, default=True
+        Draw a new order of the rows in each epoch.
+    random_state : int, RandomState instance or None, default=None
+        Decides initial weights, held-out rows and order of rows.
+    tol : float, default=1e-4
+        By how much loss or score must improve to count.
+    verbose : bool or int, default=False
+        Print the loss of every epoch.
+    warm_start : bool, default=False
+        Let `fit` go on from the fit before; the optimizer's state goes on too.
+    momentum : float, default=0.9
+        Of "sgd".
+    nesterovs_momentum : bool, default=True
+        Of "sgd".
+    early_stopping : bool, default=False
+        Stop when the score of held-out rows does not improve.
+    validation_fraction : float, default=0.1
+        Share of rows to hold out.
+    beta_1, beta_2 : float, default=0.9, 0.999
+        Of "adam".
+    epsilon : float, default=1e-8
+        Of "adam".
+    n_iter_no_change : int, default=10
+        Epochs without improvement before stopping.
+    max_fun : int, default=15000
+        Of "lbfgs": evaluations at most.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet.neural_network import MLPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> MLPClassifier((32,), solver="lbfgs", max_iter=500, random_state=0).fit(X, y).score(X, y) > 0.95
+    True
+    """
+
+    _parameter_constraints = CONSTRAINTS
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = (100,),
+        activation: str = "relu",
+        *,
+        solver: str = "adam",
+        alpha: float = 0.0001,
+        batch_size: int | str = "auto",
+        learning_rate: str = "constant",
+        learning_rate_init: float = 0.001,
+        power_t: float = 0.5,
+        max_iter: int = 200,
+        shuffle: bool = True,
+        random_state: Any = None,
+        tol: float = 1e-4,
+        verbose: bool | int = False,
+        warm_start: bool = False,
+        momentum: float = 0.9,
+        nesterovs_momentum: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        n_iter_no_change: float = 10,
+        max_fun: int = 15000,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.solver = solver
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_init = learning_rate_init
+        self.power_t = power_t
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.tol = tol
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.momentum = momentum
+        self.nesterovs_momentum = nesterovs_momentum
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.n_iter_no_change = n_iter_no_change
+        self.max_fun = max_fun
+
+    @available_if(goes_in_steps)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
+        """Train one epoch on a part of the data, going on from before.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+        classes : array-like of shape (n_classes,), default=None
+            All labels there will be; needed in the first call.
+
+        Returns
+        -------
+        self
+            Fitted. If the call fails, the estimator is as it was before.
+        """
+        self._check_classes(classes)
+        return self._fit_part(X, y, sample_weight, classes)
+
+
+class MLPRegressor(_ScikitLearnParameters, RegressorMLP):
+    """scikit-learn's `MLPRegressor`: the same parameters, attributes and results.
+
+    Parameters
+    ----------
+    loss : {"squared_error", "poisson"}, default="squared_error"
+        What is minimised, both halved; "poisson" has a log link and needs y >= 0.
+    hidden_layer_sizes : array-like of int, default=(100,)
+        Units of each hidden layer.
+    activation : {"identity", "logistic", "tanh", "relu"}, default="relu"
+        Of the hidden layers.
+    solver : {"lbfgs", "sgd", "adam"}, default="adam"
+        Optimizer.
+    alpha : float, default=0.0001
+        Strength of the L2 penalty, divided by the number of samples.
+    batch_size : int or "auto", default="auto"
+        Rows in a step; "auto" is ``min(200, n_samples)``.
+    learning_rate : {"constant", "invscaling", "adaptive"}, default="constant"
+        Schedule of "sgd".
+    learning_rate_init : float, default=0.001
+        Learning rate to begin with.
+    power_t : float, default=0.5
+        Exponent of "invscaling".
+    max_iter : int, default=200
+        Epochs at most; for "lbfgs" iterations.
+    shuffle : bool, default=True
+        Draw a new order of the rows in each epoch.
+    random_state : int, RandomState instance or None, default=None
+        Decides initial weights, held-out rows and order of rows.
+    tol : float, default=1e-4
+        By how much loss or score must improve to count.
+    verbose : bool or int, default=False
+        Print the loss of every epoch.
+    warm_start : bool, default=False
+        Let `fit` go on from the fit before; the optimizer's state goes on too.
+    momentum : float, default=0.9
+        Of "sgd".
+    nesterovs_momentum : bool, default=True
+        Of "sgd".
+    early_stopping : bool, default=False
+        Stop when the score of held-out rows does not improve.
+    validation_fraction : float, default=0.1
+        Share of rows to hold out.
+    beta_1, beta_2 : float, default=0.9, 0.999
+        Of "adam".
+    epsilon : float, default=1e-8
+        Of "adam".
+    n_iter_no_change : int, default=10
+        Epochs without improvement before stopping.
+    max_fun : int, default=15000
+        Of "lbfgs": evaluations at most.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_regression
+    >>> from sknet.neural_network import MLPRegressor
+    >>> X, y = make_regression(200, 5, random_state=0)
+    >>> MLPRegressor(solver="lbfgs", max_iter=500, random_state=0).fit(X, y).score(X, y) > 0.95
+    True
+    """
+
+    _parameter_constraints = {"loss": [StrOptions({"squared_error", "poisson"})]} | CONSTRAINTS
+
+    def __init__(
+        self,
+        loss: str = "squared_error",
+        hidden_layer_sizes: Any = (100,),
+        activation: str = "relu",
+        *,
+        solver: str = "adam",
+        alpha: float = 0.0001,
+        batch_size: int | str = "auto",
+        learning_rate: str = "constant",
+        learning_rate_init: float = 0.001,
+        power_t: float = 0.5,
+        max_iter: int = 200,
+        shuffle: bool = True,
+        random_state: Any = None,
+        tol: float = 1e-4,
+        verbose: bool | int = False,
+        warm_start: bool = False,
+        momentum: float = 0.9,
+        nesterovs_momentum: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        n_iter_no_change: float = 10,
+        max_fun: int = 15000,
+    ) -> None:
+        self.loss = loss
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.solver = solver
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_init = learning_rate_init
+        self.power_t = power_t
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.tol = tol
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.momentum = momentum
+        self.nesterovs_momentum = nesterovs_momentum
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.n_iter_no_change = n_iter_no_change
+        self.max_fun = max_fun
+
+    @available_if(goes_in_steps)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train one epoch on a part of the data, going on from before.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        self
+            Fitted. If the call fails, the estimator is as it was before.
+        """
+        return self._fit_part(X, y, sample_weight)

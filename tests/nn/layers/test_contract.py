@@ -1,0 +1,166 @@
+"""What every layer promises: one row each, and a layer without a row fails."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from sknet import Tensor, nn
+from sknet.autograd import gradcheck
+from sknet.core import gradients
+from sknet.device import Device
+from sknet.nn import functional_call
+
+# name -> (layer, shape of its input without the first axis)
+ROWS = {
+    **{name: (kind, (4,)) for name, kind in nn.ACTIVATIONS.items()},
+    "LeakyReLU": (lambda: nn.LeakyReLU(0.3), (4,)),
+    "GELU tanh": (lambda: nn.GELU("tanh"), (4,)),
+    "Linear": (lambda: nn.Linear(4, 3), (4,)),
+    "Linear batches": (lambda: nn.Linear(4, 3), (2, 4)),
+    "Linear without bias": (lambda: nn.Linear(4, 3, bias=False), (4,)),
+    "Dropout": (lambda: nn.Dropout(0.4), (4,)),
+    "BatchNorm": (lambda: nn.BatchNorm(4), (4,)),
+    "BatchNorm mean": (lambda: nn.BatchNorm(4, momentum=None), (4,)),
+    "BatchNorm 4-D": (lambda: nn.BatchNorm(3), (3, 2, 2)),
+    "LayerNorm": (lambda: nn.LayerNorm(4), (4,)),
+    "LayerNorm two axes": (lambda: nn.LayerNorm((2, 3)), (2, 3)),
+    "Flatten": (nn.Flatten, (2, 3)),
+    "Sequential": (lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()), (4,)),
+}
+EACH = pytest.mark.parametrize("row", ROWS)
+MODES = pytest.mark.parametrize("training", [True, False], ids=["training", "prediction"])
+
+
+def setup(row, dtype="float64", n=5):
+    """Return the layer and an input without kinks."""
+    make, shape = ROWS[row]
+    layer = make().to(dtype=dtype).initialize(0)
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.2, 2.0, size=(n, *shape)) * rng.choice([-1.0, 1.0], size=(n, *shape))
+    return layer, x.astype(dtype)
+
+
+def call(layer, x, training=True, values=None):
+    return functional_call(layer, values or {}, x, training=training, key=(0, 1))
+
+
+def test_every_layer_has_a_row():
+    layers = {
+        value
+        for value in vars(nn.layers).values()
+        if isinstance(value, type) and issubclass(value, nn.Module)
+    }
+    assert {type(make()) for make, _ in ROWS.values()} == layers
+    assert {getattr(nn, layer.__name__) for layer in layers} == layers
+
+
+@EACH
+@MODES
+def test_gradients_of_both_orders(row, training):
+    layer, x = setup(row)
+    paths = [path for path, _ in layer.named_parameters()]
+
+    def function(x, *values):
+        return call(layer, x, training, dict(zip(paths, values, strict=True)))[0]
+
+    assert gradcheck(function, [x, *(parameter.numpy() for parameter in layer.parameters())])
+
+
+@EACH
+@MODES
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_dtype_is_kept(row, training, dtype):
+    layer, x = setup(row, dtype)
+    output, buffers = call(layer, x, training)
+    assert output.dtype == np.dtype(dtype) if isinstance(output, Tensor) else output is x
+    for path, buffer in layer.named_buffers():
+        assert path not in buffers or buffers[path].dtype == buffer.dtype
+    inputs = [Tensor(x, requires_grad=True), *layer.parameters()]
+    output, _ = call(layer, inputs[0], training)
+    for tensor, slope in zip(inputs, gradients(output.sum(), inputs), strict=True):
+        assert slope.dtype == np.dtype(dtype)
+        assert slope.shape == tensor.shape
+
+
+@EACH
+def test_precisions_agree(row):
+    (single, x), (double, _) = setup(row, "float32"), setup(row, "float64")
+    expected = call(double, x.astype(np.float64))[0]
+    np.testing.assert_allclose(
+        Tensor(call(single, x)[0]).numpy(), Tensor(expected).numpy(), rtol=2e-4, atol=2e-5
+    )
+
+
+@EACH
+def test_empty_batches(row):
+    layer, x = setup(row, n=5)
+    full, _ = call(layer, x, training=False)
+    empty, _ = call(layer, x[:0], training=False)
+    assert empty.shape == (0, *full.shape[1:])
+
+
+@EACH
+@MODES
+def test_memory_layout_does_not_matter(row, training):
+    layer, x = setup(row)
+    expected = Tensor(call(layer, x, training)[0]).numpy()
+    wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]))
+    wide[..., ::2] = x
+    for other in (wide[..., ::2], np.asfortranarray(x), x[::-1][::-1]):
+        np.testing.assert_allclose(
+            Tensor(call(layer, other, training)[0]).numpy(), expected, rtol=1e-12, atol=1e-14
+        )
+
+
+@EACH
+@MODES
+def test_the_input_is_left_alone(row, training):
+    layer, x = setup(row)
+    before = x.copy()
+    call(layer, x, training)
+    np.testing.assert_array_equal(x, before)
+
+
+@EACH
+@MODES
+def test_shapes_without_data(row, training):
+    layer, x = setup(row)
+    output, buffers = call(layer, x, training)
+    meta = layer.copy().to(device="meta")
+    found, updates = call(meta, Tensor(x, device="meta"), training)
+    assert found.device == Device("meta")
+    assert (found.shape, found.dtype) == (output.shape, output.dtype)
+    assert {path: value.shape for path, value in updates.items()} == {
+        path: b.shape for path, b in buffers.items()
+    }
+
+
+@EACH
+@MODES
+def test_a_pass_is_a_pure_function(row, training):
+    layer, x = setup(row)
+    before = layer.state_dict()
+    first, _ = call(layer, x, training)
+    second, _ = call(layer, x, training)
+    np.testing.assert_array_equal(Tensor(first).numpy(), Tensor(second).numpy())
+    for path, value in layer.state_dict().items():
+        np.testing.assert_array_equal(value, before[path])
+
+
+@EACH
+def test_copies_compute_the_same(row):
+    layer, x = setup(row)
+    expected = Tensor(call(layer, x)[0]).numpy()
+    for twin in (layer.copy(), copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert repr(twin) == repr(layer)
+        np.testing.assert_array_equal(Tensor(call(twin, x)[0]).numpy(), expected)
+
+
+@EACH
+def test_state_goes_round(row):
+    layer, x = setup(row)
+    other = ROWS[row][0]().to(dtype="float64")
+    other.load_state_dict(layer.state_dict())
+    np.testing.assert_array_equal(Tensor(call(other, x)[0]).numpy(), Tensor(call(layer, x)[0]).numpy())

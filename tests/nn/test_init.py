@@ -1,0 +1,111 @@
+"""Initialisers: their distributions, their names, and their life as parameter objects."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from sknet import nn
+from sknet.exceptions import ShapeError
+from sknet.nn import init
+
+SHAPE, FANS = (300, 200), {"fan_in": 300, "fan_out": 200}
+EXPECTED_STD = {
+    "constant": 0.0,
+    "glorot_normal": np.sqrt(2 / 500),
+    "glorot_uniform": np.sqrt(2 / 500),
+    "he_normal": np.sqrt(2 / 300),
+    "he_uniform": np.sqrt(2 / 300),
+    "lecun_normal": np.sqrt(1 / 300),
+    "normal": 0.05,
+    "ones": 0.0,
+    "orthogonal": np.sqrt(1 / 300),
+    "uniform": 0.1 / np.sqrt(12),
+    "zeros": 0.0,
+}
+EACH = pytest.mark.parametrize("name", init.INITIALIZERS)
+
+
+def test_every_initialiser_has_a_name_and_a_row():
+    classes = {
+        value
+        for value in vars(init).values()
+        if isinstance(value, type) and issubclass(value, init.Initializer)
+    }
+    assert classes - {init.Initializer} == set(init.INITIALIZERS.values())
+    assert set(EXPECTED_STD) == set(init.INITIALIZERS)
+
+
+@EACH
+def test_moments(name):
+    drawn = init.INITIALIZERS[name]().draw(np.random.RandomState(0), SHAPE, **FANS)
+    assert drawn.shape == SHAPE
+    assert drawn.dtype == np.float64
+    np.testing.assert_allclose(drawn.std(), EXPECTED_STD[name], rtol=0.01, atol=1e-12)
+    assert abs(drawn.mean() - (name == "ones")) < 0.001
+
+
+@EACH
+def test_bias(name):
+    drawn = init.INITIALIZERS[name]().draw_bias(np.random.RandomState(0), (200,), **FANS)
+    assert drawn.shape == (200,)
+    assert drawn.any() == (name == "glorot_uniform")
+
+
+@EACH
+def test_a_layer_takes_it(name):
+    by_name = nn.Linear(5, 4, init=name).initialize(0)
+    by_object = nn.Linear(5, 4, init=init.INITIALIZERS[name]()).initialize(0)
+    np.testing.assert_array_equal(by_name.weight.numpy(), by_object.weight.numpy())
+
+
+@EACH
+def test_parameter_object(name):
+    made = init.INITIALIZERS[name]()
+    assert clone(made) == made == pickle.loads(pickle.dumps(made))
+    made.validate()
+
+
+@pytest.mark.parametrize("bound", ["glorot_uniform", "he_uniform"])
+def test_uniform_bounds(bound):
+    drawn = init.INITIALIZERS[bound](factor=1.5).draw(np.random.RandomState(0), SHAPE, **FANS)
+    limit = np.sqrt(1.5 / (500 if bound == "glorot_uniform" else 300))
+    assert 0.99 * limit < np.abs(drawn).max() <= limit
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6), (2, 3, 4)])
+def test_orthogonal(shape):
+    drawn = init.Orthogonal(gain=2.0).draw(np.random.RandomState(0), shape, fan_in=1, fan_out=1)
+    matrix = drawn.reshape(-1, shape[-1])
+    product = matrix.T @ matrix if matrix.shape[0] >= matrix.shape[1] else matrix @ matrix.T
+    np.testing.assert_allclose(product, 4.0 * np.eye(min(matrix.shape)), atol=1e-12)
+
+
+def test_orthogonal_draws_matrices():
+    with pytest.raises(ShapeError, match=r"expected a shape with at least 2 axes, got \(3,\)"):
+        init.Orthogonal().draw(np.random.RandomState(0), (3,), fan_in=1, fan_out=1)
+
+
+def test_values():
+    np.testing.assert_array_equal(init.Constant(2).draw(None, (2,), 1, 1), [2.0, 2.0])
+    uniform = init.Uniform(2.0, 3.0).draw(np.random.RandomState(0), (1000,), 1, 1)
+    assert uniform.min() >= 2.0
+    assert uniform.max() < 3.0
+    assert init.Normal(std=0.0, mean=3.0).draw(np.random.RandomState(0), (1,), 1, 1) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("bad", "name"),
+    [
+        (init.GlorotUniform(0.0), "factor"),
+        (init.HeNormal(-1.0), "factor"),
+        (init.Normal(std=-1.0), "std"),
+        (init.Constant(np.inf), "value"),
+        (init.Uniform("a"), "low"),
+        (init.Orthogonal(0), "gain"),
+    ],
+)
+def test_wrong_parameters(bad, name):
+    with pytest.raises(ValueError, match=f"The {name!r} parameter of {type(bad).__name__} must be"):
+        nn.Linear(2, 1, init=bad)
