@@ -60,7 +60,7 @@ class ParameterObject(BaseEstimator):
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        mine, theirs = self.get_params(deep=False), other.get_params(deep=False)  # type: ignore[attr-defined]
+        mine, theirs = self.get_params(deep=False), other.get_params(deep=False)
         return all(_same(value, theirs[name]) for name, value in mine.items())
 
     def __hash__(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from sknet._params import Interval, Options, StrOptions
+from sknet.device import namespace
 from sknet.engine import Settings
 from sknet.estimators._base import BaseMLP, goes_in_steps
 from sknet.estimators._classifier import ClassifierMLP
@@ -93,6 +94,7 @@ class _ScikitLearnParameters(BaseMLP):
             early_stopping=self.early_stopping,
             validation_fraction=self.validation_fraction,
             random_state=self.random_state,
+            other_dtype="float64",
         )
 
     def _is_full_batch(self) -> bool:
@@ -233,6 +235,22 @@ class MLPClassifier(_ScikitLearnParameters, ClassifierMLP):
         """
         self._check_classes(classes)
         return self._fit_part(X, y, sample_weight, classes)
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithm of `predict_proba`, -inf where the probability underflows.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        probabilities = self.predict_proba(X)
+        return namespace(probabilities).log(probabilities)
 
 
 class MLPRegressor(_ScikitLearnParameters, RegressorMLP):

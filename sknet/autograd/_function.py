@@ -154,9 +154,9 @@ class _OneCall:
             raise GradientError(
                 f"{self.name}.backward returned None for input {i}, which requires a gradient"
             )
-        share = as_tensor(share)
-        if share.shape != operand.shape:
+        found = as_tensor(share)
+        if found.shape != operand.shape:
             raise ShapeError(
-                f"{self.name}.backward: input {i} has shape {operand.shape}, its gradient {share.shape}"
+                f"{self.name}.backward: input {i} has shape {operand.shape}, its gradient {found.shape}"
             )
-        return share if share.dtype == operand.dtype else share.astype(operand.dtype)
+        return found if found.dtype == operand.dtype else found.astype(operand.dtype)

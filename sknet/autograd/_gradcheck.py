@@ -72,7 +72,7 @@ def gradcheck(
     rng = np.random.default_rng(random_state)
 
     def projected(*tensors: Tensor) -> Tensor:
-        out = function(*tensors)
+        out = as_tensor(function(*tensors))
         weights = np.random.default_rng(random_state + 1).standard_normal(out.shape)
         return (out * Tensor(to_device(np.asarray(weights), out.device))).sum()
 

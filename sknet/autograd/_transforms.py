@@ -107,10 +107,10 @@ def _argument(args: tuple[Any, ...], i: int) -> Any:
 
 def _entry(connected: bool, x: Any) -> Tensor:
     """Return the tensor that the function sees: a fresh point of the tape."""
-    x = as_tensor(x)
-    if connected and x.requires_grad:
-        return x.reshape(x.shape)
-    return Tensor(x, requires_grad=True)
+    point = as_tensor(x)
+    if connected and point.requires_grad:
+        return point.reshape(point.shape)
+    return Tensor(point, requires_grad=True)
 
 
 def _scalar(value: Any) -> Tensor:

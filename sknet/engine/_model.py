@@ -94,9 +94,9 @@ class Model:
         self.random_state = check_random_state(random_state)
         self.module = module
         self.progress = Progress()
+        module.to(dtype=self.dtype, device=self.device)  # first, so that what is drawn keeps all its digits
         module.initialize(self.random_state)
         self.key = stream_key(self.random_state)
-        module.to(dtype=self.dtype, device=self.device)
         self._take_over({name: p.data for name, p in module.named_parameters() if p.requires_grad}, None)
 
     # -- state --------------------------------------------------------------------------------

@@ -20,11 +20,15 @@ from sknet.device import device_of, to_device, to_host
 from sknet.engine import Batches, History, Model, Plateau, Score, Validation, chunk_rows, minimize, raw_output, train
 from sknet.estimators._input import check_weights, check_X, check_X_y
 from sknet.estimators._recipe import Recipe
+from sknet.exceptions import NonFiniteError
 from sknet.losses import Loss
 
 __all__ = ["BaseMLP", "goes_in_steps"]
 
 DEFAULT_BATCH = 200
+NOT_FINITE = (
+    "Solver produced non-finite parameter weights. The input data may contain large values and need to be preprocessed."
+)
 
 
 def goes_in_steps(estimator: "BaseMLP") -> bool:
@@ -119,7 +123,7 @@ class BaseMLP(BaseEstimator, ABC):
         if incremental and recipe.early_stopping:
             raise ValueError("partial_fit does not support early_stopping=True")
         continuing = hasattr(self, "model_") and (incremental or self.warm_start)
-        X, y = check_X_y(self, X, y, recipe.dtype, reset=not continuing, numeric=self._numeric_targets)
+        X, y = check_X_y(self, X, y, recipe.accepted_dtypes(), reset=not continuing, numeric=self._numeric_targets)
         weight = check_weights(sample_weight, X, X.dtype if recipe.dtype == "auto" else recipe.dtype)
         if not continuing:
             self._targets = self._new_targets(recipe, y, classes)
@@ -185,7 +189,10 @@ class BaseMLP(BaseEstimator, ABC):
         plateau = Plateau(settings.n_iter_no_change, settings.tol, higher_is_better=validation is not None)
         if continuing:
             plateau.resume(self._plateau)
-        outcome = train(model, batches, history, plateau, settings, self._score_of(batches, model), validation)
+        try:
+            outcome = train(model, batches, history, plateau, settings, self._score_of(batches, model), validation)
+        except NonFiniteError as error:
+            raise error if recipe.strict else NonFiniteError(f"{NOT_FINITE} ({error})", error.parameter) from None
         if outcome.best_weights is not None:
             model.restore_weights(outcome.best_weights)
         _check_finite_parameters(model)
@@ -257,11 +264,9 @@ class BaseMLP(BaseEstimator, ABC):
     def _outputs(self, X: Any) -> tuple[Any, Any]:
         """Return checked X and the network's raw outputs on the model's device."""
         check_is_fitted(self)
-        X = check_X(self, X, self._recipe_dtype())
+        mine = self.model_.dtype.type
+        X = check_X(self, X, [mine, np.float32 if mine is np.float64 else np.float64])
         return X, raw_output(self.model_, X)
-
-    def _recipe_dtype(self) -> str:
-        return str(self.model_.dtype)
 
     def _like(self, result: Any, X: Any) -> Any:
         """Return a result where X is, for X on a device; on the host otherwise."""
@@ -301,6 +306,4 @@ def _batch_size(batch_size: int | str, n_samples: int) -> int:
 
 def _check_finite_parameters(model: Model) -> None:
     if not all(np.isfinite(to_host(array)).all() for array in model.parameters.values()):
-        raise ValueError(
-            "Solver produced non-finite parameter weights. The input data may contain large values and need to be preprocessed."
-        )
+        raise NonFiniteError(NOT_FINITE)

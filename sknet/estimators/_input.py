@@ -10,12 +10,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 from sknet import ops
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 
-__all__ = ["accepted_dtypes", "check_X", "check_X_y", "check_weights", "is_on_device"]
-
-
-def accepted_dtypes(dtype: str) -> list[type]:
-    """Return the dtypes that X keeps; anything else is converted to the first."""
-    return [np.float32, np.float64] if dtype == "float32" else [np.float64, np.float32]
+__all__ = ["check_X", "check_X_y", "check_weights", "is_on_device"]
 
 
 def is_on_device(X: Any) -> bool:
@@ -23,7 +18,7 @@ def is_on_device(X: Any) -> bool:
     return not isinstance(X, np.ndarray) and is_array(X) and device_of(X).kind != "cpu"
 
 
-def check_X(estimator: BaseEstimator, X: Any, dtype: str, *, reset: bool = False) -> Any:
+def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool = False) -> Any:
     """Return X as a 2-D float array or CSR matrix on its own device, checked.
 
     Parameters
@@ -32,8 +27,8 @@ def check_X(estimator: BaseEstimator, X: Any, dtype: str, *, reset: bool = False
         Keeps (or, with `reset`, learns) number and names of the features.
     X : array-like, sparse matrix or device array of shape (n_samples, n_features)
         What the user passed.
-    dtype : {"float32", "float64", "auto"}
-        The estimator's parameter; float32 and float64 data stay as they are.
+    dtypes : list of type
+        Which dtypes to leave as they are; anything else becomes the first.
     reset : bool, default=False
         Whether this is a first fit.
 
@@ -48,16 +43,16 @@ def check_X(estimator: BaseEstimator, X: Any, dtype: str, *, reset: bool = False
         As scikit-learn's `validate_data`.
     """
     if is_on_device(X):
-        return _check_device_array(estimator, X, accepted_dtypes(dtype), reset)
-    return _rows(validate_data(estimator, X, accept_sparse=["csr", "csc"], dtype=accepted_dtypes(dtype), reset=reset))
+        return _check_device_array(estimator, X, dtypes, reset)
+    return _rows(validate_data(estimator, X, accept_sparse=["csr", "csc"], dtype=dtypes, reset=reset))
 
 
-def check_X_y(estimator: BaseEstimator, X: Any, y: Any, dtype: str, *, reset: bool, numeric: bool) -> tuple[Any, Any]:
+def check_X_y(estimator: BaseEstimator, X: Any, y: Any, dtypes: list[type], *, reset: bool, numeric: bool) -> tuple[Any, Any]:
     """Return X as `check_X` does, and y as a host array with one or two axes, checked.
 
     Parameters
     ----------
-    estimator, X, dtype, reset
+    estimator, X, dtypes, reset
         As for `check_X`.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Targets.
@@ -74,7 +69,7 @@ def check_X_y(estimator: BaseEstimator, X: Any, y: Any, dtype: str, *, reset: bo
     if y is not None and not isinstance(y, np.ndarray) and is_array(y) and not ops.is_sparse(y):
         y = to_host(y)
     if is_on_device(X):
-        X = _check_device_array(estimator, X, accepted_dtypes(dtype), reset)
+        X = _check_device_array(estimator, X, dtypes, reset)
         stand_in = np.zeros((X.shape[0], 1))  # scikit-learn checks y against a number of rows
         _, y = validate_data(_Anonymous(), stand_in, y, multi_output=True, y_numeric=numeric)
     else:
@@ -85,7 +80,7 @@ def check_X_y(estimator: BaseEstimator, X: Any, y: Any, dtype: str, *, reset: bo
             accept_sparse=["csr", "csc"],
             multi_output=True,
             y_numeric=numeric,
-            dtype=accepted_dtypes(dtype),
+            dtype=dtypes,
             reset=reset,
         )
     if hasattr(y, "toarray"):

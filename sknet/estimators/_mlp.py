@@ -143,8 +143,9 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
         Print the loss of every epoch.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"float32", "float64", "auto"}, default="float32"
-        In which precision to compute; "auto" follows X.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
+        float32 is up to twice as fast, and as accurate a classifier.
     random_state : int, RandomState instance or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
 
@@ -203,7 +204,7 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
         warm_start: bool = False,
         verbose: bool | int = False,
         device: str = "auto",
-        dtype: str = "float32",
+        dtype: str = "auto",
         random_state: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -296,8 +297,9 @@ class MLPRegressor(_NamedOptions, RegressorMLP):
         Print the loss of every epoch.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
-    dtype : {"float32", "float64", "auto"}, default="float32"
-        In which precision to compute; "auto" follows X.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
+        float32 is up to twice as fast, and as accurate a classifier.
     random_state : int, RandomState instance or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
 
@@ -356,7 +358,7 @@ class MLPRegressor(_NamedOptions, RegressorMLP):
         warm_start: bool = False,
         verbose: bool | int = False,
         device: str = "auto",
-        dtype: str = "float32",
+        dtype: str = "auto",
         random_state: Any = None,
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from sknet import nn
 from sknet.engine import Settings
 from sknet.losses import Loss
@@ -19,6 +21,8 @@ class Recipe:
 
     Attributes
     ----------
+    dtype, other_dtype : str
+        In which precision to compute; "auto" is X's own, and `other_dtype` for integers and the like.
     strict : bool
         Whether what cannot be meant is an error. scikit-learn's own signature has it otherwise:
         one class fits, L-BFGS ignores early stopping, and a loss that is not finite goes on if the
@@ -38,8 +42,14 @@ class Recipe:
     dropout: float = 0.0
     class_weight: Any = None
     dtype: str = "auto"
+    other_dtype: str = "float32"
     device: str = "auto"
     strict: bool = False
+
+    def accepted_dtypes(self) -> list[type]:
+        """Return the dtypes that X keeps; anything else is converted to the first."""
+        first = self.other_dtype if self.dtype == "auto" else self.dtype
+        return [np.float32, np.float64] if first == "float32" else [np.float64, np.float32]
 
     def network(self, n_features: int, n_outputs: int) -> nn.Sequential:
         """Return an undrawn multi-layer perceptron.

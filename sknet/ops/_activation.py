@@ -7,7 +7,7 @@ import numpy as np
 import scipy.special
 
 from sknet.core import Primitive, Tensor, as_tensor, bind
-from sknet.ops._elementwise import clip, erf, expm1, greater, tanh, where
+from sknet.ops._elementwise import add, clip, erf, expm1, greater, multiply, square, tanh, where
 from sknet.ops._rules import check_floating, like, unary
 
 __all__ = [
@@ -87,8 +87,8 @@ def softplus(x: Any) -> Tensor:
 
 
 def _floating(x: Any) -> Tensor:
-    x = as_tensor(x)
-    return x if x.dtype.kind == "f" else x.astype("float64")
+    tensor = as_tensor(x)
+    return tensor if tensor.dtype.kind == "f" else tensor.astype("float64")
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
@@ -112,20 +112,17 @@ def selu(x: Any) -> Tensor:
 
 def silu(x: Any) -> Tensor:
     """Return x * sigmoid(x), also called swish."""
-    x = as_tensor(x)
-    return x * sigmoid(x)
+    return multiply(x, sigmoid(x))
 
 
 def mish(x: Any) -> Tensor:
     """Return x * tanh(softplus(x)) (Misra, 2019)."""
-    x = as_tensor(x)
-    return x * tanh(softplus(x))
+    return multiply(x, tanh(softplus(x)))
 
 
 def hardswish(x: Any) -> Tensor:
     """Return x * clip(x + 3, 0, 6) / 6, a piecewise swish (Howard et al., 2019)."""
-    x = as_tensor(x)
-    return x * (clip(x + 3.0, 0.0, 6.0) * (1 / 6))
+    return multiply(x, clip(add(x, 3.0), 0.0, 6.0) * (1 / 6))
 
 
 def gelu(x: Any, approximate: str = "none") -> Tensor:
@@ -153,10 +150,9 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
     >>> gelu([1.0]).numpy()
     array([0.84134475])
     """
-    x = as_tensor(x)
     if approximate == "none":
-        return x * (erf(x * math.sqrt(0.5)) + 1.0) * 0.5
+        return multiply(x, erf(multiply(x, math.sqrt(0.5))) * 0.5 + 0.5)
     if approximate == "tanh":
-        inner = (x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)
-        return x * (tanh(inner) + 1.0) * 0.5
+        inner = multiply(x, square(x) * 0.044715 + 1.0) * math.sqrt(2 / math.pi)
+        return multiply(x, tanh(inner) * 0.5 + 0.5)
     raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")

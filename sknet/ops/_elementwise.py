@@ -355,12 +355,12 @@ def minimum(x: Any, y: Any) -> Tensor:
 
 def clip(x: Any, min: float | None = None, max: float | None = None) -> Tensor:
     """Return x limited to [min, max]; outside, the gradient is 0."""
-    x = as_tensor(x)
-    if min is not None:
-        x = where(less(x, min), min, x)  # and not maximum(x, min), which would halve gradients at the limit
+    out = as_tensor(x)
+    if min is not None:  # and not by maximum(x, min), which would halve the gradient at the limit
+        out = where(less(out, min), min, out)
     if max is not None:
-        x = where(greater(x, max), max, x)
-    return x
+        out = where(greater(out, max), max, out)
+    return out
 
 
 _xlogy = Primitive("xlogy").define(
@@ -406,5 +406,5 @@ p.astype.define(
 
 def astype(x: Any, dtype: Any) -> Tensor:
     """Return x converted to `dtype`; x itself if that is its dtype."""
-    x = as_tensor(x)
-    return x if x.dtype == dtype else x.astype(dtype)
+    tensor = as_tensor(x)
+    return tensor if tensor.dtype == np.dtype(dtype) else tensor.astype(dtype)

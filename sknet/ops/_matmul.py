@@ -153,7 +153,7 @@ _sparse = Primitive("sparse_matmul").define(
 def _sparse_matmul(matrix: Any, y: Tensor, transposed: bool = False) -> Tensor:
     if y.device.kind != "meta" and y.device != device_of(matrix):
         raise DeviceError(
-            f"matmul: a sparse matrix on device '{device_of(matrix)}' does not fit an operand on '{y.device}': "
-            "move one of them"
+            f"matmul: a sparse matrix on device '{device_of(matrix)}' does not fit an operand on "
+            f"'{y.device}': move one of them"
         )
     return bind(_sparse, (y,), {"matrix": matrix, "transposed": transposed})

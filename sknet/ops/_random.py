@@ -63,15 +63,15 @@ def dropout_mask(
     device : Device
         Where the mask should live.
 
-    Raises
-    ------
-    CaptureError
-        If the step is a plain number while a function is captured.
-
     Returns
     -------
     Tensor of shape `shape`
         The same bits on every device, and for the same arguments.
+
+    Raises
+    ------
+    CaptureError
+        If the step is a plain number while a function is captured.
 
     Examples
     --------

@@ -57,10 +57,10 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Tensor:
     """Return the variance over `axis`: the sum of squared deviations over n - correction."""
-    x = as_tensor(x)
-    axes = normalize_axes(axis, x.ndim, "var")
-    deviation = x - mean(x, axes, keepdims=True)
-    count = math.prod(x.shape[a] for a in axes)
+    tensor = as_tensor(x)
+    axes = normalize_axes(axis, tensor.ndim, "var")
+    deviation = tensor - tensor.mean(axes, keepdims=True)
+    count = math.prod(tensor.shape[a] for a in axes)
     return sum(square(deviation), axes, keepdims) / (count - correction)
 
 

@@ -10,7 +10,7 @@ from sknet.core import Primitive, Tensor, as_operand, bind
 from sknet.core import _primitive as p
 from sknet.exceptions import DtypeError, ShapeError
 
-__all__ = ["EveryOperand", "astype_like", "boolean", "elementwise", "floating", "unary", "unbroadcast"]
+__all__ = ["astype_like", "broadcast", "check_floating", "like", "unary", "unbroadcast"]
 
 ShapeRule = Callable[..., tuple[tuple[int, ...], np.dtype[Any]]]
 

@@ -1,0 +1,264 @@
+"""Capture: run a function once on arrays without data, and write down what it does."""
+
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from sknet._tree import leaves, map_leaves
+from sknet.compile._graph import Equation, Graph, Operand, Variable
+from sknet.core import Primitive, Tensor, TracedArray, capturing
+from sknet.device import Device, MetaArray, backend, device_of, is_array, to_host
+from sknet.exceptions import CaptureError
+
+__all__ = ["capture", "trace"]
+
+PACKAGE = str(Path(__file__).parents[1])
+backend("meta")  # now its arrays, and the traced ones among them, are known as arrays
+
+
+class _Traced(TracedArray):
+    """A traced array that writes into its recorder."""
+
+    __slots__ = ("recorder", "variable")
+
+    def __init__(self, recorder: "Recorder", variable: Variable) -> None:
+        super().__init__(variable.shape, variable.dtype, recorder.device)
+        self.recorder = recorder
+        self.variable = variable
+
+    def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> TracedArray:
+        return self.recorder.record(primitive, inputs, params)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise self._frozen("the value of a tensor is asked for (by bool, float, int, item, numpy or an array function)")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # protocols that NumPy and others ask for
+            raise AttributeError(name)
+        raise self._frozen(f"{name!r} of a tensor's array is asked for")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise self._frozen("a tensor's array is written to")
+
+    def _frozen(self, what: str) -> CaptureError:
+        return CaptureError(
+            f"{what}, of shape {self.shape}, {place()}. A captured function runs once, without data; a value read "
+            "from it would be frozen. Compute with sknet.ops on tensors (ops.where instead of a branch), or pass "
+            "what is decided outside as an argument."
+        )
+
+
+class Recorder:
+    """Collects the equations of one capture.
+
+    Parameters
+    ----------
+    device : Device
+        Where the function will run.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.is_open = True
+        self.equations: list[Equation] = []
+        self.constants: dict[Variable, np.ndarray] = {}
+        self._known: dict[int, tuple[Variable, Any]] = {}
+
+    def variable(self, leaf: Any) -> Variable:
+        """Return the variable of a result: of a traced tensor, or a new constant."""
+        return self._variable(leaf if isinstance(leaf, Tensor) else Tensor(leaf))
+
+    def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> TracedArray:
+        """Add one equation and return the traced array of its output."""
+        if primitive.name == "carry":  # what is carried along the tape is no part of the computation
+            return inputs[0].data  # type: ignore[no-any-return]
+        _check_params(primitive, params)
+        operands = tuple([self._operand(x) for x in inputs])
+        equation = Equation(primitive, operands, params)
+        if not self.is_open:
+            raise CaptureError(
+                f"a tensor from inside a captured function is used by {primitive.name} after the capture has "
+                f"ended, {place()}. A captured function may hand out what it computes only by returning it: "
+                "return new values of buffers and counters instead of storing them."
+            )
+        self.equations.append(equation)
+        return _Traced(self, equation.output)
+
+    def _operand(self, x: Any) -> Operand:
+        if isinstance(x, Tensor):
+            return self._variable(x)
+        if isinstance(x, (bool, int, float)):
+            return x
+        raise CaptureError(f"an operand of type {type(x).__name__} cannot be captured, {place()}")
+
+    def _variable(self, x: Tensor) -> Variable:
+        data = x.data
+        if isinstance(data, _Traced):
+            if data.recorder is not self:
+                raise CaptureError(
+                    f"a tensor from inside another captured function is used, {place()}. Return it from there, "
+                    "and pass it to this one as an argument."
+                )
+            return data.variable
+        if x.requires_grad:
+            raise CaptureError(
+                f"a tensor of shape {x.shape} that requires a gradient is used as a constant, {place()}: later "
+                "changes of it would not be seen. Pass it to the function as an argument."
+            )
+        return self._constant(data)
+
+    def _constant(self, data: Any) -> Variable:
+        found = self._known.get(id(data))
+        if found is None:
+            if isinstance(data, MetaArray):
+                raise CaptureError(f"an array without data, of shape {data.shape}, is used as a constant, {place()}")
+            # A copy: what the owner writes into it later must not change half of the computation.
+            variable, value = Variable(data.shape, data.dtype), _snapshot(to_host(data))
+            self.constants[variable] = value
+            found = self._known[id(data)] = variable, data  # the array is kept, so that its id stays its own
+        return found[0]
+
+
+def capture(function: Callable[..., Any], *args: Any) -> Graph:
+    """Run a function once on tensors without data, and return the graph of what it does.
+
+    Parameters
+    ----------
+    function : callable
+        A pure function of trees of tensors, written in `sknet.ops`; it may ask for gradients.
+    *args : trees of arrays
+        Examples of its arguments: only their shapes, dtypes and device count. Leaves that are no
+        arrays (numbers, text) are passed on as they are, and become part of the graph.
+
+    Returns
+    -------
+    Graph
+        Verified; its inputs are the arrays among the leaves of `args`, in order.
+
+    Raises
+    ------
+    CaptureError
+        If the function does what would be frozen; the message names the line.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> print(capture(lambda x, y: (x * y).sum(), np.ones(3), np.ones(3)))
+    graph(v0: float64[3], v1: float64[3]):
+      v2: float64[3] = multiply v0 v1
+      v3: float64[] = sum v2 axis=(-1,) keepdims=False
+      return v3
+    """
+    return trace(function, args)[0]
+
+
+def trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Graph, Any]:
+    """Capture a function; return the graph, and a tree like the result with positions of outputs.
+
+    Parameters
+    ----------
+    function : callable
+        As for `capture`.
+    args : tuple
+        As for `capture`.
+
+    Returns
+    -------
+    graph : Graph
+        Verified.
+    result : tree
+        Like what the function returned, with an `OutputIndex` in place of every array.
+    """
+    inputs: list[Variable] = []
+    recorder = Recorder(_device(args))
+
+    def traced(leaf: Any) -> Any:
+        if not is_dense(leaf):
+            return leaf
+        inputs.append(Variable(leaf.shape, leaf.dtype))
+        return make_traced(recorder, inputs[-1])
+
+    with capturing():
+        try:
+            result = function(*map_leaves(traced, args))
+        finally:
+            recorder.is_open = False
+    outputs: list[Variable] = []
+
+    def collected(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) and not is_array(leaf):
+            return leaf
+        outputs.append(recorder.variable(leaf.detach() if isinstance(leaf, Tensor) else leaf))
+        return OutputIndex(len(outputs) - 1)
+
+    template = map_leaves(collected, result)
+    return Graph(inputs, recorder.constants, recorder.equations, outputs).verify(), template
+
+
+class OutputIndex(int):
+    """The position of an output, where a tree of results has an array."""
+
+
+def make_traced(recorder: Recorder, variable: Variable) -> Tensor:
+    """Return a tensor without data that stands for `variable`."""
+    return Tensor(_Traced(recorder, variable))
+
+
+def is_dense(leaf: Any) -> bool:
+    """Tell whether a leaf is an array, traced when a function is captured."""
+    if scipy.sparse.issparse(leaf):
+        raise CaptureError("a sparse matrix cannot be an argument of a captured function: pass a dense array")
+    return isinstance(leaf, (Tensor, Variable)) or is_array(leaf)
+
+
+def place() -> str:
+    """Return where the user's code is: file, line, and the line's text."""
+    for frame in _frames():
+        path = frame.f_code.co_filename
+        if not path.startswith((PACKAGE, "<frozen")) and "site-packages" not in path:
+            text = linecache.getline(path, frame.f_lineno).strip()
+            return f"in {path}, line {frame.f_lineno}" + (f": `{text}`" if text else "")
+    return "in sknet itself"
+
+
+def _frames() -> Iterator[Any]:
+    frame = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def _device(args: tuple[Any, ...]) -> Device:
+    arrays = [leaf.data if isinstance(leaf, Tensor) else leaf for leaf in leaves(args) if is_dense(leaf)]
+    real = [device for array in arrays if (device := device_of(array)).kind != "meta"]
+    return real[0] if real else Device("cpu")
+
+
+def _check_params(primitive: Primitive, params: dict[str, Any]) -> None:
+    for value in params.values():
+        parts = value if isinstance(value, tuple) else (value,)
+        if any(isinstance(part, TracedArray) for part in parts):
+            raise CaptureError(
+                f"{primitive.name} is given a computed index, {place()}; it would be frozen. "
+                "Use ops.take_along_axis, which takes indices as a tensor."
+            )
+        if any(scipy.sparse.issparse(part) for part in parts):
+            raise CaptureError(
+                f"{primitive.name} is given a sparse matrix, {place()}, whose values would be frozen: "
+                "pass a dense array, or run the function without compiling it."
+            )
+
+
+def _snapshot(array: np.ndarray) -> np.ndarray:
+    """Copy an array; one that repeats a single element keeps doing so."""
+    if array.size > 1 and not any(array.strides):
+        copy = np.broadcast_to(array.flat[0], array.shape)
+    else:
+        copy = np.array(array, order="C")
+        copy.flags.writeable = False
+    return copy

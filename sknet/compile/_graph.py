@@ -1,0 +1,217 @@
+"""The graph: what a captured function computes, as a list of equations that anyone can read."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive
+from sknet.device import MetaArray
+from sknet.exceptions import DtypeError, GraphError, ShapeError
+
+__all__ = ["Equation", "Graph", "Operand", "Variable"]
+
+Scalar = bool | int | float
+Operand = Any  # a Variable or a Scalar
+
+
+class Variable(MetaArray):
+    """A value of a graph: it has a shape and a dtype, and is assigned once.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Its shape.
+    dtype : dtype
+        Its dtype.
+
+    Examples
+    --------
+    >>> Variable((2, 3), "float32").nbytes
+    24
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+class Equation:
+    """One application of a primitive: ``output = primitive(*operands, **params)``.
+
+    Parameters
+    ----------
+    primitive : Primitive
+        The operation.
+    operands : tuple of Variable, bool, int or float
+        What it is applied to.
+    params : dict
+        Its static parameters.
+    output : Variable, default=None
+        Where the result goes; None makes a variable of the shape and dtype that the primitive's
+        shape rule gives.
+
+    Examples
+    --------
+    >>> from sknet.core import PRIMITIVES
+    >>> x = Variable((2, 3), "float32")
+    >>> Equation(PRIMITIVES["exp"], (x,), {}).output
+    float32[2,3]
+    """
+
+    __slots__ = ("operands", "output", "params", "primitive", "verified")
+
+    def __init__(
+        self,
+        primitive: Primitive,
+        operands: tuple[Operand, ...],
+        params: dict[str, Any],
+        output: Variable | None = None,
+    ) -> None:
+        self.primitive = primitive
+        self.operands = operands
+        self.params = params
+        # An output made by the rule needs no second look; equations are never changed afterwards.
+        self.verified = output is None
+        self.output = Variable(*primitive.shape(*operands, **params)) if output is None else output
+
+    @property
+    def variables(self) -> list[Variable]:
+        """The operands that are variables."""
+        return [x for x in self.operands if type(x) is Variable]
+
+    def check(self) -> None:
+        """Raise GraphError unless the output is what the primitive's shape rule says."""
+        if self.verified:
+            return
+        try:
+            shape, dtype = self.primitive.shape(*self.operands, **self.params)
+        except (ShapeError, DtypeError) as error:
+            raise GraphError(f"{self.primitive.name} does not take its operands: {error}") from error
+        found = self.output
+        if tuple(shape) != found.shape or dtype != found.dtype:
+            raise GraphError(
+                f"{self.primitive.name} gives {Variable(shape, dtype)}, but its output is declared as {found}"
+            )
+        self.verified = True
+
+
+class Graph:
+    """Inputs, constants, equations in the order of computation, and outputs.
+
+    Parameters
+    ----------
+    inputs : sequence of Variable
+        What is given at every call.
+    constants : dict of Variable to ndarray
+        What is given once.
+    equations : sequence of Equation
+        Each uses only what stands before it.
+    outputs : sequence of Variable
+        What is returned; a variable may be returned twice.
+
+    Examples
+    --------
+    >>> from sknet.core import PRIMITIVES
+    >>> x = Variable((3,), "float32")
+    >>> double = Equation(PRIMITIVES["multiply"], (x, 2.0), {})
+    >>> graph = Graph([x], {}, [double], [double.output])
+    >>> print(graph)
+    graph(v0: float32[3]):
+      v1: float32[3] = multiply v0 2.0
+      return v1
+    """
+
+    __slots__ = ("constants", "equations", "inputs", "outputs")
+
+    def __init__(
+        self,
+        inputs: Iterable[Variable],
+        constants: dict[Variable, np.ndarray],
+        equations: Iterable[Equation],
+        outputs: Iterable[Variable],
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self.constants = dict(constants)
+        self.equations = list(equations)
+        self.outputs = tuple(outputs)
+
+    def with_equations(self, equations: Iterable[Equation], outputs: Iterable[Variable] | None = None) -> "Graph":
+        """Return a graph of the same inputs and constants with other `equations` (and `outputs`)."""
+        return Graph(self.inputs, self.constants, equations, self.outputs if outputs is None else outputs)
+
+    def verify(self) -> "Graph":
+        """Check that the graph keeps its rules: every pass is followed by this.
+
+        Returns
+        -------
+        Graph
+            This graph.
+
+        Raises
+        ------
+        GraphError
+            If a variable is assigned twice or used before it is assigned, or if a shape or dtype
+            is not what the primitive's rule says. It is a defect of sknet.
+        """
+        assigned: set[Variable] = set()
+        for variable in (*self.inputs, *self.constants):
+            _assign(variable, assigned, "an input or constant")
+        for number, equation in enumerate(self.equations):
+            where = f"equation {number}, {equation.primitive.name},"
+            if not assigned.issuperset(equation.variables):
+                raise GraphError(f"{where} uses a variable before it is assigned, in\n{self}")
+            equation.check()
+            _assign(equation.output, assigned, where)
+        if not assigned.issuperset(self.outputs):
+            raise GraphError(f"an output is never assigned, in\n{self}")
+        return self
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        names = self.names()
+        heads = ", ".join(f"{names[v]}: {v!r}" for v in self.inputs)
+        yield f"graph({heads}):"
+        for variable, value in self.constants.items():
+            yield f"  {names[variable]}: {variable!r} = constant {_shown(value)}"
+        for equation in self.equations:
+            yield f"  {self._line(equation, names)}"
+        yield f"  return {', '.join(names[v] for v in self.outputs)}".rstrip()
+
+    @staticmethod
+    def _line(equation: Equation, names: dict[Variable, str]) -> str:
+        # An unknown variable is shown too: the text serves to report graphs that break the rules.
+        operands = [names.get(x, "undefined") if type(x) is Variable else repr(x) for x in equation.operands]
+        params = [f"{key}={_shown(value)}" for key, value in equation.params.items()]
+        output = equation.output
+        return " ".join([f"{names[output]}: {output!r} =", equation.primitive.name, *operands, *params])
+
+    def names(self) -> dict[Variable, str]:
+        """Return the name of every variable: v0, v1, ... in order of assignment, k0, k1, ... for constants."""
+        names = {v: f"v{i}" for i, v in enumerate(self.inputs)}
+        names.update({v: f"k{i}" for i, v in enumerate(self.constants)})
+        first = len(self.inputs)
+        names.update({e.output: f"v{first + i}" for i, e in enumerate(self.equations)})
+        return names
+
+
+def _assign(variable: Variable, assigned: set[Variable], where: str) -> None:
+    if variable in assigned:
+        raise GraphError(f"{where} assigns a variable that is assigned already")
+    assigned.add(variable)
+
+
+def _shown(value: Any) -> str:
+    """Return a text for a constant or a parameter that is the same for the same value, and no other."""
+    if isinstance(value, np.ndarray):
+        if value.size == 1:
+            return repr(value.item())
+        digest = hashlib.sha1(np.ascontiguousarray(value).tobytes(), usedforsecurity=False).hexdigest()
+        return f"{value.dtype}[{','.join(map(str, value.shape))}]#{digest}"
+    if isinstance(value, np.dtype):
+        return value.name
+    return repr(value)

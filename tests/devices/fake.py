@@ -1,0 +1,248 @@
+"""A device for tests: arrays with a memory of their own, of which NumPy sees nothing, as on a GPU.
+
+Whatever runs on it was written against a backend's namespace only. It is strict where CuPy is: a host array
+and one of ours do not mix, arrays of two devices do not mix, and a kernel runs on the current device only.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import scipy.special
+
+from sknet.device import Backend, Device, register
+from sknet.exceptions import DeviceError
+
+N_DEVICES = 2
+_current: ContextVar[int] = ContextVar("current fake device", default=0)
+
+
+class FakeArray:
+    """An array of the fake device; its values come out through the backend's `to_host` only."""
+
+    __slots__ = ("_values", "index")
+    __array_ufunc__ = None
+    __hash__ = None
+
+    def __init__(self, values: np.ndarray, index: int) -> None:
+        self._values = values
+        self.index = index
+
+    shape = property(lambda self: self._values.shape)
+    ndim = property(lambda self: self._values.ndim)
+    dtype = property(lambda self: self._values.dtype)
+    size = property(lambda self: self._values.size)
+    nbytes = property(lambda self: self._values.nbytes)
+    T = property(lambda self: self.transpose())
+
+    # -- views, which run no kernel -----------------------------------------------------------
+
+    def reshape(self, *shape: Any) -> "FakeArray":
+        return FakeArray(self._values.reshape(*shape), self.index)
+
+    def transpose(self, *axes: Any) -> "FakeArray":
+        return FakeArray(self._values.transpose(*axes), self.index)
+
+    def ravel(self) -> "FakeArray":
+        return FakeArray(self._values.ravel(), self.index)
+
+    # -- kernels ------------------------------------------------------------------------------
+
+    def astype(self, dtype: Any, copy: bool = True) -> "FakeArray":
+        return _launch(np.ndarray.astype, self, dtype, copy=copy)
+
+    def copy(self) -> "FakeArray":
+        return _launch(np.ndarray.copy, self)
+
+    def fill(self, value: Any) -> None:
+        _launch(np.ndarray.fill, self, value)
+
+    def __getitem__(self, index: Any) -> "FakeArray":
+        return _launch(np.ndarray.__getitem__, self, _plain(index))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _launch(np.ndarray.__setitem__, self, _plain(index), value)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __deepcopy__(self, memo: Any) -> "FakeArray":
+        return FakeArray(self._values.copy(), self.index)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a fake array does not pickle: move it to the host first")
+
+    def __repr__(self) -> str:
+        return f"FakeArray({self.shape}, {self.dtype}, index={self.index})"
+
+
+def _refuse(*args: Any, **kwargs: Any) -> Any:
+    raise TypeError("Implicit conversion to a NumPy array is not allowed: use to_host")
+
+
+for _name in ("__array__", "__array_function__", "__float__", "__int__", "__bool__", "__index__", "__iter__"):
+    setattr(FakeArray, _name, _refuse)
+
+
+def _operator(ufunc: np.ufunc, how: str) -> Callable[..., Any]:
+    def reads(self: Any, *others: Any) -> Any:
+        operands = (*others, self) if how == "reflected" else (self, *others)
+        if not all(isinstance(x, (FakeArray, np.ndarray, np.generic, int, float)) for x in operands):
+            return NotImplemented
+        return _launch(ufunc, *operands, **({"out": self} if how == "in place" else {}))
+
+    return reads
+
+
+for _name, _ufunc in {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "pow": np.power, "matmul": np.matmul,
+}.items():  # fmt: skip
+    setattr(FakeArray, f"__{_name}__", _operator(_ufunc, "plain"))
+    setattr(FakeArray, f"__r{_name}__", _operator(_ufunc, "reflected"))
+    setattr(FakeArray, f"__i{_name}__", _operator(_ufunc, "in place"))
+for _name, _ufunc in {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
+    "ne": np.not_equal, "neg": np.negative, "abs": np.absolute, "invert": np.invert, "and": np.logical_and,
+    "or": np.logical_or,
+}.items():  # fmt: skip
+    setattr(FakeArray, f"__{_name}__", _operator(_ufunc, "plain"))
+
+
+def _plain(index: Any) -> Any:
+    """Take the values out of the arrays in an index; as in CuPy, host arrays of integers are welcome there."""
+    parts = index if isinstance(index, tuple) else (index,)
+    values = tuple(x._values if isinstance(x, FakeArray) else x for x in parts)
+    return values if isinstance(index, tuple) else values[0]
+
+
+def _arrays(value: Any) -> Iterator[FakeArray]:
+    if isinstance(value, FakeArray):
+        yield value
+    elif isinstance(value, np.ndarray):
+        raise TypeError(f"Unsupported type {type(value)}: a host array does not mix with arrays of a device")
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _arrays(part)
+
+
+def _opened(value: Any) -> Any:
+    if isinstance(value, FakeArray):
+        return value._values
+    return type(value)(map(_opened, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _launch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run a kernel: all arrays must be on the current device, and so is what comes out."""
+    is_index = function in (np.ndarray.__getitem__, np.ndarray.__setitem__)
+    arrays = list(_arrays((args[:1], args[2:]) if is_index else (args, tuple(kwargs.values()))))
+    here = _current.get()
+    if any(array.index != here for array in arrays):
+        raise ValueError(f"arrays on devices {[array.index for array in arrays]}, current device is {here}")
+    result = function(*_opened(args) if not is_index else (_opened(args[0]), args[1], *_opened(args[2:])),
+                      **{key: _opened(value) for key, value in kwargs.items()})  # fmt: skip
+    if kwargs.get("out") is not None:
+        return kwargs["out"]
+    is_value = isinstance(result, (np.ndarray, np.generic))
+    return FakeArray(np.asarray(result), here) if is_value else result
+
+
+class _Function:
+    """A function of the namespace; ufuncs have `at` as well."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _launch(self._function, *args, **kwargs)
+
+    def at(self, array: FakeArray, index: Any, values: Any) -> None:
+        _launch(lambda a, v: self._function.at(a, _plain(index), v), array, values)
+
+
+class _Namespace:
+    """NumPy's function names over fake arrays."""
+
+    _special = ("erf", "expit", "xlogy")
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(scipy.special if name in self._special else np, name)
+        return found if isinstance(found, type) or not callable(found) else _Function(found)
+
+    def asarray(self, value: Any, dtype: Any = None) -> FakeArray:
+        """Copy from the host, as CuPy does, or return an array of this device."""
+        if isinstance(value, FakeArray):
+            return value if dtype is None else value.astype(dtype, copy=False)
+        return FakeArray(np.array(value, dtype=dtype), _current.get())
+
+    array = asarray
+
+
+class FakeCSR:
+    """A sparse matrix of the fake device."""
+
+    def __init__(self, matrix: Any, index: int) -> None:
+        self._matrix = matrix
+        self.index = index
+
+    shape = property(lambda self: self._matrix.shape)
+    dtype = property(lambda self: self._matrix.dtype)
+    T = property(lambda self: FakeCSR(self._matrix.T, self.index))
+
+    def __matmul__(self, other: Any) -> Any:
+        if not isinstance(other, FakeArray):
+            return NotImplemented
+        return _launch(lambda values: self._matrix @ values, other)
+
+    def __getitem__(self, index: Any) -> "FakeCSR":
+        return FakeCSR(self._matrix[_plain(index)], self.index)
+
+
+class FakeBackend(Backend):
+    """Two devices of kind ``"fake"``."""
+
+    kind = "fake"
+    array_type = FakeArray
+
+    def __init__(self) -> None:
+        self.xp = _Namespace()
+
+    def check(self, device: Device) -> None:
+        if device.index >= N_DEVICES:
+            raise DeviceError(f"device '{device}' asked for, but there are only {N_DEVICES} fake devices")
+
+    def from_host(self, array: Any, device: Device) -> Any:
+        self.check(device)
+        if scipy.sparse.issparse(array):
+            return FakeCSR(array.tocsr().copy(), device.index)
+        return FakeArray(np.array(array), device.index)
+
+    def to_host(self, array: Any) -> Any:
+        return (array._matrix if isinstance(array, FakeCSR) else array._values).copy()
+
+    def device_of(self, array: Any) -> Device:
+        return Device(self.kind, array.index)
+
+    @contextmanager
+    def activate(self, device: Device) -> Iterator[None]:
+        token = _current.set(device.index)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    def is_sparse(self, array: Any) -> bool:
+        return isinstance(array, FakeCSR)
+
+
+def install() -> Device:
+    """Make the fake device known, and return the first of its kind."""
+    if "fake" not in _installed:
+        register("fake", FakeBackend)
+        _installed.append("fake")
+    return Device("fake")
+
+
+_installed: list[str] = []
