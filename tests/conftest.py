@@ -23,3 +23,12 @@ def reason_without_cuda() -> str | None:
 def pytest_runtest_setup(item):
     if item.get_closest_marker("gpu") and (reason := reason_without_cuda()):
         pytest.skip(reason)
+
+
+@pytest.fixture
+def fake_device():
+    """The first of two devices whose arrays NumPy cannot read: what runs there would run on a GPU."""
+    from sknet.device import Device
+    from tests.devices import fake
+
+    return Device(fake.FakeBackend.kind)

@@ -64,6 +64,8 @@ def gradcheck(
     points = [as_tensor(x).detach() for x in inputs]
     if order not in (1, 2):
         raise GradientError(f"gradcheck: order must be 1 or 2, got {order!r}")
+    if not points:
+        raise GradientError("gradcheck: expected at least one input to differentiate by, got none")
     for i, x in enumerate(points):
         if x.dtype != np.float64:
             raise GradientError(

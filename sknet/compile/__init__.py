@@ -1,0 +1,12 @@
+"""The compiler: any pure function of trees of arrays becomes a graph, a plan and a program.
+
+A function is captured once into a graph of primitives, verified, rewritten by passes, given memory
+by a plan, and written out as straight-line Python. It knows neither modules nor optimizers.
+"""
+
+from sknet.compile._capture import capture
+from sknet.compile._compiled import Compiled, compile
+from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._plan import Plan
+
+__all__ = ["Compiled", "Equation", "Graph", "Plan", "Variable", "capture", "compile"]

@@ -10,7 +10,7 @@ from sknet.core import Primitive
 from sknet.device import MetaArray
 from sknet.exceptions import DtypeError, GraphError, ShapeError
 
-__all__ = ["Equation", "Graph", "Operand", "Variable"]
+__all__ = ["Equation", "Graph", "Operand", "Variable", "shown"]
 
 Scalar = bool | int | float
 Operand = Any  # a Variable or a Scalar
@@ -177,7 +177,7 @@ class Graph:
         heads = ", ".join(f"{names[v]}: {v!r}" for v in self.inputs)
         yield f"graph({heads}):"
         for variable, value in self.constants.items():
-            yield f"  {names[variable]}: {variable!r} = constant {_shown(value)}"
+            yield f"  {names[variable]}: {variable!r} = constant {shown(value)}"
         for equation in self.equations:
             yield f"  {self._line(equation, names)}"
         yield f"  return {', '.join(names[v] for v in self.outputs)}".rstrip()
@@ -186,7 +186,7 @@ class Graph:
     def _line(equation: Equation, names: dict[Variable, str]) -> str:
         # An unknown variable is shown too: the text serves to report graphs that break the rules.
         operands = [names.get(x, "undefined") if type(x) is Variable else repr(x) for x in equation.operands]
-        params = [f"{key}={_shown(value)}" for key, value in equation.params.items()]
+        params = [f"{key}={shown(value)}" for key, value in equation.params.items()]
         output = equation.output
         return " ".join([f"{names[output]}: {output!r} =", equation.primitive.name, *operands, *params])
 
@@ -205,7 +205,7 @@ def _assign(variable: Variable, assigned: set[Variable], where: str) -> None:
     assigned.add(variable)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Return a text for a constant or a parameter that is the same for the same value, and no other."""
     if isinstance(value, np.ndarray):
         if value.size == 1:

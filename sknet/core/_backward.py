@@ -158,16 +158,14 @@ def _seed(output: "Tensor", gradient: "Tensor | None") -> "Tensor":
             f"only a scalar has a gradient of its own, this tensor has shape {output.shape}: "
             "reduce it, or pass the gradient of what you want with respect to it"
         )
-    return _filled(output, 1)
+    return _ones_like(output)
 
 
 def _zeros_like(x: "Tensor") -> "Tensor":
-    return _filled(x, 0)
-
-
-def _filled(x: "Tensor", value: int) -> "Tensor":
     place = device_of(x.data)
-    data = backend(place.kind).zeros(x.shape, x.dtype, place)
-    if place.kind != "meta":
-        data += value
-    return _bind.make_tensor(data, None)
+    return _bind.make_tensor(backend(place.kind).zeros(x.shape, x.dtype, place), None)
+
+
+def _ones_like(x: "Tensor") -> "Tensor":
+    place = device_of(x.data)
+    return _bind.make_tensor(backend(place.kind).ones(x.shape, x.dtype, place), None)

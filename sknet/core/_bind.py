@@ -98,7 +98,7 @@ def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) 
                 out = np.asarray(out)
         else:
             out = _forward_elsewhere(primitive, inputs, arrays, params)
-    except (ValueError, TypeError, IndexError, DeviceError) as error:
+    except (ValueError, TypeError, IndexError, OverflowError, DeviceError) as error:
         # A constant came first, and NumPy has refused the traced array that came after it.
         traced = traced_among(arrays) if type(first) is np.ndarray else None
         if traced is None:

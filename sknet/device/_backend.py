@@ -71,6 +71,11 @@ class Backend(ABC):
         with self.activate(device):
             return self.xp.zeros(shape, dtype=dtype)
 
+    def ones(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device) -> Any:
+        """Return an array of ones."""
+        with self.activate(device):
+            return self.xp.ones(shape, dtype=dtype)
+
     def is_sparse(self, array: Any) -> bool:
         """Tell whether `array` is a sparse matrix of this device."""
         return False
@@ -89,7 +94,8 @@ def register(kind: str, loader: Any) -> None:
     kind : str
         The name before the colon in ``"cuda:1"``.
     loader : callable
-        Returns the `Backend`. Imports of optional packages belong inside it.
+        Returns the `Backend`. Imports of optional packages belong inside it. If it has an attribute
+        `package`, arrays whose class stands in that package make the backend load.
     """
     _loaders[kind] = loader
     former = _backends.pop(kind, None)

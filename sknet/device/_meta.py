@@ -78,6 +78,7 @@ class MetaBackend(Backend):
     """Arrays without data."""
 
     kind = "meta"
+    package = "sknet"
     array_type = MetaArray
 
     def __init__(self) -> None:

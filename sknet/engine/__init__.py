@@ -1,12 +1,13 @@
 """Model, the one owner of state, and the loops that train it."""
 
-from sknet.engine._batches import Batch, Batches, take_rows
+from sknet.engine._batches import Batches, take_rows
 from sknet.engine._full_batch import minimize
 from sknet.engine._history import History
 from sknet.engine._interrupt import InterruptGuard
 from sknet.engine._layout import Gradient, Layout
 from sknet.engine._loop import Outcome, Settings, Validation, train
 from sknet.engine._model import Model
+from sknet.engine._place import active
 from sknet.engine._predict import chunk_rows, raw_output
 from sknet.engine._scores import Accuracy, RSquared, Score
 from sknet.engine._state import ModelState, StepResult
@@ -14,7 +15,6 @@ from sknet.engine._stopping import Plateau
 
 __all__ = [
     "Accuracy",
-    "Batch",
     "Batches",
     "Gradient",
     "History",
@@ -29,6 +29,7 @@ __all__ = [
     "Settings",
     "StepResult",
     "Validation",
+    "active",
     "chunk_rows",
     "minimize",
     "raw_output",

@@ -1,22 +1,12 @@
 """Batches: rows of arrays that stay where they are, taken by one gather a batch."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from sknet import ops
 from sknet.device import Device, namespace, to_device
 
-__all__ = ["Batch", "Batches", "take_rows"]
-
-
-class Batch(NamedTuple):
-    """One batch: inputs, targets, weights (or None), number of rows, and where it began."""
-
-    X: Any
-    y: Any
-    weight: Any
-    size: int
-    number: int
+__all__ = ["Batches", "take_rows"]
 
 
 class Batches:
@@ -54,7 +44,7 @@ class Batches:
     >>> import numpy as np
     >>> from sknet.device import Device
     >>> batches = Batches(np.eye(5), np.arange(5), None, 2, np.dtype("float32"), Device("cpu"))
-    >>> [batch.size for batch in batches.epoch(None)]
+    >>> [n_rows for _, n_rows in batches.parts(None)]
     [2, 2, 1]
     """
 
@@ -78,8 +68,8 @@ class Batches:
         """Batches in an epoch."""
         return -(-self.n_samples // self.size)
 
-    def epoch(self, order: Any) -> Iterator[Batch]:
-        """Yield all rows once.
+    def parts(self, order: Any) -> Iterator[tuple[Any, int]]:
+        """Yield what to `take` for every batch of an epoch, and how many rows it has.
 
         Parameters
         ----------
@@ -88,15 +78,40 @@ class Batches:
 
         Yields
         ------
-        Batch
-            Up to `size` rows.
+        chosen : slice or ndarray of int
+            Which rows.
+        n_rows : int
+            Up to `size`.
         """
-        for number, start in enumerate(range(0, self.n_samples, self.size)):
-            part = slice(start, min(start + self.size, self.n_samples))
-            chosen = part if order is None else order[part]
-            weight = None if self.weight is None else take_rows(self.weight, chosen)
-            inputs = take_rows(self.X, chosen if self._chosen is None else self._chosen[chosen])
-            yield Batch(self._placed(inputs), take_rows(self.y, chosen), weight, part.stop - part.start, number)
+        for start in range(0, self.n_samples, self.size):
+            stop = min(start + self.size, self.n_samples)
+            yield (slice(start, stop) if order is None else order[start:stop]), stop - start
+
+    def take(self, chosen: Any) -> tuple[Any, Any, Any]:
+        """Return inputs, targets and weights (or None) of the chosen rows, in the computing dtype and place."""
+        y, weight = self.take_targets(chosen)
+        return self._placed(take_rows(self.X, self._place_of(chosen))), y, weight
+
+    def take_targets(self, chosen: Any) -> tuple[Any, Any]:
+        """Return targets and weights (or None) of the chosen rows."""
+        return take_rows(self.y, chosen), None if self.weight is None else take_rows(self.weight, chosen)
+
+    def take_into(self, chosen: Any, X: Any, y: Any, weight: Any) -> None:
+        """Write inputs, targets and weights of the chosen rows into given arrays of the host."""
+        _gather(self.X, self._place_of(chosen), X)
+        _gather(self.y, chosen, y)
+        if weight is not None:
+            _gather(self.weight, chosen, weight)
+
+    def _place_of(self, chosen: Any) -> Any:
+        return chosen if self._chosen is None else self._chosen[chosen]
+
+
+def _gather(array: Any, chosen: Any, out: Any) -> None:
+    if isinstance(chosen, slice) or array.dtype != out.dtype:
+        out[...] = array[chosen]
+    else:
+        array.take(chosen, axis=0, out=out, mode="clip")  # "raise" would go through a buffer
 
 
 def take_rows(array: Any, chosen: Any) -> Any:

@@ -10,13 +10,16 @@ from sknet.device import to_device, to_host
 from sknet.engine._batches import Batches
 from sknet.engine._interrupt import InterruptGuard
 from sknet.engine._model import Model
+from sknet.engine._place import active
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.optim import LBFGS
 
 __all__ = ["minimize"]
 
 
-def minimize(model: Model, batches: Batches, max_iter: int, tol: float, verbose: bool | int) -> tuple[int, float]:
+def minimize(
+    model: Model, batches: Batches, max_iter: int, tol: float, verbose: bool | int
+) -> tuple[int, float]:
     """Minimise the objective over all rows in place, with the model's `LBFGS`.
 
     Parameters
@@ -49,17 +52,17 @@ def minimize(model: Model, batches: Batches, max_iter: int, tol: float, verbose:
     ConvergenceWarning
         If a limit ended the search.
     FitInterruptedWarning
-        If Ctrl-C did; the parameters of the last whole iteration are kept.
+        If Ctrl-C did; the parameters of the last whole iteration are kept. A second Ctrl-C is raised.
     """
     optimizer = model.optimizer
-    assert isinstance(optimizer, LBFGS)  # noqa: S101  the estimators decide which loop runs
-    [batch] = batches.epoch(None)
+    assert isinstance(optimizer, LBFGS)
+    X, y, weight = batches.take(slice(None))
     guard = InterruptGuard()
 
     def value_and_grad(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
         guard.poll()
         model.restore_weights((_on_device(x, model), {}))
-        loss = model.loss(model(batch.X), batch.y, batch.weight)
+        loss = model.loss(model(X), y, weight)
         return loss.item(), to_host(model.backward(loss).flat).astype(np.float64)
 
     latest: list[Any] = [to_host(model.weights()[0]).astype(np.float64), 0, float("nan")]
@@ -68,10 +71,12 @@ def minimize(model: Model, batches: Batches, max_iter: int, tol: float, verbose:
         latest[:] = x, n_iter, value
 
     try:
-        with guard:
+        with guard, active(model.device), np.errstate(all="ignore"):
             found = optimizer.minimize(value_and_grad, latest[0], max_iter, tol, verbose, remember)
             latest[:] = found.x, found.n_iter, found.value
     except KeyboardInterrupt:
+        if guard.is_urgent:
+            raise
         warnings.warn(
             f"Training interrupted by user after {latest[1]} whole iterations; what was learned is kept.",
             FitInterruptedWarning,

@@ -12,7 +12,13 @@ class InterruptGuard:
     """Hold Ctrl-C back while it is entered, so that no update is cut in half.
 
     `poll`, called between steps, raises the KeyboardInterrupt that came in. A second Ctrl-C is
-    not held back. Only the main thread is told of signals; in others the guard does nothing.
+    not held back: `is_urgent` then says that a step may have been cut in half. Only the main
+    thread is told of signals; in others the guard does nothing.
+
+    Attributes
+    ----------
+    is_urgent : bool
+        Whether Ctrl-C was pressed a second time before the first was answered.
 
     Examples
     --------
@@ -21,6 +27,7 @@ class InterruptGuard:
     """
 
     def __init__(self) -> None:
+        self.is_urgent = False
         self._pending = False
         self._before: Any = None
 
@@ -30,7 +37,9 @@ class InterruptGuard:
             self._before = signal.signal(signal.SIGINT, self._hold)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
         if kind is None:
@@ -38,6 +47,7 @@ class InterruptGuard:
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         if self._pending:
+            self.is_urgent = True
             raise KeyboardInterrupt
         self._pending = True
 

@@ -60,13 +60,17 @@ class Layout:
         StateError
             If names or shapes differ from the layout's; nothing is written then.
         """
+        self.check(values)
+        for name, part in self.slices.items():
+            flat[part] = values[name].reshape(-1)
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Raise a StateError unless `values` has an array of the right shape for every parameter, and no more."""
         if set(values) != set(self.shapes):
             raise StateError(f"expected arrays for exactly {sorted(self.shapes)}, got {sorted(values)}")
         for name, shape in self.shapes.items():
             if tuple(values[name].shape) != shape:
                 raise StateError(f"{name!r} must have shape {shape}, got {tuple(values[name].shape)}")
-        for name, part in self.slices.items():
-            flat[part] = values[name].reshape(-1)
 
 
 class Gradient(Mapping[str, Any]):

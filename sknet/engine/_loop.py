@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from sknet.device import namespace
-from sknet.engine._batches import Batch, Batches
+from sknet.engine._batches import Batches
 from sknet.engine._history import History
 from sknet.engine._interrupt import InterruptGuard
 from sknet.engine._model import Model
+from sknet.engine._place import active
 from sknet.engine._predict import predict_raw
 from sknet.engine._scores import Score
+from sknet.engine._steps import Steps, steps_for
 from sknet.engine._stopping import Plateau
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.optim import Optimizer
@@ -99,43 +101,47 @@ class Validation:
             NaN where the model has diverged.
         """
         score, loss, total = self.new_score(), 0.0, 0.0
-        for batch in self.batches.epoch(None):
-            output = predict_raw(model, batch.X)
-            size = float(batch.size if batch.weight is None else batch.weight.sum())
+        for chosen, n_rows in self.batches.parts(None):
+            X, y, weight = self.batches.take(chosen)
+            output = predict_raw(model, X)
+            size = n_rows if weight is None else weight.sum().item()
             if size:
-                loss += model.mean_loss(output, batch.y, batch.weight) * size
+                loss += model.mean_loss(output, y, weight) * size
             total += size
-            score.add(output, batch.y, batch.weight)
+            score.add(output, y, weight)
         return loss / total if total else math.nan, score.result()
 
 
 class _Epoch:
     """Sums over the batches of one epoch."""
 
-    def __init__(self, score: Score) -> None:
+    def __init__(self, batches: Batches, order: Any, score: Score) -> None:
         self.loss = 0.0
         self.score = score
-        self._waiting: list[tuple[Any, Batch]] = []
-        self._rows = 0
+        self._batches, self._order = batches, order
+        self._outputs: list[Any] = []
+        self._from = self._to = 0
 
-    def add(self, loss: float, output: Any, batch: Batch) -> None:
-        self.loss += loss * batch.size
-        self._waiting.append((output, batch))
-        self._rows += batch.size
-        if self._rows >= SCORE_ROWS:
+    def add(self, loss: float, output: Any, n_rows: int) -> None:
+        self.loss += loss * n_rows
+        self._outputs.append(output.copy())
+        self._to += n_rows
+        if self._to - self._from >= SCORE_ROWS:
             self.flush()
+
+    def skip(self, n_rows: int) -> None:
+        """Leave out rows without weight."""
+        self.flush()
+        self._from = self._to = self._to + n_rows
 
     def flush(self) -> None:
         """Score the outputs that have gathered, all at once: a few calls for many batches."""
-        if not self._waiting:
-            return
-        xp = namespace(self._waiting[0][0])
-        output = xp.concatenate([output for output, _ in self._waiting])
-        target = xp.concatenate([batch.y for _, batch in self._waiting])
-        weights = [batch.weight for _, batch in self._waiting]
-        weight = None if weights[0] is None else xp.concatenate(weights)
-        self.score.add(output, target, weight)
-        self._waiting, self._rows = [], 0
+        if self._outputs:
+            rows = slice(self._from, self._to)
+            chosen = rows if self._order is None else self._order[rows]
+            y, weight = self._batches.take_targets(chosen)
+            self.score.add(namespace(self._outputs[0]).concatenate(self._outputs), y, weight)
+        self._outputs, self._from = [], self._to
 
 
 def train(
@@ -175,27 +181,35 @@ def train(
     ------
     NonFiniteError
         If a loss or gradient is not finite: names epoch, batch and parameter.
+    KeyboardInterrupt
+        At the second Ctrl-C, which a step does not hold back; the first ends the loop with a warning.
     """
     optimizer = model.optimizer
-    assert isinstance(optimizer, Optimizer)  # noqa: S101  the estimators decide which loop runs
+    assert isinstance(optimizer, Optimizer)
     planned = model.progress.step + settings.max_iter * batches.n_batches
     model.progress = model.progress._replace(total_steps=planned)
-    workspace = model.workspace()
+    steps = steps_for(model, batches, settings.check_finite)
     order = np.arange(batches.n_samples) if settings.shuffle else None
     n_iter, converged, interrupted = 0, False, False
     # A plateau that was resumed has seen a best epoch: the weights it left are the model's.
     best = model.weights() if validation is not None and math.isfinite(plateau.best) else None
+    guard = InterruptGuard()
     try:
-        with InterruptGuard() as guard:
+        # What is not finite is an error that names its place; NumPy's warnings before it are noise.
+        with guard, active(model.device), np.errstate(all="ignore"):
             while n_iter < settings.max_iter and not converged:
                 started = time.perf_counter()
                 if order is not None:
                     # scikit-learn's draw: the order is itself permuted anew, so the seeds agree
                     order = order[model.random_state.permutation(batches.n_samples)]
-                epoch = _run_epoch(model, batches, order, _Epoch(new_score()), workspace, guard, settings, n_iter)
+                epoch = _run_epoch(steps, order, new_score(), guard, n_iter + 1)
                 n_iter += 1
                 loss = epoch.loss / batches.n_samples
-                record = {"loss": loss, "score": epoch.score.result(), "lr": optimizer.learning_rate(model.progress)}
+                record = {
+                    "loss": loss,
+                    "score": epoch.score.result(),
+                    "lr": optimizer.learning_rate(model.progress),
+                }
                 _say(settings.verbose, f"Iteration {n_iter}, loss = {loss:.8f}")
                 if validation is not None:
                     record["validation_loss"], record["validation_score"] = validation.evaluate(model)
@@ -207,8 +221,12 @@ def train(
                 if validation is not None and (plateau.is_best or best is None):
                     best = model.weights()
                 history.append(**record, time=time.perf_counter() - started)
-                converged = exhausted and not _lowered(model, optimizer, plateau, settings, validation is not None)
+                converged = exhausted and not _lowered(
+                    model, optimizer, plateau, settings, validation is not None
+                )
     except KeyboardInterrupt:
+        if guard.is_urgent:
+            raise
         interrupted = True
         warnings.warn(
             f"Training interrupted by user after {n_iter} whole epochs; what was learned is kept.",
@@ -218,31 +236,27 @@ def train(
     return Outcome(n_iter, converged, best, interrupted)
 
 
-def _run_epoch(
-    model: Model,
-    batches: Batches,
-    order: Any,
-    epoch: _Epoch,
-    workspace: tuple[Any, Any],
-    guard: InterruptGuard,
-    settings: Settings,
-    n_iter: int,
-) -> _Epoch:
-    for batch in batches.epoch(order):
+def _run_epoch(steps: Steps, order: Any, score: Score, guard: InterruptGuard, number: int) -> _Epoch:
+    batches = steps.batches
+    epoch = _Epoch(batches, order, score)
+    for i, (chosen, n_rows) in enumerate(batches.parts(order)):
         guard.poll()
-        if batch.weight is not None and not float(batch.weight.sum()):
-            continue  # no row of this batch counts: there is nothing to learn from it
+        if batches.weight is not None and not batches.take_targets(chosen)[1].sum().item():
+            epoch.skip(n_rows)  # no row of this batch counts: there is nothing to learn from it
+            continue
         try:
-            result = model.step_into(*workspace, batch.X, batch.y, batch.weight, settings.check_finite)
+            loss, output = steps.step(chosen, n_rows)
         except NonFiniteError as error:
-            place = f"epoch {n_iter + 1}, batch {batch.number + 1} of {batches.n_batches}"
+            place = f"epoch {number}, batch {i + 1} of {batches.n_batches}"
             raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None
-        epoch.add(model.reported(result), result.output.data, batch)
+        epoch.add(loss, output, n_rows)
     epoch.flush()
     return epoch
 
 
-def _lowered(model: Model, optimizer: Optimizer, plateau: Plateau, settings: Settings, validated: bool) -> bool:
+def _lowered(
+    model: Model, optimizer: Optimizer, plateau: Plateau, settings: Settings, validated: bool
+) -> bool:
     """At the end of patience: lower the learning rate if its schedule can, else let the loop stop."""
     what = "Validation score" if validated else "Training loss"
     missed = f"{what} did not improve more than tol={settings.tol:f} for {settings.n_iter_no_change} consecutive epochs."

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -11,19 +11,32 @@ from numpy.typing import DTypeLike
 from sklearn.utils import check_random_state
 
 from sknet import ops
-from sknet.core import Tensor, carry, cargo_of, gradients, no_grad
-from sknet.device import Device, available, backend, check_float_dtype, is_array, stream_key, to_device, to_host
+from sknet.core import Tensor, cargo_of, carry, gradients, no_grad
+from sknet.device import (
+    Device,
+    available,
+    backend,
+    check_float_dtype,
+    device_of,
+    is_array,
+    stream_key,
+    to_device,
+    to_host,
+)
+from sknet.engine._checks import check_reached, check_targets, check_weights
 from sknet.engine._layout import Gradient, Layout
-from sknet.engine._state import ModelState, StepResult, copied_random_state, frozen
+from sknet.engine._place import active, on_device
+from sknet.engine._state import ModelState, StepResult, check_state, copied_random_state, frozen
 from sknet.engine._update import apply_rule, check_finite_step
-from sknet.exceptions import DeviceError, DeviceWarning, ShapeError
+from sknet.exceptions import DeviceError, DeviceWarning, ShapeError, StateError
 from sknet.losses import Loss, check_loss
-from sknet.nn import Module
+from sknet.nn import Module, bindings
 from sknet.nn._scope import Scope, run
 from sknet.optim import LBFGS, Optimizer, OptimizerState, check_optimizer
 from sknet.optim.schedules import Progress
 
 __all__ = ["Model"]
+
 
 class Model:
     """A module, a loss and an optimizer with one owner of all state.
@@ -85,7 +98,9 @@ class Model:
         random_state: Any = None,
     ) -> None:
         if not isinstance(module, Module):
-            raise TypeError(f"a Model needs a module, got {type(module).__name__}: pass an instance of nn.Module")
+            raise TypeError(
+                f"a Model needs a module, got {type(module).__name__}: pass an instance of nn.Module"
+            )
         self.loss_function = check_loss(loss, "Model")
         self.optimizer = check_optimizer(optimizer, "Model")
         self.alpha = _check_alpha(alpha)
@@ -101,6 +116,7 @@ class Model:
 
     # -- state --------------------------------------------------------------------------------
 
+    @on_device
     def _take_over(self, values: Mapping[str, Any], slots: Mapping[str, Any] | None) -> None:
         """Move the parameters into a fresh flat buffer, and make the module's parameters views of it."""
         self._leaves = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
@@ -109,7 +125,6 @@ class Model:
         self.layout.fill(self._flat, values)
         for name, view in self.layout.views(self._flat).items():
             self._leaves[name].data = view
-        self._penalized = [p for p in self._leaves.values() if p.ndim >= 2] if self.alpha else []
         self._has_buffers = any(True for _ in self.module.named_buffers())
         self._frozen = False
         names = self.optimizer.slots if isinstance(self.optimizer, Optimizer) else ()
@@ -129,12 +144,23 @@ class Model:
         return MappingProxyType({name: b.data for name, b in self.module.named_buffers()})
 
     @property
+    @on_device
     def state(self) -> ModelState:
         """A copy of all that training changes, which stays as it is."""
         slots = {name: array.copy() for name, array in self._slots.items()}
-        return self._as_state(self._flat.copy(), slots, self.buffers, self.progress)
+        return self._as_state(self._packed(), slots, self.buffers, self.progress)
 
-    def _as_state(self, flat: Any, slots: Mapping[str, Any], buffers: Mapping[str, Any], progress: Progress) -> ModelState:
+    def _packed(self) -> Any:
+        """Return a copy of all parameters in one flat buffer."""
+        if not self._frozen:
+            return self._flat.copy()
+        flat = self._zeros()
+        self.layout.fill(flat, self.parameters)
+        return flat
+
+    def _as_state(
+        self, flat: Any, slots: Mapping[str, Any], buffers: Mapping[str, Any], progress: Progress
+    ) -> ModelState:
         for array in (flat, *slots.values()):
             frozen(array)
         views = self.layout.views(flat)
@@ -142,6 +168,7 @@ class Model:
         optimizer = OptimizerState(progress.step, dict(slots))
         return ModelState(MappingProxyType(views), optimizer, MappingProxyType(kept), progress)
 
+    @on_device
     def load(self, state: ModelState) -> None:
         """Take over the values of a state in place; optimizer and random state go on from there.
 
@@ -155,6 +182,7 @@ class Model:
         StateError
             If names or shapes differ; nothing is changed then.
         """
+        check_state(state, self.layout, self._slots, self.buffers)
         self._own_memory()
         self.layout.fill(self._flat, state.parameters)
         for name, array in state.optimizer.slots.items():
@@ -182,9 +210,22 @@ class Model:
         -------
         Model
             With a module of its own, whose parameters are the state's read-only arrays.
+
+        Raises
+        ------
+        StateError
+            If names, shapes, dtype or device differ from this model's.
         """
+        check_state(state, self.layout, self._slots, self.buffers)
+        for name, array in state.parameters.items():
+            if array.dtype != self.dtype or device_of(array) != self.device:
+                raise StateError(
+                    f"{name!r} is {array.dtype} on {device_of(array)}, this model computes in {self.dtype} on "
+                    f"{self.device}: `load` converts, `replace` takes the arrays as they are"
+                )
         other = Model.__new__(Model)
         other.__dict__.update(self.__dict__)
+        other.__dict__.pop("_flat", None)  # this model's own memory
         other.module = self.module.copy()
         other.random_state = copied_random_state(self.random_state)
         other.progress = state.progress
@@ -192,16 +233,17 @@ class Model:
         other._leaves = {name: p for name, p in other.module.named_parameters() if p.requires_grad}
         for name, array in state.parameters.items():
             other._leaves[name].data = array
-        other._penalized = [p for p in other._leaves.values() if p.ndim >= 2] if self.alpha else []
         for name, array in state.buffers.items():
             other._set_buffer(name, array)
         other._frozen = True
         return other
 
+    @on_device
     def weights(self) -> tuple[Any, Mapping[str, Any]]:
         """Return a copy of parameters and buffers, for `restore_weights`: what is kept of the best epoch."""
-        return self._flat.copy(), {name: array.copy() for name, array in self.buffers.items()}
+        return self._packed(), {name: array.copy() for name, array in self.buffers.items()}
 
+    @on_device
     def restore_weights(self, weights: tuple[Any, Mapping[str, Any]]) -> None:
         """Put back what `weights` returned; the optimizer's state stays as it is."""
         self._own_memory()
@@ -217,6 +259,7 @@ class Model:
 
     # -- the step in functional pieces ----------------------------------------------------------
 
+    @on_device
     def __call__(self, X: Any, training: bool = True) -> Tensor:
         """Return the module's raw output, recorded for `backward`; nothing is changed.
 
@@ -255,6 +298,7 @@ class Model:
             array = array.astype(self.dtype)
         return Tensor(to_device(array, self.device))
 
+    @on_device
     def loss(self, output: Tensor, y: Any, sample_weight: Any = None) -> Tensor:
         """Return the objective: the weighted mean loss plus the L2 penalty.
 
@@ -276,19 +320,52 @@ class Model:
         ------
         ShapeError
             If the targets or weights do not fit the output.
+        ValueError
+            For negative class numbers, and for weights that are negative or all zero.
         """
-        data, penalty = self._terms(output, y, sample_weight)
+        y, sample_weight = self._checked(y, sample_weight)
+        data, penalty = self.terms(output, y, sample_weight, self._leaves.values())
         return data if penalty is None else data + penalty
 
-    def _terms(self, output: Tensor, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor | None]:
+    def _checked(self, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor | None]:
+        """Return targets and weights as tensors; what a loop has checked once is not checked in every step."""
+        y = self._operand(y)
+        check_targets(self.loss_function, y)
+        if sample_weight is not None:
+            sample_weight = self._operand(sample_weight)
+            check_weights(sample_weight)
+        return y, sample_weight
+
+    def terms(
+        self, output: Tensor, y: Any, sample_weight: Any, parameters: Iterable[Tensor]
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the two terms of the objective: mean loss, and L2 penalty or None.
+
+        Parameters
+        ----------
+        output, y, sample_weight
+            As for `loss`.
+        parameters : iterable of Tensor
+            What to penalize, of those that have two or more axes.
+
+        Returns
+        -------
+        data : Tensor of shape ()
+            Weighted mean loss.
+        penalty : Tensor of shape () or None
+            None where `alpha` is 0.
+        """
         data, total = self._data_term(output, y, sample_weight)
-        if not self._penalized:
+        penalized = [p for p in parameters if p.ndim >= 2] if self.alpha else []
+        if not penalized:
             return data, None
-        return data, ops.sum_squares(*self._penalized) * (0.5 * self.alpha / total)
+        return data, ops.sum_squares(*penalized) * (0.5 * self.alpha / total)
 
     def _data_term(self, output: Tensor, y: Any, sample_weight: Any) -> tuple[Tensor, Any]:
         """Return the mean loss, and what the sum over samples was divided by."""
         values = self.loss_function.values(output, self._operand(y))
+        if not values.shape[0]:
+            raise ShapeError("a batch must have at least one row, got none")
         if sample_weight is None:
             return values.sum() / values.shape[0], values.shape[0]
         weight = self._operand(sample_weight)
@@ -297,6 +374,7 @@ class Model:
         total = weight.sum()
         return (values * weight).sum() / total, total
 
+    @on_device
     def backward(self, loss: Tensor) -> Gradient:
         """Return the gradient of a loss with respect to every parameter; nothing is changed.
 
@@ -315,6 +393,7 @@ class Model:
         GradientError
             If the loss does not depend on this model's parameters, or is no scalar.
         """
+        check_reached(loss, self._leaves.values())
         return self._gradient_into(self._zeros(), loss)
 
     def _gradient_into(self, flat: Any, loss: Tensor) -> Gradient:
@@ -323,12 +402,13 @@ class Model:
             flat[part] = share.data.reshape(-1)
         return Gradient(self.layout, flat, cargo_of(loss) if self._has_buffers else {})
 
+    @on_device
     def update(self, gradient: Gradient) -> ModelState:
         """Return the state after one optimizer update; nothing is changed.
 
         Parameters
         ----------
-        gradient : Gradient or mapping of str to array
+        gradient : Gradient or mapping of str to array-like
             From `backward`, or arrays of your own for every parameter name.
 
         Returns
@@ -341,12 +421,11 @@ class Model:
         StateError
             If names or shapes do not fit the parameters.
         """
-        if not isinstance(gradient, Gradient):
+        if not isinstance(gradient, Gradient) or gradient.layout.shapes != self.layout.shapes:
             flat_gradient = self._zeros()
-            self.layout.fill(flat_gradient, gradient)
+            self.layout.fill(flat_gradient, {name: self._array(value) for name, value in gradient.items()})
             gradient = Gradient(self.layout, flat_gradient, {})
-        flat = self._zeros()
-        self.layout.fill(flat, self.parameters)
+        flat = self._packed()
         slots = {name: array.copy() for name, array in self._slots.items()}
         delta = self._zeros()
         apply_rule(self._stepper(), self.progress, gradient.flat, flat, slots, delta)
@@ -354,14 +433,21 @@ class Model:
         progress = self.progress._replace(step=self.progress.step + 1)
         return self._as_state(flat, slots, {**self.buffers, **gradient.buffers}, progress)
 
+    def _array(self, value: Any) -> Any:
+        value = value.data if isinstance(value, Tensor) else value
+        return to_device(value if is_array(value) else np.asarray(value), self.device)
+
     def _stepper(self) -> Optimizer:
         if not isinstance(self.optimizer, Optimizer):
             name = type(self.optimizer).__name__
-            raise TypeError(f"{name} goes over the full batch and has no single step: use an optimizer such as Adam()")
+            raise TypeError(
+                f"{name} goes over the full batch and has no single step: use an optimizer such as Adam()"
+            )
         return self.optimizer
 
     # -- the step in place ------------------------------------------------------------------------
 
+    @on_device
     def step(self, X: Any, y: Any, sample_weight: Any = None) -> StepResult:
         """Train on one batch, in place.
 
@@ -385,8 +471,12 @@ class Model:
             If loss or gradient is not finite; nothing is changed then.
         ShapeError
             If shapes do not fit; nothing is changed then.
+        ValueError
+            For negative class numbers, and for weights that are negative or all zero.
         """
-        return self.step_into(self._zeros(), self._zeros(), X, y, sample_weight)
+        y, sample_weight = self._checked(y, sample_weight)
+        with np.errstate(all="ignore"):  # what is not finite is an error, and warnings before it are noise
+            return self.step_into(self._zeros(), self._zeros(), X, y, sample_weight)
 
     def step_into(
         self, gradient: Any, delta: Any, X: Any, y: Any, sample_weight: Any = None, check_finite: bool = True
@@ -410,18 +500,31 @@ class Model:
         optimizer = self._stepper()
         self._own_memory()
         output = self(X)
-        data, penalty = self._terms(output, y, sample_weight)
+        data, penalty = self.terms(output, y, sample_weight, self._leaves.values())
         found = self._gradient_into(gradient, data if penalty is None else data + penalty)
         data_loss, penalty_value = data.item(), 0.0 if penalty is None else penalty.item()
         if check_finite:
             check_finite_step(data_loss + penalty_value, found)
         apply_rule(optimizer, self.progress, gradient, self._flat, self._slots, delta)
         self._flat += delta
-        for name, value in found.buffers.items():
-            self._set_buffer(name, value)
-        self.progress = self.progress._replace(step=self.progress.step + 1)
+        self.advance(found.buffers)
         update = MappingProxyType(self.layout.views(delta))
         return StepResult(data_loss + penalty_value, found, update, output.detach(), data_loss, penalty_value)
+
+    def flat_buffers(self) -> tuple[Any, dict[str, Any]]:
+        """Return the buffers that hold parameters and optimizer state, for who trains them in place."""
+        self._own_memory()
+        return self._flat, self._slots
+
+    def bindings(self) -> dict[str, Any]:
+        """Return what a `Scope` calls the parameters and buffers of the module."""
+        return bindings(self.module)
+
+    def advance(self, buffers: Mapping[str, Any]) -> None:
+        """Count a step whose update has been made, and set the buffers that it changed."""
+        for name, value in buffers.items():
+            self._set_buffer(name, value)
+        self.progress = self.progress._replace(step=self.progress.step + 1)
 
     def workspace(self) -> tuple[Any, Any]:
         """Return two flat buffers for `step_into`."""
@@ -434,17 +537,18 @@ class Model:
 
         scikit-learn descends the sum over outputs and reports their mean; so do we.
         """
-        return self._per_output(result.data_loss, result.output) + result.penalty
+        return self.per_output(result.data_loss, result.output.shape[-1]) + result.penalty
 
     def mean_loss(self, output: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the weighted mean loss of raw outputs as it is reported, without the penalty."""
         output = Tensor(output)
         with no_grad():
             data = self._data_term(output, y, sample_weight)[0]
-        return self._per_output(data.item(), output)
+        return self.per_output(data.item(), output.shape[-1])
 
-    def _per_output(self, loss: float, output: Tensor) -> float:
-        return loss / output.shape[-1] if self.loss_function.mean_over_outputs else loss
+    def per_output(self, loss: float, n_outputs: int) -> float:
+        """Return a mean loss as it is reported, without the penalty."""
+        return loss / n_outputs if self.loss_function.mean_over_outputs else loss
 
     # -- prediction, pickling -----------------------------------------------------------------------
 
@@ -467,6 +571,7 @@ class Model:
     def __repr__(self) -> str:
         return f"Model({self.module!r}, loss={self.loss_function!r}, optimizer={self.optimizer!r}, device='{self.device}')"
 
+    @on_device
     def __getstate__(self) -> dict[str, Any]:
         """Arrays travel as the host's, each once: the module goes without the flat buffer's views."""
         state = self.__dict__.copy()
@@ -476,10 +581,8 @@ class Model:
                 parameter.data = np.empty(0, self.dtype)
         skeleton.to(device="cpu")
         state["module"] = skeleton
-        del state["_leaves"], state["_penalized"]
-        flat = self._zeros()
-        self.layout.fill(flat, self.parameters)
-        state["_flat"] = to_host(flat)
+        del state["_leaves"]
+        state["_flat"] = to_host(self._packed())
         state["_slots"] = {name: to_host(array) for name, array in self._slots.items()}
         return state
 
@@ -492,8 +595,13 @@ class Model:
             self.device = Device("cpu")
         self._leaves = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         self.module.to(device=self.device)
-        values = self.layout.views(to_device(state["_flat"], self.device))
-        self._take_over(values, {name: to_device(array, self.device) for name, array in state["_slots"].items()})
+        with active(self.device):
+            flat, slots = to_device(state["_flat"], self.device), state["_slots"]
+            # Slots are copied: joblib hands large arrays to its workers as read-only maps of a file.
+            self._take_over(
+                self.layout.views(flat),
+                {name: to_device(array, self.device).copy() for name, array in slots.items()},
+            )
 
     def adopt(self, optimizer: "Optimizer | LBFGS", loss: Loss, alpha: float) -> None:
         """Go on with other hyperparameters, in place.
@@ -512,19 +620,18 @@ class Model:
             names = optimizer.slots if isinstance(optimizer, Optimizer) else ()
             self._slots = {name: self._zeros() for name in names}
         self.optimizer, self.loss_function, self.alpha = optimizer, loss, _check_alpha(alpha)
-        self._penalized = [p for p in self._leaves.values() if p.ndim >= 2] if alpha else []
 
     def copy(self) -> Self:
         """Return a model of its own with the same state."""
         other = type(self).__new__(type(self))
-        state = self.__getstate__()
-        state["_slots"] = {name: array.copy() for name, array in state["_slots"].items()}
-        other.__setstate__(state)
+        other.__setstate__(self.__getstate__())
         other.random_state = copied_random_state(self.random_state)
         return other
 
 
 def _check_alpha(alpha: float) -> float:
     if not (isinstance(alpha, (int, float, np.number)) and 0 <= alpha < math.inf):
-        raise ValueError(f"The 'alpha' parameter of Model must be a float in the range [0, inf). Got {alpha!r} instead.")
+        raise ValueError(
+            f"The 'alpha' parameter of Model must be a float in the range [0, inf). Got {alpha!r} instead."
+        )
     return float(alpha)

@@ -5,8 +5,9 @@ from typing import Any
 
 from sknet import ops
 from sknet.core import Tensor, no_grad
-from sknet.device import backend, to_device
+from sknet.device import backend, device_of, to_device
 from sknet.engine._model import Model
+from sknet.engine._place import active
 
 __all__ = ["chunk_rows", "output_chunks", "predict_raw", "raw_output"]
 
@@ -39,11 +40,11 @@ def output_chunks(model: Model, X: Any) -> Iterator[tuple[slice, Any]]:
     n_samples, rows = int(X.shape[0]), chunk_rows(model)
     for start in range(0, n_samples, rows):
         part = slice(start, min(start + rows, n_samples))
-        chunk = X if n_samples <= rows else X[part]
-        if chunk.dtype != model.dtype:
-            chunk = chunk.astype(model.dtype)
-        chunk = to_device(chunk, model.device)
-        yield part, predict_raw(model, chunk)
+        with active(device_of(X)):
+            chunk = X if n_samples <= rows else X[part]
+            if chunk.dtype != model.dtype:
+                chunk = chunk.astype(model.dtype)
+        yield part, predict_raw(model, to_device(chunk, model.device))
 
 
 def predict_raw(model: Model, X: Any) -> Any:
@@ -85,6 +86,9 @@ def raw_output(model: Model, X: Any) -> Any:
         if output.shape[0] == X.shape[0]:
             return output
         if whole is None:
-            whole = backend(model.device.kind).empty((X.shape[0], *output.shape[1:]), output.dtype, model.device)
-        whole[rows] = output
+            whole = backend(model.device.kind).empty(
+                (X.shape[0], *output.shape[1:]), output.dtype, model.device
+            )
+        with active(model.device):
+            whole[rows] = output
     return whole

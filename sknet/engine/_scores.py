@@ -95,7 +95,9 @@ class RSquared(Score):
     def add(self, output: Any, target: Any, weight: Any) -> None:
         predicted = to_host(self._predict(Tensor(output)).data)
         residual = (_columns(to_host(target)) - _columns(predicted)) ** 2
-        self._residual += residual.sum(axis=0) if weight is None else to_host(weight).astype(np.float64) @ residual
+        self._residual += (
+            residual.sum(axis=0) if weight is None else to_host(weight).astype(np.float64) @ residual
+        )
 
     def result(self) -> float:
         if not np.isfinite(self._residual).all():

@@ -1,16 +1,19 @@
 """What a model's state is, and what a step returns."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sknet.core import Tensor
-from sknet.engine._layout import Gradient
+from sknet.device import to_host
+from sknet.engine._layout import Gradient, Layout
+from sknet.exceptions import StateError
 from sknet.optim import OptimizerState
 from sknet.optim.schedules import Progress
 
-__all__ = ["ModelState", "StepResult", "copied_random_state", "frozen"]
+__all__ = ["ModelState", "StepResult", "check_state", "copied_random_state", "frozen"]
 
 
 class ModelState(NamedTuple):
@@ -32,6 +35,51 @@ class ModelState(NamedTuple):
     optimizer: OptimizerState
     buffers: Mapping[str, Any]
     progress: Progress
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        optimizer = OptimizerState(self.optimizer.count, _on_host(self.optimizer.slots))
+        return _rebuilt, (_on_host(self.parameters), optimizer, _on_host(self.buffers), self.progress)
+
+
+def _on_host(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: to_host(array) for name, array in arrays.items()}
+
+
+def _rebuilt(
+    parameters: dict[str, Any], optimizer: OptimizerState, buffers: dict[str, Any], progress: Progress
+) -> ModelState:
+    """Return a state that was pickled: pickles keep neither read-only views of mappings nor of arrays."""
+    for array in (*parameters.values(), *optimizer.slots.values(), *buffers.values()):
+        frozen(array)
+    return ModelState(MappingProxyType(parameters), optimizer, MappingProxyType(buffers), progress)
+
+
+def check_state(
+    state: ModelState, layout: Layout, slots: Mapping[str, Any], buffers: Mapping[str, Any]
+) -> None:
+    """Raise a StateError unless a state has the same names and shapes as a model.
+
+    Parameters
+    ----------
+    state : ModelState
+        To be loaded.
+    layout, slots, buffers
+        The model's.
+    """
+    layout.check(state.parameters)
+    if set(state.optimizer.slots) != set(slots):
+        raise StateError(
+            f"the state was made by an optimizer with the slots {sorted(state.optimizer.slots)}, this one keeps "
+            f"{sorted(slots)}: states go over between models with the same class of optimizer"
+        )
+    for kind, mine, theirs in (("slot", slots, state.optimizer.slots), ("buffer", buffers, state.buffers)):
+        if set(mine) != set(theirs):
+            raise StateError(f"expected {kind}s for exactly {sorted(mine)}, got {sorted(theirs)}")
+        for name, array in mine.items():
+            if tuple(theirs[name].shape) != tuple(array.shape):
+                raise StateError(
+                    f"{kind} {name!r} must have shape {tuple(array.shape)}, got {tuple(theirs[name].shape)}"
+                )
 
 
 class StepResult(NamedTuple):
@@ -57,6 +105,9 @@ class StepResult(NamedTuple):
     output: Tensor
     data_loss: float
     penalty: float
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StepResult, (self.loss, self.gradient, dict(self.update), *self[3:])
 
 
 def copied_random_state(random_state: np.random.RandomState) -> np.random.RandomState:

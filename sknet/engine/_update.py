@@ -7,7 +7,7 @@ from typing import Any
 from sknet.core import Tensor, no_grad
 from sknet.device import namespace
 from sknet.engine._layout import Gradient
-from sknet.exceptions import NonFiniteError
+from sknet.exceptions import NonFiniteError, StateError
 from sknet.optim import Optimizer
 from sknet.optim.schedules import Progress
 
@@ -41,8 +41,12 @@ def apply_rule(
             part = slice(start, start + CHUNK)
             before = tuple([Tensor(array[part]) for array in kept])
             change, after = optimizer.rule(Tensor(gradient[part]), Tensor(flat[part]), before, hyper)
+            if len(after) != len(kept):  # found before the first is written
+                raise StateError(
+                    f"{type(optimizer).__name__}.rule returned {len(after)} slots, it names {len(kept)}: {optimizer.slots}"
+                )
             delta[part] = change.data
-            for array, value in zip(kept, after, strict=True):
+            for array, value in zip(kept, after):  # noqa: B905  the lengths were compared
                 array[part] = value.data
 
 
@@ -63,9 +67,9 @@ def check_finite_step(loss: float, gradient: Gradient) -> None:
     """
     # One pass decides nearly always; it can overflow for a finite gradient, so a failure is looked at closely.
     xp = namespace(gradient.flat)
-    if math.isfinite(loss) and math.isfinite(float(xp.vdot(gradient.flat, gradient.flat))):
+    if math.isfinite(loss) and math.isfinite(xp.vdot(gradient.flat, gradient.flat).item()):
         return
-    bad = [name for name, array in gradient.items() if not bool(xp.isfinite(array).all())]
+    bad = [name for name, array in gradient.items() if not xp.all(xp.isfinite(array)).item()]
     if math.isfinite(loss) and not bad:
         return
     where = f"the gradient of parameter {bad[0]!r} is not finite" if bad else "all gradients are finite"

@@ -3,8 +3,7 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -17,9 +16,21 @@ from sklearn.utils.validation import check_is_fitted
 from sknet._params import validate_parameters
 from sknet.core import Tensor
 from sknet.device import device_of, to_device, to_host
-from sknet.engine import Batches, History, Model, Plateau, Score, Validation, chunk_rows, minimize, raw_output, train
+from sknet.engine import (
+    Batches,
+    History,
+    Model,
+    Plateau,
+    Score,
+    Validation,
+    chunk_rows,
+    minimize,
+    raw_output,
+    train,
+)
 from sknet.estimators._input import check_weights, check_X, check_X_y
 from sknet.estimators._recipe import Recipe
+from sknet.estimators._undo import all_or_nothing
 from sknet.exceptions import NonFiniteError
 from sknet.losses import Loss
 
@@ -27,14 +38,17 @@ __all__ = ["BaseMLP", "goes_in_steps"]
 
 DEFAULT_BATCH = 200
 NOT_FINITE = (
-    "Solver produced non-finite parameter weights. The input data may contain large values and need to be preprocessed."
+    "Solver produced non-finite parameter weights. The input data may contain large values and need to be "
+    "preprocessed."
 )
 
 
 def goes_in_steps(estimator: "BaseMLP") -> bool:
     """Tell whether `partial_fit` exists: an AttributeError says why not."""
     if estimator._is_full_batch():
-        raise AttributeError("partial_fit is only available for stochastic optimizers. lbfgs is not stochastic.")
+        raise AttributeError(
+            "partial_fit is only available for stochastic optimizers. lbfgs is not stochastic."
+        )
     return True
 
 
@@ -91,39 +105,24 @@ class BaseMLP(BaseEstimator, ABC):
             For parameters, inputs, targets or weights that cannot be used, and for a fit that
             diverges (`NonFiniteError`).
         """
-        with self._all_or_nothing():
+        with all_or_nothing(self, in_place=False):
             validate_parameters(self)
             return self._fit(X, y, sample_weight, incremental=False)
 
     def _fit_part(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """Do one epoch, going on from the fit before if there is one."""
-        draws = self.model_.random_state.get_state() if hasattr(self, "model_") else None
-        try:
-            with self._all_or_nothing():
-                validate_parameters(self)
-                return self._fit(X, y, sample_weight, incremental=True, classes=classes)
-        except BaseException:
-            if draws is not None:
-                self.model_.random_state.set_state(draws)
-            raise
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Put every attribute back if what happens inside fails."""
-        before = self.__dict__.copy()
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
+        with all_or_nothing(self, in_place=True):
+            validate_parameters(self)
+            return self._fit(X, y, sample_weight, incremental=True, classes=classes)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, incremental: bool, classes: Any = None) -> Self:
         recipe = self._recipe()
         if incremental and recipe.early_stopping:
             raise ValueError("partial_fit does not support early_stopping=True")
         continuing = hasattr(self, "model_") and (incremental or self.warm_start)
-        X, y = check_X_y(self, X, y, recipe.accepted_dtypes(), reset=not continuing, numeric=self._numeric_targets)
+        X, y = check_X_y(
+            self, X, y, recipe.accepted_dtypes(), reset=not continuing, numeric=self._numeric_targets
+        )
         weight = check_weights(sample_weight, X, X.dtype if recipe.dtype == "auto" else recipe.dtype)
         if not continuing:
             self._targets = self._new_targets(recipe, y, classes)
@@ -135,9 +134,13 @@ class BaseMLP(BaseEstimator, ABC):
         loss.check_target(encoded, n_outputs=targets.n_outputs)
         weight = self._weighted(recipe, y, weight, incremental)
         if continuing:
-            in_one_step = incremental and X.shape[0] <= _batch_size(recipe.batch_size, int(X.shape[0]))
-            model = self._continued_model(recipe, loss, in_one_step)
+            self._check_network(recipe)
+            # A part is trained in place, and undone if it fails; a fit trains a copy, so that only
+            # its success is seen.
+            model = self.model_ if incremental else self.model_.copy()
+            model.adopt(recipe.optimizer, loss, recipe.alpha)
         else:
+            self._network_parameters = recipe.network_parameters()
             model = self._new_model(recipe, loss, X)
         if self._is_full_batch():
             self._fit_full_batch(recipe, model, X, encoded, weight)
@@ -158,21 +161,15 @@ class BaseMLP(BaseEstimator, ABC):
             random_state=recipe.random_state,
         )
 
-    def _continued_model(self, recipe: Recipe, loss: Loss, in_one_step: bool) -> Model:
-        """Return the fitted model to go on with.
-
-        A single step changes all or nothing. Of more than one, a copy is trained, which takes the
-        model's place when the fit has succeeded.
-        """
-        sizes = tuple(c.shape[1] for c in self.coefs_[:-1])
-        if sizes != recipe.hidden_layer_sizes:
-            raise ValueError(
-                f"hidden_layer_sizes was {sizes} when this network was fitted and is {recipe.hidden_layer_sizes} now: "
-                "a fit that continues cannot change it. Set warm_start=False for a new network."
-            )
-        model = self.model_ if in_one_step else self.model_.copy()
-        model.adopt(recipe.optimizer, loss, recipe.alpha)
-        return model
+    def _check_network(self, recipe: Recipe) -> None:
+        """Raise a ValueError if a fit that continues asks for another network than there is."""
+        for name, value in recipe.network_parameters().items():
+            before = self._network_parameters[name]
+            if value != before:
+                raise ValueError(
+                    f"{name} was {before!r} when this network was fitted and is {value!r} now: a fit that "
+                    "continues cannot change it. Set warm_start=False and call fit for a new network."
+                )
 
     def _fit_in_steps(
         self, recipe: Recipe, model: Model, X: Any, y: Any, weight: Any, incremental: bool, continuing: bool
@@ -180,19 +177,25 @@ class BaseMLP(BaseEstimator, ABC):
         settings = recipe.settings if not incremental else replace(recipe.settings, max_iter=1)
         rows, validation = None, None
         if recipe.early_stopping:
-            rows, held_out = self._split(model, recipe.validation_fraction, y)
+            rows, held_out = self._split(model, recipe.validation_fraction, y, weight)
             kept = Batches(X, y, weight, chunk_rows(model), model.dtype, model.device, held_out)
             validation = Validation(kept, self._score_of(kept, model))
         n_samples = int(X.shape[0]) if rows is None else len(rows)
-        batches = Batches(X, y, weight, _batch_size(recipe.batch_size, n_samples), model.dtype, model.device, rows)
+        batches = Batches(
+            X, y, weight, _batch_size(recipe.batch_size, n_samples), model.dtype, model.device, rows
+        )
         history = self.history_.copy() if continuing else History()
         plateau = Plateau(settings.n_iter_no_change, settings.tol, higher_is_better=validation is not None)
         if continuing:
             plateau.resume(self._plateau)
         try:
-            outcome = train(model, batches, history, plateau, settings, self._score_of(batches, model), validation)
+            outcome = train(
+                model, batches, history, plateau, settings, self._score_of(batches, model), validation
+            )
         except NonFiniteError as error:
-            raise error if recipe.strict else NonFiniteError(f"{NOT_FINITE} ({error})", error.parameter) from None
+            raise (
+                error if recipe.strict else NonFiniteError(f"{NOT_FINITE} ({error})", error.parameter)
+            ) from None
         if outcome.best_weights is not None:
             model.restore_weights(outcome.best_weights)
         _check_finite_parameters(model)
@@ -205,7 +208,7 @@ class BaseMLP(BaseEstimator, ABC):
                 stacklevel=4,
             )
 
-    def _split(self, model: Model, fraction: float, y: Any) -> tuple[Any, Any]:
+    def _split(self, model: Model, fraction: float, y: Any, weight: Any) -> tuple[Any, Any]:
         """Return the rows to train and to validate on, as scikit-learn's networks draw them."""
         # Shares of classes are kept for two classes only, as there: the same seed gives the same split.
         stratify = y.astype(bool) if self._targets.task == "binary" else None
@@ -216,11 +219,18 @@ class BaseMLP(BaseEstimator, ABC):
             raise ValueError(
                 "The validation set is too small. Increase 'validation_fraction' or the size of your dataset."
             )
+        for rows, what in ((training, "the training rows"), (held_out, "the validation set")):
+            if weight is not None and not weight[rows].any():
+                raise ValueError(
+                    f"all sample weights of {what} are zero: give more rows a weight, or set early_stopping=False"
+                )
         return training, held_out
 
     def _fit_full_batch(self, recipe: Recipe, model: Model, X: Any, y: Any, weight: Any) -> None:
         if recipe.strict and recipe.early_stopping:
-            raise ValueError("early_stopping=True needs an optimizer that goes step by step, got LBFGS: use Adam()")
+            raise ValueError(
+                "early_stopping=True needs an optimizer that goes step by step, got LBFGS: use Adam()"
+            )
         batches = Batches(X, y, weight, int(X.shape[0]), model.dtype, model.device)
         settings = recipe.settings
         n_iter, loss = minimize(model, batches, settings.max_iter, settings.tol, settings.verbose)
@@ -237,11 +247,13 @@ class BaseMLP(BaseEstimator, ABC):
         self.t_ = model.progress.samples
         self.n_outputs_ = self._targets.n_outputs
         self.n_layers_ = len(self.coefs_) + 1
-        self.out_activation_ = OUT_ACTIVATIONS.get((self._targets.task, type(model.loss_function).__name__), "identity")
+        self.out_activation_ = OUT_ACTIVATIONS.get(
+            (self._targets.task, type(model.loss_function).__name__), "identity"
+        )
         self.loss_curve_ = history.get("loss", [])
         self.loss_ = self.loss_curve_[-1] if self.loss_curve_ else math.nan
         self.best_loss_ = None if validated else plateau.best
-        self.validation_scores_ = history["validation_score"] if validated else None
+        self.validation_scores_ = history.get("validation_score", []) if validated else None
         self.best_validation_score_ = plateau.best if validated else None
 
     # -- fitted -----------------------------------------------------------------------------------
@@ -272,9 +284,6 @@ class BaseMLP(BaseEstimator, ABC):
         """Return a result where X is, for X on a device; on the host otherwise."""
         return to_device(result, device_of(X))
 
-    def _link(self, output: Any) -> Any:
-        return self.model_.loss_function.predict(Tensor(output)).data
-
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in self.__dict__
 
@@ -297,7 +306,8 @@ def _batch_size(batch_size: int | str, n_samples: int) -> int:
         return min(DEFAULT_BATCH, n_samples)
     if batch_size > n_samples:
         warnings.warn(
-            f"Got `batch_size` less than 1 or larger than sample size: {batch_size} rows of {n_samples}. It is going to be clipped.",
+            f"Got `batch_size` less than 1 or larger than sample size: {batch_size} rows of {n_samples}. "
+            "It is going to be clipped.",
             UserWarning,
             stacklevel=5,
         )
@@ -305,5 +315,6 @@ def _batch_size(batch_size: int | str, n_samples: int) -> int:
 
 
 def _check_finite_parameters(model: Model) -> None:
-    if not all(np.isfinite(to_host(array)).all() for array in model.parameters.values()):
-        raise NonFiniteError(NOT_FINITE)
+    for name, array in model.parameters.items():
+        if not np.isfinite(to_host(array)).all():
+            raise NonFiniteError(f"{NOT_FINITE} (first in parameter {name!r}, after the last update)", name)

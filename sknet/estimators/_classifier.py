@@ -1,6 +1,7 @@
 """What classifiers add: labels, probabilities, class weights."""
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.utils.multiclass import unique_labels
 
 from sknet.core import Tensor
 from sknet.device import namespace, to_host
-from sknet.engine import Accuracy, Batches, History, Model, Plateau, Score
+from sknet.engine import Accuracy, Batches, History, Model, Plateau, Score, active
 from sknet.estimators._base import BaseMLP
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import ClassTargets
@@ -28,7 +29,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         if recipe.strict and len(targets.classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data contains only "
-                f"one class: {targets.classes[0]!r}"
+                f"one class: {targets.classes.tolist()[0]!r}"
             )
         return targets
 
@@ -48,7 +49,9 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         if known is None and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
         if known is not None and classes is not None and not np.array_equal(known, unique_labels(classes)):
-            raise ValueError(f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {known!r}")
+            raise ValueError(
+                f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {known!r}"
+            )
 
     def _weighted(self, recipe: Recipe, y: Any, weight: Any, incremental: bool) -> Any:
         if recipe.class_weight is None:
@@ -58,19 +61,23 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
                 "class_weight='balanced' needs all of y, and partial_fit sees a part: pass the weights of the classes "
                 "as a dict, from sklearn.utils.class_weight.compute_class_weight('balanced', classes=..., y=...)"
             )
-        known = {*self._targets.classes}
-        unknown = [] if not isinstance(recipe.class_weight, dict) else [c for c in recipe.class_weight if c not in known]
-        if unknown:
-            raise ValueError(f"class_weight names classes {unknown} that are not among {list(self._targets.classes)}")
         of_class = self._class_weights(recipe.class_weight, y)
-        return of_class.astype(np.float64) if weight is None else (weight * of_class).astype(weight.dtype)
+        weight = of_class if weight is None else (weight * of_class).astype(weight.dtype)
+        if not weight.any():
+            raise ValueError("class_weight: at least one sample must have a positive weight, got zeros only")
+        return weight
 
     def _class_weights(self, class_weight: Any, y: Any) -> Any:
-        if isinstance(class_weight, dict) and self._targets.task != "multilabel":
-            # Classes that the dict does not name, or that this part of y lacks, weigh 1.
-            weights = np.array([class_weight.get(c, 1.0) for c in self._targets.classes.tolist()], dtype=np.float64)
-            return weights[np.searchsorted(self._targets.classes, y)]
-        return compute_sample_weight(class_weight, y)
+        _check_class_weight(class_weight)
+        if not isinstance(class_weight, dict) or self._targets.task == "multilabel":
+            return compute_sample_weight(class_weight, y)
+        classes = self._targets.classes.tolist()
+        unknown = [label for label in class_weight if label not in classes]
+        if unknown:
+            raise ValueError(f"class_weight names classes {unknown} that are not among {classes}")
+        # Classes that the dict does not name, or that this part of y lacks, weigh 1.
+        weights = np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)
+        return weights[np.searchsorted(self._targets.classes, y)]
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
         return Accuracy
@@ -110,7 +117,8 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
             For two classes one column, positive where the second is more likely.
         """
         X, output = self._outputs(X)
-        return self._like(output[:, 0] if self._targets.task == "binary" else output, X)
+        with active(self.model_.device):
+            return self._like(output[:, 0] if self._targets.task == "binary" else output, X)
 
     def predict_proba(self, X: Any) -> Any:
         """Predict probabilities.
@@ -125,7 +133,9 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         ndarray of shape (n_samples, n_classes)
             In the order of `classes_`; for several labels a row, each label's own probability.
         """
-        return self._probabilities(X, self.model_.loss_function.predict if self.__sklearn_is_fitted__() else None)
+        return self._probabilities(
+            X, self.model_.loss_function.predict if self.__sklearn_is_fitted__() else None
+        )
 
     def predict_log_proba(self, X: Any) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows.
@@ -140,17 +150,30 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        return self._probabilities(X, self.model_.loss_function.log_predict if self.__sklearn_is_fitted__() else None)
+        return self._probabilities(
+            X, self.model_.loss_function.log_predict if self.__sklearn_is_fitted__() else None
+        )
 
     def _probabilities(self, X: Any, link: Any) -> Any:
         X, output = self._outputs(X)
         if self._targets.task != "binary":
             return self._like(link(Tensor(output)).data, X)
         # The link is symmetric: class 0 has class 1's probability at the negated output, without cancellation.
-        both = [link(Tensor(-output)).data, link(Tensor(output)).data]
-        return self._like(namespace(output).concatenate(both, axis=1), X)
+        with active(self.model_.device):
+            both = [link(Tensor(-output)).data, link(Tensor(output)).data]
+            return self._like(namespace(output).concatenate(both, axis=1), X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def _check_class_weight(class_weight: Any) -> None:
+    """Check the numbers of a dict, or of a list of dicts."""
+    for part in class_weight if isinstance(class_weight, list) else [class_weight]:
+        if isinstance(class_weight, list) and not isinstance(part, dict):
+            raise ValueError(f"class_weight as a list must hold one dict for each label of y, got {part!r} in it")
+        for label, value in part.items() if isinstance(part, dict) else ():
+            if not (isinstance(value, Real) and 0 <= value < np.inf):
+                raise ValueError(f"class_weight[{label!r}] must be a finite number >= 0, got {value!r}")

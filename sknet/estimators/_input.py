@@ -47,7 +47,9 @@ def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool
     return _rows(validate_data(estimator, X, accept_sparse=["csr", "csc"], dtype=dtypes, reset=reset))
 
 
-def check_X_y(estimator: BaseEstimator, X: Any, y: Any, dtypes: list[type], *, reset: bool, numeric: bool) -> tuple[Any, Any]:
+def check_X_y(
+    estimator: BaseEstimator, X: Any, y: Any, dtypes: list[type], *, reset: bool, numeric: bool
+) -> tuple[Any, Any]:
     """Return X as `check_X` does, and y as a host array with one or two axes, checked.
 
     Parameters
@@ -136,19 +138,30 @@ def _check_device_array(estimator: BaseEstimator, X: Any, dtypes: list[type], re
     """Do for an array on a device what `validate_data` does on the host."""
     name = type(estimator).__name__
     if X.ndim != 2:
-        raise ValueError(f"Expected 2D array, got {X.ndim}D array of shape {tuple(X.shape)} instead: reshape your data.")
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array of shape {tuple(X.shape)} instead: reshape your data."
+        )
     if X.dtype.kind not in "biuf":
         raise ValueError(f"{name} needs real numbers, got X of dtype {X.dtype}.")
     if X.shape[0] == 0 or X.shape[1] == 0:
-        raise ValueError(f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s) while a minimum of 1 is required by {name}.")
-    if X.dtype not in dtypes:
-        X = X.astype(dtypes[0])
-    values = X.data if backend_of(X).is_sparse(X) else X
-    if not bool(namespace(values).isfinite(values).all()):
-        raise ValueError(f"Input X contains NaN or infinity; {name} does not accept missing values: impute or drop them first.")
+        raise ValueError(
+            f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s) while a minimum of 1 is required by {name}."
+        )
+    with backend_of(X).activate(device_of(X)):
+        if X.dtype not in dtypes:
+            X = X.astype(dtypes[0])
+        values = X.data if backend_of(X).is_sparse(X) else X
+        xp = namespace(values)
+        is_finite = xp.all(xp.isfinite(values)).item()
+    if not is_finite:
+        raise ValueError(
+            f"Input X contains NaN or infinity; {name} does not accept missing values: impute or drop them first."
+        )
     if reset:
         estimator.n_features_in_ = int(X.shape[1])
         estimator.__dict__.pop("feature_names_in_", None)
     elif X.shape[1] != estimator.n_features_in_:
-        raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input.")
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input."
+        )
     return X

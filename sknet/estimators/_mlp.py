@@ -89,7 +89,11 @@ class _NamedOptions(BaseMLP):
         """
         for option, registry in (("optimizer", OPTIMIZERS), ("loss", LOSSES)):
             value = params.get(option, getattr(self, option))
-            if isinstance(value, str) and value in registry and any(p.startswith(f"{option}__") for p in params):
+            if (
+                isinstance(value, str)
+                and value in registry
+                and any(p.startswith(f"{option}__") for p in params)
+            ):
                 params[option] = registry[value]()  # type: ignore[index]
         return super().set_params(**params)
 

@@ -51,6 +51,11 @@ class Recipe:
         first = self.other_dtype if self.dtype == "auto" else self.dtype
         return [np.float32, np.float64] if first == "float32" else [np.float64, np.float32]
 
+    def network_parameters(self) -> dict[str, Any]:
+        """Return what a network is built from, and a fit that continues therefore cannot change."""
+        names = ("hidden_layer_sizes", "activation", "dropout", "dtype", "device")
+        return {name: getattr(self, name) for name in names}
+
     def network(self, n_features: int, n_outputs: int) -> nn.Sequential:
         """Return an undrawn multi-layer perceptron.
 
@@ -86,5 +91,7 @@ def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
     """
     sizes = list(hidden_layer_sizes) if isinstance(hidden_layer_sizes, Iterable) else [hidden_layer_sizes]
     if not all(isinstance(size, Integral) and size > 0 for size in sizes):
-        raise ValueError(f"hidden_layer_sizes must be > 0, got {sizes}: expected positive integers, one a hidden layer.")
+        raise ValueError(
+            f"hidden_layer_sizes must be > 0, got {sizes}: expected positive integers, one a hidden layer."
+        )
     return tuple(int(size) for size in sizes)

@@ -75,7 +75,9 @@ class ClassTargets:
         """
         if self.task == "multilabel":
             if np.ndim(y) != 2 or y.shape[1] != self.n_outputs:
-                raise ValueError(f"y must be an indicator of {self.n_outputs} labels a row, got shape {np.shape(y)}")
+                raise ValueError(
+                    f"y must be an indicator of {self.n_outputs} labels a row, got shape {np.shape(y)}"
+                )
             return np.asarray(y, dtype=np.float64)
         seen = unique_labels(y)
         if len(np.setdiff1d(seen, self.classes)):

@@ -363,9 +363,25 @@ def clip(x: Any, min: float | None = None, max: float | None = None) -> Tensor:
     return out
 
 
+def _xlogy_forward(xp: Any, x: Any, y: Any, out: Any = None) -> Any:
+    # SciPy's functions do not take Python's numbers for weakly typed.
+    if isinstance(x, (int, float)):
+        x = xp.asarray(x, dtype=y.dtype if y.dtype.kind == "f" else np.float64)
+    elif isinstance(y, (int, float)):
+        y = xp.asarray(y, dtype=x.dtype if x.dtype.kind == "f" else np.float64)
+    return xp.xlogy(x, y, out=out)
+
+
+def _xlogy_shape(x: Any, y: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    known = [v.dtype for v in (x, y) if hasattr(v, "dtype")]
+    if len(known) == 1 and known[0].kind != "f":
+        known.append(np.dtype(np.float64))
+    return broadcast("xlogy", x, y), scipy.special.xlogy.resolve_dtypes((known[0], known[-1], None))[-1]
+
+
 _xlogy = Primitive("xlogy").define(
-    forward="xlogy",
-    shape=like(scipy.special.xlogy, "xlogy"),
+    forward=_xlogy_forward,
+    shape=_xlogy_shape,
     vjp=(
         lambda g, _, x, y: unbroadcast(xlogy(g, y), x),
         lambda g, _, x, y: unbroadcast(g * _xlogy_slope(x, y), y),

@@ -56,12 +56,13 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Tensor:
-    """Return the variance over `axis`: the sum of squared deviations over n - correction."""
+    """Return the variance over `axis`: the sum of squared deviations over n - correction (NaN if that is 0)."""
     tensor = as_tensor(x)
     axes = normalize_axes(axis, tensor.ndim, "var")
     deviation = tensor - tensor.mean(axes, keepdims=True)
-    count = math.prod(tensor.shape[a] for a in axes)
-    return sum(square(deviation), axes, keepdims) / (count - correction)
+    freedom = math.prod(tensor.shape[a] for a in axes) - correction
+    total = sum(square(deviation), axes, keepdims)
+    return total / freedom if freedom > 0 else total * math.nan
 
 
 def _sum_squares_forward(xp: Any, x: Any, *others: Any) -> Any:
@@ -81,6 +82,8 @@ _sum_squares = Primitive("sum_squares").define(
 
 def sum_squares(*xs: Any) -> Tensor:
     """Return the sum of the squares of all elements of all tensors, in one pass over memory."""
+    if not xs:
+        raise ShapeError("sum_squares: expected at least one tensor, got none")
     return bind(_sum_squares, tuple([as_tensor(x) for x in xs]), {})
 
 

@@ -7,6 +7,7 @@ and one of ours do not mix, arrays of two devices do not mix, and a kernel runs 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partialmethod
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,10 @@ class FakeArray:
         return f"FakeArray({self.shape}, {self.dtype}, index={self.index})"
 
 
+for _name in ("all", "any", "item", "sum", "take"):
+    setattr(FakeArray, _name, partialmethod(lambda self, f, *args, **kw: _launch(f, self, *args, **kw), getattr(np.ndarray, _name)))
+
+
 def _refuse(*args: Any, **kwargs: Any) -> Any:
     raise TypeError("Implicit conversion to a NumPy array is not allowed: use to_host")
 
@@ -98,7 +103,8 @@ def _operator(ufunc: np.ufunc, how: str) -> Callable[..., Any]:
 
 
 for _name, _ufunc in {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "pow": np.power, "matmul": np.matmul,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "pow": np.power,
+    "matmul": np.matmul,
 }.items():  # fmt: skip
     setattr(FakeArray, f"__{_name}__", _operator(_ufunc, "plain"))
     setattr(FakeArray, f"__r{_name}__", _operator(_ufunc, "reflected"))
@@ -112,7 +118,7 @@ for _name, _ufunc in {
 
 
 def _plain(index: Any) -> Any:
-    """Take the values out of the arrays in an index; as in CuPy, host arrays of integers are welcome there."""
+    """Take the values out of the arrays in an index, where host arrays are welcome, as in CuPy."""
     parts = index if isinstance(index, tuple) else (index,)
     values = tuple(x._values if isinstance(x, FakeArray) else x for x in parts)
     return values if isinstance(index, tuple) else values[0]
@@ -188,13 +194,18 @@ class FakeCSR:
         self.index = index
 
     shape = property(lambda self: self._matrix.shape)
+    ndim = property(lambda self: self._matrix.ndim)
     dtype = property(lambda self: self._matrix.dtype)
+    data = property(lambda self: FakeArray(self._matrix.data, self.index))
     T = property(lambda self: FakeCSR(self._matrix.T, self.index))
 
     def __matmul__(self, other: Any) -> Any:
         if not isinstance(other, FakeArray):
             return NotImplemented
         return _launch(lambda values: self._matrix @ values, other)
+
+    def astype(self, dtype: Any) -> "FakeCSR":
+        return FakeCSR(self._matrix.astype(dtype), self.index)
 
     def __getitem__(self, index: Any) -> "FakeCSR":
         return FakeCSR(self._matrix[_plain(index)], self.index)
@@ -204,6 +215,7 @@ class FakeBackend(Backend):
     """Two devices of kind ``"fake"``."""
 
     kind = "fake"
+    package = __name__.split(".")[0]
     array_type = FakeArray
 
     def __init__(self) -> None:
@@ -237,12 +249,4 @@ class FakeBackend(Backend):
         return isinstance(array, FakeCSR)
 
 
-def install() -> Device:
-    """Make the fake device known, and return the first of its kind."""
-    if "fake" not in _installed:
-        register("fake", FakeBackend)
-        _installed.append("fake")
-    return Device("fake")
-
-
-_installed: list[str] = []
+register("fake", FakeBackend)

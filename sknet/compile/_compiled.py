@@ -1,0 +1,334 @@
+"""Compiled functions: captured, planned and bound to memory."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sknet._tree import leaves, map_leaves, paths
+from sknet.compile import _internal as own
+from sknet.compile._capture import OutputIndex, is_dense, trace
+from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._layout import aligned_memory
+from sknet.compile._plan import Plan
+from sknet.compile._views import Views
+from sknet.compile.executors import NumpyProgram
+from sknet.compile.executors._kernels import scratch_of
+from sknet.compile.passes import fuse, optimize
+from sknet.core import Tensor
+from sknet.exceptions import CaptureError, DtypeError, ShapeError
+
+__all__ = ["Compiled", "compile"]
+
+Tree = Any
+KEPT = 64  # programs in the cache
+
+
+class Compiled:
+    """A captured function with memory of its own; made by `compile`, or `fresh` of another.
+
+    Parameters
+    ----------
+    program : NumpyProgram
+        Plan and generated source, shared by all functions of the same structure.
+    template : tree
+        Like the result, with positions of outputs.
+    args : tree
+        Example arguments.
+    slots : tree of arrays, default=None
+        As for `fresh`.
+
+    Attributes
+    ----------
+    slots : tuple of trees of arrays
+        Where `run` reads the arguments: like the arguments, with an array in place of every array.
+    result : tree of arrays
+        Where `run` leaves the result. The arrays hold it until the next run.
+
+    Notes
+    -----
+    There are two ways to call it. ``compiled(*args)`` copies the arguments into the slots and
+    returns `result`. A loop that is after speed writes the next batch into the slots itself
+    (``np.take(X, index, axis=0, out=slot, mode="clip")``) and calls ``compiled.run()``.
+
+    An instance computes in its own memory, so it serves one thread at a time; `fresh` makes
+    another in microseconds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile import compile
+    >>> def step(w, x):
+    ...     return w - 0.5 * x, (w * x).sum()
+    >>> w, x = np.ones(3), np.arange(3.0)
+    >>> compiled = compile(step, (w, x), donate=(0,))
+    >>> new_w, total = compiled(w, x)
+    >>> new_w, total
+    (array([1. , 0.5, 0. ]), array(3.))
+    >>> new_w is compiled.slots[0]
+    True
+    """
+
+    def __init__(self, program: NumpyProgram, template: Tree, args: Tree, slots: Tree = None) -> None:
+        self._program = program
+        self._template = template
+        self._args = map_leaves(_variable_like, args)
+        plan = program.plan
+        self._memory = aligned_memory(plan.arena_size + plan.pinned_size)
+        self._memory[:] = 0
+        self._inputs = self._make_slots(slots)
+        free = iter(self._inputs)
+        self.slots = map_leaves(lambda leaf: next(free) if isinstance(leaf, Variable) else leaf, self._args)
+        self.run, arrays = program.bind(self._memory, self._inputs)
+        copied = {output: arrays[donor] for output, donor in plan.copies}
+        found = [copied.get(x, arrays[x]) for x in plan.graph.outputs]
+        self.result = map_leaves(lambda leaf: found[leaf] if type(leaf) is OutputIndex else leaf, template)
+
+    # -- what it is ---------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> Graph:
+        """What is computed, after all passes."""
+        return self._program.plan.graph
+
+    @property
+    def plan(self) -> Plan:
+        """Where every value lives."""
+        return self._program.plan
+
+    @property
+    def source(self) -> str:
+        """The generated Python source."""
+        return self._program.source
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory of its own, slots not counted."""
+        return int(self._memory.nbytes)
+
+    def __repr__(self) -> str:
+        plan = self.plan
+        return f"Compiled({len(plan.equations)} equations, arena of {plan.arena_size} bytes)"
+
+    # -- using it -----------------------------------------------------------------------------
+
+    def __call__(self, *args: Tree) -> Tree:
+        """Copy the arguments into the slots, run, and return the result.
+
+        Parameters
+        ----------
+        *args : trees of arrays
+            Of the structure, shapes and dtypes of the examples.
+
+        Returns
+        -------
+        tree of arrays
+            `result`: the arrays are written again by the next run.
+
+        Raises
+        ------
+        CaptureError
+            If structure, or a number or text among the arguments, is not that of the examples.
+        ShapeError, DtypeError
+            If an array does not fit into its slot.
+        """
+        found = self._checked(args)
+        for slot, array in zip(self._inputs, found, strict=True):
+            if slot is not array:
+                slot[...] = array
+        self.run()
+        return self.result
+
+    def fresh(self, slots: Tree = None) -> "Compiled":
+        """Return the same function on memory of its own.
+
+        Parameters
+        ----------
+        slots : tuple of trees of arrays, default=None
+            Arrays to be used as slots: like the arguments, with None where a new array is to be
+            made. So several functions can share parameters: one for full batches and one for the
+            last, short one.
+
+        Returns
+        -------
+        Compiled
+            It shares the plan and the source.
+
+        Raises
+        ------
+        ShapeError, DtypeError
+            If an array is not what its slot has to be.
+        """
+        return Compiled(self._program, self._template, self._args, slots)
+
+    def poison(self) -> None:
+        """Fill the memory that is shared over time with NaN; a correct plan never reads it."""
+        self._memory[: self.plan.arena_size] = 0xFF
+
+    # -- slots --------------------------------------------------------------------------------
+
+    def _make_slots(self, given: Tree) -> list[np.ndarray]:
+        by_path = dict(zip(paths(given), leaves(given), strict=True))
+        slots = []
+        for path, example in zip(paths(self._args), leaves(self._args), strict=True):
+            array = by_path.pop(path, None)
+            if isinstance(example, Variable):
+                slots.append(_aligned_zeros(example) if array is None else _usable(path, example, array))
+        if by_path:
+            raise CaptureError(f"slots has arrays at {sorted(by_path)}, where the function takes none")
+        return slots
+
+    def _checked(self, args: tuple[Tree, ...]) -> list[np.ndarray]:
+        names = paths(self._args)
+        if paths(args) != names:
+            raise CaptureError(
+                f"the arguments must be trees like those of the capture, with leaves at {names}, got {paths(args)}"
+            )
+        found = []
+        for name, example, leaf in zip(names, leaves(self._args), leaves(args), strict=True):
+            if isinstance(example, Variable):
+                found.append(_fitting(name, example, leaf))
+            elif example != leaf:
+                raise CaptureError(
+                    f"argument {name} was {example!r} when the function was captured, and is {leaf!r} now. Numbers "
+                    "and text are part of the captured function: compile it again, or pass a number that changes "
+                    "as an array of shape ()."
+                )
+        return found
+
+
+def compile(
+    function: Callable[..., Any], args: tuple[Tree, ...], *, donate: Iterable[int] = (), exact: bool = False
+) -> Compiled:
+    """Capture a pure function, and make it a plan that runs without Python's arithmetic or allocation.
+
+    Parameters
+    ----------
+    function : callable
+        A pure function of trees of tensors, written in `sknet.ops`; it may ask for gradients.
+    args : tuple of trees of arrays
+        Examples of its arguments. Arrays count by shape and dtype; numbers and text are kept.
+    donate : iterable of int, default=()
+        Positions of arguments that the caller gives up: their arrays become slots that outputs
+        are written into. The outputs of the same shapes and dtypes take them over, in order.
+    exact : bool, default=False
+        Keep the operations of the function as they are, so that results are those of a plain
+        call to the last bit (but for the sign of a zero). Otherwise rounding may differ.
+
+    Returns
+    -------
+    Compiled
+        Functions of the same structure share plan and source, which are kept for later calls.
+
+    Raises
+    ------
+    CaptureError
+        If the function cannot be captured, or a donated argument finds no output.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> f = compile(lambda x, y: ops.sum(ops.exp(x) * y), (np.ones(3), np.ones(3)))
+    >>> f(np.zeros(3), np.arange(3.0))
+    array(3.)
+    >>> print(f.graph)
+    graph(v0: float64[3], v1: float64[3]):
+      v2: float64[3] = exp v0
+      v3: float64[1,3] = reshape v2 shape=(1, 3)
+      v4: float64[3,1] = reshape v1 shape=(3, 1)
+      v5: float64[1,1] = matmul v3 v4
+      v6: float64[] = reshape v5 shape=()
+      return v6
+    """
+    graph, template = trace(function, args)
+    donors = _donors(args, donate)
+    key = (str(graph), donors, exact)
+    with _lock:
+        program = _programs.get(key)
+        if program is None:
+            program = _programs[key] = _program(graph, donors, exact)
+            if len(_programs) > KEPT:
+                _programs.popitem(last=False)
+        _programs.move_to_end(key)
+    return Compiled(program, template, args)
+
+
+_programs: OrderedDict[Any, NumpyProgram] = OrderedDict()
+_lock = threading.Lock()
+
+
+def _program(graph: Graph, donors: tuple[int, ...], exact: bool) -> NumpyProgram:
+    graph = optimize(graph, exact=exact)
+    graph, donated = _with_donations(graph, donors)
+    plan = Plan(graph, fuse(graph), donated, partial(scratch_of, exact=exact))
+    return NumpyProgram(plan, exact)
+
+
+def _donors(args: tuple[Tree, ...], donate: Iterable[int]) -> tuple[int, ...]:
+    """Return the positions of the donated arrays among all arrays of the arguments."""
+    donated, found, position = set(donate), [], 0
+    for i, arg in enumerate(args):
+        for leaf in leaves(arg):
+            if is_dense(leaf):
+                if i in donated:
+                    found.append(position)
+                position += 1
+    return tuple(found)
+
+
+def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[Variable, Variable]]:
+    """Pair donated inputs with the outputs that take them over.
+
+    An output that would be read from a donated input after that was written gets a copy first.
+    """
+    outputs = list(graph.outputs)
+    free = list(range(len(outputs)))
+    pairs: dict[int, Variable] = {}
+    for position in donors:
+        donor = graph.inputs[position]
+        fitting = [i for i in free if outputs[i].shape == donor.shape and outputs[i].dtype == donor.dtype]
+        if not fitting:
+            raise CaptureError(
+                f"a donated array of {donor!r} (array {position} of the arguments) finds no output of its shape and "
+                "dtype to take it over: return its new value, or do not donate it"
+            )
+        free.remove(fitting[0])
+        pairs[fitting[0]] = donor
+    roots, copies = Views(graph, graph.equations), []
+    taken = set(pairs.values())
+    for i, output in enumerate(outputs):
+        unsafe = roots.root(output) in taken and output is not pairs.get(i)
+        if unsafe or (i in pairs and (output in outputs[:i] or output in graph.constants)):
+            copies.append(Equation(own.copy, (output,), {}))
+            outputs[i] = copies[-1].output
+    graph = Graph(graph.inputs, graph.constants, [*graph.equations, *copies], outputs).verify()
+    return graph, {outputs[i]: donor for i, donor in pairs.items()}
+
+
+def _variable_like(leaf: Any) -> Any:
+    return Variable(leaf.shape, leaf.dtype) if is_dense(leaf) else leaf
+
+
+def _aligned_zeros(x: Variable) -> np.ndarray:
+    memory = aligned_memory(x.nbytes)
+    memory[:] = 0
+    return memory.view(x.dtype).reshape(x.shape)
+
+
+def _fitting(name: str, slot: Variable, leaf: Any) -> Any:
+    array = leaf.data if isinstance(leaf, Tensor) else np.asarray(leaf)
+    if array.shape != slot.shape:
+        raise ShapeError(f"argument {name} must have shape {slot.shape}, as in the capture, got {array.shape}")
+    if array.dtype != slot.dtype:
+        raise DtypeError(f"argument {name} must have dtype {slot.dtype}, as in the capture, got {array.dtype}")
+    return array
+
+
+def _usable(name: str, slot: Variable, array: Any) -> Any:
+    if type(array) is not np.ndarray or not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
+        raise ShapeError(f"slot {name} must be a writeable NumPy array whose elements stand in memory in a row")
+    return _fitting(name, slot, array)

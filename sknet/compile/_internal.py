@@ -1,0 +1,111 @@
+"""Primitives of the compiler's own: what graphs are rewritten into, and no user calls.
+
+They stand in no registry, and have no gradient: gradients are taken before the graph is made.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive
+
+__all__ = ["assemble", "axpy", "copy", "flat_index", "put_at", "subtract_at", "take_at"]
+
+Shape = tuple[int, ...]
+
+
+class _Internal(Primitive):
+    """A primitive that `PRIMITIVES` does not list."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+# -- one element a row ------------------------------------------------------------------------
+# take_along_axis and its adjoint, for a last axis and one index a row, by positions in the flat array.
+
+
+def _flat_index(xp: Any, indices: Any, *, length: int, out: Any = None) -> Any:
+    flat = xp.arange(length).take(indices.reshape(-1), None, out)  # wraps negative indices, refuses others
+    flat += xp.arange(0, indices.size * length, length)
+    return flat
+
+
+def _put_at(xp: Any, g: Any, positions: Any, *, shape: Shape, out: Any = None) -> Any:
+    out = xp.zeros(shape, dtype=g.dtype) if out is None else out
+    out[...] = 0
+    out.reshape(-1)[positions] = g.reshape(-1)
+    return out
+
+
+def _subtract_at(xp: Any, x: Any, g: Any, positions: Any, *, out: Any = None) -> Any:
+    if out is None:
+        out = x.copy()
+    elif out is not x:
+        out[...] = x
+    out.reshape(-1)[positions] -= g.reshape(-1)
+    return out
+
+
+flat_index = _Internal("flat_index").define(
+    forward=_flat_index, shape=lambda indices, length: ((math.prod(indices.shape),), np.dtype(np.intp)), vjp=None
+)
+take_at = _Internal("take_at").define(
+    forward=lambda xp, x, positions, out=None: x.reshape(-1).take(positions, None, out),
+    shape=lambda x, positions: (positions.shape, x.dtype),
+    vjp=None,
+)
+put_at = _Internal("put_at").define(
+    forward=_put_at, shape=lambda g, positions, shape: (shape, g.dtype), vjp=None
+)
+subtract_at = _Internal("subtract_at").define(
+    forward=_subtract_at, shape=lambda x, g, positions: (x.shape, np.result_type(x.dtype, g.dtype)), vjp=None
+)
+
+
+# -- one flat array from parts ----------------------------------------------------------------
+
+
+def _assemble(xp: Any, *parts: Any, starts: Shape, size: int, out: Any = None) -> Any:
+    out = xp.zeros((size,), dtype=parts[0].dtype) if out is None else out
+    out[...] = 0
+    for part, start in zip(parts, starts, strict=True):
+        out[start : start + part.size] = part
+    return out
+
+
+# The executor writes the parts where they belong in the first place, and assembles nothing.
+assemble = _Internal("assemble").define(
+    forward=_assemble,
+    shape=lambda *parts, starts, size: ((size,), np.result_type(*[part.dtype for part in parts])),
+    vjp=None,
+)
+
+
+# -- x + a * y --------------------------------------------------------------------------------
+
+
+def _axpy(xp: Any, x: Any, y: Any, a: Any, *, out: Any = None) -> Any:
+    return xp.add(x, a * y, out=out)
+
+
+# BLAS has a function for it, which reads and writes memory once.
+axpy = _Internal("axpy").define(
+    forward=_axpy, shape=lambda x, y, a: (x.shape, x.dtype), vjp=None, expression="x + z * y"
+)
+
+
+# -- others -----------------------------------------------------------------------------------
+
+
+def _copy(xp: Any, x: Any, *, out: Any = None) -> Any:
+    if out is None:
+        return x.copy()
+    out[...] = x
+    return out
+
+
+copy = _Internal("copy").define(forward=_copy, shape=lambda x: (x.shape, x.dtype), vjp=None)

@@ -1,0 +1,302 @@
+"""The plan: where every value of a graph lives, so that a step allocates nothing.
+
+Values live in the caller's slots (inputs), among the constants, or in one arena, where values that
+are never needed at the same time share memory. A view is no value of its own; an elementwise
+equation writes over an operand that is needed no more; what is assembled into a flat array is
+written there at once; an output may take over the slot of a donated input.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet.compile import _internal as own
+from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._layout import Buffer, place
+from sknet.compile._views import Views
+from sknet.compile.passes import Group
+from sknet.compile.passes._fusion import is_elementwise
+
+__all__ = ["Plan"]
+
+Scratch = Callable[[Equation], Sequence[tuple[tuple[int, ...], Any]]]
+# Their output may share memory with the first operand, and with no other.
+FIRST_ONLY = frozenset({"axpy", "subtract_at", "softmax", "log_softmax"})
+
+
+class Plan:
+    """Buffers for a graph whose equations are executed group by group.
+
+    Parameters
+    ----------
+    graph : Graph
+        What is computed.
+    groups : list of Group
+        In what order.
+    donated : mapping of Variable to Variable
+        For outputs, the input whose memory they take over.
+    scratch : callable
+        ``scratch(equation)`` lists shape and dtype of the arrays that executing it needs besides.
+
+    Attributes
+    ----------
+    equations : list of Equation
+        In order of execution.
+    views : Views
+        Which variables are views of which.
+    buffers : dict of Variable to Buffer
+        Where each value that is no view lives.
+    scratch : dict of Equation to list of Buffer
+        Memory that an equation needs besides.
+    copies : list of (Variable, Variable)
+        Outputs to be copied into donated inputs at the end, where they could not be written there.
+    in_groups : set of Variable
+        Values that exist one block at a time.
+    arena_size, pinned_size : int
+        Bytes of the arena, and of what follows it and is never shared.
+    peak_live : int
+        Most bytes of the arena that are needed at one time: no plan can do with less.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import compile
+    >>> f = compile(lambda x: ops.tanh(ops.exp(x) + 1.0), (np.ones(1000),))
+    >>> f.plan.arena_size, f.plan.peak_live
+    (8000, 8000)
+    """
+
+    def __init__(
+        self, graph: Graph, groups: list[Group], donated: Mapping[Variable, Variable], scratch: Scratch
+    ) -> None:
+        self.graph = graph
+        self.groups = groups
+        self.equations = [equation for group in groups for equation in group.equations]
+        self.views = Views(graph, self.equations)
+        self.buffers: dict[Variable, Buffer] = {}
+        self.scratch: dict[Equation, list[Buffer]] = {}
+        self.copies: list[tuple[Variable, Variable]] = []
+        self._needs = scratch
+        self._find_lifetimes()
+        self._place_inputs()
+        self._place_parts()
+        self._take_over(donated)
+        self._place_values()
+        self._widen_in_groups()
+        arena = [b for b in self._all if b.kind == "arena" and b.parent is None]
+        pinned = [b for b in self._all if b.kind == "pinned"]
+        self.arena_size, self.peak_live = place(arena)
+        self.pinned_size = 0
+        for buffer in pinned:
+            buffer.offset = self.arena_size + self.pinned_size
+            self.pinned_size += buffer.aligned
+
+    # -- lifetimes ----------------------------------------------------------------------------
+
+    def _find_lifetimes(self) -> None:
+        """Find when each value is assigned, and when it (or a view of it) is read last."""
+        self._first: dict[Variable, int] = {}
+        self._last: dict[Variable, int] = {}
+        self._group_of: dict[Variable, int] = {}
+        self._spans: list[tuple[int, int]] = []
+        time = 0
+        for number, group in enumerate(self.groups):
+            start = time
+            for equation in group.equations:
+                if not self.views.is_view(equation):
+                    for x in equation.variables:
+                        self._last[self.views.root(x)] = time
+                    self._first[equation.output] = self._last[equation.output] = time
+                    self._group_of[equation.output] = number
+                time += 1
+            self._spans.append((start, time - 1))
+        self.end = time
+        for x in self.graph.outputs:
+            self._last[self.views.root(x)] = time
+        self.in_groups = self._find_internal()
+
+    def _find_internal(self) -> set[Variable]:
+        divided = {x for group in self.groups if group.rows for x in group.internal}
+        for number, group in enumerate(self.groups):
+            for equation in group.equations:
+                for x in equation.variables:
+                    root = self.views.root(x)
+                    if self._group_of.get(root) != number:
+                        divided.discard(root)
+        return divided - {self.views.root(x) for x in self.graph.outputs}
+
+    # -- where values live --------------------------------------------------------------------
+
+    def _place_inputs(self) -> None:
+        for kind, variables in (("slot", self.graph.inputs), ("constant", tuple(self.graph.constants))):
+            for x in variables:
+                self.buffers[x] = Buffer(x.nbytes, 0, self.end, kind)
+        self._all: list[Buffer] = []
+
+    def _new(self, nbytes: int, start: int, stop: int, kind: str = "arena") -> Buffer:
+        self._all.append(Buffer(nbytes, start, stop, kind))
+        return self._all[-1]
+
+    def _place_parts(self) -> None:
+        """Let what is assembled be written straight into its place of the flat array."""
+        for time, equation in enumerate(self.equations):
+            if equation.primitive is not own.assemble:
+                continue
+            whole = equation.output
+            has_gaps = sum(x.size for x in equation.operands) < whole.size
+            # Gaps stay zero from the start on, so nothing else may ever be written there.
+            flat = self._new(whole.nbytes, time, self._last[whole], "pinned" if has_gaps else "arena")
+            self.buffers[whole] = flat
+            for start, part in zip(equation.params["starts"], equation.operands, strict=True):
+                root = self.views.root(part)
+                if root in self._first and root not in self.buffers and self.views.is_whole(part):
+                    if root.dtype != whole.dtype or root.size != part.size:
+                        continue
+                    flat.start = min(flat.start, self._first[root])
+                    flat.stop = max(flat.stop, self._last[root])
+                    self.buffers[root] = Buffer(root.nbytes, flat.start, flat.stop, flat.kind)
+                    self.buffers[root].parent = flat
+                    self.buffers[root].offset = start * whole.dtype.itemsize
+
+    def is_in_place(self, assembled: Equation, part: Variable) -> bool:
+        """Tell whether a part of an assembled array is written there by the equation that makes it."""
+        return self.buffers[self.views.root(part)].parent is self.buffers[assembled.output]
+
+    def _take_over(self, donated: Mapping[Variable, Variable]) -> None:
+        for output, donor in donated.items():
+            root = self.views.root(output)
+            if root is donor and self.views.is_whole(output):
+                continue
+            if self._may_overwrite(output, donor):
+                self._take_over_slot(root, donor)
+            else:
+                self.copies.append((output, donor))
+
+    def _take_over_slot(self, root: Variable, donor: Variable) -> None:
+        """Let a value live in a donated slot, and likewise the value that it is made of, if it can."""
+        self.buffers[root] = self.buffers[donor]
+        self.in_groups.discard(root)
+        time = self._first[root]
+        for x in _replaceable(self.equations[time]):
+            source = self.views.root(x)
+            if self._last[source] == time and self._may_overwrite(x, donor):
+                self._take_over_slot(source, donor)
+                return
+
+    def _may_overwrite(self, output: Variable, donor: Variable) -> bool:
+        root = self.views.root(output)
+        if root not in self._first or root in self.buffers or not self.views.is_whole(output):
+            return False
+        time = self._first[root]
+        equation = self.equations[time]
+        if root.nbytes != donor.nbytes or self._last.get(donor, -1) > time or donor in self.graph.outputs:
+            return False
+        return is_elementwise(equation) and self._aligned(equation, donor)
+
+    def _aligned(self, equation: Equation, root: Variable) -> bool:
+        """Tell whether a value is read only where `equation` writes, if it writes into it.
+
+        In a group that goes block by block, the other equations read the next block after this one
+        has written its own.
+        """
+        output = equation.output
+        group = self.groups[self._group_of[output]]
+        readers = group.equations if group.rows else [equation]
+        mine = [x for reader in readers for x in reader.variables if self.views.root(x) is root]
+        if any(x not in _replaceable(equation) for x in equation.variables if self.views.root(x) is root):
+            return False
+        return all(
+            self.views.is_whole(x) and x.shape == output.shape and x.dtype.itemsize == output.dtype.itemsize
+            for x in mine
+        )
+
+    def _place_values(self) -> None:
+        for time, equation in enumerate(self.equations):
+            if self.views.is_view(equation):
+                continue
+            output = equation.output
+            if output not in self.buffers:
+                self.buffers[output] = self._reused(time, equation) or self._new(
+                    self._nbytes(output), time, self._last[output]
+                )
+            self.scratch[equation] = [
+                self._new(int(np.prod(shape)) * np.dtype(dtype).itemsize, time, time)
+                for shape, dtype in self._needs(equation)
+            ]
+
+    def _nbytes(self, x: Variable) -> int:
+        if x not in self.in_groups:
+            return x.nbytes
+        rows = self.groups[self._group_of[x]].rows
+        return x.nbytes // x.shape[0] * rows
+
+    def _reused(self, time: int, equation: Equation) -> Buffer | None:
+        """Return the buffer of an operand that is needed no more and may be written over."""
+        output = equation.output
+        for x in _replaceable(equation):
+            root = self.views.root(x)
+            buffer = self.buffers[root]
+            if buffer.kind != "arena" or buffer.parent is not None or buffer.is_assembled:
+                continue
+            if self._last[root] != time or x.shape != output.shape or root.nbytes != output.nbytes:
+                continue
+            if (root in self.in_groups) == (output in self.in_groups) and self._aligned(equation, root):
+                buffer.stop = self._last[output]
+                return buffer
+        return None
+
+    def _widen_in_groups(self) -> None:
+        """A value that outlives a block is needed as long as blocks are worked on."""
+        blockwise = {id(self.buffers[x]) for x in self.in_groups}
+        spans = [span for span, group in zip(self._spans, self.groups, strict=True) if group.rows]
+        for buffer in self._all:
+            if id(buffer) in blockwise:
+                continue
+            for start, stop in spans:
+                if start <= buffer.start <= stop:
+                    buffer.start = start
+                if start <= buffer.stop <= stop:
+                    buffer.stop = stop
+
+    # -- memory -------------------------------------------------------------------------------
+
+    def arrays(self, memory: np.ndarray, slots: Sequence[np.ndarray]) -> dict[Variable, np.ndarray]:
+        """Return the array of every variable.
+
+        Parameters
+        ----------
+        memory : ndarray of shape (arena_size + pinned_size,), dtype=uint8
+            Aligned to a cache line; what is pinned must be zero.
+        slots : sequence of ndarray
+            One for each input of the graph.
+
+        Returns
+        -------
+        dict of Variable to ndarray
+            Views of `memory`, the slots, or constants.
+        """
+        found = dict(zip(self.graph.inputs, slots, strict=True)) | self.graph.constants
+        homes = {id(self.buffers[x]): array for x, array in found.items()}
+        for equation in self.equations:
+            output = equation.output
+            if self.views.is_view(equation):
+                found[output] = self.views.applied(equation, found[equation.operands[0]])
+                continue
+            buffer = self.buffers[output]
+            if buffer.kind == "slot":
+                found[output] = homes[id(buffer)].reshape(output.shape)
+                continue
+            shape = output.shape
+            if output in self.in_groups:
+                shape = (self.groups[self._group_of[output]].rows, *shape[1:])
+            found[output] = buffer.array(memory, shape, output.dtype)
+        return found
+
+
+def _replaceable(equation: Equation) -> list[Variable]:
+    """Return the operands that the output may be written over."""
+    if equation.primitive.name in FIRST_ONLY:
+        return equation.variables[:1] if equation.operands.count(equation.operands[0]) == 1 else []
+    return equation.variables if is_elementwise(equation) else []

@@ -1,0 +1,99 @@
+"""Views: equations that compute nothing, and are made once when memory is given out."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.compile._graph import Equation, Graph, Variable
+from sknet.device import backend
+
+__all__ = ["Views"]
+
+VIEW_PRIMITIVES = frozenset({"broadcast_to", "getitem", "permute_dims", "reshape"})
+
+
+class Views:
+    """Which variables of a graph are views of which.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    equations : list of Equation
+        Its equations, in order of execution.
+    """
+
+    def __init__(self, graph: Graph, equations: list[Equation]) -> None:
+        self._sources: dict[Variable, Variable] = {}
+        self._whole: dict[Variable, bool] = {}
+        # Arrays of the right strides, whose memory is never touched.
+        self._ghosts: dict[Variable, np.ndarray] = {}
+        self._kernels = backend("cpu")
+        for equation in equations:
+            if _may_be_view(equation):
+                self._look_at(equation)
+
+    def _look_at(self, equation: Equation) -> None:
+        [x] = equation.operands
+        before = self.ghost(x)
+        if equation.primitive.name == "reshape" and not before.flags.c_contiguous:
+            return  # NumPy copies
+        output = equation.output
+        after = self.applied(equation, before)
+        self._ghosts[output] = after
+        self._sources[output] = self._sources.get(x, x)
+        self._whole[output] = self.is_whole(x) and after.flags.c_contiguous and after.size == x.size
+
+    def ghost(self, x: Variable) -> np.ndarray:
+        """Return an array of arbitrary content laid out in memory as `x` is."""
+        found = self._ghosts.get(x)
+        if found is None:
+            found = self._ghosts[x] = np.empty(x.shape, x.dtype)
+        return found
+
+    def is_view(self, equation: Equation) -> bool:
+        """Tell whether an equation's output is a view of its operand."""
+        return equation.output in self._sources
+
+    def root(self, x: Variable) -> Variable:
+        """Return the variable that `x` is a view of; itself where it is none."""
+        return self._sources.get(x, x)
+
+    def is_whole(self, x: Variable) -> bool:
+        """Tell whether `x` has all elements of its root, in the same order in memory."""
+        return self._whole.get(x, True)
+
+    def is_contiguous(self, x: Variable) -> bool:
+        """Tell whether the elements of `x` stand in memory one after the other."""
+        return x not in self._sources or bool(self.ghost(x).flags.c_contiguous)
+
+    def applied(self, equation: Equation, array: np.ndarray) -> np.ndarray:
+        """Return the view of an array that an equation takes."""
+        if equation.primitive.name == "getitem":
+            return array[_with_ellipsis(equation.params["index"])]  # type: ignore[no-any-return]
+        kernel = equation.primitive.kernel(self._kernels)
+        view: np.ndarray = kernel(array, **equation.params)
+        return view
+
+
+def _may_be_view(equation: Equation) -> bool:
+    name = equation.primitive.name
+    if name == "getitem":
+        return _is_basic(equation.params["index"]) and equation.output.size > 0
+    return name in VIEW_PRIMITIVES
+
+
+def _with_ellipsis(index: Any) -> Any:
+    """Return the same index in a form that gives an array also where one element is chosen."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
+
+
+def _is_basic(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(
+        part is None
+        or part is Ellipsis
+        or (isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool))
+        for part in parts
+    )

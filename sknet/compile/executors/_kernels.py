@@ -1,0 +1,307 @@
+"""How each primitive is called on NumPy with its output given: one short emitter each.
+
+What has no emitter here is called by its own forward: a ufunc with the output as last argument,
+another function with ``out=``.
+"""
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas
+
+from sknet.compile._graph import Equation, Variable
+from sknet.compile.executors._writer import Emitter, Writer
+from sknet.device import backend
+
+__all__ = ["emit", "scratch_of"]
+
+EMITTERS: dict[str, Emitter] = {}
+NARROW = 64  # up to so many columns, a maximum over them is faster in the transposed array
+WIDE = 1 << 16  # elements up to which a constant array of zeros is worth its memory
+
+
+def emitter(*names: str) -> Any:
+    """Register how the primitives of these names are called."""
+
+    def register(function: Emitter) -> Emitter:
+        for name in names:
+            EMITTERS[name] = function
+        return function
+
+    return register
+
+
+def emit(w: Writer, equation: Equation) -> None:
+    """Write the lines that compute one equation.
+
+    Parameters
+    ----------
+    w : Writer
+        Where they are written.
+    equation : Equation
+        What they compute.
+    """
+    special = EMITTERS.get(equation.primitive.name)
+    if special is None:
+        _by_its_forward(w, equation)
+    else:
+        special(w, equation)
+
+
+def _by_its_forward(w: Writer, equation: Equation) -> None:
+    primitive = equation.primitive
+    kernel = primitive.kernel(backend("cpu"))
+    operands, out = ", ".join(w.operands(equation)), w.name(equation.output)
+    if isinstance(kernel, np.ufunc) and kernel not in (np.maximum, np.minimum):  # faster without a keyword
+        w.line(f"{w.function(kernel, primitive.name)}({operands}, {out})")
+        return
+    bound = partial(kernel, **equation.params) if equation.params else kernel
+    name = w.partial(bound, primitive.name) if equation.params else w.function(kernel, primitive.name)
+    w.line(f"{name}({operands}, out={out})" if primitive.writes_out else f"{out}[...] = {name}({operands})")
+
+
+def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], Any]]:
+    """Return shape and dtype of the arrays that an equation needs besides its output.
+
+    Parameters
+    ----------
+    equation : Equation
+        Any equation.
+    exact : bool
+        Whether every bit must be that of the primitive's own kernel.
+
+    Returns
+    -------
+    list of (tuple of int, dtype)
+        Usually empty.
+    """
+    name = equation.primitive.name
+    if name == "max" and _is_narrow(equation):
+        x = equation.operands[0]
+        return [(x.shape[::-1], x.dtype)]
+    if name == "subtract_at":
+        return [(equation.operands[2].shape, equation.output.dtype)]
+    if name == "sum_squares" and len(equation.operands) > 1:
+        return [((), equation.output.dtype)]
+    if name == "where" and _needs_inverse(equation):
+        return [(equation.output.shape, np.dtype(bool))]
+    return []
+
+
+# -- matrix products and sums -----------------------------------------------------------------
+
+
+@emitter("matmul")
+def _matmul(w: Writer, equation: Equation) -> None:
+    x, y = equation.operands
+    # np.dot goes to BLAS with less ado, and has no stacks of matrices.
+    flat = x.ndim == y.ndim == 2 and x.dtype == y.dtype and equation.output.size > 0
+    name = w.function(np.dot, "dot") if flat and _for_blas(w, x) and _for_blas(w, y) else w.function(np.matmul, "matmul")
+    w.line(f"{name}({w.name(x)}, {w.name(y)}, {w.name(equation.output)})")
+
+
+def _for_blas(w: Writer, x: Variable) -> bool:
+    flags = w.plan.views.ghost(x).flags
+    return bool(flags.c_contiguous or flags.f_contiguous)
+
+
+def _reduction(w: Writer, equation: Equation, function: Any, name: str) -> None:
+    [x], axis = equation.operands, equation.params["axis"]
+    at = tuple(sorted(a % x.ndim for a in axis))
+    shown = str(at[0]) if len(at) == 1 else str(at)
+    keep = ", True" if equation.params["keepdims"] else ""
+    w.line(f"{w.function(function, name)}({w.name(x)}, {shown}, None, {w.name(equation.output)}{keep})")
+
+
+@emitter("sum")
+def _sum(w: Writer, equation: Equation) -> None:
+    [x], axis = equation.operands, equation.params["axis"]
+    if w.exact or x.dtype.kind != "f" or not 1 <= x.ndim <= 2 or not w.plan.views.is_contiguous(x) or len(axis) != 1:
+        _reduction(w, equation, np.add.reduce, "sum")
+        return
+    # A product with ones: BLAS adds faster than np.add.reduce.
+    ones = w.constant(np.ones(x.shape[axis[0]], x.dtype))
+    first, second = (ones, w.name(x)) if axis[0] == -x.ndim else (w.name(x), ones)
+    shape = tuple(n for i, n in enumerate(x.shape) if i - x.ndim != axis[0])
+    w.line(f"{w.function(np.dot, 'dot')}({first}, {second}, {_reshaped(w, equation.output, shape)})")
+
+
+@emitter("max", "min")
+def _extremum(w: Writer, equation: Equation) -> None:
+    name = equation.primitive.name
+    function = np.maximum.reduce if name == "max" else np.minimum.reduce
+    if name == "min" or not _is_narrow(equation):
+        _reduction(w, equation, function, name)
+        return
+    [x] = equation.operands
+    turned, copyto = w.scratch(equation), w.function(np.copyto, "copyto")
+    w.line(f"{copyto}({turned}, {w.made(w.name(x) + '.T', 't')})")
+    w.line(f"{w.function(function, name)}({turned}, 0, None, {_reshaped(w, equation.output, x.shape[:1])})")
+
+
+def _is_narrow(equation: Equation) -> bool:
+    [x] = equation.operands
+    return x.ndim == 2 and equation.params["axis"] == (-1,) and 1 < x.shape[1] <= NARROW
+
+
+@emitter("sum_squares")
+def _sum_squares(w: Writer, equation: Equation) -> None:
+    out, dot = w.name(equation.output), w.function(np.dot, "dot")
+    for i, x in enumerate(equation.operands):
+        if not w.plan.views.is_contiguous(x):
+            _by_its_forward(w, equation)
+            return
+        flat = _reshaped(w, x, (x.size,))
+        target = w.scratch(equation) if i else out
+        w.line(f"{dot}({flat}, {flat}, {target})")
+        if i:
+            w.line(f"{w.function(np.add, 'add')}({out}, {target}, {out})")
+
+
+def _reshaped(w: Writer, x: Variable, shape: tuple[int, ...]) -> str:
+    """Name a view of a contiguous array in another shape."""
+    return w.name(x) if x.shape == shape else w.made(f"{w.name(x)}.reshape({shape})", "r")
+
+
+# -- elementwise ------------------------------------------------------------------------------
+
+
+@emitter("relu")
+def _relu(w: Writer, equation: Equation) -> None:
+    [x], out = equation.operands, equation.output
+    # NumPy's maximum is vectorised for two arrays, not for an array and a number.
+    zero = w.block_constant(0, x) if w.is_dividing else w.constant(np.zeros(x.shape if x.size <= WIDE else (), x.dtype))
+    w.line(f"{w.function(np.maximum, 'maximum')}({w.name(x)}, {zero}, out={w.name(out)})")
+
+
+@emitter("multiply")
+def _multiply(w: Writer, equation: Equation) -> None:
+    x, y = equation.operands
+    number, array = (x, y) if type(y) is Variable and y.shape == equation.output.shape else (y, x)
+    is_number = type(number) is not Variable or (not number.shape and number.dtype == array.dtype)
+    if w.exact or not is_number or not _for_level_1(w, array) or not _shares(w, array, equation.output):
+        _by_its_forward(w, equation)
+        return
+    scale = w.function(blas.get_blas_funcs("scal", dtype=array.dtype), "scal")
+    w.line(f"{scale}({w.number(number)}, {w.name(array)})")
+
+
+@emitter("axpy")
+def _axpy(w: Writer, equation: Equation) -> None:
+    x, y, a = equation.operands
+    _unless_in_place(w, x, equation.output)
+    function = w.function(blas.get_blas_funcs("axpy", dtype=x.dtype), "axpy")
+    size = w.name(y) + ".size" if w.is_dividing else y.size
+    w.line(f"{function}({w.name(y)}, {w.name(equation.output)}, {size}, {w.number(a)})")
+
+
+def _for_level_1(w: Writer, x: Variable) -> bool:
+    """Tell whether SciPy's wrappers of BLAS can write to an array: they copy what is not flat."""
+    return x.ndim == 1 and x.size > 0 and x.dtype.kind == "f" and w.plan.views.is_contiguous(x)
+
+
+def _shares(w: Writer, x: Variable, output: Variable) -> bool:
+    return w.plan.buffers[w.plan.views.root(x)] is w.plan.buffers[output]
+
+
+def _unless_in_place(w: Writer, x: Variable, output: Variable) -> None:
+    if not _shares(w, x, output):
+        w.line(f"{w.function(np.copyto, 'copyto')}({w.name(output)}, {w.name(x)})")
+
+
+@emitter("astype")
+def _astype(w: Writer, equation: Equation) -> None:
+    w.line(f"{w.function(np.copyto, 'copyto')}({w.name(equation.output)}, {w.name(equation.operands[0])}, 'unsafe')")
+
+
+@emitter("copy", "carry", "broadcast_to", "permute_dims")
+def _copy(w: Writer, equation: Equation) -> None:
+    w.line(f"{w.function(np.copyto, 'copyto')}({w.name(equation.output)}, {w.name(equation.operands[0])})")
+
+
+@emitter("reshape")
+def _reshape(w: Writer, equation: Equation) -> None:
+    [x] = equation.operands  # its elements do not stand in a row: this is a copy, not a view
+    out = _reshaped(w, equation.output, x.shape)
+    w.line(f"{w.function(np.copyto, 'copyto')}({out}, {w.name(x)})")
+
+
+def _needs_inverse(equation: Equation) -> bool:
+    return equation.output.size > 0 and type(equation.operands[1]) is Variable
+
+
+@emitter("where")
+def _where(w: Writer, equation: Equation) -> None:
+    condition, x, y = w.operands(equation)
+    out, copyto = w.name(equation.output), w.function(np.copyto, "copyto")
+    if w.is_dividing or not _needs_inverse(equation):
+        w.line(f"{out}[...] = {w.function(np.where, 'where')}({condition}, {x}, {y})")
+        return
+    # In this order the output may share memory with x.
+    inverse = w.scratch(equation)
+    w.line(f"{w.function(np.logical_not, 'logical_not')}({condition}, {inverse})")
+    w.line(f"{copyto}({out}, {x})")
+    w.line(f"{copyto}({out}, {y}, where={inverse})")
+
+
+# -- one element a row ------------------------------------------------------------------------
+
+
+@emitter("flat_index")
+def _flat_index(w: Writer, equation: Equation) -> None:
+    [indices], out = equation.operands, w.name(equation.output)
+    length = equation.params["length"]
+    take = w.made(f"{w.constant(np.arange(length))}.take", "take")
+    starts = w.constant(np.arange(0, indices.size * length, length))
+    # Through a table, so that negative indices count from the end and others are refused.
+    w.line(f"{take}({w.name(indices)}, None, {out})")
+    w.line(f"{w.function(np.add, 'add')}({out}, {starts}, {out})")
+
+
+@emitter("take_at")
+def _take_at(w: Writer, equation: Equation) -> None:
+    x, positions = equation.operands
+    if not w.plan.views.is_contiguous(x):
+        _by_its_forward(w, equation)
+        return
+    take = w.made(f"{w.name(x)}.reshape(-1).take", "take")
+    # "clip" does not check, and needs no buffer; the positions are valid.
+    w.line(f"{take}({w.name(positions)}, None, {w.name(equation.output)}, 'clip')")
+
+
+@emitter("subtract_at")
+def _subtract_at(w: Writer, equation: Equation) -> None:
+    x, g, positions = equation.operands
+    out, part, at = w.name(equation.output), w.scratch(equation), w.name(positions)
+    _unless_in_place(w, x, equation.output)
+    flat = w.made(f"{out}.reshape(-1)", "r")
+    take = w.made(f"{out}.reshape(-1).take", "take")
+    w.line(f"{take}({at}, None, {part}, 'clip')")
+    w.line(f"{w.function(np.subtract, 'subtract')}({part}, {_rows(w, g, positions)}, {part})")
+    w.line(f"{flat}[{at}] = {part}")
+
+
+@emitter("put_at")
+def _put_at(w: Writer, equation: Equation) -> None:
+    g, positions = equation.operands
+    out = w.name(equation.output)
+    w.line(f"{w.made(out + '.fill', 'fill')}(0)")
+    w.line(f"{w.made(out + '.reshape(-1)', 'r')}[{w.name(positions)}] = {_rows(w, g, positions)}")
+
+
+def _rows(w: Writer, g: Variable, positions: Variable) -> str:
+    return _reshaped(w, g, positions.shape) if w.plan.views.is_contiguous(g) else f"{w.name(g)}.reshape(-1)"
+
+
+# -- flat arrays ------------------------------------------------------------------------------
+
+
+@emitter("assemble")
+def _assemble(w: Writer, equation: Equation) -> None:
+    out = w.name(equation.output)
+    for start, part in zip(equation.params["starts"], equation.operands, strict=True):
+        if not w.plan.is_in_place(equation, part):
+            target = w.made(f"{out}[{start}:{start + math.prod(part.shape)}]", "p")
+            w.line(f"{w.function(np.copyto, 'copyto')}({target}, {w.name(part)})")

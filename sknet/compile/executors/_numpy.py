@@ -1,0 +1,170 @@
+"""The NumPy executor: a plan as straight-line Python, every call with its output bound."""
+
+import linecache
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet.compile._graph import Variable
+from sknet.compile._plan import Plan
+from sknet.compile.executors._kernels import emit, scratch_of
+from sknet.compile.executors._writer import Writer
+from sknet.compile.passes import Group
+
+__all__ = ["NumpyProgram"]
+
+
+class NumpyProgram:
+    """Generated source for a plan, to be bound to memory as often as needed.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to compute, and where.
+    exact : bool, default=False
+        Whether to call only the primitives' own kernels, which keep every bit.
+
+    Attributes
+    ----------
+    source : str
+        The Python source.
+    """
+
+    def __init__(self, plan: Plan, exact: bool = False) -> None:
+        self.plan = plan
+        self._blocks: list[_Blocks] = []
+        writer = Writer(plan, exact)
+        for group in plan.groups:
+            self._write(writer, group)
+        for output, donor in plan.copies:
+            writer.line(f"{writer.function(np.copyto, 'copyto')}({writer.name(donor)}, {writer.name(output)})")
+        self._writer = writer
+        arguments = self._arguments(writer)
+        self.source = writer.source(arguments, self._head())
+        namespace: dict[str, Any] = {}
+        file = f"<sknet step {id(self):x}>"
+        exec(compile(self.source, file, "exec"), namespace)
+        # Tracebacks and debuggers show the lines.
+        linecache.cache[file] = (len(self.source), None, self.source.splitlines(True), file)
+        self._bind: Callable[..., Callable[[], None]] = namespace["bind"]
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def _write(self, writer: Writer, group: Group) -> None:
+        if group.rows:
+            self._write_blocks(writer, group)
+            return
+        for equation in group.equations:
+            if self.plan.views.is_view(equation):
+                continue
+            first = len(writer.lines)
+            emit(writer, equation)
+            _comment(writer, first, str(equation.output))
+
+    def _write_blocks(self, writer: Writer, group: Group) -> None:
+        """Write a loop over blocks of rows, each of which goes through all equations at once."""
+        shape = group.equations[0].output.shape
+        used = dict.fromkeys(x for e in group.equations for x in (*e.variables, e.output))
+        divided = [x for x in used if x.ndim == len(shape) and x.shape[0] == shape[0]]
+        names = {x: f"b_{writer.names[x]}" for x in divided}
+        start = len(writer.lines)
+        writer.begin_blocks(names)
+        for equation in group.equations:
+            emit(writer, equation)
+        constants = writer.end_blocks()
+        blocks = _Blocks(f"blocks{len(self._blocks)}", group, divided, list(constants.values()))
+        self._blocks.append(blocks)
+        targets = ", ".join([*names.values(), *constants])
+        head = f"for {targets} in {blocks.name}:  # {group.rows} of {shape[0]} rows each"
+        writer.lines[start:] = [head, *[f"    {line}" for line in writer.lines[start:]]]
+
+    def _arguments(self, writer: Writer) -> list[str]:
+        text = "\n".join(writer.setup + writer.lines)
+        used = _identifiers(text)
+        arrays = [name for name in writer.names.values() if name in used]
+        scratch = [
+            f"{writer.names[e.output]}_s{i}" for e, buffers in self.plan.scratch.items() for i in range(len(buffers))
+        ]
+        self._arrays = arrays
+        return [*writer.bound, *arrays, *scratch, *[blocks.name for blocks in self._blocks]]
+
+    def _head(self) -> str:
+        plan = self.plan
+        slots = ", ".join(f"{self._writer_names(x)}: {x!r}" for x in plan.graph.inputs)
+        return (
+            f"# slots: {slots}\n# arena: {plan.arena_size} bytes, of which {plan.peak_live} are live at one time\n"
+        )
+
+    def _writer_names(self, x: Variable) -> str:
+        return self.plan.graph.names()[x]
+
+    # -- binding ------------------------------------------------------------------------------
+
+    def bind(self, memory: np.ndarray, slots: Sequence[np.ndarray]) -> tuple[Callable[[], None], dict[Variable, np.ndarray]]:
+        """Return the step on this memory, and the array of every variable.
+
+        Parameters
+        ----------
+        memory : ndarray of uint8
+            As `Plan.arrays` needs it.
+        slots : sequence of ndarray
+            One for each input.
+
+        Returns
+        -------
+        step : callable
+            Without arguments: reads the slots, writes the outputs.
+        arrays : dict of Variable to ndarray
+            Where outputs are found.
+        """
+        arrays = self.plan.arrays(memory, slots)
+        names = self._writer.names
+        by_name: dict[str, Any] = dict(self._writer.bound)
+        by_name.update({names[x]: array for x, array in arrays.items()})
+        for equation, buffers in self.plan.scratch.items():
+            needs = scratch_of(equation, self._writer.exact)
+            for i, (buffer, (shape, dtype)) in enumerate(zip(buffers, needs, strict=True)):
+                by_name[f"{names[equation.output]}_s{i}"] = buffer.array(memory, shape, dtype)
+        for blocks in self._blocks:
+            by_name[blocks.name] = blocks.divide(arrays, self.plan.in_groups)
+        wanted = self._bind.__code__.co_varnames[: self._bind.__code__.co_argcount]
+        return self._bind(*[by_name[name] for name in wanted]), arrays
+
+
+class _Blocks(NamedTuple):
+    """A loop over blocks: its name, its equations, and what it goes over."""
+
+    name: str
+    group: Group
+    divided: list[Variable]
+    constants: list[tuple[float, Variable]]
+
+    def divide(
+        self, arrays: dict[Variable, np.ndarray], internal: set[Variable]
+    ) -> tuple[tuple[np.ndarray, ...], ...]:
+        """Return the blocks of all arrays; those that exist for one block at a time come again."""
+        total, rows = self.group.equations[0].output.shape[0], self.group.rows
+        constants = [np.full((rows, *x.shape[1:]), value, x.dtype) for value, x in self.constants]
+        found = []
+        for start in range(0, total, rows):
+            length = min(rows, total - start)
+            block = [arrays[x][:length] if x in internal else arrays[x][start : start + rows] for x in self.divided]
+            found.append((*block, *[constant[:length] for constant in constants]))
+        return tuple(found)
+
+
+def _comment(writer: Writer, line: int, text: str) -> None:
+    if line < len(writer.lines):
+        writer.lines[line] = f"{writer.lines[line]:<48}  # {text}"
+
+
+def _identifiers(text: str) -> set[str]:
+    found, word = set(), ""
+    for character in text + "\n":
+        if character.isalnum() or character == "_":
+            word += character
+        elif word:
+            found.add(word)
+            word = ""
+    return found

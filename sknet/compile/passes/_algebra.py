@@ -1,0 +1,252 @@
+"""Algebra that keeps every bit: fewer equations, and fewer passes over memory.
+
+Rules here may change the sign of a zero, and nothing else; what changes rounding stands in
+`_relaxed`.
+"""
+
+import math
+
+from sknet.compile import _internal as own
+from sknet.compile._graph import Equation, Operand, Variable
+from sknet.compile.passes._rewrite import Rewriter, Rules, scalar_of
+
+__all__ = ["ALGEBRA", "SIGNS"]
+
+ALGEBRA = Rules()
+SIGNS = Rules()  # last: a sign that has met no other is put into a number
+
+
+def _same_kind(x: Operand, equation: Equation) -> bool:
+    output = equation.output
+    return type(x) is Variable and x.shape == output.shape and x.dtype == output.dtype
+
+
+# -- neutral elements -------------------------------------------------------------------------
+
+
+@ALGEBRA.on("multiply", "divide")
+def times_one(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """x * 1 and x / 1 are x."""
+    x, y = equation.operands
+    if scalar_of(rewriter, y) == 1 and _same_kind(x, equation):
+        return x
+    if equation.primitive.name == "multiply" and scalar_of(rewriter, x) == 1 and _same_kind(y, equation):
+        return y
+    return None
+
+
+@ALGEBRA.on("add", "subtract")
+def plus_zero(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """x + 0 and x - 0 are x."""
+    x, y = equation.operands
+    if scalar_of(rewriter, y) == 0 and _same_kind(x, equation):
+        return x
+    if equation.primitive.name == "add" and scalar_of(rewriter, x) == 0 and _same_kind(y, equation):
+        return y
+    return None
+
+
+@ALGEBRA.on("sum")
+def over_single(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """A sum over axes of length 1 is the same elements in another shape."""
+    [x] = equation.operands
+    if x.dtype == equation.output.dtype and all(x.shape[a] == 1 for a in equation.params["axis"]):
+        return _reshaped(rewriter, x, equation.output.shape)
+    return None
+
+
+# -- shapes -----------------------------------------------------------------------------------
+
+
+def _reshaped(rewriter: Rewriter, x: Variable, shape: tuple[int, ...]) -> Variable:
+    return x if x.shape == shape else rewriter.emit("reshape", x, shape=shape)
+
+
+@ALGEBRA.on("reshape")
+def reshape_once(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """Reshapes in a row are one; signs are changed after it, where they may meet others."""
+    [x] = equation.operands
+    shape = equation.output.shape
+    if x.shape == shape:
+        return x
+    before = rewriter.definition(x, "reshape")
+    if before is not None:
+        return _reshaped(rewriter, before.operands[0], shape)
+    sign = rewriter.definition(x, "negative")
+    if sign is not None and rewriter.is_used_once(x):
+        return rewriter.emit("negative", _reshaped(rewriter, sign.operands[0], shape))
+    return None
+
+
+@ALGEBRA.on("permute_dims")
+def permute_once(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """Permutations in a row are one, and may cancel."""
+    [x] = equation.operands
+    axes = equation.params["axes"]
+    if list(axes) == list(range(-len(axes), 0)):
+        return x
+    before = rewriter.definition(x, "permute_dims")
+    if before is None:
+        return None
+    first = before.params["axes"]
+    return rewriter.emit("permute_dims", before.operands[0], axes=tuple(first[a] for a in axes))
+
+
+@ALGEBRA.on("astype")
+def same_dtype(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """A conversion to the dtype that it has."""
+    [x] = equation.operands
+    return x if x.dtype == equation.output.dtype else None
+
+
+@ALGEBRA.on("broadcast_to")
+def same_shape(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """A broadcast to the shape that it has."""
+    [x] = equation.operands
+    return x if x.shape == equation.output.shape else None
+
+
+@ALGEBRA.on("add", "subtract", "multiply", "divide", "where", "maximum", "minimum")
+def broadcast_late(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """An elementwise operation broadcasts by itself."""
+    operands = tuple([_unbroadcast(rewriter, x) for x in equation.operands])
+    if operands == equation.operands:
+        return None
+    changed = Equation(equation.primitive, operands, equation.params)
+    if changed.output.shape != equation.output.shape:
+        return None
+    return rewriter.emit(equation.primitive, *operands)
+
+
+def _unbroadcast(rewriter: Rewriter, x: Operand) -> Operand:
+    found = rewriter.definition(x, "broadcast_to")
+    if found is not None:
+        return _unbroadcast(rewriter, found.operands[0])
+    single = rewriter.definition(x, "reshape") if type(x) is Variable and x.size == 1 else None
+    return single.operands[0] if single is not None and not single.operands[0].shape else x
+
+
+# -- signs ------------------------------------------------------------------------------------
+
+
+@ALGEBRA.on("negative")
+def negative_of(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """Two signs cancel; otherwise the sign goes where it costs nothing, or to a smaller factor."""
+    [x] = equation.operands
+    found = _negated(rewriter, x)
+    if found is not None:
+        return found
+    product = rewriter.definition(x, "multiply") or rewriter.definition(x, "divide")
+    if product is None or not rewriter.is_used_once(x):
+        return None
+    a, b = product.operands
+    if type(b) is Variable and b.ndim and b.size * 2 <= x.size:
+        return rewriter.emit(product.primitive, a, rewriter.emit("negative", b))
+    if type(a) is Variable and a.ndim and a.size * 2 <= x.size:
+        return rewriter.emit(product.primitive, rewriter.emit("negative", a), b)
+    return None
+
+
+def _negated(rewriter: Rewriter, x: Operand) -> Operand | None:
+    """Return -x where that takes no further equation, else None."""
+    found = rewriter.definitions.get(x) if type(x) is Variable else None
+    if found is None:
+        return None
+    name, operands = found.primitive.name, found.operands
+    if name == "negative":
+        return operands[0]
+    if not rewriter.is_used_once(x):
+        return None
+    if name == "subtract":
+        return rewriter.emit("subtract", *operands[::-1])
+    if name in ("multiply", "divide"):
+        for i, factor in enumerate(operands):
+            changed = _negated(rewriter, factor)
+            if changed is not None:
+                return rewriter.emit(name, *[changed if i == j else y for j, y in enumerate(operands)])
+    return None
+
+
+@SIGNS.on("negative")
+def negative_number(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """-(c * x) is (-c) * x, and -(c / x) is (-c) / x."""
+    [x] = equation.operands
+    product = rewriter.definition(x, "multiply") or rewriter.definition(x, "divide")
+    if product is None or not rewriter.is_used_once(x):
+        return None
+    a, b = product.operands
+    if type(a) is not Variable:
+        return rewriter.emit(product.primitive, -a, b)
+    return None if type(b) is Variable else rewriter.emit(product.primitive, a, -b)
+
+
+@ALGEBRA.on("add")
+def add_negative(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """x + (-y) is x - y."""
+    x, y = equation.operands
+    for a, b in ((x, y), (y, x)):
+        sign = rewriter.definition(b, "negative")
+        if sign is not None:
+            return rewriter.emit("subtract", a, sign.operands[0])
+    return None
+
+
+@ALGEBRA.on("subtract")
+def subtract_negative(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """x - (-y) is x + y."""
+    x, y = equation.operands
+    sign = rewriter.definition(y, "negative")
+    return None if sign is None else rewriter.emit("add", x, sign.operands[0])
+
+
+# -- one element a row ------------------------------------------------------------------------
+
+
+def _one_a_row(indices: Variable, axis: int) -> bool:
+    return axis == -1 and indices.shape[-1] == 1
+
+
+@ALGEBRA.on("take_along_axis")
+def take_by_position(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """One element a row is found by its position in the flat array, computed once for all uses."""
+    x, indices = equation.operands
+    if not _one_a_row(indices, equation.params["axis"]):
+        return None
+    positions = _positions(rewriter, indices, x.shape[-1])
+    return _reshaped(rewriter, rewriter.emit(own.take_at, x, positions), equation.output.shape)
+
+
+@ALGEBRA.on("put_along_axis")
+def put_by_position(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """The adjoint of `take_by_position`."""
+    g, indices = equation.operands
+    if not _one_a_row(indices, equation.params["axis"]):
+        return None
+    positions = _positions(rewriter, indices, equation.params["length"])
+    return rewriter.emit(own.put_at, g, positions, shape=equation.output.shape)
+
+
+def _positions(rewriter: Rewriter, indices: Variable, length: int) -> Variable:
+    flat = _reshaped(rewriter, indices, (math.prod(indices.shape),))
+    return rewriter.emit(own.flat_index, flat, length=length)
+
+
+@ALGEBRA.on("sum")
+def sum_of_put(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """A row that is zero but for one element sums to that element."""
+    [x] = equation.operands
+    put = rewriter.definition(x, "put_at")
+    if put is None or equation.params["axis"] != (-1,):
+        return None
+    return _reshaped(rewriter, put.operands[0], equation.output.shape)
+
+
+@ALGEBRA.on("subtract")
+def subtract_from_put(rewriter: Rewriter, equation: Equation) -> Operand | None:
+    """-(g put into zeros) - x is -x, less g at those places."""
+    x, y = equation.operands
+    put = rewriter.definition(x, "put_at")
+    if put is None or not (_same_kind(x, equation) and _same_kind(y, equation)):
+        return None
+    g, positions = put.operands
+    return rewriter.emit(own.subtract_at, rewriter.emit("negative", y), rewriter.emit("negative", g), positions)

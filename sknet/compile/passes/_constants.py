@@ -1,0 +1,61 @@
+"""Constants: what depends on nothing that changes is computed once, when the graph is made."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.compile._graph import Equation, Variable
+from sknet.compile.passes._rewrite import Rewriter, Rules, scalar_of
+from sknet.device import backend, result_dtype
+
+__all__ = ["CONSTANTS"]
+
+LARGEST = 1 << 16  # elements of a computed constant: larger ones cost more memory than they save time
+
+CONSTANTS = Rules()
+
+
+@CONSTANTS.on("*")
+def fold(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """Compute an equation all of whose operands are known."""
+    values = []
+    for x in equation.operands:
+        value = rewriter.constants.get(x) if type(x) is Variable else x
+        if value is None:
+            return None
+        values.append(value)
+    if equation.output.size > LARGEST and equation.primitive.name not in ("broadcast_to", "reshape"):
+        return None
+    kernel = equation.primitive.kernel(backend("cpu"))
+    with np.errstate(all="ignore"):
+        return rewriter.constant(np.asarray(kernel(*values, **equation.params)))
+
+
+@CONSTANTS.on("*")
+def number(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """Take the number for a constant that repeats it, where that changes neither shape nor dtype."""
+    if equation.primitive.expression is None or len(equation.operands) < 2:
+        return None
+    operands = [_number_or_self(rewriter, x) for x in equation.operands]
+    if equation.primitive.name == "where":
+        operands[0] = equation.operands[0]
+    if all(a is b for a, b in zip(operands, equation.operands, strict=True)):
+        return None
+    if not _fits(operands, equation):
+        return None
+    return rewriter.emit(equation.primitive, *operands, **equation.params)
+
+
+def _number_or_self(rewriter: Rewriter, x: Any) -> Any:
+    value = scalar_of(rewriter, x) if type(x) is Variable else None
+    return x if value is None else value
+
+
+def _fits(operands: list[Any], equation: Equation) -> bool:
+    arrays = [x for x in operands if type(x) is Variable]
+    if not arrays or (equation.primitive.name == "where" and len(arrays) < 2):
+        return False
+    same_shape = np.broadcast_shapes(*[x.shape for x in arrays]) == equation.output.shape
+    values = equation.operands[1:] if equation.primitive.name == "where" else equation.operands
+    numbers = operands[1:] if equation.primitive.name == "where" else operands
+    return same_shape and result_dtype(*numbers) == result_dtype(*values)

@@ -1,0 +1,28 @@
+"""Dead code: what no output needs."""
+
+from sknet.compile._graph import Graph
+
+__all__ = ["without_dead_code"]
+
+
+def without_dead_code(graph: Graph) -> Graph:
+    """Return the graph without equations and constants that no output depends on.
+
+    Parameters
+    ----------
+    graph : Graph
+        Any graph.
+
+    Returns
+    -------
+    Graph
+        With the same inputs and outputs.
+    """
+    needed = set(graph.outputs)
+    kept = []
+    for equation in reversed(graph.equations):
+        if equation.output in needed:
+            kept.append(equation)
+            needed.update(equation.variables)
+    constants = {v: value for v, value in graph.constants.items() if v in needed}
+    return Graph(graph.inputs, constants, kept[::-1], graph.outputs)

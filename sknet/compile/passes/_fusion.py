@@ -1,0 +1,96 @@
+"""Fusion: elementwise equations over large arrays, done block by block while the block is in the cache."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sknet.compile._graph import Equation, Graph, Variable
+
+__all__ = ["BLOCK", "Group", "fuse", "is_elementwise"]
+
+BLOCK = 1 << 13  # elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one
+LARGE = 1 << 15  # elements from which an array is divided
+
+
+class Group(NamedTuple):
+    """Equations that are executed together.
+
+    Attributes
+    ----------
+    equations : list of Equation
+        In order. All but a group of one have elementwise primitives and one output shape.
+    rows : int
+        How many rows of the leading axis are one block; 0 where the whole array is.
+    """
+
+    equations: list[Equation]
+    rows: int
+
+    @property
+    def internal(self) -> set[Variable]:
+        """Outputs of the group's equations."""
+        return {equation.output for equation in self.equations}
+
+
+def is_elementwise(equation: Equation) -> bool:
+    """Tell whether each element of the output depends on the operands' elements at its place only."""
+    return equation.primitive.expression is not None
+
+
+def fuse(graph: Graph, block: int = BLOCK, large: int = LARGE) -> list[Group]:
+    """Group the equations of a graph: elementwise chains over large arrays become one group each.
+
+    Parameters
+    ----------
+    graph : Graph
+        Any graph.
+    block : int, default=BLOCK
+        Elements of a block.
+    large : int, default=LARGE
+        Elements from which an array is divided into blocks.
+
+    Returns
+    -------
+    list of Group
+        Every equation once, in an order in which each uses only what was computed before.
+    """
+    return [_finished(equations, block) for equations in _chains(graph, large)]
+
+
+def _chains(graph: Graph, least: int) -> Iterator[list[Equation]]:
+    chain: list[Equation] = []
+    outputs: set[Variable] = set()
+    for equation in graph.equations:
+        large = equation.output.size >= least and is_elementwise(equation) and _can_be_divided(equation)
+        if large and chain and chain[0].output.shape == equation.output.shape:
+            chain.append(equation)
+        elif large or not outputs.isdisjoint(equation.variables):
+            if chain:
+                yield chain
+            chain = [equation]
+            outputs.clear()
+            if not large:
+                yield chain
+                chain = []
+        else:  # it needs nothing of the chain, and goes before it
+            yield [equation]
+        if large:
+            outputs.add(equation.output)
+    if chain:
+        yield chain
+
+
+def _can_be_divided(equation: Equation) -> bool:
+    """Tell whether a block of rows of the output needs a block of rows of each operand, or all of it."""
+    shape = equation.output.shape
+    return len(shape) > 0 and all(
+        len(x.shape) < len(shape) or x.shape[0] in (1, shape[0]) for x in equation.variables
+    )
+
+
+def _finished(equations: list[Equation], block: int) -> Group:
+    if len(equations) == 1:
+        return Group(equations, 0)
+    shape = equations[0].output.shape
+    rows = max(1, block // math.prod(shape[1:]))
+    return Group(equations, rows if rows < shape[0] else 0)

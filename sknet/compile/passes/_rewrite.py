@@ -1,0 +1,143 @@
+"""Rewriting a graph: one walk over the equations, each offered to the rules for its primitive."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from sknet.compile._graph import Equation, Graph, Operand, Variable, shown
+from sknet.core import PRIMITIVES, Primitive
+
+__all__ = ["Rewriter", "Rule", "Rules", "rewrite", "scalar_of"]
+
+Rule = Callable[["Rewriter", Equation], Operand | None]
+
+
+class Rules:
+    """Rules by the name of the primitive that they rewrite.
+
+    A rule takes the rewriter and an equation whose operands are rewritten already, and returns
+    what stands for its output instead, or None. It makes equations by `Rewriter.emit`.
+    """
+
+    def __init__(self, *others: "Rules") -> None:
+        self._table: dict[str, list[Rule]] = {}
+        for other in others:
+            for name, rules in other._table.items():
+                self._table.setdefault(name, []).extend(rules)
+
+    def on(self, *names: str) -> Callable[[Rule], Rule]:
+        """Register a rule for the primitives of these names."""
+
+        def register(rule: Rule) -> Rule:
+            for name in names:
+                self._table.setdefault(name, []).append(rule)
+            return rule
+
+        return register
+
+    def of(self, name: str) -> Iterable[Rule]:
+        """Return the rules for one primitive."""
+        return self._table.get(name, ())
+
+
+class Rewriter:
+    """The graph while it is rewritten: what is known of every variable, and what is written so far.
+
+    Parameters
+    ----------
+    graph : Graph
+        What is read.
+    rules : Rules
+        What is applied.
+    """
+
+    def __init__(self, graph: Graph, rules: Rules) -> None:
+        self.constants = dict(graph.constants)
+        self.definitions: dict[Variable, Equation] = {}
+        self._rules = rules
+        self._equations: list[Equation] = []
+        self._known: dict[Any, Variable] = {}
+        self._renamed: dict[Variable, Variable] = {}
+        self._uses: dict[Variable, int] = {}
+        for equation in graph.equations:
+            for x in equation.variables:
+                self._uses[x] = self._uses.get(x, 0) + 1
+        for x in graph.outputs:
+            self._uses[x] = self._uses.get(x, 0) + 1
+
+    def run(self, graph: Graph) -> Graph:
+        """Walk over the equations; return the new graph."""
+        renamed = self._renamed
+        for equation in graph.equations:
+            operands = tuple([renamed.get(x, x) if type(x) is Variable else x for x in equation.operands])
+            if operands != equation.operands:
+                equation = Equation(equation.primitive, operands, equation.params, equation.output)
+            found = self._add(equation)
+            if found is not equation.output:
+                renamed[equation.output] = found
+                self._uses[found] = self._uses.get(found, 0) + self._uses.get(equation.output, 0)
+        outputs = [renamed.get(x, x) for x in graph.outputs]
+        return Graph(graph.inputs, self.constants, self._equations, outputs)
+
+    def emit(self, primitive: Primitive | str, *operands: Operand, **params: Any) -> Variable:
+        """Return the result of a primitive, as a new equation or in a simpler way."""
+        record = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
+        return self._add(Equation(record, operands, params))
+
+    def constant(self, value: np.ndarray) -> Variable:
+        """Return a variable for a new constant."""
+        variable = Variable(value.shape, value.dtype)
+        self.constants[variable] = value
+        return variable
+
+    def definition(self, x: Operand, name: str) -> Equation | None:
+        """Return the equation that computes `x`, if it is of the primitive `name`."""
+        found = self.definitions.get(x) if type(x) is Variable else None
+        return found if found is not None and found.primitive.name == name else None
+
+    def is_used_once(self, x: Variable) -> bool:
+        """Tell whether `x` is needed for one equation only, so that rewriting that makes it unneeded."""
+        return self._uses.get(x, 0) <= 1
+
+    def _add(self, equation: Equation) -> Variable:
+        for rule in self._rules.of("*"):
+            found = rule(self, equation)
+            if found is not None:
+                return found
+        for rule in self._rules.of(equation.primitive.name):
+            found = rule(self, equation)
+            if found is not None:
+                return found
+        return self._written(equation)
+
+    def _written(self, equation: Equation) -> Variable:
+        """Append an equation, unless the same one stands there already."""
+        key = _key(equation)
+        found = self._known.get(key)
+        if found is None:
+            self._equations.append(equation)
+            self.definitions[equation.output] = equation
+            found = self._known[key] = equation.output
+        return found
+
+
+def rewrite(graph: Graph, rules: Rules) -> Graph:
+    """Return the graph after one walk with `rules`; equations that compute the same are merged."""
+    return Rewriter(graph, rules).run(graph)
+
+
+def scalar_of(rewriter: Rewriter, x: Operand) -> bool | int | float | None:
+    """Return the one number that all elements of an operand are known to be, or None."""
+    if type(x) is not Variable:
+        return x  # type: ignore[no-any-return]
+    value = rewriter.constants.get(x)
+    if value is None or value.size == 0 or (value.size > 1 and any(value.strides)):
+        return None
+    return value.flat[0].item()  # type: ignore[no-any-return]
+
+
+def _key(equation: Equation) -> Any:
+    operands = tuple([id(x) if type(x) is Variable else (type(x), repr(x)) for x in equation.operands])
+    params = tuple([(name, shown(value)) for name, value in equation.params.items()])
+    return equation.primitive.name, operands, params

@@ -1,0 +1,341 @@
+"""Rows of reductions, products, indexing and shapes, and of the records that have no public name."""
+
+import numpy as np
+import scipy.sparse
+import scipy.special
+
+from sknet import ops
+from sknet.core import PRIMITIVES, as_tensor, bind, carry
+from sknet.device import Device, to_device
+from tests.contracts.table import Case, Row, indices, real, reduction, unary
+
+try:
+    import torch
+except ImportError:  # the oracle's tests are skipped, the others do not need it
+    torch = None
+
+ALONG = [
+    Case((real(3, 4),)),
+    Case((real(3, 4),), {"axis": 0}),
+    Case((real(2, 3, 4),), {"axis": -2}),
+    Case((real(0, 3),)),
+]
+MATRIX = scipy.sparse.random_array((5, 4), density=0.5, rng=np.random.default_rng(0), format="csr")
+
+
+def _axes(x, axis):
+    return tuple(range(x.ndim)) if axis is None else axis
+
+
+def _logsumexp(x, axis=-1, keepdims=False):
+    return scipy.special.logsumexp(x, axis=axis, keepdims=keepdims)
+
+
+def _scatter_add(g, index, shape):
+    out = np.zeros(shape, g.dtype)
+    np.add.at(out, index, g)
+    return out
+
+
+def _put_along(g, where, length, axis):
+    out = np.zeros((*g.shape[:axis], length, *g.shape[axis:][1:]), g.dtype)
+    for position in np.ndindex(g.shape):
+        target = list(position)
+        target[axis] = where[position]
+        out[tuple(target)] += g[position]
+    return out
+
+
+def _dropout_reference(like, step, *, shape, p, key, site, dtype):
+    raw = np.random.Philox(key=np.array(key, np.uint64), counter=np.array([0, 0, site, step], np.uint64))
+    uniform = np.random.Generator(raw).random(int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    return np.where(uniform >= p, 1 / (1 - p), 0.0).astype(dtype)
+
+
+def _record(name: str):
+    return lambda *operands, **params: bind(PRIMITIVES[name], tuple(map(_tensor, operands)), params)
+
+
+def _tensor(x):
+    return x if isinstance(x, int) else as_tensor(x)
+
+
+def _matrix_for(y, transposed):
+    matrix = (MATRIX.T if transposed else MATRIX).tocsr().astype(y.dtype)
+    device = as_tensor(y).device
+    return to_device(matrix, Device("cpu") if device.kind == "meta" else device)
+
+
+ROWS = [
+    # -- reductions
+    Row(
+        "sum",
+        np.sum,
+        reduction(),
+        "sum",
+        torch=lambda x, axis=None, keepdims=False: x.sum(_axes(x, axis), keepdims),
+    ),
+    Row(
+        "mean",
+        np.mean,
+        [case for case in reduction() if 0 not in case.operands[0].shape],
+        torch=lambda x, axis=None, keepdims=False: x.mean(_axes(x, axis), keepdims),
+    ),
+    Row(
+        "var",
+        lambda x, axis=None, correction=0, keepdims=False: np.var(
+            x, axis, ddof=correction, keepdims=keepdims
+        ),
+        [*reduction(), Case((real(5, 3),), {"axis": 0, "correction": 1})],
+        torch=lambda x, axis=None, correction=0, keepdims=False: x.var(
+            _axes(x, axis), correction=correction, keepdim=keepdims
+        ),
+    ),
+    Row(
+        "max",
+        np.max,
+        reduction(kind="distinct"),
+        "max",
+        torch=lambda x, axis=None, keepdims=False: x.amax(_axes(x, axis), keepdims),
+    ),
+    Row(
+        "min",
+        np.min,
+        reduction(kind="distinct"),
+        "min",
+        torch=lambda x, axis=None, keepdims=False: x.amin(_axes(x, axis), keepdims),
+    ),
+    Row(
+        "argmax",
+        lambda x, axis=-1: np.argmax(x, axis),
+        [Case((real(4, 5),)), Case((real(2, 3, 4),), {"axis": 1}), Case((real(0, 3),))],
+        "argmax",
+        order=0,
+        torch=lambda x, axis=-1: x.argmax(axis),
+    ),
+    Row("sum_squares", lambda x: np.sum(x * x), unary(), "sum_squares", torch=lambda x: (x * x).sum()),
+    Row(
+        "logsumexp",
+        _logsumexp,
+        [*ALONG, Case((real(3, 4),), {"axis": 0, "keepdims": True}), Case((real(5),))],
+        "logsumexp",
+        integers=False,
+        torch=lambda x, axis=-1, keepdims=False: torch.logsumexp(x, axis, keepdims),
+    ),
+    Row(
+        "softmax",
+        lambda x, axis=-1: scipy.special.softmax(x, axis),
+        ALONG,
+        "softmax",
+        integers=False,
+        torch=lambda x, axis=-1: x.softmax(axis),
+    ),
+    Row(
+        "log_softmax",
+        lambda x, axis=-1: scipy.special.log_softmax(x, axis),
+        ALONG,
+        "log_softmax",
+        integers=False,
+        torch=lambda x, axis=-1: x.log_softmax(axis),
+    ),
+    # -- products
+    Row(
+        "matmul",
+        np.matmul,
+        [
+            Case((real(3, 4), real(4, 2))),
+            Case((real(2, 3, 4), real(4, 2))),
+            Case((real(3, 4), real(2, 4, 2))),
+            Case((real(2, 1, 3, 4), real(5, 4, 2))),
+            Case((real(4), real(4))),
+            Case((real(4), real(4, 2))),
+            Case((real(3, 4), real(4))),
+            Case((real(2, 3, 4), real(4))),
+            Case((real(4), real(2, 4, 3))),
+            Case((real(0, 4), real(4, 2))),
+            Case((real(3, 0), real(0, 2))),
+            Case((real(1, 3, 4), real(2, 4, 1))),
+        ],
+        "matmul",
+        torch=lambda x, y: x @ y,
+    ),
+    Row(
+        "sparse_matmul",
+        lambda y, transposed: (MATRIX.T if transposed else MATRIX).toarray().astype(y.dtype) @ y,
+        [
+            Case((real(4, 3),), {"transposed": False}),
+            Case((real(5, 3),), {"transposed": True}),
+            Case((real(4),), {"transposed": False}),
+        ],
+        "sparse_matmul",
+        call=lambda y, transposed: ops.matmul(_matrix_for(y, transposed), y),
+        torch=lambda y, transposed: torch.tensor((MATRIX.T if transposed else MATRIX).toarray()) @ y,
+    ),
+    # -- indexing
+    Row(
+        "getitem",
+        lambda x, index: x[index],
+        [
+            Case((real(3, 4),), {"index": index})
+            for index in (
+                0,
+                -1,
+                slice(None, None, 2),
+                (Ellipsis, None, 1),
+                (slice(1, None), slice(None, 2)),
+                [2, 0, 0],
+                (np.array([0, 2, 2]), np.array([1, 3, 3])),
+                (slice(None), np.array([3, 3, 0])),
+                np.array([True, False, True]),
+                Ellipsis,
+                (),
+                [],
+                (1, 2),
+            )
+        ],
+        "getitem",
+        call=lambda x, index: as_tensor(x)[index],
+        torch=lambda x, index: x[index],
+    ),
+    Row(
+        "scatter_add",
+        _scatter_add,
+        [
+            Case((real(2, 4),), {"index": slice(0, 2), "shape": (3, 4)}),
+            Case((real(3),), {"index": np.array([1, 1, 0]), "shape": (4,)}),
+            Case((real(3, 4),), {"index": np.array([2, 2, 0]), "shape": (3, 4)}),
+        ],
+        "scatter_add",
+        call=_record("scatter_add"),
+        torch="the adjoint of indexing, compared there",
+    ),
+    Row(
+        "take_along_axis",
+        lambda x, i, axis=-1: np.take_along_axis(x, i, axis),
+        [
+            Case((real(3, 4), indices(3, 1, below=4))),
+            Case((real(3, 4), indices(3, 6, below=4))),
+            Case((real(3, 4), indices(2, 4, below=3)), {"axis": 0}),
+            Case((real(2, 3, 4), indices(2, 5, 4, below=3)), {"axis": 1}),
+            Case((real(0, 3), indices(0, 1, below=3))),
+            Case((real(5), indices(3, below=5))),
+        ],
+        "take_along_axis",
+        torch=lambda x, i, axis=-1: torch.take_along_dim(x, i, axis),
+    ),
+    Row(
+        "put_along_axis",
+        _put_along,
+        [
+            Case((real(3, 1), indices(3, 1, below=4)), {"length": 4, "axis": -1}),
+            Case((real(3, 5), indices(3, 5, below=4)), {"length": 4, "axis": -1}),
+            Case((real(6, 2), indices(6, 2, below=3)), {"length": 3, "axis": -2}),
+        ],
+        "put_along_axis",
+        call=_record("put_along_axis"),
+        torch="the adjoint of take_along_axis, compared there",
+    ),
+    # -- shapes
+    Row(
+        "reshape",
+        np.reshape,
+        [
+            Case((real(3, 4),), {"shape": (2, 6)}),
+            Case((real(3, 4),), {"shape": (-1,)}),
+            Case((real(),), {"shape": (1, 1)}),
+            Case((real(0, 3),), {"shape": (3, 0)}),
+            Case((real(2, 3, 4),), {"shape": [4, -1]}),
+            Case((real(1),), {"shape": ()}),
+        ],
+        "reshape",
+        torch=lambda x, shape: x.reshape(shape),
+    ),
+    Row(
+        "permute_dims",
+        np.transpose,
+        [
+            Case((real(3, 4),), {"axes": (1, 0)}),
+            Case((real(2, 3, 4),), {"axes": (-1, 0, 1)}),
+            Case((real(),), {"axes": ()}),
+            Case((real(0, 3),), {"axes": [-1, -2]}),
+        ],
+        "permute_dims",
+        torch=lambda x, axes: x.permute(tuple(axes)),
+    ),
+    Row(
+        "matrix_transpose",
+        np.matrix_transpose,
+        [Case((real(3, 4),)), Case((real(2, 3, 4),)), Case((real(0, 4),))],
+        torch=lambda x: x.mT,
+    ),
+    Row(
+        "broadcast_to",
+        np.broadcast_to,
+        [
+            Case((real(3, 1),), {"shape": (2, 3, 4)}),
+            Case((real(),), {"shape": (3,)}),
+            Case((real(3, 4),), {"shape": (3, 4)}),
+            Case((real(1, 3),), {"shape": (0, 3)}),
+        ],
+        "broadcast_to",
+        torch=lambda x, shape: x.broadcast_to(shape),
+    ),
+    Row(
+        "expand_dims",
+        np.expand_dims,
+        [Case((real(3, 4),), {"axis": axis}) for axis in (0, 1, -1, -3)],
+        torch=lambda x, axis: x.unsqueeze(axis),
+    ),
+    Row(
+        "squeeze",
+        np.squeeze,
+        [Case((real(3, 1, 4, 1),), {"axis": axis}) for axis in (1, -1, (1, 3), ())],
+        torch=lambda x, axis: x.squeeze(axis),
+    ),
+    Row(
+        "concat",
+        lambda *xs, axis=0: np.concatenate(xs, axis),
+        [
+            Case((real(3, 4), real(2, 4))),
+            Case((real(3, 4), real(3, 1), real(3, 0)), {"axis": -1}),
+            Case((real(5),)),
+            Case((real(2, 1, 3), real(2, 2, 3)), {"axis": 1}),
+        ],
+        "concat",
+        call=lambda *xs, axis=0: ops.concat(xs, axis),
+        torch=lambda *xs, axis=0: torch.cat(xs, axis),
+    ),
+    Row(
+        "stack",
+        lambda *xs, axis=0: np.stack(xs, axis),
+        [Case((real(3, 4), real(3, 4)), {"axis": axis}) for axis in (0, 1, -1)] + [Case((real(), real()))],
+        call=lambda *xs, axis=0: ops.stack(xs, axis),
+        torch=lambda *xs, axis=0: torch.stack(xs, axis),
+    ),
+    Row("zeros_like", np.zeros_like, unary(), "zeros_like", order=0, torch=lambda x: torch.zeros_like(x)),
+    Row("ones_like", np.ones_like, unary(), "ones_like", order=0, torch=lambda x: torch.ones_like(x)),
+    # -- the rest
+    Row(
+        "dropout_mask",
+        _dropout_reference,
+        [
+            Case(
+                (real(), step),
+                {"shape": shape, "p": 0.4, "key": (3, 2**63), "site": 1, "dtype": np.dtype(np.float64)},
+            )
+            for step, shape in ((0, (3, 4)), (7, ()), (2, (0, 3)))
+        ],
+        "dropout_mask",
+        order=0,
+        call=_record("dropout_mask"),
+        torch="a stream of its own",
+    ),
+    Row(
+        "carry",
+        lambda x: x,
+        unary(),
+        "carry",
+        call=lambda x: carry(as_tensor(x), {}),
+        torch=lambda x: x * 1,
+    ),
+]

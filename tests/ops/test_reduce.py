@@ -1,0 +1,141 @@
+"""Reductions of nothing, ties, extremes, and axes that do not exist."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.special
+
+from sknet import Tensor, grad, ops
+from sknet.exceptions import DtypeError, ShapeError
+
+REDUCTIONS = [ops.sum, ops.mean, ops.max, ops.min, ops.var]
+
+
+@pytest.mark.parametrize("op", REDUCTIONS, ids=lambda op: op.__name__)
+class TestAxes:
+    def test_one_that_is_not_there(self, op):
+        with pytest.raises(ShapeError, match=f"{op.__name__}: axis 2 does not exist in an array with 2 axes"):
+            op(np.ones((2, 3)), axis=2)
+
+    def test_one_that_stands_twice(self, op):
+        with pytest.raises(ShapeError, match=rf"{op.__name__}: an axis stands twice in \(0, -2\)"):
+            op(np.ones((2, 3)), axis=(0, -2))
+
+    def test_one_that_is_no_integer(self, op):
+        with pytest.raises(TypeError, match=f"{op.__name__}: an axis must be an integer, got 1.5"):
+            op(np.ones((2, 3)), axis=1.5)
+        with pytest.raises(TypeError, match=f"{op.__name__}: an axis must be an integer, got 'x'"):
+            op(np.ones((2, 3)), axis=("x",))
+
+    def test_numpys_integers_and_lists(self, op):
+        x = np.arange(6.0).reshape(2, 3)
+        expected = op(x, axis=1).numpy()
+        for axis in (np.int64(1), np.int8(-1), [1], (np.int64(-1),)):
+            np.testing.assert_array_equal(op(x, axis=axis).numpy(), expected)
+
+    def test_no_axis_at_all(self, op):
+        x = np.arange(6.0).reshape(2, 3)
+        assert op(x, axis=()).shape == (2, 3)
+        assert op(np.array(3.0)).shape == ()
+
+
+class TestNothing:
+    @pytest.mark.parametrize("op", [ops.mean, ops.var])
+    def test_mean_is_nan_without_a_warning(self, op):
+        assert math.isnan(op(np.ones(0)).item())
+        assert op(np.ones((0, 3)), axis=0, keepdims=True).shape == (1, 3)
+        assert np.isnan(op(np.ones((0, 3)), axis=0).numpy()).all()
+        assert op(np.ones((3, 0)), axis=0).shape == (0,)
+
+    def test_variance_of_too_few_is_nan(self):
+        assert math.isnan(ops.var([3.0], correction=1).item())
+
+    def test_sum_is_zero(self):
+        assert ops.sum(np.ones((0, 3)), axis=0).numpy().tolist() == [0.0, 0.0, 0.0]
+        assert ops.sum_squares(np.ones(0)).item() == 0.0
+
+    @pytest.mark.parametrize(
+        "op", [ops.max, ops.min, ops.argmax, ops.softmax, ops.log_softmax, ops.logsumexp]
+    )
+    def test_there_is_no_largest_element(self, op):
+        message = rf"{op.__name__}: there is no element along axis \(-1,\) of shape \(2, 0\)"
+        arguments = {"axis": -1}
+        with pytest.raises(ShapeError, match=message):
+            op(np.ones((2, 0)), **arguments)
+        assert op(np.ones((0, 2)), **arguments).shape[0] == 0
+
+    @pytest.mark.parametrize("op", [ops.argmax, ops.softmax, ops.log_softmax, ops.logsumexp])
+    def test_a_single_number_has_no_axis(self, op):
+        with pytest.raises(
+            ShapeError, match=f"{op.__name__}: axis -1 does not exist in an array with 0 axes"
+        ):
+            op(1.0)
+
+
+class TestTies:
+    def test_share_the_gradient(self):
+        x = Tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])
+        slopes = grad(lambda x: ops.max(x, axis=1).sum())(x).numpy()
+        np.testing.assert_allclose(slopes, [[0, 1 / 2, 1 / 2], [1 / 3] * 3])
+        np.testing.assert_allclose(grad(ops.min)(x).numpy(), [[1, 0, 0], [0, 0, 0]])
+
+    def test_argmax_takes_the_first(self):
+        assert ops.argmax([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]).numpy().tolist() == [1, 0]
+
+
+class TestTypes:
+    def test_integers_add_up_as_in_numpy(self):
+        for dtype in ("bool", "int8", "uint8", "int32", "uint64"):
+            x = np.ones((2, 3), dtype)
+            assert ops.sum(x, 0).dtype == x.sum(0).dtype
+        assert ops.mean([True, False]).item() == 0.5
+        assert ops.mean([1, 2]).dtype == "float64"
+
+    @pytest.mark.parametrize("op", [ops.softmax, ops.log_softmax, ops.logsumexp])
+    @pytest.mark.parametrize("dtype", ["int64", "bool"])
+    def test_floating_operands_are_asked_for(self, op, dtype):
+        message = rf"{op.__name__}: expected a floating-point operand, got {dtype}: use .astype\('float32'\)"
+        with pytest.raises(DtypeError, match=message):
+            op(np.ones((2, 3), dtype))
+
+    def test_variance_over_n_minus_correction(self):
+        x = np.random.default_rng(0).standard_normal((5, 3)).astype("float32")
+        np.testing.assert_allclose(ops.var(x, 0, correction=1).numpy(), x.var(0, ddof=1), rtol=1e-6)
+        assert ops.var(x, 0, correction=0.5).dtype == "float32"
+
+
+class TestExtremes:
+    x = np.array([[1e4, 0.0, -1e4], [-1e4, -1e4, -1e4 + 1], [1e307, -1e307, 0.0], [-np.inf, 0.0, 1.0]])
+
+    @pytest.mark.parametrize("op", [ops.softmax, ops.log_softmax, ops.logsumexp])
+    def test_nothing_overflows(self, op):
+        expected = getattr(scipy.special, op.__name__)(self.x, axis=-1)
+        np.testing.assert_allclose(op(self.x).numpy(), expected, rtol=1e-14)
+
+    @pytest.mark.parametrize("op", [ops.softmax, ops.log_softmax])
+    def test_rows_sum_to_one_in_float32(self, op):
+        out = op(self.x[:2].astype("float32")).numpy()
+        total = out.sum(-1) if op is ops.softmax else np.exp(out).sum(-1)
+        np.testing.assert_allclose(total, 1, rtol=1e-6)
+
+    @pytest.mark.filterwarnings("ignore:divide by zero encountered in log")
+    def test_logsumexp_of_infinities(self):
+        rows = [[-np.inf, -np.inf], [np.inf, 0.0], [np.nan, 0.0], [np.inf, np.inf]]
+        expected = [-np.inf, np.inf, np.nan, np.inf]
+        np.testing.assert_array_equal(ops.logsumexp(rows).numpy(), expected)
+
+    @pytest.mark.parametrize("op", [ops.softmax, ops.log_softmax, ops.logsumexp])
+    def test_gradients_are_finite(self, op):
+        assert np.isfinite(grad(lambda x: (op(x)[..., :1]).sum())(Tensor(self.x[:3])).numpy()).all()
+
+    def test_gradient_of_log_softmax_is_one_hot_minus_probabilities(self):
+        x = Tensor([[0.5, -1.0, 2.0]])
+        slope = grad(lambda x: ops.log_softmax(x)[0, 2])(x).numpy()
+        np.testing.assert_allclose(
+            slope, np.array([[0.0, 0.0, 1.0]]) - scipy.special.softmax(x.numpy()), rtol=1e-14
+        )
+
+    def test_variance_far_from_zero(self):
+        x = np.array([1e8, 1e8 + 1, 1e8 + 2])
+        assert ops.var(x).item() == pytest.approx(2 / 3)

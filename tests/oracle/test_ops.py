@@ -1,0 +1,48 @@
+"""Values and gradients of every op against PyTorch's, in float64."""
+
+import numpy as np
+import pytest
+
+from tests.contracts.checks import value_and_gradients
+from tests.contracts.rows import CASES, NAMES, ROWS
+
+torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
+
+COMPARED = [
+    pytest.param(row, case, id=name)
+    for (row, case), name in zip(CASES, NAMES, strict=True)
+    if callable(row.torch)
+]
+
+
+def test_what_is_not_compared_says_why():
+    assert {row.op: row.torch for row in ROWS if not callable(row.torch)} == {
+        "astype": "a cast",
+        "dropout_mask": "a stream of its own",
+        "put_along_axis": "the adjoint of take_along_axis, compared there",
+        "scatter_add": "the adjoint of indexing, compared there",
+    }
+
+
+def as_torch(x):
+    if isinstance(x, tuple):
+        return tuple(map(as_torch, x))
+    return torch.tensor(x, requires_grad=x.dtype.kind == "f") if isinstance(x, np.ndarray) else x
+
+
+@pytest.mark.filterwarnings(r"ignore:var\(\)")  # PyTorch's, of no rows at all
+@pytest.mark.parametrize(("row", "case"), COMPARED)
+def test_values_and_gradients(row, case):
+    operands = case.draw()
+    theirs = [as_torch(x) if isinstance(x, np.ndarray) else torch.tensor(x) for x in operands]
+    expected = row.torch(*theirs, **{name: as_torch(value) for name, value in case.params.items()})
+    value, found = value_and_gradients(row, operands, case.params)
+    np.testing.assert_allclose(value, expected.detach().numpy(), rtol=1e-9, atol=1e-12)
+    if not found:
+        return
+    weights = np.random.default_rng(1).uniform(0.5, 1.5, value.shape)
+    (expected * torch.tensor(weights)).sum().backward()
+    leaves = [x for x in theirs if x.requires_grad]
+    for mine, leaf in zip(found, leaves, strict=True):
+        their = np.zeros(leaf.shape) if leaf.grad is None else leaf.grad.numpy()
+        np.testing.assert_allclose(mine, their, rtol=1e-9, atol=1e-12)

@@ -1,0 +1,181 @@
+"""The examples run as a user runs them, and print what their docstrings say."""
+
+import gzip
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.project import ROOT
+
+EXAMPLES = ROOT / "examples"
+ON_DATA = {"fashion_mnist.py": "Fashion-MNIST", "adult.py": "Adult"}
+# A few epochs on made-up rows do not converge; no other warning is expected.
+STRICT = ("-W", "error", "-W", "ignore:Stochastic Optimizer")
+
+
+def run(
+    script: str, *arguments: object, path: Path = ROOT, status: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """Run an example in a Python of its own, which finds the checkout and then what is installed."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(path), str(ROOT)])}
+    command = [sys.executable, *STRICT, str(EXAMPLES / script), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+def number_after(text: str, output: str) -> float:
+    return float(re.search(rf"{text} (\d[\d.e+-]*)", output)[1])
+
+
+def test_every_example_is_tested():
+    tested = {"quickstart.py", "four_doors.py", *ON_DATA}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == tested
+
+
+def test_quickstart():
+    printed = run("quickstart.py").stdout
+    assert number_after("\ntest accuracy", printed) > 0.94
+    assert number_after(r"best: .*, test accuracy", printed) > 0.94
+    assert printed.count(": accuracy") == 4
+    assert "reloaded, the same predictions to the bit: True" in printed
+    assert "the same after one more epoch of each: True" in printed
+
+
+def test_four_doors():
+    printed = run("four_doors.py").stdout
+    losses = [
+        [float(loss) for loss in line.split("->")]
+        for line in re.findall(r"loss ([\d. >-]+ -> [\d. >-]+)$", printed, re.MULTILINE)
+    ]
+    assert len(losses) == 4
+    assert all(np.all(np.diff(falling) < 0) for falling in losses)
+    assert number_after("losses differ by at most", printed) < 1e-5
+    assert number_after("still has its loss:", printed) == pytest.approx(losses[2][0], abs=1e-4)
+
+
+@pytest.mark.parametrize(("script", "name"), ON_DATA.items())
+def test_without_data_explains(script, name):
+    done = run(script, status=2)
+    assert done.stdout == ""
+    assert f"needs {name}" in done.stderr.replace("the data set ", "")
+    assert "https://" in done.stderr
+    assert f"python examples/{script} --data PATH" in done.stderr
+
+
+@pytest.mark.parametrize("script", ON_DATA)
+def test_data_that_is_not_there(script, tmp_path):
+    done = run(script, "--data", tmp_path / "none", status=2)
+    assert f"{tmp_path / 'none'} does not exist" in done.stderr
+
+
+def images(random_state: np.random.RandomState, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return pictures on which a bright row tells the class, in the format of the real ones."""
+    labels = np.arange(n, dtype=np.uint8) % 10
+    pictures = random_state.randint(0, 100, (n, 28, 28)).astype(np.uint8)
+    pictures[np.arange(n), 2 * labels] = 255
+    return pictures, labels
+
+
+@pytest.fixture
+def fashion():
+    random_state = np.random.RandomState(0)
+    arrays = (*images(random_state, 600), *images(random_state, 100))
+    return dict(zip(("X_train", "y_train", "X_test", "y_test"), arrays, strict=True))
+
+
+def idx(array: np.ndarray) -> bytes:
+    """Encode as the published files are: two zeros, type, number of axes, lengths, bytes."""
+    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+    return gzip.compress(header + array.tobytes())
+
+
+def save_npz(data: dict[str, np.ndarray], folder: Path) -> Path:
+    np.savez(folder / "fashion.npz", **data)
+    return folder / "fashion.npz"
+
+
+def save_idx(data: dict[str, np.ndarray], folder: Path) -> Path:
+    for name, file in (("train", "train"), ("test", "t10k")):
+        (folder / f"{file}-images-idx3-ubyte.gz").write_bytes(idx(data[f"X_{name}"]))
+        (folder / f"{file}-labels-idx1-ubyte.gz").write_bytes(idx(data[f"y_{name}"]))
+    return folder
+
+
+@pytest.mark.parametrize("save", [save_npz, save_idx])
+def test_fashion_mnist(save, fashion, tmp_path):
+    printed = run("fashion_mnist.py", "--data", save(fashion, tmp_path), "--epochs", 8).stdout
+    assert "600 to train on, 100 to test on" in printed
+    assert printed.count("\nIteration") == printed.count("\nValidation score:") == 8
+    assert re.search(r"^8 epochs in \d+ s", printed, re.MULTILINE)
+    assert number_after("test accuracy", printed) > 0.5
+
+
+PERSON = (
+    "39, State-gov, 77516, Bachelors, 13, Divorced, {job}, Unmarried, White, Male, 2174, 0, 40, {country}, "
+)
+
+
+def person(random_state: np.random.RandomState, ending: str) -> str:
+    """Return a line as it is published, in which the occupation tells the income."""
+    job, income = [("Sales", "<=50K"), ("Exec-managerial", ">50K"), ("?", "<=50K")][random_state.randint(3)]
+    return PERSON.format(job=job, country=random_state.choice(["?", "Cuba"])) + income + ending
+
+
+@pytest.fixture
+def adult(tmp_path):
+    random_state = np.random.RandomState(0)
+    training = "\n".join(person(random_state, "") for _ in range(2000))
+    test = "\n".join(person(random_state, ".") for _ in range(90))
+    (tmp_path / "adult.data").write_text(training + "\n\n")
+    (tmp_path / "adult.test").write_text(f"|1x3 Cross validator\n{test}\n\n")
+    return tmp_path
+
+
+def test_adult(adult):
+    pytest.importorskip("pandas", reason="the example reads tables with pandas")
+    printed = run("adult.py", "--data", adult, "--epochs", 8).stdout
+    assert "2000 to train on" in printed
+    assert "90 to test on" in printed
+    assert number_after("test ROC AUC", printed) > 0.9
+
+
+def test_adult_parquet(tmp_path):
+    pandas = pytest.importorskip("pandas", reason="the example reads tables with pandas")
+    pytest.importorskip("pyarrow", reason="pandas reads parquet files with pyarrow")
+    row = dict.fromkeys(["workclass", "education", "marital-status", "relationship", "race", "sex"], "same")
+    row |= dict.fromkeys(
+        ["age", "fnlwgt", "education-num", "capital-gain", "capital-loss", "hours-per-week"], 1
+    )
+    table = pandas.DataFrame(row, index=range(32561 + 100))
+    rich = np.arange(len(table)) % 4 == 0
+    table["occupation"] = np.where(rich, "Exec-managerial", None)
+    table["native-country"] = pandas.Categorical(np.where(np.arange(len(table)) % 3 == 0, None, "Cuba"))
+    table["income"] = pandas.Categorical(np.where(rich, ">50K", "<=50K"))
+
+    table.to_parquet(tmp_path / "adult.parquet")
+    printed = run("adult.py", "--data", tmp_path / "adult.parquet", "--epochs", 1).stdout
+    assert "32561 to train on, 25.0%" in printed
+    assert "100 to test on" in printed
+    assert number_after("test ROC AUC", printed) == 1
+
+    table[:100].to_parquet(tmp_path / "short.parquet")
+    done = run("adult.py", "--data", tmp_path / "short.parquet", status=1)
+    assert "has 100 rows: expected the 32561 to train on" in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["pandas", "pyarrow"])
+def test_adult_without_optional_packages(missing, adult, tmp_path):
+    pytest.importorskip("pandas", reason="without pyarrow it is pandas that complains")
+    absent = tmp_path / "absent"
+    absent.mkdir()
+    (absent / f"{missing}.py").write_text(f"raise ModuleNotFoundError('hidden', name={missing!r})")
+    (absent / "adult.parquet").touch()
+    done = run("adult.py", "--data", absent / "adult.parquet", path=absent, status=2)
+    assert f"{missing} is not installed" in done.stderr
+    assert 'pip install "sknet[data]"' in done.stderr
