@@ -2,7 +2,7 @@
 
 ::
 
-    python examples/fashion_mnist.py --data PATH [--seed 0] [--epochs 60]
+    python examples/fashion_mnist.py --data PATH [--seed 0] [--epochs 100]
 
 The data set is 70000 grey images of clothes in 10 classes (Xiao, Rasul & Vollgraf, 2017). PATH is
 either the folder with the four files that its authors publish, or one ``.npz`` file. Without
@@ -80,7 +80,7 @@ def network(seed: int, epochs: int) -> MLPClassifier:
         batch_size=256,
         max_iter=epochs,
         early_stopping=True,
-        n_iter_no_change=3,
+        n_iter_no_change=5,
         verbose=True,
         random_state=seed,
     )
@@ -101,7 +101,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Fit a multi-layer perceptron to Fashion-MNIST.")
     parser.add_argument("--data", type=Path, help="folder with the four published files, or one .npz file")
     parser.add_argument("--seed", type=int, default=0, help="random_state of the network")
-    parser.add_argument("--epochs", type=int, default=60, help="at most this many")
+    parser.add_argument("--epochs", type=int, default=100, help="at most this many")
     arguments = parser.parse_args()
     if arguments.data is None:
         print(EXPLANATION, file=sys.stderr)

@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 
+from docs.make_api import PAGE, page, plain
 from tests.project import ROOT, public_modules
 
 MODULES = sorted(public_modules())
@@ -75,3 +76,11 @@ def test_every_line_of_the_api_page_is_an_entry():
     text = (ROOT / "docs/api.md").read_text()
     lines = [line for line in text.splitlines() if line.startswith("- ")]
     assert [line for line in lines if not ENTRY.match(line)] == []
+
+
+def test_the_api_page_is_current():
+    assert PAGE.read_text() == page(), "write it anew: python -m docs.make_api"
+
+
+def test_formulas_become_markdown():
+    assert plain(r"The :math:`\max(x, e^{-x})` of ``x``.") == "The `max(x, e^-x)` of `x`."

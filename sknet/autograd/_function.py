@@ -69,12 +69,12 @@ class Function:
 
     @staticmethod
     def forward(ctx: Context, *inputs: Any) -> Tensor:
-        """Compute the value; to be defined by the subclass."""
+        """Compute the value at `inputs`; a subclass defines it, and saves in `ctx` what `backward` needs."""
         raise TypeError("a Function must define a static method forward(ctx, *inputs)")
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> Any:
-        """Compute the inputs' gradients from the result's; to be defined by the subclass."""
+        """Compute the inputs' gradients from the result's `gradient` and `ctx`; a subclass defines it."""
         raise TypeError("a Function must define a static method backward(ctx, gradient)")
 
     @classmethod

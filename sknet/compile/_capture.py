@@ -35,7 +35,9 @@ class _Traced(TracedArray):
         return self.recorder.record(primitive, inputs, params)
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        raise self._frozen("the value of a tensor is asked for (by bool, float, int, item, numpy or an array function)")
+        raise self._frozen(
+            "the value of a tensor is asked for (by bool, float, int, item, numpy or an array function)"
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # protocols that NumPy and others ask for
@@ -47,9 +49,9 @@ class _Traced(TracedArray):
 
     def _frozen(self, what: str) -> CaptureError:
         return CaptureError(
-            f"{what}, of shape {self.shape}, {place()}. A captured function runs once, without data; a value read "
-            "from it would be frozen. Compute with sknet.ops on tensors (ops.where instead of a branch), or pass "
-            "what is decided outside as an argument."
+            f"{what}, of shape {self.shape}, {place()}. A captured function runs once, without data; a "
+            "value read from it would be frozen. Compute with sknet.ops on tensors (ops.where instead of a "
+            "branch), or pass what is decided outside as an argument."
         )
 
 
@@ -101,14 +103,14 @@ class Recorder:
         if isinstance(data, _Traced):
             if data.recorder is not self:
                 raise CaptureError(
-                    f"a tensor from inside another captured function is used, {place()}. Return it from there, "
-                    "and pass it to this one as an argument."
+                    f"a tensor from inside another captured function is used, {place()}. Return it from "
+                    "there, and pass it to this one as an argument."
                 )
             return data.variable
         if x.requires_grad:
             raise CaptureError(
-                f"a tensor of shape {x.shape} that requires a gradient is used as a constant, {place()}: later "
-                "changes of it would not be seen. Pass it to the function as an argument."
+                f"a tensor of shape {x.shape} that requires a gradient is used as a constant, {place()}: "
+                "later changes of it would not be seen. Pass it to the function as an argument."
             )
         return self._constant(data)
 
@@ -116,7 +118,9 @@ class Recorder:
         found = self._known.get(id(data))
         if found is None:
             if isinstance(data, MetaArray):
-                raise CaptureError(f"an array without data, of shape {data.shape}, is used as a constant, {place()}")
+                raise CaptureError(
+                    f"an array without data, of shape {data.shape}, is used as a constant, {place()}"
+                )
             # A copy: what the owner writes into it later must not change half of the computation.
             variable, value = Variable(data.shape, data.dtype), _snapshot(to_host(data))
             self.constants[variable] = value
@@ -255,10 +259,11 @@ def _check_params(primitive: Primitive, params: dict[str, Any]) -> None:
 
 
 def _snapshot(array: np.ndarray) -> np.ndarray:
-    """Copy an array; one that repeats a single element keeps doing so."""
-    if array.size > 1 and not any(array.strides):
-        copy = np.broadcast_to(array.flat[0], array.shape)
-    else:
-        copy = np.array(array, order="C")
-        copy.flags.writeable = False
+    """Copy an array; one that is the same everywhere becomes a view of a single element."""
+    if array.size > 1:
+        first = array[(0,) * array.ndim]
+        if not any(array.strides) or array.tobytes() == first.tobytes() * array.size:
+            return np.broadcast_to(first, array.shape)
+    copy = np.array(array, order="C")
+    copy.flags.writeable = False
     return copy

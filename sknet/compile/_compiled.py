@@ -185,7 +185,8 @@ class Compiled:
         names = paths(self._args)
         if paths(args) != names:
             raise CaptureError(
-                f"the arguments must be trees like those of the capture, with leaves at {names}, got {paths(args)}"
+                "the arguments must be trees like those of the capture, with leaves at "
+                f"{names}, got {paths(args)}"
             )
         found = []
         for name, example, leaf in zip(names, leaves(self._args), leaves(args), strict=True):
@@ -193,9 +194,9 @@ class Compiled:
                 found.append(_fitting(name, example, leaf))
             elif example != leaf:
                 raise CaptureError(
-                    f"argument {name} was {example!r} when the function was captured, and is {leaf!r} now. Numbers "
-                    "and text are part of the captured function: compile it again, or pass a number that changes "
-                    "as an array of shape ()."
+                    f"argument {name} was {example!r} when the function was captured, and is {leaf!r} now. "
+                    "Numbers and text are part of the captured function: compile it again, or pass a number "
+                    "that changes as an array of shape ()."
                 )
         return found
 
@@ -293,8 +294,8 @@ def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[
         fitting = [i for i in free if outputs[i].shape == donor.shape and outputs[i].dtype == donor.dtype]
         if not fitting:
             raise CaptureError(
-                f"a donated array of {donor!r} (array {position} of the arguments) finds no output of its shape and "
-                "dtype to take it over: return its new value, or do not donate it"
+                f"a donated array of {donor!r} (array {position} of the arguments) finds no output of its "
+                "shape and dtype to take it over: return its new value, or do not donate it"
             )
         free.remove(fitting[0])
         pairs[fitting[0]] = donor
@@ -322,13 +323,15 @@ def _aligned_zeros(x: Variable) -> np.ndarray:
 def _fitting(name: str, slot: Variable, leaf: Any) -> Any:
     array = leaf.data if isinstance(leaf, Tensor) else np.asarray(leaf)
     if array.shape != slot.shape:
-        raise ShapeError(f"argument {name} must have shape {slot.shape}, as in the capture, got {array.shape}")
+        raise ShapeError(f"argument {name} must have shape {slot.shape}, as captured, got {array.shape}")
     if array.dtype != slot.dtype:
-        raise DtypeError(f"argument {name} must have dtype {slot.dtype}, as in the capture, got {array.dtype}")
+        raise DtypeError(f"argument {name} must have dtype {slot.dtype}, as captured, got {array.dtype}")
     return array
 
 
 def _usable(name: str, slot: Variable, array: Any) -> Any:
-    if type(array) is not np.ndarray or not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
-        raise ShapeError(f"slot {name} must be a writeable NumPy array whose elements stand in memory in a row")
+    if type(array) is not np.ndarray or not array.flags.carray:
+        raise ShapeError(
+            f"slot {name} must be a writeable NumPy array whose elements stand in a row in memory"
+        )
     return _fitting(name, slot, array)

@@ -1,5 +1,6 @@
 """The graph: what a captured function computes, as a list of equations that anyone can read."""
 
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from sknet.exceptions import DtypeError, GraphError, ShapeError
 
 __all__ = ["Equation", "Graph", "Operand", "Variable", "shown"]
 
+_dtype_name = functools.cache(str)  # NumPy puts the name together every time
 Scalar = bool | int | float
 Operand = Any  # a Variable or a Scalar
 
@@ -35,7 +37,7 @@ class Variable(MetaArray):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+        return f"{_dtype_name(self.dtype)}[{','.join(map(str, self.shape))}]"
 
 
 class Equation:
@@ -53,6 +55,11 @@ class Equation:
         Where the result goes; None makes a variable of the shape and dtype that the primitive's
         shape rule gives.
 
+    Attributes
+    ----------
+    variables : list of Variable
+        Those of the operands that are no numbers.
+
     Examples
     --------
     >>> from sknet.core import PRIMITIVES
@@ -61,7 +68,7 @@ class Equation:
     float32[2,3]
     """
 
-    __slots__ = ("operands", "output", "params", "primitive", "verified")
+    __slots__ = ("operands", "output", "params", "primitive", "variables", "verified")
 
     def __init__(
         self,
@@ -75,12 +82,8 @@ class Equation:
         self.params = params
         # An output made by the rule needs no second look; equations are never changed afterwards.
         self.verified = output is None
+        self.variables = [x for x in operands if type(x) is Variable]
         self.output = Variable(*primitive.shape(*operands, **params)) if output is None else output
-
-    @property
-    def variables(self) -> list[Variable]:
-        """The operands that are variables."""
-        return [x for x in self.operands if type(x) is Variable]
 
     def check(self) -> None:
         """Raise GraphError unless the output is what the primitive's shape rule says."""
@@ -138,10 +141,6 @@ class Graph:
         self.equations = list(equations)
         self.outputs = tuple(outputs)
 
-    def with_equations(self, equations: Iterable[Equation], outputs: Iterable[Variable] | None = None) -> "Graph":
-        """Return a graph of the same inputs and constants with other `equations` (and `outputs`)."""
-        return Graph(self.inputs, self.constants, equations, self.outputs if outputs is None else outputs)
-
     def verify(self) -> "Graph":
         """Check that the graph keeps its rules: every pass is followed by this.
 
@@ -180,7 +179,7 @@ class Graph:
             yield f"  {names[variable]}: {variable!r} = constant {shown(value)}"
         for equation in self.equations:
             yield f"  {self._line(equation, names)}"
-        yield f"  return {', '.join(names[v] for v in self.outputs)}".rstrip()
+        yield f"  return {', '.join(names.get(v, 'undefined') for v in self.outputs)}".rstrip()
 
     @staticmethod
     def _line(equation: Equation, names: dict[Variable, str]) -> str:
@@ -191,7 +190,7 @@ class Graph:
         return " ".join([f"{names[output]}: {output!r} =", equation.primitive.name, *operands, *params])
 
     def names(self) -> dict[Variable, str]:
-        """Return the name of every variable: v0, v1, ... in order of assignment, k0, k1, ... for constants."""
+        """Return the name of every variable: v0, v1, ... in order of assignment; constants are k0, k1, ..."""
         names = {v: f"v{i}" for i, v in enumerate(self.inputs)}
         names.update({v: f"k{i}" for i, v in enumerate(self.constants)})
         first = len(self.inputs)

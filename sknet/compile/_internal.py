@@ -51,7 +51,9 @@ def _subtract_at(xp: Any, x: Any, g: Any, positions: Any, *, out: Any = None) ->
 
 
 flat_index = _Internal("flat_index").define(
-    forward=_flat_index, shape=lambda indices, length: ((math.prod(indices.shape),), np.dtype(np.intp)), vjp=None
+    forward=_flat_index,
+    shape=lambda indices, length: ((math.prod(indices.shape),), np.dtype(np.intp)),
+    vjp=None,
 )
 take_at = _Internal("take_at").define(
     forward=lambda xp, x, positions, out=None: x.reshape(-1).take(positions, None, out),

@@ -74,7 +74,8 @@ class Buffer:
         for n in shape:
             count *= n
         start = self.position
-        return memory[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
+        found: np.ndarray = memory[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
+        return found
 
 
 def place(buffers: list[Buffer]) -> tuple[int, int]:

@@ -21,8 +21,8 @@ from sknet.compile.passes._fusion import is_elementwise
 __all__ = ["Plan"]
 
 Scratch = Callable[[Equation], Sequence[tuple[tuple[int, ...], Any]]]
-# Their output may share memory with the first operand, and with no other.
-FIRST_ONLY = frozenset({"axpy", "subtract_at", "softmax", "log_softmax"})
+# Primitives whose output may share memory with one operand only, and which.
+ONLY = {"axpy": 0, "log_softmax": 0, "softmax": 0, "subtract_at": 0, "where": 2}
 
 
 class Plan:
@@ -286,7 +286,8 @@ class Plan:
                 continue
             buffer = self.buffers[output]
             if buffer.kind == "slot":
-                found[output] = homes[id(buffer)].reshape(output.shape)
+                home = homes[id(buffer)]
+                found[output] = home if home.shape == output.shape else home.reshape(output.shape)
                 continue
             shape = output.shape
             if output in self.in_groups:
@@ -297,6 +298,8 @@ class Plan:
 
 def _replaceable(equation: Equation) -> list[Variable]:
     """Return the operands that the output may be written over."""
-    if equation.primitive.name in FIRST_ONLY:
-        return equation.variables[:1] if equation.operands.count(equation.operands[0]) == 1 else []
+    name, operands = equation.primitive.name, equation.operands
+    if name in ONLY:
+        chosen = operands[ONLY[name]]
+        return [chosen] if type(chosen) is Variable and operands.count(chosen) == 1 else []
     return equation.variables if is_elementwise(equation) else []

@@ -34,7 +34,7 @@ class Views:
                 self._look_at(equation)
 
     def _look_at(self, equation: Equation) -> None:
-        [x] = equation.operands
+        x: Variable = equation.operands[0]
         before = self.ghost(x)
         if equation.primitive.name == "reshape" and not before.flags.c_contiguous:
             return  # NumPy copies

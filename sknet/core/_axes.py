@@ -12,7 +12,7 @@ __all__ = ["normalize_axes", "normalize_axis"]
 
 
 def normalize_axis(axis: int, ndim: int, op: str) -> int:
-    """Return `axis` as a negative number, after checking that it exists."""
+    """Return `axis` as a negative number, if it is one of `ndim`; errors name `op`."""
     try:
         axis = index(axis)
     except TypeError:
@@ -23,7 +23,7 @@ def normalize_axis(axis: int, ndim: int, op: str) -> int:
 
 
 def normalize_axes(axis: int | Sequence[int] | None, ndim: int, op: str) -> tuple[int, ...]:
-    """Return `axis` (an axis, several, or None for all) as a tuple of negative numbers."""
+    """Return `axis` (one of `ndim`, several, None for all) as negative numbers; errors name `op`."""
     if axis is None:
         return tuple(range(-ndim, 0))
     if not isinstance(axis, (tuple, list)):

@@ -8,7 +8,7 @@ from sknet.core import _primitive as p
 from sknet.core._bind import Node, bind
 from sknet.core._modes import modes
 from sknet.device import backend, device_of
-from sknet.exceptions import GradientError, ShapeError
+from sknet.exceptions import DeviceError, GradientError, ShapeError
 
 if TYPE_CHECKING:
     from sknet.core._tensor import Tensor
@@ -150,6 +150,11 @@ def _seed(output: "Tensor", gradient: "Tensor | None") -> "Tensor":
         if gradient.shape != output.shape:
             raise ShapeError(
                 f"the gradient's shape must be the output's {output.shape}, got {gradient.shape}"
+            )
+        if gradient.device != output.device:
+            raise DeviceError(
+                f"the gradient must be on the output's device '{output.device}', "
+                f"got one on '{gradient.device}'"
             )
         same = gradient.dtype == output.dtype
         return gradient if same else bind(p.astype, (gradient,), {"dtype": output.dtype})

@@ -28,7 +28,21 @@ make_tensor: "Callable[[Any, Node | None], Tensor]" = cast(Any, None)
 
 
 class Shaped:
-    """Shape and dtype of a value that no vjp rule reads, kept in its place."""
+    """Shape and dtype of a value that no vjp rule reads, kept in its place.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the value.
+    dtype : dtype
+        Of the value.
+
+    Examples
+    --------
+    >>> from sknet.core import Shaped
+    >>> Shaped((2, 3), "float32").ndim
+    2
+    """
 
     __slots__ = ("dtype", "shape")
 

@@ -72,7 +72,10 @@ class Primitive:
         expression: str | None = None,
         writes_out: bool = True,
     ) -> "Primitive":
-        """Attach all rules; see the class for what each is."""
+        """Attach all rules and return the primitive.
+
+        The class says what `forward`, `shape`, `vjp`, `saves`, `expression` and `writes_out` are.
+        """
         self.forward = forward
         self._kernels: dict[Backend, Callable[..., Any]] = {}
         self.shape = shape
@@ -83,7 +86,7 @@ class Primitive:
         return self
 
     def kernel(self, owner: Backend) -> Callable[..., Any]:
-        """Return the forward on one backend: ``kernel(*arrays, **params)``."""
+        """Return the forward on the backend `owner`: ``kernel(*arrays, **params)``."""
         found = self._kernels.get(owner)
         if found is None:
             forward = self.forward

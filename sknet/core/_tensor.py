@@ -310,24 +310,36 @@ class Tensor:
     # -- the methods that everyone expects ----------------------------------------------------
 
     def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
-        """Sum over `axis` (all axes for None)."""
+        """Sum over `axis` (all axes for None).
+
+        `keepdims` leaves in the axes that are gone over, with length 1.
+        """
         return bind(p.total, (self,), {"axis": normalize_axes(axis, self.ndim, "sum"), "keepdims": keepdims})
 
     def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
-        """Mean over `axis` (all axes for None)."""
+        """Mean over `axis` (all axes for None).
+
+        `keepdims` leaves in the axes that are gone over, with length 1.
+        """
         axes = normalize_axes(axis, self.ndim, "mean")
         count = math.prod([self.shape[a] for a in axes])
         total = bind(p.total, (self,), {"axis": axes, "keepdims": keepdims})
         return total / count if count else total * math.nan  # of nothing: NaN, and no warning
 
     def max(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
-        """Largest element over `axis` (all axes for None)."""
+        """Largest element over `axis` (all axes for None).
+
+        `keepdims` leaves in the axes that are gone over, with length 1.
+        """
         return bind(
             p.maximum_of, (self,), {"axis": normalize_axes(axis, self.ndim, "max"), "keepdims": keepdims}
         )
 
     def min(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
-        """Smallest element over `axis` (all axes for None)."""
+        """Smallest element over `axis` (all axes for None).
+
+        `keepdims` leaves in the axes that are gone over, with length 1.
+        """
         return bind(
             p.minimum_of, (self,), {"axis": normalize_axes(axis, self.ndim, "min"), "keepdims": keepdims}
         )
@@ -350,7 +362,7 @@ class Tensor:
         return bind(p.reshape, (self,), {"shape": tuple(wanted)})
 
     def permute_dims(self, *axes: Any) -> "Tensor":
-        """Axes in another order, given as a tuple or as integers."""
+        """Exchange axes: `axes` is their new order, as a tuple or as integers."""
         wanted = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
         return bind(
             p.permute_dims, (self,), {"axes": normalize_axes(tuple(wanted), self.ndim, "permute_dims")}

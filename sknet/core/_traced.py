@@ -23,6 +23,17 @@ class TracedArray(MetaArray):
         Its dtype.
     device : Device
         Where the array will live.
+
+    Examples
+    --------
+    >>> from sknet.core import Tensor, TracedArray
+    >>> from sknet.device import Device
+    >>> class Printed(TracedArray):
+    ...     def record(self, primitive, inputs, params):
+    ...         print(primitive, params)
+    ...         return self
+    >>> x = -Tensor(Printed((3,), "float32", Device("cpu")))
+    <primitive negative> {}
     """
 
     __slots__ = ()
@@ -34,7 +45,10 @@ class TracedArray(MetaArray):
 
     @abstractmethod
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> "TracedArray":
-        """Note that `primitive` is applied to `inputs`, this array among them; return its result."""
+        """Note that `primitive` is applied to `inputs`, this array among them; return its result.
+
+        `params` are the primitive's own, such as an axis.
+        """
 
 
 def traced_among(arrays: list[Any]) -> TracedArray | None:

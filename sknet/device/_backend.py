@@ -62,17 +62,17 @@ class Backend(ABC):
         return nullcontext()
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device) -> Any:
-        """Return an array with arbitrary content."""
+        """Return an array with arbitrary content, of a `shape` and `dtype`, on `device`."""
         with self.activate(device):
             return self.xp.empty(shape, dtype=dtype)
 
     def zeros(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device) -> Any:
-        """Return an array of zeros."""
+        """Return zeros of a `shape` and `dtype`, on `device`."""
         with self.activate(device):
             return self.xp.zeros(shape, dtype=dtype)
 
     def ones(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device) -> Any:
-        """Return an array of ones."""
+        """Return ones of a `shape` and `dtype`, on `device`."""
         with self.activate(device):
             return self.xp.ones(shape, dtype=dtype)
 

@@ -46,5 +46,5 @@ def check_float_dtype(dtype: Any, *, where: str) -> np.dtype[Any]:
 
 
 def result_dtype(*operands: Any) -> np.dtype[Any]:
-    """Return NumPy's result dtype for arrays and weakly typed Python scalars."""
+    """Return NumPy's result dtype for `operands`: arrays and weakly typed Python scalars."""
     return np.result_type(*(x if isinstance(x, (bool, int, float)) else x.dtype for x in operands))

@@ -1,5 +1,6 @@
 """The meta device: arrays that have a shape and a dtype, and no data."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class MetaArray:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-import scipy.special
+
+# Private, but the ufuncs themselves: with SCIPY_ARRAY_API=1 the public names are plain functions around them.
+from scipy.special import _ufuncs
 
 from sknet.device._backend import Backend, register
 from sknet.device._device import Device
@@ -23,7 +25,7 @@ class NumpyBackend(Backend):
 
     def __init__(self) -> None:
         functions = {name: getattr(np, name) for name in np.__all__}
-        special = {name: getattr(scipy.special, name) for name in SPECIAL_FUNCTIONS}
+        special = {name: getattr(_ufuncs, name) for name in SPECIAL_FUNCTIONS}
         # The ufuncs' own reductions: np.sum and friends add a microsecond of dispatch on top.
         reductions = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
         self.xp = SimpleNamespace(**functions | special | reductions)

@@ -97,7 +97,7 @@ class Batches:
         return take_rows(self.y, chosen), None if self.weight is None else take_rows(self.weight, chosen)
 
     def take_into(self, chosen: Any, X: Any, y: Any, weight: Any) -> None:
-        """Write inputs, targets and weights of the chosen rows into given arrays of the host."""
+        """Write the `chosen` rows into arrays of the host, `X`, `y` and `weight`."""
         _gather(self.X, self._place_of(chosen), X)
         _gather(self.y, chosen, y)
         if weight is not None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from sknet.core import no_grad
 from sknet.device import to_device, to_host
 from sknet.engine._batches import Batches
 from sknet.engine._interrupt import InterruptGuard
@@ -40,7 +41,7 @@ def minimize(
     n_iter : int
         Iterations done.
     loss : float
-        The objective found.
+        The objective found, as it is reported: for regression losses the mean over outputs.
 
     Raises
     ------
@@ -65,15 +66,15 @@ def minimize(
         loss = model.loss(model(X), y, weight)
         return loss.item(), to_host(model.backward(loss).flat).astype(np.float64)
 
-    latest: list[Any] = [to_host(model.weights()[0]).astype(np.float64), 0, float("nan")]
+    latest: list[Any] = [to_host(model.weights()[0]).astype(np.float64), 0]
 
     def remember(n_iter: int, value: float, x: np.ndarray[Any, Any]) -> None:
-        latest[:] = x, n_iter, value
+        latest[:] = x, n_iter
 
     try:
         with guard, active(model.device), np.errstate(all="ignore"):
             found = optimizer.minimize(value_and_grad, latest[0], max_iter, tol, verbose, remember)
-            latest[:] = found.x, found.n_iter, found.value
+            latest[:] = found.x, found.n_iter
     except KeyboardInterrupt:
         if guard.is_urgent:
             raise
@@ -90,12 +91,21 @@ def minimize(
                 ConvergenceWarning,
                 stacklevel=2,
             )
-    x, n_iter, value = latest
+    x, n_iter = latest
     if not np.isfinite(x).all():
         raise NonFiniteError("L-BFGS ended with parameters that are not finite: scale the data")
     model.restore_weights((_on_device(x, model), {}))
     model.progress = model.progress._replace(step=model.progress.step + n_iter)
-    return n_iter, value
+    return n_iter, _reported(model, X, y, weight)
+
+
+def _reported(model: Model, X: Any, y: Any, weight: Any) -> float:
+    """Return the objective as it is reported: regression losses as the mean over outputs."""
+    trained = [parameter for parameter in model.module.parameters() if parameter.requires_grad]
+    with no_grad(), active(model.device):
+        output = model(X)
+        data, penalty = model.terms(output, y, weight, trained)
+    return model.per_output(data.item(), output.shape[-1]) + (0.0 if penalty is None else penalty.item())
 
 
 def _on_device(x: np.ndarray[Any, Any], model: Model) -> Any:

@@ -21,6 +21,7 @@ from sknet.engine._steps import Steps, steps_for
 from sknet.engine._stopping import Plateau
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.optim import Optimizer
+from sknet.optim.schedules import Schedule
 
 __all__ = ["Outcome", "Settings", "Validation", "train"]
 
@@ -29,7 +30,15 @@ SCORE_ROWS = 4096  # rows whose training outputs are scored at once
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user decides about the loop; see the estimators' parameters of the same names."""
+    """What a user decides about the loop.
+
+    Attributes
+    ----------
+    max_iter, shuffle, tol, n_iter_no_change, verbose : int, bool, float, float, bool
+        As the estimators' parameters.
+    check_finite : bool
+        Raise for a loss or gradient that is not finite, instead of going on with it.
+    """
 
     max_iter: int = 200
     shuffle: bool = True
@@ -260,8 +269,10 @@ def _lowered(
     """At the end of patience: lower the learning rate if its schedule can, else let the loop stop."""
     what = "Validation score" if validated else "Training loss"
     missed = f"{what} did not improve more than tol={settings.tol:f} for {settings.n_iter_no_change} consecutive epochs."
-    if not optimizer.schedule.can_reduce(model.progress):
-        _say(settings.verbose, f"{missed} Stopping.")
+    schedule = optimizer.schedule
+    if not schedule.can_reduce(model.progress):
+        lowers = type(schedule).can_reduce is not Schedule.can_reduce
+        _say(settings.verbose, f"{missed} {'Learning rate too small. ' if lowers else ''}Stopping.")
         return False
     model.progress = model.progress._replace(reductions=model.progress.reductions + 1)
     _say(settings.verbose, f"{missed} Setting learning rate to {optimizer.learning_rate(model.progress):f}")

@@ -343,7 +343,7 @@ class Model:
 
         Parameters
         ----------
-        output, y, sample_weight
+        output, y, sample_weight : Tensor or array
             As for `loss`.
         parameters : iterable of Tensor
             What to penalize, of those that have two or more axes.
@@ -421,6 +421,7 @@ class Model:
         StateError
             If names or shapes do not fit the parameters.
         """
+        optimizer = self._stepper()
         if not isinstance(gradient, Gradient) or gradient.layout.shapes != self.layout.shapes:
             flat_gradient = self._zeros()
             self.layout.fill(flat_gradient, {name: self._array(value) for name, value in gradient.items()})
@@ -428,7 +429,7 @@ class Model:
         flat = self._packed()
         slots = {name: array.copy() for name, array in self._slots.items()}
         delta = self._zeros()
-        apply_rule(self._stepper(), self.progress, gradient.flat, flat, slots, delta)
+        apply_rule(optimizer, self.progress, gradient.flat, flat, slots, delta)
         flat += delta
         progress = self.progress._replace(step=self.progress.step + 1)
         return self._as_state(flat, slots, {**self.buffers, **gradient.buffers}, progress)
@@ -533,21 +534,21 @@ class Model:
     # -- what a loss is reported as -----------------------------------------------------------------
 
     def reported(self, result: StepResult) -> float:
-        """Return a step's loss as it is reported: regression losses as the mean over outputs.
+        """Return the loss of a step's `result` as it is reported: regression losses as the mean over outputs.
 
         scikit-learn descends the sum over outputs and reports their mean; so do we.
         """
         return self.per_output(result.data_loss, result.output.shape[-1]) + result.penalty
 
     def mean_loss(self, output: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the weighted mean loss of raw outputs as it is reported, without the penalty."""
+        """Return the reported mean loss, without penalty, of raw `output` for `y` and `sample_weight`."""
         output = Tensor(output)
         with no_grad():
             data = self._data_term(output, y, sample_weight)[0]
         return self.per_output(data.item(), output.shape[-1])
 
     def per_output(self, loss: float, n_outputs: int) -> float:
-        """Return a mean loss as it is reported, without the penalty."""
+        """Return a mean `loss` as it is reported: for some losses divided by `n_outputs`."""
         return loss / n_outputs if self.loss_function.mean_over_outputs else loss
 
     # -- prediction, pickling -----------------------------------------------------------------------

@@ -15,7 +15,18 @@ Owner = TypeVar("Owner", bound=Any)
 
 
 def active(device: Device) -> AbstractContextManager[Any]:
-    """Make a device current: of several GPUs only the current one computes."""
+    """Make a device current: of several GPUs only the current one computes.
+
+    Parameters
+    ----------
+    device : Device
+        Which.
+
+    Returns
+    -------
+    context manager
+        For a ``with`` block; on the host it does nothing.
+    """
     return backend(device.kind).activate(device)
 
 

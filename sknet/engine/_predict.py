@@ -15,7 +15,18 @@ CHUNK_ELEMENTS = 1 << 20  # of the widest layer's output: 4 MiB in float32, stil
 
 
 def chunk_rows(model: Model) -> int:
-    """Return how many rows to compute at once, so that no layer's output needs more than a few MiB."""
+    """Return how many rows to compute at once, so that no layer's output needs more than a few MiB.
+
+    Parameters
+    ----------
+    model : Model
+        Whose widest parameter decides.
+
+    Returns
+    -------
+    int
+        At least 1.
+    """
     widest = max((max(p.shape, default=1) for p in model.parameters.values()), default=1)
     return max(1, CHUNK_ELEMENTS // widest)
 

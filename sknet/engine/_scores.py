@@ -48,6 +48,15 @@ class Accuracy(Score):
 
     Targets with as many axes as the output are 0/1 labels, predicted where the logit is positive;
     targets with one axis less are class numbers, predicted by the largest logit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine import Accuracy
+    >>> score = Accuracy()
+    >>> score.add(np.array([[2.0, 1.0], [0.0, 3.0]]), np.array([0, 0]), None)
+    >>> score.result()
+    0.5
     """
 
     def __init__(self) -> None:
@@ -81,6 +90,17 @@ class RSquared(Score):
         Their weights.
     loss : Loss
         Its inverse link turns outputs into predictions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine import RSquared
+    >>> from sknet.losses import SquaredError
+    >>> target = np.array([1.0, 2.0, 3.0])
+    >>> score = RSquared(target, None, SquaredError())
+    >>> score.add(target.reshape(-1, 1), target, None)
+    >>> score.result()
+    1.0
     """
 
     def __init__(self, target: Any, weight: Any, loss: Loss) -> None:

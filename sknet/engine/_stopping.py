@@ -68,7 +68,7 @@ class Plateau:
         return self.count > self.patience
 
     def resume(self, before: "Plateau") -> None:
-        """Go on where the plateau of an earlier fit ended, if it watched the same kind of value."""
+        """Go on where the plateau of a fit `before` ended, if it watched the same kind of value."""
         if before.higher_is_better == self.higher_is_better:
             self.best, self.count = before.best, before.count
 

@@ -227,10 +227,11 @@ class BaseMLP(BaseEstimator, ABC):
         return training, held_out
 
     def _fit_full_batch(self, recipe: Recipe, model: Model, X: Any, y: Any, weight: Any) -> None:
-        if recipe.strict and recipe.early_stopping:
-            raise ValueError(
-                "early_stopping=True needs an optimizer that goes step by step, got LBFGS: use Adam()"
-            )
+        for name in ("early_stopping", "dropout"):
+            if recipe.strict and getattr(recipe, name):
+                raise ValueError(
+                    f"{name}={getattr(recipe, name)} needs an optimizer that goes step by step, got LBFGS: use Adam()"
+                )
         batches = Batches(X, y, weight, int(X.shape[0]), model.dtype, model.device)
         settings = recipe.settings
         n_iter, loss = minimize(model, batches, settings.max_iter, settings.tol, settings.verbose)

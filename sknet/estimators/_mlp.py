@@ -149,7 +149,7 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
         "cpu", "cuda", "cuda:1", or "auto": where X is.
     dtype : {"auto", "float32", "float64"}, default="auto"
         In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is up to twice as fast, and as accurate a classifier.
+        float32 is faster, takes half the memory, and serves as well for most data.
     random_state : int, RandomState instance or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
 
@@ -303,7 +303,7 @@ class MLPRegressor(_NamedOptions, RegressorMLP):
         "cpu", "cuda", "cuda:1", or "auto": where X is.
     dtype : {"auto", "float32", "float64"}, default="auto"
         In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
-        float32 is up to twice as fast, and as accurate a classifier.
+        float32 is faster, takes half the memory, and serves as well for most data.
     random_state : int, RandomState instance or None, default=None
         Decides initial weights, held-out rows, order of rows and dropout.
 
@@ -337,7 +337,7 @@ class MLPRegressor(_NamedOptions, RegressorMLP):
     >>> from sklearn.datasets import make_regression
     >>> from sknet import MLPRegressor
     >>> X, y = make_regression(200, 5, random_state=0)
-    >>> MLPRegressor((32,), optimizer="lbfgs", max_iter=500, random_state=0).fit(X, y).score(X, y) > 0.95
+    >>> MLPRegressor((32,), optimizer="lbfgs", tol=0.1, random_state=0).fit(X, y).score(X, y) > 0.95
     True
     """
 

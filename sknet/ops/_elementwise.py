@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.special
+from scipy.special import _ufuncs  # see device/_numpy.py
 
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
 from sknet.core import _primitive as p
@@ -232,7 +232,7 @@ _tanh = Primitive("tanh").define(
 )
 _erf = Primitive("erf").define(
     forward="erf",
-    shape=like(scipy.special.erf, "erf"),
+    shape=like(_ufuncs.erf, "erf"),
     vjp=(lambda g, _, x: g * exp(-square(x)) * (2 / math.sqrt(math.pi)),),
     expression="erf(x)",
 )
@@ -376,7 +376,7 @@ def _xlogy_shape(x: Any, y: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     known = [v.dtype for v in (x, y) if hasattr(v, "dtype")]
     if len(known) == 1 and known[0].kind != "f":
         known.append(np.dtype(np.float64))
-    return broadcast("xlogy", x, y), scipy.special.xlogy.resolve_dtypes((known[0], known[-1], None))[-1]
+    return broadcast("xlogy", x, y), _ufuncs.xlogy.resolve_dtypes((known[0], known[-1], None))[-1]
 
 
 _xlogy = Primitive("xlogy").define(

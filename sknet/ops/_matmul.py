@@ -29,7 +29,7 @@ def _matmul_shape(x: Any, y: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     if left[-1] != last:
         raise ShapeError(
             f"matmul: shapes {left} and {right} do not fit: the last axis of the first has {left[-1]} "
-            f"elements, the {'last but one' if len(right) > 1 else 'axis'} of the second {last}"
+            f"elements, the {'last but one' if len(right) > 1 else 'only axis'} of the second {last}"
         )
     rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
     return (*broadcast("matmul", _Batch(x), _Batch(y)), *rows, *columns), result_dtype(x, y)

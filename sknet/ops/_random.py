@@ -41,7 +41,7 @@ def dropout_mask(
     p: float,
     *,
     key: tuple[int, int],
-    step: int,
+    step: int | Tensor,
     site: int,
     dtype: Any,
     device: Device,
@@ -56,8 +56,10 @@ def dropout_mask(
         Probability of a zero.
     key : tuple of two int
         Which random stream.
-    step, site : int
-        Counter: the step of the fit, and which draw within the step.
+    step : int or Tensor of shape (), dtype=integer
+        Counter: the step of the fit.
+    site : int
+        Counter: which draw within the step.
     dtype : dtype
         Floating-point dtype of the mask.
     device : Device
@@ -82,8 +84,9 @@ def dropout_mask(
     """
     if is_capturing() and not (isinstance(step, Tensor) and isinstance(step.data, TracedArray)):
         raise CaptureError(
-            f"dropout_mask: the step of the random stream is {step!r}, a constant, so that a captured function "
-            "would draw the same numbers at every call: pass the step to the function, as an integer array of shape ()"
+            f"dropout_mask: the step of the random stream is {step!r}, a constant, so that a captured "
+            "function would draw the same numbers at every call: pass the step to the function, as an "
+            "integer array of shape ()"
         )
     like = Tensor(backend(device.kind).zeros((), dtype, device))
     return bind(

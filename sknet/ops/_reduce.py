@@ -46,17 +46,26 @@ p.total.define(
 
 
 def sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the sum over `axis` (all axes for None)."""
+    """Return the sum over `axis` (all axes for None).
+
+    `keepdims` leaves in the axes that are gone over, with length 1.
+    """
     return as_tensor(x).sum(axis, keepdims)
 
 
 def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the mean over `axis` (all axes for None)."""
+    """Return the mean over `axis` (all axes for None).
+
+    `keepdims` leaves in the axes that are gone over, with length 1.
+    """
     return as_tensor(x).mean(axis, keepdims)
 
 
 def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Tensor:
-    """Return the variance over `axis`: the sum of squared deviations over n - correction (NaN if that is 0)."""
+    """Return the variance over `axis`: the sum of squared deviations over n - correction (NaN if that is 0).
+
+    `keepdims` leaves in the axes that are gone over, with length 1.
+    """
     tensor = as_tensor(x)
     axes = normalize_axes(axis, tensor.ndim, "var")
     deviation = tensor - tensor.mean(axes, keepdims=True)
@@ -81,7 +90,7 @@ _sum_squares = Primitive("sum_squares").define(
 
 
 def sum_squares(*xs: Any) -> Tensor:
-    """Return the sum of the squares of all elements of all tensors, in one pass over memory."""
+    """Return the sum of the squares of all elements of all `xs`, in one pass over memory."""
     if not xs:
         raise ShapeError("sum_squares: expected at least one tensor, got none")
     return bind(_sum_squares, tuple([as_tensor(x) for x in xs]), {})
@@ -120,12 +129,18 @@ for _primitive in (p.maximum_of, p.minimum_of):
 
 
 def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the largest element over `axis`; equal ones share the gradient."""
+    """Return the largest element over `axis`; equal ones share the gradient.
+
+    `keepdims` leaves in the axes that are gone over, with length 1.
+    """
     return as_tensor(x).max(axis, keepdims)
 
 
 def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element over `axis`; equal ones share the gradient."""
+    """Return the smallest element over `axis`; equal ones share the gradient.
+
+    `keepdims` leaves in the axes that are gone over, with length 1.
+    """
     return as_tensor(x).min(axis, keepdims)
 
 
@@ -212,7 +227,10 @@ _log_softmax = Primitive("log_softmax").define(
 
 
 def logsumexp(x: Any, axis: int = -1, keepdims: bool = False) -> Tensor:
-    """Return log(sum(exp(x))) along `axis`, shifted by the largest element so that nothing overflows."""
+    """Return log(sum(exp(x))) along `axis`, shifted by the largest element so that nothing overflows.
+
+    `keepdims` leaves in the axes that are gone over, with length 1.
+    """
     x = as_tensor(x)
     return bind(_logsumexp, (x,), {"axis": normalize_axis(axis, x.ndim, "logsumexp"), "keepdims": keepdims})
 

@@ -102,7 +102,7 @@ def matrix_transpose(x: Any) -> Tensor:
 
 
 def broadcast_to(x: Any, shape: Sequence[int]) -> Tensor:
-    """Return x repeated along new axes and axes of length 1, as a view."""
+    """Return x repeated along new axes and axes of length 1 to have `shape`, as a view."""
     x = as_tensor(x)
     return x if x.shape == tuple(shape) else bind(_broadcast_to, (x,), {"shape": tuple(shape)})
 

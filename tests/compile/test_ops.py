@@ -6,7 +6,7 @@ import pytest
 from sknet.compile import compile
 from sknet.core import Tensor, gradients
 from sknet.exceptions import CaptureError
-from tests.contracts.checks import FLOATS, tensors, weighted
+from tests.contracts.checks import FLOATS, weighted
 from tests.contracts.rows import CASES, NAMES
 
 NOT_CAPTURED = {"dropout_mask", "sparse_matmul"}  # of constants; tests/compile/test_footguns.py says why

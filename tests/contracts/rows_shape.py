@@ -113,7 +113,13 @@ ROWS = [
         order=0,
         torch=lambda x, axis=-1: x.argmax(axis),
     ),
-    Row("sum_squares", lambda x: np.sum(x * x), unary(), "sum_squares", torch=lambda x: (x * x).sum()),
+    Row(
+        "sum_squares",
+        lambda *xs: sum(np.sum(x * x) for x in xs),
+        [*unary(), Case((real(3, 4), real(), real(0, 2), real(5)))],
+        "sum_squares",
+        torch=lambda *xs: sum((x * x).sum() for x in xs),
+    ),
     Row(
         "logsumexp",
         _logsumexp,

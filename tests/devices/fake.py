@@ -81,7 +81,11 @@ class FakeArray:
 
 
 for _name in ("all", "any", "item", "sum", "take"):
-    setattr(FakeArray, _name, partialmethod(lambda self, f, *args, **kw: _launch(f, self, *args, **kw), getattr(np.ndarray, _name)))
+    setattr(
+        FakeArray,
+        _name,
+        partialmethod(lambda self, f, *args, **kw: _launch(f, self, *args, **kw), getattr(np.ndarray, _name)),
+    )
 
 
 def _refuse(*args: Any, **kwargs: Any) -> Any:

@@ -32,7 +32,7 @@ def targets():
         (Quantile(0.2), lambda y, z: metrics.mean_pinball_loss(y, z, alpha=0.2)),
         (Huber(2.0), lambda y, z: scipy.special.huber(2.0, y - z).mean()),
     ],
-    ids=str,
+    ids=["squared_error", "absolute_error", "quantile", "huber"],
 )
 def test_values_are_the_sum_over_outputs_of_a_known_metric(loss, metric, outputs, targets):
     expected = sum(metric(targets[:, k], outputs[:, k]) for k in range(3))

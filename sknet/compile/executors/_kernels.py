@@ -5,6 +5,7 @@ another function with ``out=``.
 """
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,7 @@ NARROW = 64  # up to so many columns, a maximum over them is faster in the trans
 WIDE = 1 << 16  # elements up to which a constant array of zeros is worth its memory
 
 
-def emitter(*names: str) -> Any:
+def emitter(*names: str) -> Callable[[Emitter], Emitter]:
     """Register how the primitives of these names are called."""
 
     def register(function: Emitter) -> Emitter:
@@ -85,8 +86,6 @@ def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], A
         return [(equation.operands[2].shape, equation.output.dtype)]
     if name == "sum_squares" and len(equation.operands) > 1:
         return [((), equation.output.dtype)]
-    if name == "where" and _needs_inverse(equation):
-        return [(equation.output.shape, np.dtype(bool))]
     return []
 
 
@@ -98,13 +97,14 @@ def _matmul(w: Writer, equation: Equation) -> None:
     x, y = equation.operands
     # np.dot goes to BLAS with less ado, and has no stacks of matrices.
     flat = x.ndim == y.ndim == 2 and x.dtype == y.dtype and equation.output.size > 0
-    name = w.function(np.dot, "dot") if flat and _for_blas(w, x) and _for_blas(w, y) else w.function(np.matmul, "matmul")
+    fits = flat and _for_blas(w, x) and _for_blas(w, y)
+    name = w.function(np.dot, "dot") if fits else w.function(np.matmul, "matmul")
     w.line(f"{name}({w.name(x)}, {w.name(y)}, {w.name(equation.output)})")
 
 
 def _for_blas(w: Writer, x: Variable) -> bool:
     flags = w.plan.views.ghost(x).flags
-    return bool(flags.c_contiguous or flags.f_contiguous)
+    return flags.c_contiguous or flags.f_contiguous
 
 
 def _reduction(w: Writer, equation: Equation, function: Any, name: str) -> None:
@@ -118,7 +118,8 @@ def _reduction(w: Writer, equation: Equation, function: Any, name: str) -> None:
 @emitter("sum")
 def _sum(w: Writer, equation: Equation) -> None:
     [x], axis = equation.operands, equation.params["axis"]
-    if w.exact or x.dtype.kind != "f" or not 1 <= x.ndim <= 2 or not w.plan.views.is_contiguous(x) or len(axis) != 1:
+    is_flat = 1 <= x.ndim <= 2 and w.plan.views.is_contiguous(x)
+    if w.exact or x.dtype.kind != "f" or not is_flat or len(axis) != 1:
         _reduction(w, equation, np.add.reduce, "sum")
         return
     # A product with ones: BLAS adds faster than np.add.reduce.
@@ -142,7 +143,7 @@ def _extremum(w: Writer, equation: Equation) -> None:
 
 
 def _is_narrow(equation: Equation) -> bool:
-    [x] = equation.operands
+    x: Variable = equation.operands[0]
     return x.ndim == 2 and equation.params["axis"] == (-1,) and 1 < x.shape[1] <= NARROW
 
 
@@ -172,7 +173,8 @@ def _reshaped(w: Writer, x: Variable, shape: tuple[int, ...]) -> str:
 def _relu(w: Writer, equation: Equation) -> None:
     [x], out = equation.operands, equation.output
     # NumPy's maximum is vectorised for two arrays, not for an array and a number.
-    zero = w.block_constant(0, x) if w.is_dividing else w.constant(np.zeros(x.shape if x.size <= WIDE else (), x.dtype))
+    whole = np.zeros(x.shape if x.size <= WIDE else (), x.dtype)
+    zero = w.block_constant(0, x) if w.is_dividing else w.constant(whole)
     w.line(f"{w.function(np.maximum, 'maximum')}({w.name(x)}, {zero}, out={w.name(out)})")
 
 
@@ -213,7 +215,8 @@ def _unless_in_place(w: Writer, x: Variable, output: Variable) -> None:
 
 @emitter("astype")
 def _astype(w: Writer, equation: Equation) -> None:
-    w.line(f"{w.function(np.copyto, 'copyto')}({w.name(equation.output)}, {w.name(equation.operands[0])}, 'unsafe')")
+    [x], copyto = equation.operands, w.function(np.copyto, "copyto")
+    w.line(f"{copyto}({w.name(equation.output)}, {w.name(x)}, 'unsafe')")
 
 
 @emitter("copy", "carry", "broadcast_to", "permute_dims")
@@ -228,22 +231,14 @@ def _reshape(w: Writer, equation: Equation) -> None:
     w.line(f"{w.function(np.copyto, 'copyto')}({out}, {w.name(x)})")
 
 
-def _needs_inverse(equation: Equation) -> bool:
-    return equation.output.size > 0 and type(equation.operands[1]) is Variable
-
-
 @emitter("where")
 def _where(w: Writer, equation: Equation) -> None:
     condition, x, y = w.operands(equation)
-    out, copyto = w.name(equation.output), w.function(np.copyto, "copyto")
-    if w.is_dividing or not _needs_inverse(equation):
-        w.line(f"{out}[...] = {w.function(np.where, 'where')}({condition}, {x}, {y})")
-        return
-    # In this order the output may share memory with x.
-    inverse = w.scratch(equation)
-    w.line(f"{w.function(np.logical_not, 'logical_not')}({condition}, {inverse})")
-    w.line(f"{copyto}({out}, {x})")
-    w.line(f"{copyto}({out}, {y}, where={inverse})")
+    output, copyto = equation.output, w.function(np.copyto, "copyto")
+    out, other = w.name(output), equation.operands[2]
+    if type(other) is not Variable or not _shares(w, other, output):
+        w.line(f"{copyto}({out}, {y})")
+    w.line(f"{copyto}({out}, {x}, where={condition})")
 
 
 # -- one element a row ------------------------------------------------------------------------

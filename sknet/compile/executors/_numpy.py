@@ -1,6 +1,7 @@
 """The NumPy executor: a plan as straight-line Python, every call with its output bound."""
 
 import linecache
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -29,6 +30,22 @@ class NumpyProgram:
     ----------
     source : str
         The Python source.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile import compile
+    >>> print(compile(lambda x, y: 2 * x + y, (np.ones(3), np.ones(3)), exact=True).source)
+    # slots: v0: float64[3], v1: float64[3]
+    # arena: 64 bytes, of which 64 are needed at one time
+    def bind(c0, multiply, add, v0, v1, v2, v3):
+    <BLANKLINE>
+        def step():
+            multiply(c0, v0, v2)                              # float64[3]
+            add(v2, v1, v3)                                   # float64[3]
+    <BLANKLINE>
+        return step
+    <BLANKLINE>
     """
 
     def __init__(self, plan: Plan, exact: bool = False) -> None:
@@ -38,7 +55,8 @@ class NumpyProgram:
         for group in plan.groups:
             self._write(writer, group)
         for output, donor in plan.copies:
-            writer.line(f"{writer.function(np.copyto, 'copyto')}({writer.name(donor)}, {writer.name(output)})")
+            copyto = writer.function(np.copyto, "copyto")
+            writer.line(f"{copyto}({writer.name(donor)}, {writer.name(output)})")
         self._writer = writer
         arguments = self._arguments(writer)
         self.source = writer.source(arguments, self._head())
@@ -80,28 +98,26 @@ class NumpyProgram:
         writer.lines[start:] = [head, *[f"    {line}" for line in writer.lines[start:]]]
 
     def _arguments(self, writer: Writer) -> list[str]:
-        text = "\n".join(writer.setup + writer.lines)
-        used = _identifiers(text)
+        used = set(re.findall(r"\w+", "\n".join(writer.setup + writer.lines)))
         arrays = [name for name in writer.names.values() if name in used]
         scratch = [
-            f"{writer.names[e.output]}_s{i}" for e, buffers in self.plan.scratch.items() for i in range(len(buffers))
+            f"{writer.names[e.output]}_s{i}"
+            for e, buffers in self.plan.scratch.items()
+            for i in range(len(buffers))
         ]
-        self._arrays = arrays
         return [*writer.bound, *arrays, *scratch, *[blocks.name for blocks in self._blocks]]
 
     def _head(self) -> str:
         plan = self.plan
-        slots = ", ".join(f"{self._writer_names(x)}: {x!r}" for x in plan.graph.inputs)
-        return (
-            f"# slots: {slots}\n# arena: {plan.arena_size} bytes, of which {plan.peak_live} are live at one time\n"
-        )
-
-    def _writer_names(self, x: Variable) -> str:
-        return self.plan.graph.names()[x]
+        slots = ", ".join(f"{self._writer.names[x]}: {x!r}" for x in plan.graph.inputs)
+        arena = f"{plan.arena_size} bytes, of which {plan.peak_live} are needed at one time"
+        return f"# slots: {slots}\n# arena: {arena}\n"
 
     # -- binding ------------------------------------------------------------------------------
 
-    def bind(self, memory: np.ndarray, slots: Sequence[np.ndarray]) -> tuple[Callable[[], None], dict[Variable, np.ndarray]]:
+    def bind(
+        self, memory: np.ndarray, slots: Sequence[np.ndarray]
+    ) -> tuple[Callable[[], None], dict[Variable, np.ndarray]]:
         """Return the step on this memory, and the array of every variable.
 
         Parameters
@@ -149,7 +165,9 @@ class _Blocks(NamedTuple):
         found = []
         for start in range(0, total, rows):
             length = min(rows, total - start)
-            block = [arrays[x][:length] if x in internal else arrays[x][start : start + rows] for x in self.divided]
+            block = [
+                arrays[x][:length] if x in internal else arrays[x][start : start + rows] for x in self.divided
+            ]
             found.append((*block, *[constant[:length] for constant in constants]))
         return tuple(found)
 
@@ -157,14 +175,3 @@ class _Blocks(NamedTuple):
 def _comment(writer: Writer, line: int, text: str) -> None:
     if line < len(writer.lines):
         writer.lines[line] = f"{writer.lines[line]:<48}  # {text}"
-
-
-def _identifiers(text: str) -> set[str]:
-    found, word = set(), ""
-    for character in text + "\n":
-        if character.isalnum() or character == "_":
-            word += character
-        elif word:
-            found.add(word)
-            word = ""
-    return found

@@ -1,46 +1,6 @@
 """Passes: from one graph to another that computes the same with less; verified after each."""
 
-from sknet.compile._graph import Graph
-from sknet.compile.passes._algebra import ALGEBRA, SIGNS
-from sknet.compile.passes._assemble import ASSEMBLY
-from sknet.compile.passes._constants import CONSTANTS
-from sknet.compile.passes._dead import without_dead_code
 from sknet.compile.passes._fusion import Group, fuse
-from sknet.compile.passes._relaxed import RELAXED
-from sknet.compile.passes._rewrite import Rules, rewrite
+from sknet.compile.passes._optimize import optimize
 
 __all__ = ["Group", "fuse", "optimize"]
-
-EXACT_RULES = Rules(CONSTANTS, ALGEBRA, ASSEMBLY)
-ALL_RULES = Rules(CONSTANTS, RELAXED, ALGEBRA, ASSEMBLY)
-
-
-def optimize(graph: Graph, *, exact: bool = False) -> Graph:
-    """Return a graph that computes the same with fewer equations and passes over memory.
-
-    Parameters
-    ----------
-    graph : Graph
-        As captured.
-    exact : bool, default=False
-        Keep every bit of the results (but the sign of a zero); otherwise rounding may change.
-
-    Returns
-    -------
-    Graph
-        Verified, with the same inputs and as many outputs.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.compile import capture
-    >>> print(optimize(capture(lambda x: -(x * 1.0 + 0.0) + 2 * x, np.ones(3))))
-    graph(v0: float64[3]):
-      v1: float64[3] = multiply 2 v0
-      v2: float64[3] = subtract v1 v0
-      return v2
-    """
-    rules = EXACT_RULES if exact else ALL_RULES
-    graph = without_dead_code(graph).verify()
-    graph = without_dead_code(rewrite(graph, rules)).verify()
-    return without_dead_code(rewrite(graph, SIGNS)).verify()

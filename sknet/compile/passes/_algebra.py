@@ -5,6 +5,7 @@ Rules here may change the sign of a zero, and nothing else; what changes roundin
 """
 
 import math
+from typing import TypeGuard
 
 from sknet.compile import _internal as own
 from sknet.compile._graph import Equation, Operand, Variable
@@ -16,7 +17,7 @@ ALGEBRA = Rules()
 SIGNS = Rules()  # last: a sign that has met no other is put into a number
 
 
-def _same_kind(x: Operand, equation: Equation) -> bool:
+def _same_kind(x: Operand, equation: Equation) -> TypeGuard[Variable]:
     output = equation.output
     return type(x) is Variable and x.shape == output.shape and x.dtype == output.dtype
 
@@ -25,8 +26,8 @@ def _same_kind(x: Operand, equation: Equation) -> bool:
 
 
 @ALGEBRA.on("multiply", "divide")
-def times_one(rewriter: Rewriter, equation: Equation) -> Operand | None:
-    """x * 1 and x / 1 are x."""
+def times_one(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """Multiplied or divided by 1, x is x."""
     x, y = equation.operands
     if scalar_of(rewriter, y) == 1 and _same_kind(x, equation):
         return x
@@ -36,8 +37,8 @@ def times_one(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @ALGEBRA.on("add", "subtract")
-def plus_zero(rewriter: Rewriter, equation: Equation) -> Operand | None:
-    """x + 0 and x - 0 are x."""
+def plus_zero(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """With 0 added or subtracted, x is x."""
     x, y = equation.operands
     if scalar_of(rewriter, y) == 0 and _same_kind(x, equation):
         return x
@@ -47,7 +48,7 @@ def plus_zero(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @ALGEBRA.on("sum")
-def over_single(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def over_single(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """A sum over axes of length 1 is the same elements in another shape."""
     [x] = equation.operands
     if x.dtype == equation.output.dtype and all(x.shape[a] == 1 for a in equation.params["axis"]):
@@ -63,9 +64,9 @@ def _reshaped(rewriter: Rewriter, x: Variable, shape: tuple[int, ...]) -> Variab
 
 
 @ALGEBRA.on("reshape")
-def reshape_once(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def reshape_once(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Reshapes in a row are one; signs are changed after it, where they may meet others."""
-    [x] = equation.operands
+    x: Variable = equation.operands[0]
     shape = equation.output.shape
     if x.shape == shape:
         return x
@@ -79,9 +80,9 @@ def reshape_once(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @ALGEBRA.on("permute_dims")
-def permute_once(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def permute_once(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Permutations in a row are one, and may cancel."""
-    [x] = equation.operands
+    x: Variable = equation.operands[0]
     axes = equation.params["axes"]
     if list(axes) == list(range(-len(axes), 0)):
         return x
@@ -93,21 +94,21 @@ def permute_once(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @ALGEBRA.on("astype")
-def same_dtype(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def same_dtype(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """A conversion to the dtype that it has."""
-    [x] = equation.operands
+    x: Variable = equation.operands[0]
     return x if x.dtype == equation.output.dtype else None
 
 
 @ALGEBRA.on("broadcast_to")
-def same_shape(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def same_shape(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """A broadcast to the shape that it has."""
-    [x] = equation.operands
+    x: Variable = equation.operands[0]
     return x if x.shape == equation.output.shape else None
 
 
 @ALGEBRA.on("add", "subtract", "multiply", "divide", "where", "maximum", "minimum")
-def broadcast_late(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def broadcast_late(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """An elementwise operation broadcasts by itself."""
     operands = tuple([_unbroadcast(rewriter, x) for x in equation.operands])
     if operands == equation.operands:
@@ -130,7 +131,7 @@ def _unbroadcast(rewriter: Rewriter, x: Operand) -> Operand:
 
 
 @ALGEBRA.on("negative")
-def negative_of(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def negative_of(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Two signs cancel; otherwise the sign goes where it costs nothing, or to a smaller factor."""
     [x] = equation.operands
     found = _negated(rewriter, x)
@@ -140,21 +141,22 @@ def negative_of(rewriter: Rewriter, equation: Equation) -> Operand | None:
     if product is None or not rewriter.is_used_once(x):
         return None
     a, b = product.operands
-    if type(b) is Variable and b.ndim and b.size * 2 <= x.size:
+    if type(b) is Variable and b.ndim and b.size * 2 <= x.size > 0:
         return rewriter.emit(product.primitive, a, rewriter.emit("negative", b))
-    if type(a) is Variable and a.ndim and a.size * 2 <= x.size:
+    if type(a) is Variable and a.ndim and a.size * 2 <= x.size > 0:
         return rewriter.emit(product.primitive, rewriter.emit("negative", a), b)
     return None
 
 
-def _negated(rewriter: Rewriter, x: Operand) -> Operand | None:
+def _negated(rewriter: Rewriter, x: Operand) -> Variable | None:
     """Return -x where that takes no further equation, else None."""
     found = rewriter.definitions.get(x) if type(x) is Variable else None
     if found is None:
         return None
     name, operands = found.primitive.name, found.operands
     if name == "negative":
-        return operands[0]
+        inner: Variable = operands[0]
+        return inner
     if not rewriter.is_used_once(x):
         return None
     if name == "subtract":
@@ -168,7 +170,7 @@ def _negated(rewriter: Rewriter, x: Operand) -> Operand | None:
 
 
 @SIGNS.on("negative")
-def negative_number(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def negative_number(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """-(c * x) is (-c) * x, and -(c / x) is (-c) / x."""
     [x] = equation.operands
     product = rewriter.definition(x, "multiply") or rewriter.definition(x, "divide")
@@ -181,8 +183,8 @@ def negative_number(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @ALGEBRA.on("add")
-def add_negative(rewriter: Rewriter, equation: Equation) -> Operand | None:
-    """x + (-y) is x - y."""
+def add_negative(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """Adding -y is subtracting y."""
     x, y = equation.operands
     for a, b in ((x, y), (y, x)):
         sign = rewriter.definition(b, "negative")
@@ -192,8 +194,8 @@ def add_negative(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @ALGEBRA.on("subtract")
-def subtract_negative(rewriter: Rewriter, equation: Equation) -> Operand | None:
-    """x - (-y) is x + y."""
+def subtract_negative(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """Subtracting -y is adding y."""
     x, y = equation.operands
     sign = rewriter.definition(y, "negative")
     return None if sign is None else rewriter.emit("add", x, sign.operands[0])
@@ -207,7 +209,7 @@ def _one_a_row(indices: Variable, axis: int) -> bool:
 
 
 @ALGEBRA.on("take_along_axis")
-def take_by_position(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def take_by_position(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """One element a row is found by its position in the flat array, computed once for all uses."""
     x, indices = equation.operands
     if not _one_a_row(indices, equation.params["axis"]):
@@ -217,7 +219,7 @@ def take_by_position(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @ALGEBRA.on("put_along_axis")
-def put_by_position(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def put_by_position(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """The adjoint of `take_by_position`."""
     g, indices = equation.operands
     if not _one_a_row(indices, equation.params["axis"]):
@@ -232,7 +234,7 @@ def _positions(rewriter: Rewriter, indices: Variable, length: int) -> Variable:
 
 
 @ALGEBRA.on("sum")
-def sum_of_put(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def sum_of_put(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """A row that is zero but for one element sums to that element."""
     [x] = equation.operands
     put = rewriter.definition(x, "put_at")
@@ -242,11 +244,13 @@ def sum_of_put(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @ALGEBRA.on("subtract")
-def subtract_from_put(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def subtract_from_put(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """-(g put into zeros) - x is -x, less g at those places."""
     x, y = equation.operands
     put = rewriter.definition(x, "put_at")
     if put is None or not (_same_kind(x, equation) and _same_kind(y, equation)):
         return None
     g, positions = put.operands
-    return rewriter.emit(own.subtract_at, rewriter.emit("negative", y), rewriter.emit("negative", g), positions)
+    return rewriter.emit(
+        own.subtract_at, rewriter.emit("negative", y), rewriter.emit("negative", g), positions
+    )

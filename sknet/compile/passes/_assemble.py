@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from sknet.compile import _internal as own
-from sknet.compile._graph import Equation, Operand, Variable
+from sknet.compile._graph import Equation, Variable
 from sknet.compile.passes._rewrite import Rewriter, Rules, scalar_of
 
 __all__ = ["ASSEMBLY"]
@@ -15,7 +15,7 @@ Parts = list[tuple[int, Variable]]
 
 
 @ASSEMBLY.on("scatter_add")
-def scatter(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def scatter(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Zeros but for a slice, as the gradient of a slice of a flat array is."""
     [x] = equation.operands
     bounds = _bounds(equation.params["index"], equation.params["shape"])
@@ -25,7 +25,7 @@ def scatter(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @ASSEMBLY.on("add")
-def disjoint(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def disjoint(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """The sum of arrays that are zero where the other is not holds the parts of both."""
     found = [rewriter.definition(x, "assemble") for x in equation.operands]
     first, second = found
@@ -41,7 +41,7 @@ def disjoint(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @ASSEMBLY.on("concat")
-def joined(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def joined(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """A flat array joined from others; zeros among them need not be written."""
     if any(len(x.shape) != 1 or x.dtype != equation.output.dtype for x in equation.operands):
         return None

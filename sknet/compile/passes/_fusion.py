@@ -8,8 +8,10 @@ from sknet.compile._graph import Equation, Graph, Variable
 
 __all__ = ["BLOCK", "Group", "fuse", "is_elementwise"]
 
-BLOCK = 1 << 13  # elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one
-LARGE = 1 << 15  # elements from which an array is divided
+BLOCK = (
+    1 << 13
+)  # elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one
+CACHE = 1 << 20  # bytes that stay in the cache from one equation to the next: what is less is not divided
 
 
 class Group(NamedTuple):
@@ -37,7 +39,7 @@ def is_elementwise(equation: Equation) -> bool:
     return equation.primitive.expression is not None
 
 
-def fuse(graph: Graph, block: int = BLOCK, large: int = LARGE) -> list[Group]:
+def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:
     """Group the equations of a graph: elementwise chains over large arrays become one group each.
 
     Parameters
@@ -46,22 +48,22 @@ def fuse(graph: Graph, block: int = BLOCK, large: int = LARGE) -> list[Group]:
         Any graph.
     block : int, default=BLOCK
         Elements of a block.
-    large : int, default=LARGE
-        Elements from which an array is divided into blocks.
+    cache : int, default=CACHE
+        Bytes that the arrays of a chain must have together for them to be divided into blocks.
 
     Returns
     -------
     list of Group
         Every equation once, in an order in which each uses only what was computed before.
     """
-    return [_finished(equations, block) for equations in _chains(graph, large)]
+    return [_finished(equations, block, cache) for equations in _chains(graph, block)]
 
 
 def _chains(graph: Graph, least: int) -> Iterator[list[Equation]]:
     chain: list[Equation] = []
     outputs: set[Variable] = set()
     for equation in graph.equations:
-        large = equation.output.size >= least and is_elementwise(equation) and _can_be_divided(equation)
+        large = equation.output.size > least and is_elementwise(equation) and _can_be_divided(equation)
         if large and chain and chain[0].output.shape == equation.output.shape:
             chain.append(equation)
         elif large or not outputs.isdisjoint(equation.variables):
@@ -88,8 +90,9 @@ def _can_be_divided(equation: Equation) -> bool:
     )
 
 
-def _finished(equations: list[Equation], block: int) -> Group:
-    if len(equations) == 1:
+def _finished(equations: list[Equation], block: int, cache: int) -> Group:
+    arrays = {x for equation in equations for x in (*equation.variables, equation.output)}
+    if len(equations) == 1 or sum(x.nbytes for x in arrays) < cache:
         return Group(equations, 0)
     shape = equations[0].output.shape
     rows = max(1, block // math.prod(shape[1:]))

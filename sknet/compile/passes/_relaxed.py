@@ -13,14 +13,14 @@ RELAXED = Rules()
 
 
 @RELAXED.on("log_softmax")
-def log_softmax_in_parts(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def log_softmax_in_parts(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Shifted logits minus the logarithm of their exponentials' sum."""
     shifted, _, total = _softmax_parts(rewriter, equation)
     return rewriter.emit("subtract", shifted, rewriter.emit("log", total))
 
 
 @RELAXED.on("softmax")
-def softmax_in_parts(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def softmax_in_parts(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Exponentials of shifted logits over their sum."""
     _, raised, total = _softmax_parts(rewriter, equation)
     return rewriter.emit("divide", raised, total)
@@ -34,7 +34,7 @@ def _softmax_parts(rewriter: Rewriter, equation: Equation) -> tuple[Variable, Va
 
 
 @RELAXED.on("exp")
-def exp_of_log(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def exp_of_log(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """exp(x - log(y)) is exp(x) / y, where y is small."""
     [x] = equation.operands
     difference = rewriter.definition(x, "subtract")
@@ -47,14 +47,19 @@ def exp_of_log(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @RELAXED.on("take_at")
-def take_before(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def take_before(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Of a difference x - log(y) with one y a row, take from x, and subtract a row's logarithm."""
     x, positions = equation.operands
     difference = rewriter.definition(x, "subtract")
     if difference is None:
         return None
     a, b = difference.operands
-    if rewriter.definition(b, "log") is None or b.shape != (*x.shape[:-1], 1) or type(a) is not Variable or a.shape != x.shape:
+    if (
+        rewriter.definition(b, "log") is None
+        or b.shape != (*x.shape[:-1], 1)
+        or type(a) is not Variable
+        or a.shape != x.shape
+    ):
         return None
     rest = rewriter.emit("reshape", b, shape=positions.shape)
     return rewriter.emit("subtract", rewriter.emit(own.take_at, a, positions), rest)
@@ -64,7 +69,7 @@ def take_before(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @RELAXED.on("multiply", "divide")
-def small_factors_first(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def small_factors_first(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """(x * a) * b is x * (a * b), where a and b are smaller than x; quotients alike."""
     x, b = equation.operands
     if equation.primitive.name == "multiply" and _is_smaller(x, b):
@@ -88,9 +93,13 @@ def _both_float(a: Operand, b: Operand) -> bool:
     return isinstance(a, float) and isinstance(b, float) and b != 0
 
 
-def _merged(rewriter: Rewriter, x: Variable, a: Operand, inner: str, b: Operand, outer: str) -> Operand | None:
+def _merged(
+    rewriter: Rewriter, x: Variable, a: Operand, inner: str, b: Operand, outer: str
+) -> Operand | None:
     if inner == outer == "divide":
-        return None if type(a) is not Variable else rewriter.emit("divide", x, rewriter.emit("multiply", a, b))
+        return (
+            None if type(a) is not Variable else rewriter.emit("divide", x, rewriter.emit("multiply", a, b))
+        )
     numerator, other = (a, b) if inner == "multiply" else (b, a)
     name = "multiply" if inner == outer else "divide"
     if type(numerator) is Variable or type(other) is Variable:
@@ -99,11 +108,11 @@ def _merged(rewriter: Rewriter, x: Variable, a: Operand, inner: str, b: Operand,
 
 
 def _is_smaller(x: Operand, than: Operand) -> bool:
-    return type(than) is Variable and (type(x) is not Variable or x.size * 2 <= than.size)
+    return type(than) is Variable and (type(x) is not Variable or x.size * 2 <= than.size > 0)
 
 
 @RELAXED.on("divide", "multiply")
-def number_last(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def number_last(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """(c * x) / y is c * (x / y): the number meets what comes next, which may take it for nothing."""
     x, y = equation.operands
     product = rewriter.definition(x, "multiply")
@@ -116,8 +125,8 @@ def number_last(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @RELAXED.on("add", "subtract")
-def add_multiple(rewriter: Rewriter, equation: Equation) -> Operand | None:
-    """x + c * y, for flat arrays, in one pass."""
+def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """For flat arrays, x + c * y takes one pass."""
     output = equation.output
     if output.ndim != 1 or output.dtype.kind != "f":
         return None
@@ -153,14 +162,17 @@ def _number_and_rest(product: Equation) -> tuple[Operand | None, Variable]:
 
 
 @RELAXED.on("sum")
-def sum_of_product(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def sum_of_product(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """The sum over all of a product is an inner product, which needs no array of products."""
     [x] = equation.operands
     product = rewriter.definition(x, "multiply")
     if product is None or len(equation.params["axis"]) != len(x.shape) or not rewriter.is_used_once(x):
         return None
     a, b = product.operands
-    if any(type(y) is not Variable or y.shape != x.shape or y.dtype != x.dtype for y in (a, b)) or x.dtype.kind != "f":
+    if (
+        any(type(y) is not Variable or y.shape != x.shape or y.dtype != x.dtype for y in (a, b))
+        or x.dtype.kind != "f"
+    ):
         return None
     row = rewriter.emit("reshape", a, shape=(1, x.size))
     column = rewriter.emit("reshape", b, shape=(x.size, 1))
@@ -171,7 +183,7 @@ def sum_of_product(rewriter: Rewriter, equation: Equation) -> Operand | None:
 
 
 @RELAXED.on("pow")
-def simple_power(rewriter: Rewriter, equation: Equation) -> Operand | None:
+def simple_power(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Squares and square roots have functions of their own."""
     x, exponent = equation.operands
     if type(x) is not Variable or x.dtype.kind != "f" or type(exponent) is Variable:

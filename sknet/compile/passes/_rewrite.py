@@ -10,7 +10,7 @@ from sknet.core import PRIMITIVES, Primitive
 
 __all__ = ["Rewriter", "Rule", "Rules", "rewrite", "scalar_of"]
 
-Rule = Callable[["Rewriter", Equation], Operand | None]
+Rule = Callable[["Rewriter", Equation], Variable | None]
 
 
 class Rules:

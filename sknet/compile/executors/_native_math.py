@@ -1,0 +1,112 @@
+"""Functions of one number, as source for generated code: no branches, so that compilers make vectors of them.
+
+They are plain Python that anyone can run. Their coefficients are those of Cephes (S. L. Moshier,
+https://www.netlib.org/cephes). NaN stays NaN; what overflows is infinite.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy import float32, float64, int32, int64
+
+__all__ = ["FUNCTIONS", "source_of"]
+
+
+def exp_float32(x: Any) -> Any:
+    x = float32(-104.0) if x < float32(-104.0) else x
+    x = float32(89.0) if x > float32(89.0) else x
+    n = np.floor(x * float32(1.44269504088896341) + float32(0.5))
+    r = x - n * float32(0.693359375)
+    r = r - n * float32(-2.12194440e-4)
+    p = float32(1.9875691500e-4)
+    p = p * r + float32(1.3981999507e-3)
+    p = p * r + float32(8.3334519073e-3)
+    p = p * r + float32(4.1665795894e-2)
+    p = p * r + float32(1.6666665459e-1)
+    p = p * r + float32(5.0000001201e-1)
+    p = p * (r * r) + r + float32(1.0)
+    k = int32(n)
+    half = k >> int32(1)  # two factors: 2 ** k alone may be too large or too small
+    a = int32((half + int32(127)) << int32(23)).view(float32)
+    b = int32((k - half + int32(127)) << int32(23)).view(float32)
+    return p * a * b
+
+
+def exp_float64(x: Any) -> Any:
+    x = float64(-746.0) if x < float64(-746.0) else x
+    x = float64(710.0) if x > float64(710.0) else x
+    n = np.floor(x * float64(1.4426950408889634073599) + float64(0.5))
+    r = x - n * float64(6.93145751953125e-1)
+    r = r - n * float64(1.42860682030941723212e-6)
+    s = r * r
+    p = float64(1.26177193074810590878e-4)
+    p = p * s + float64(3.02994407707441961300e-2)
+    p = r * (p * s + float64(9.99999999999999999910e-1))
+    q = float64(3.00198505138664455042e-6)
+    q = q * s + float64(2.52448340349684104192e-3)
+    q = q * s + float64(2.27265548208155028766e-1)
+    q = q * s + float64(2.00000000000000000009e0)
+    p = float64(1.0) + float64(2.0) * (p / (q - p))
+    k = int64(n)
+    half = k >> int64(1)
+    a = int64((half + int64(1023)) << int64(52)).view(float64)
+    b = int64((k - half + int64(1023)) << int64(52)).view(float64)
+    return p * a * b
+
+
+def tanh_float32(x: Any) -> Any:
+    s = x * x
+    p = float32(-5.70498872745e-3)
+    p = p * s + float32(2.06390887954e-2)
+    p = p * s + float32(-5.37397155531e-2)
+    p = p * s + float32(1.33314422036e-1)
+    p = p * s + float32(-3.33332819422e-1)
+    small = p * s * x + x
+    size = abs(x)
+    large = float32(1.0) - float32(2.0) / (exp_float32(size + size) + float32(1.0))
+    large = -large if x < float32(0.0) else large
+    return small if size < float32(0.625) else large
+
+
+def tanh_float64(x: Any) -> Any:
+    s = x * x
+    p = float64(-9.64399179425052238628e-1)
+    p = p * s + float64(-9.92877231001918586564e1)
+    p = p * s + float64(-1.61468768441708447952e3)
+    q = s + float64(1.12811678491632931402e2)
+    q = q * s + float64(2.23548839060100448583e3)
+    q = q * s + float64(4.84406305325125486048e3)
+    small = x * s * (p / q) + x
+    size = abs(x)
+    large = float64(1.0) - float64(2.0) / (exp_float64(size + size) + float64(1.0))
+    large = -large if x < float64(0.0) else large
+    return small if size < float64(0.625) else large
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    function.__name__: function for function in (exp_float32, exp_float64, tanh_float32, tanh_float64)
+}
+
+
+def source_of(names: set[str]) -> str:
+    """Return the source of functions, and of those that they call.
+
+    Parameters
+    ----------
+    names : set of str
+        Keys of `FUNCTIONS`.
+
+    Returns
+    -------
+    str
+        Each decorated with ``@scalar``.
+    """
+    needed = {inner for name in names for inner in _calls(name)} | names
+    texts = [inspect.getsource(f).replace("(x: Any) -> Any", "(x)") for name, f in FUNCTIONS.items() if name in needed]
+    return "\n\n".join(f"@scalar\n{text}" for text in texts)
+
+
+def _calls(name: str) -> set[str]:
+    return {other for other in FUNCTIONS if other in FUNCTIONS[name].__code__.co_names}

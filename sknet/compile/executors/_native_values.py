@@ -1,0 +1,361 @@
+"""What the native executor reads from a graph: values with named axes, and what each is computed from."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._views import Views
+from sknet.exceptions import CaptureError
+
+__all__ = ["Axis", "Unsupported", "Value", "Values"]
+
+
+class Unsupported(CaptureError):
+    """A graph that the native executor does not know how to compute; NumPy's executor does."""
+
+
+class Axis:
+    """An axis that several values share: loops run over axes, whatever their lengths.
+
+    Parameters
+    ----------
+    size : int
+        Its length in the graph at hand.
+    """
+
+    __slots__ = ("_same", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._same: Axis | None = None
+
+    @property
+    def root(self) -> "Axis":
+        """The one axis that stands for all that are the same."""
+        return self if self._same is None else self._same.root
+
+    def unite(self, other: "Axis") -> None:
+        """Let two axes be the same one."""
+        a, b = self.root, other.root
+        if a is not b:
+            b._same = a
+
+
+class Value:
+    """One value of a step: an input, a view, or the result of an operation.
+
+    Parameters
+    ----------
+    name : str
+        Unique; element variables of the source have it.
+    kind : {"input", "map", "reduce", "call", "view", "assemble"}
+        How it comes about: given, element by element, as a sum (or maximum) over axes, by a
+        function over whole arrays, as a view of another array, or from parts of a flat array.
+    op : str
+        The operation: of maps, the primitive's name.
+    operands : tuple of Value or number
+        What it is computed from.
+    axes : tuple of Axis
+        Its axes; those of length 1 do not count.
+    dtype : dtype
+        Its dtype.
+    shape : tuple of int
+        Its shape, with axes of length 1.
+    params : dict
+        What else the operation needs.
+    """
+
+    __slots__ = ("_axes", "dtype", "home", "kind", "name", "op", "operands", "params", "shape", "stored")
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        op: str,
+        operands: tuple[Any, ...],
+        axes: tuple[Axis, ...],
+        dtype: Any,
+        shape: tuple[int, ...],
+        **params: Any,
+    ) -> None:
+        self.name, self.kind, self.op, self.operands = name, kind, op, operands
+        self._axes, self.dtype, self.shape, self.params = axes, np.dtype(dtype), shape, params
+        self.home = -1  # number of the unit that computes it; -1 for what is given
+        self.stored = kind in ("input", "call")
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """Its axes, each by the one that stands for all that are the same."""
+        return tuple([axis.root for axis in self._axes])
+
+    @property
+    def space(self) -> tuple[Axis, ...]:
+        """The axes that computing it goes over."""
+        return self.operands[0].axes if self.kind == "reduce" else self.axes  # type: ignore[no-any-return]
+
+    @property
+    def values(self) -> list["Value"]:
+        """The operands that are no numbers."""
+        return [x for x in self.operands if isinstance(x, Value)]
+
+    @property
+    def is_row_reduction(self) -> bool:
+        """Whether it is a reduction that one row of the space suffices for."""
+        return self.kind == "reduce" and len(self.space) == 2 and self.axes == self.space[:1]
+
+    @property
+    def needs_all_rows(self) -> bool:
+        """Whether it is known only after all rows of its space have been gone through."""
+        return self.kind == "reduce" and not self.is_row_reduction
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Its shape, without axes of length 1."""
+        return tuple([axis.size for axis in self._axes])
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.kind} {self.op}{list(self.lengths)}"
+
+
+class Values:
+    """The values of a graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        Optimised.
+    prefix : str
+        With which all names begin.
+
+    Attributes
+    ----------
+    inputs, outputs : list of Value (or number, among the outputs)
+        Those of the graph.
+    constants : dict of Value to ndarray
+        Arrays that are given once.
+
+    Raises
+    ------
+    Unsupported
+        If the graph has an operation that cannot be translated.
+    """
+
+    def __init__(self, graph: Graph, prefix: str) -> None:
+        self._prefix = prefix
+        self._names = 0
+        self._views = Views(graph, graph.equations)
+        self._known: dict[Variable, Any] = {}
+        self.constants: dict[Value, np.ndarray] = {}
+        self.inputs = [self._input(x) for x in graph.inputs]
+        for variable, array in graph.constants.items():
+            if array.size == 1 or not any(array.strides):
+                self._known[variable] = array.flat[0].item()
+            else:
+                self.constants[self._input(variable)] = array
+        for equation in graph.equations:
+            self._known[equation.output] = self._translated(equation)
+        self.outputs = [self._known[x] for x in graph.outputs]
+
+    # -- making values ------------------------------------------------------------------------
+
+    def _new(
+        self, kind: str, op: str, operands: Iterable[Any], axes: Any, dtype: Any, shape: Any, **params: Any
+    ) -> Value:
+        self._names += 1
+        return Value(
+            f"{self._prefix}{self._names}", kind, op, tuple(operands), tuple(axes), dtype, shape, **params
+        )
+
+    def _input(self, x: Variable) -> Value:
+        axes = [Axis(n) for n in x.shape if n != 1]
+        value = self._known[x] = self._new("input", "", (), axes, x.dtype, x.shape)
+        return value
+
+    def copy(self, x: Any, like: Value | None = None) -> Value:
+        """Return a value of its own with the elements of another, or of a number."""
+        if isinstance(x, Value):
+            return self._new("map", "copy", (x,), x.axes, x.dtype, x.shape)
+        if like is None:
+            raise Unsupported("a number is returned")
+        return self._new("map", "copy", (x,), like.axes, like.dtype, like.shape)
+
+    def _translated(self, equation: Equation) -> Any:
+        name = equation.primitive.name
+        special = _SPECIAL.get(name)
+        if special is not None:
+            return special(self, equation)
+        if equation.primitive.expression is None:
+            raise Unsupported(f"{name} is not known to the native executor")
+        return self._map(equation, name)
+
+    def operand(self, x: Any) -> Any:
+        """Return the value of an operand of an equation."""
+        return self._known[x] if isinstance(x, Variable) else x
+
+    def _map(self, equation: Equation, op: str) -> Value:
+        output = equation.output
+        axes = [None if n == 1 else Axis(n) for n in output.shape]
+        for x in equation.variables:
+            self._align(self._known[x], x.shape, axes)
+        operands = [self.operand(x) for x in equation.operands]
+        return self._new("map", op, operands, [a for a in axes if a is not None], output.dtype, output.shape)
+
+    @staticmethod
+    def _align(value: Any, shape: tuple[int, ...], axes: list[Axis | None]) -> None:
+        """Let the axes of an operand be those of the output that they meet, counted from the end."""
+        if not isinstance(value, Value):
+            return
+        mine = dims_of(value, shape)
+        for a, b in zip(reversed(mine), reversed(axes), strict=False):
+            if a is not None and b is not None:
+                a.unite(b)
+
+    # -- operations of their own kind ---------------------------------------------------------
+
+    def _view(self, equation: Equation) -> Any:
+        [x], output = equation.operands, equation.output
+        value = self._known[x]
+        if not isinstance(value, Value):
+            return value
+        mine = [n for n in x.shape if n != 1]
+        if (
+            equation.primitive.name != "getitem"
+            and len(mine) < 2
+            and mine == [n for n in output.shape if n != 1]
+        ):
+            return value
+        if equation.primitive.name == "reshape" and mine == [n for n in output.shape if n != 1]:
+            return value
+        if not self._views.is_view(equation):
+            raise Unsupported(f"{equation.primitive.name} that copies is not known to the native executor")
+        axes = [Axis(n) for n in output.shape if n != 1]
+        if equation.primitive.name == "permute_dims" and len(axes) == 2:
+            for a, b in zip(axes, reversed(value.axes), strict=True):
+                a.unite(b)
+        views = self._views
+
+        def applied(array: np.ndarray) -> np.ndarray:
+            return views.applied(equation, array.reshape(x.shape))
+
+        return self._new(
+            "view", equation.primitive.name, (value,), axes, output.dtype, output.shape, applied=applied
+        )
+
+    def _broadcast(self, equation: Equation) -> Any:
+        [x] = equation.operands
+        value = self._known[x]
+        if not isinstance(value, Value) or math.prod(x.shape) == math.prod(equation.output.shape):
+            return value
+        return self._map(equation, "copy")
+
+    def _copy(self, equation: Equation) -> Value:
+        return self._map(equation, "copy")
+
+    def _filled(self, equation: Equation) -> Value:
+        number = 1.0 if equation.primitive.name == "ones_like" else 0.0
+        like = self._map(equation, "copy")
+        return self._new("map", "copy", (number,), like.axes, like.dtype, like.shape)
+
+    def _reduce(self, equation: Equation) -> Any:
+        [x], output = equation.operands, equation.output
+        value = self._known[x]
+        if not isinstance(value, Value):
+            raise Unsupported("a sum of numbers")
+        gone = {a % len(x.shape) for a in equation.params["axis"]}
+        kept = [axis for i, axis in enumerate(dims_of(value, x.shape)) if axis is not None and i not in gone]
+        if len(kept) == len(value.axes):
+            return value
+        return self._new("reduce", equation.primitive.name, (value,), kept, output.dtype, output.shape)
+
+    def _sum_squares(self, equation: Equation) -> Value:
+        dtype = equation.output.dtype
+        sums = [
+            self._new("reduce", "inner", (x, x), (), dtype, ()) for x in map(self.operand, equation.operands)
+        ]
+        total = sums[0]
+        for other in sums[1:]:
+            total = self._new("map", "add", (total, other), (), dtype, ())
+        return total
+
+    def _matmul(self, equation: Equation) -> Value:
+        x, y = equation.operands
+        output = equation.output
+        if x.ndim != 2 or y.ndim != 2 or x.dtype != y.dtype or output.size == 0:
+            raise Unsupported("matmul of other than two matrices is not known to the native executor")
+        a, b = self._known[x], self._known[y]
+        if not isinstance(a, Value) or not isinstance(b, Value):
+            raise Unsupported("matmul of a constant")
+        rows, inner = dims_of(a, x.shape)
+        other, columns = dims_of(b, y.shape)
+        axes = [axis for axis in (rows, columns) if axis is not None]
+        if inner is None or other is None:
+            return self._new("map", "multiply", (a, b), axes, output.dtype, output.shape)
+        inner.unite(other)
+        if not axes:
+            return self._new("reduce", "inner", (a, b), (), output.dtype, output.shape)
+        return self._new(
+            "call", "matmul", (a, b), axes, output.dtype, output.shape, shapes=(x.shape, y.shape)
+        )
+
+    def _flat_index(self, equation: Equation) -> Any:
+        return self.operand(
+            equation.operands[0]
+        )  # an index among a row's elements: they are compared with it
+
+    def _take_at(self, equation: Equation) -> Any:
+        x, positions = (self.operand(v) for v in equation.operands)
+        if len(x.axes) < 2:
+            raise Unsupported("one element of each row, with rows or columns of length 1")
+        x.axes[0].unite(positions.axes[0])
+        return self._new("reduce", "pick", (x, positions), x.axes[:1], x.dtype, equation.output.shape)
+
+    def _put_at(self, equation: Equation) -> Value:
+        output = equation.output
+        axes = [Axis(n) for n in output.shape if n != 1]
+        operands = [self.operand(x) for x in equation.operands]
+        if len(axes) != 2:
+            raise Unsupported("one element of each row, with rows or columns of length 1")
+        for value in operands:
+            if isinstance(value, Value) and value.axes:
+                value.axes[0].unite(axes[0])
+                if len(value.axes) == 2:
+                    value.axes[1].unite(axes[1])
+        return self._new("map", equation.primitive.name, operands, axes, output.dtype, output.shape)
+
+    def _assemble(self, equation: Equation) -> Value:
+        operands = [self.operand(x) for x in equation.operands]
+        output = equation.output
+        starts = equation.params["starts"]
+        return self._new(
+            "assemble", "", operands, [Axis(output.size)], output.dtype, output.shape, starts=starts
+        )
+
+
+def dims_of(value: Value, shape: tuple[int, ...]) -> list[Axis | None]:
+    """Return the axis of every dimension of `shape`, None where its length is 1."""
+    axes = iter(value.axes)
+    return [None if n == 1 else next(axes) for n in shape]
+
+
+_SPECIAL: dict[str, Callable[[Values, Equation], Any]] = {
+    "reshape": Values._view,
+    "permute_dims": Values._view,
+    "getitem": Values._view,
+    "broadcast_to": Values._broadcast,
+    "astype": lambda values, equation: values._map(equation, "astype"),
+    "copy": Values._copy,
+    "zeros_like": Values._filled,
+    "ones_like": Values._filled,
+    "sum": Values._reduce,
+    "max": Values._reduce,
+    "sum_squares": Values._sum_squares,
+    "matmul": Values._matmul,
+    "flat_index": Values._flat_index,
+    "take_at": Values._take_at,
+    "put_at": Values._put_at,
+    "subtract_at": Values._put_at,
+    "assemble": Values._assemble,
+}

@@ -1,0 +1,158 @@
+"""Compiled functions: slots, sharing, memory of their own."""
+
+import gc
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+from sknet import Tensor, ops
+from sknet.compile import compile
+from sknet.exceptions import CaptureError, DtypeError, ShapeError
+
+X = np.arange(6.0).reshape(2, 3)
+
+
+def affine(state, x):
+    return {"w": state["w"] * 0.5 + x.sum(0)}, (x @ state["w"]).sum()
+
+
+def make(**options):
+    return compile(affine, ({"w": np.ones(3)}, X), **options)
+
+
+def test_arguments_are_copied_into_slots():
+    compiled = make()
+    state, total = compiled({"w": np.ones(3)}, X)
+    np.testing.assert_array_equal(state["w"], 0.5 + X.sum(0))
+    assert total == X.sum()
+    np.testing.assert_array_equal(compiled.slots[1], X)
+    assert not np.shares_memory(compiled.slots[1], X)
+
+
+def test_slots_may_be_written_and_the_function_run():
+    compiled = make()
+    compiled.slots[0]["w"][:] = 2.0
+    np.take(X, [1, 1], axis=0, out=compiled.slots[1], mode="clip")
+    compiled.run()
+    assert compiled.result[1] == 2 * 2 * X[1].sum()
+
+
+def test_tensors_are_arguments_too():
+    np.testing.assert_array_equal(make()({"w": Tensor(np.ones(3))}, Tensor(X))[1], X.sum())
+
+
+def test_the_same_structure_shares_the_program():
+    first, second = make(), compile(affine, ({"w": np.zeros(3)}, -X))
+    assert first.plan is second.plan
+    assert first.source == second.source
+    assert make(donate=(0,)).plan is not first.plan
+    assert make(exact=True).plan is not first.plan
+    assert compile(affine, ({"w": np.ones(3)}, X[:1])).plan is not first.plan
+
+
+def test_fresh_has_memory_of_its_own():
+    first = make()
+    second = first.fresh()
+    expected = first({"w": np.ones(3)}, X)[0]["w"].copy()
+    second({"w": np.zeros(3)}, -X)
+    np.testing.assert_array_equal(first.result[0]["w"], expected)
+    assert second.plan is first.plan
+    assert second.nbytes == first.nbytes == first.plan.arena_size + first.plan.pinned_size
+
+
+def test_slots_can_be_shared():
+    """As for the last, short batch of an epoch: other rows, the same parameters."""
+    full = make(donate=(0,))
+    short = compile(affine, ({"w": np.ones(3)}, X[:1]), donate=(0,)).fresh(({"w": full.slots[0]["w"]}, None))
+    full.slots[0]["w"][:] = 1.0
+    full.slots[1][:] = X
+    full.run()
+    short.slots[1][:] = X[:1]
+    short.run()
+    np.testing.assert_array_equal(full.slots[0]["w"], (0.5 + X.sum(0)) * 0.5 + X[0])
+
+
+@pytest.mark.parametrize(
+    ("slots", "error", "message"),
+    [
+        (
+            ({"w": np.ones(4)}, None),
+            ShapeError,
+            r"argument 0\.w must have shape \(3,\), as captured, got \(4,\)",
+        ),
+        (({"w": np.ones(3, "f4")}, None), DtypeError, r"argument 0\.w must have dtype float64"),
+        (
+            ({"w": np.ones(6)[::2]}, None),
+            ShapeError,
+            r"slot 0\.w must be a writeable NumPy array whose elements",
+        ),
+        (
+            ({"b": np.ones(3)}, None),
+            CaptureError,
+            r"slots has arrays at \['0\.b'\], where the function takes none",
+        ),
+    ],
+)
+def test_slots_that_do_not_fit(slots, error, message):
+    with pytest.raises(error, match=message):
+        make().fresh(slots)
+
+
+def test_a_donated_argument_without_an_output():
+    with pytest.raises(CaptureError, match=r"a donated array of float64\[2,3\] \(array 1 .* finds no output"):
+        make(donate=(1,))
+
+
+def test_results_of_numbers_and_nothing():
+    compiled = compile(lambda x: {"a": None, "b": 3, "c": [x, "text"]}, (X,))
+    found = compiled(X)
+    assert found["a"] is None
+    assert found["b"] == 3
+    assert found["c"][1] == "text"
+    np.testing.assert_array_equal(found["c"][0], X)
+
+
+def test_results_that_do_not_depend_on_arguments():
+    np.testing.assert_array_equal(compile(lambda x: ops.exp(np.zeros(3)), (X,))(X), np.ones(3))
+
+
+def test_the_source_can_be_read():
+    source = make().source
+    assert source.startswith("# slots: v0: float64[3], v1: float64[2,3]\n# arena: ")
+    assert "def step():" in source
+    assert repr(make()).startswith("Compiled(")
+
+
+def test_no_dictionaries_and_no_loops_over_equations():
+    assert "[" not in "".join(line.split("#")[0] for line in make().source.splitlines()[2:])
+
+
+def test_several_threads():
+    program = make()
+    errors = []
+
+    def work(seed):
+        mine = program.fresh()
+        rng = np.random.default_rng(seed)
+        for _ in range(50):
+            w, x = rng.standard_normal(3), rng.standard_normal((2, 3))
+            state, total = mine({"w": w}, x)
+            if not np.allclose(state["w"], w * 0.5 + x.sum(0)) or not np.allclose(total, (x @ w).sum()):
+                errors.append(seed)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_memory_is_given_back():
+    compiled = make()
+    memory = weakref.ref(compiled.slots[1])
+    del compiled
+    gc.collect()
+    assert memory() is None

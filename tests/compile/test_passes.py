@@ -1,0 +1,125 @@
+"""Passes: what each makes of a small graph."""
+
+import numpy as np
+import pytest
+
+from sknet import ops
+from sknet.compile import capture
+from sknet.compile.passes import fuse, optimize
+from sknet.core import gradients
+
+X = np.arange(1.0, 7.0).reshape(2, 3)
+
+
+def names(function, *args, exact=True):
+    """Return the primitives of what is left of a function."""
+    graph = optimize(capture(function, *args), exact=exact)
+    return [equation.primitive.name for equation in graph.equations]
+
+
+@pytest.mark.parametrize(
+    ("function", "left"),
+    [
+        (lambda x: (ops.exp(x), x + 1)[1], ["add"]),
+        (lambda x: ops.exp(x) + ops.exp(x), ["exp", "add"]),
+        (lambda x: x.sum((0,)) + x.sum((-2,)), ["sum", "add"]),
+        (lambda x: x + ops.exp(np.ones(3)), ["add"]),
+        (lambda x: x * 1, []),
+        (lambda x: 1.0 * (x / 1) + 0 - 0, []),
+        (lambda x: x * np.ones((2, 3)), []),
+        (lambda x: x * np.ones((4, 2, 3)), ["multiply"]),
+        (lambda x: -(-x), []),
+        (lambda x: x - (-x), ["add"]),
+        (lambda x: x + (-ops.exp(x)), ["exp", "subtract"]),
+        (lambda x: -(x * 2.0), ["multiply"]),
+        (lambda x: -(2.0 / x), ["divide"]),
+        (lambda x: -(x - ops.exp(x)), ["exp", "subtract"]),
+        (lambda x: x.reshape(3, 2).reshape(6).reshape(2, 3), []),
+        (lambda x: x.T.T, []),
+        (lambda x: ops.permute_dims(x.reshape(1, 2, 3), (1, 2, 0)).permute_dims(2, 0, 1), ["reshape"]),
+        (lambda x: x.astype("float64"), []),
+        (lambda x: x.reshape(2, 3, 1).sum(-1), []),
+        (lambda x: ops.broadcast_to(x.sum(), (2, 3)) * x, ["sum", "multiply"]),
+        (lambda x: ops.concat([x.reshape(-1)]), ["reshape"]),
+        (lambda x: ops.concat([ops.concat([x[0], x[1]]), x[0]]), ["getitem", "getitem", "assemble"]),
+    ],
+)
+def test_exact_rules(function, left):
+    assert names(function, X) == left
+
+
+@pytest.mark.parametrize(
+    ("function", "left"),
+    [
+        (lambda x: x * 2.0 * 3.0, ["multiply"]),
+        (lambda x: x * 2.0 / 4.0, ["multiply"]),
+        (lambda x: x**2, ["square"]),
+        (lambda x: x**0.5, ["sqrt"]),
+        (lambda x: (x * x).sum(), ["reshape", "reshape", "matmul", "reshape"]),
+        (lambda x: ops.exp(ops.log_softmax(x)), ["max", "subtract", "exp", "sum", "divide"]),
+        (lambda x: ops.softmax(x), ["max", "subtract", "exp", "sum", "divide"]),
+        (lambda x: x[0] * 2.0 + ops.exp(x[0]), ["getitem", "exp", "axpy"]),
+        (lambda x: ops.exp(x[0]) - x[0] * 2.0, ["getitem", "exp", "axpy"]),
+        (lambda x: (x * 2.0) / ops.exp(x), ["exp", "divide", "multiply"]),
+    ],
+)
+def test_rules_that_change_rounding(function, left):
+    found = names(function, X, exact=False)
+    assert [name for name in found if name in left] == left
+    assert len(found) == len(left)
+    assert names(function, X, exact=True) != left
+
+
+def test_loss_and_gradient_share_the_softmax():
+    def function(z, y):
+        z.requires_grad = True
+        chosen = ops.take_along_axis(ops.log_softmax(z), ops.expand_dims(y, -1), -1)
+        loss = -chosen.mean()
+        return loss, gradients(loss, [z])[0]
+
+    left = names(function, np.ones((5, 3)), np.zeros(5, int), exact=False)
+    assert left.count("exp") == left.count("max") == left.count("log") == 1
+    assert "put_at" not in left
+    assert "negative" not in left
+
+
+def test_verified_after_every_pass(monkeypatch):
+    from sknet.compile import Graph
+
+    calls = []
+    monkeypatch.setattr(Graph, "verify", lambda graph: calls.append(graph) or graph)
+    optimize(capture(lambda x: x * 1 + 0, X))
+    assert len(calls) == 4  # after the capture, and after each of three passes
+
+
+def groups(function, *args, **options):
+    graph = optimize(capture(function, *args), exact=True)
+    return [([e.primitive.name for e in group.equations], group.rows) for group in fuse(graph, **options)]
+
+
+def test_a_large_chain_is_one_group():
+    def function(x, y):
+        return ops.exp(x * 2) + y, x.sum()
+
+    large = np.ones((100, 8))
+    assert groups(function, large, np.ones(8), block=80, cache=1) == [
+        (["sum"], 0),
+        (["multiply", "exp", "add"], 10),
+    ]
+    assert groups(function, large, np.ones(8), block=80) == [(["sum"], 0), (["multiply", "exp", "add"], 0)]
+    assert all(len(chain) == 1 for chain, _ in groups(function, large, np.ones(8)))
+
+
+def test_groups_end_where_something_else_needs_them():
+    def function(x):
+        y = ops.exp(x) + 1
+        return ops.tanh(y) * y.sum(0)
+
+    found = groups(function, np.ones((100, 8)), block=80, cache=1)
+    assert found == [(["exp", "add", "tanh"], 10), (["sum"], 0), (["multiply"], 0)]
+
+
+def test_what_cannot_be_divided_is_not():
+    found = groups(lambda x, y: ops.exp(x.T + y), np.ones((8, 100)), np.ones((100, 8)), block=80, cache=1)
+    assert found == [(["permute_dims"], 0), (["add", "exp"], 10)]
+    assert groups(lambda x: ops.exp(x) + 1, np.ones(()), block=0, cache=0) == [(["exp"], 0), (["add"], 0)]

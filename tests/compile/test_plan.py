@@ -1,0 +1,216 @@
+"""Plans: no two values that are needed at the same time share memory."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from sknet import ops
+from sknet._tree import leaves
+from sknet.compile import Plan, compile
+from sknet.compile import _internal as own
+from sknet.compile._layout import ALIGNMENT, Buffer, aligned_memory, place
+from sknet.compile._views import Views
+from sknet.core import Tensor, gradients
+
+UNARY = [ops.exp, ops.tanh, ops.relu, ops.negative, ops.square, lambda x: x * 0.5, lambda x: ops.softmax(x)]
+BINARY = [ops.add, ops.subtract, ops.multiply, ops.maximum, lambda x, y: ops.where(ops.greater(x, y), x, y)]
+SHAPE = (6, 4)
+
+
+def random_function(seed, steps=25):
+    """Return a function that combines three matrices at random, and returns some of what it makes."""
+    rng = np.random.default_rng(seed)
+    choices = [(rng.integers(6), *rng.integers(0, 1 << 16, 3)) for _ in range(steps)]
+
+    def function(*arrays):
+        values = list(arrays)
+        for kind, which, i, j in choices:
+            x, y = values[i % len(values)], values[j % len(values)]
+            if kind == 0:
+                made = UNARY[which % len(UNARY)](x)
+            elif kind <= 2:
+                made = BINARY[which % len(BINARY)](x, y)
+            elif kind == 3:
+                made = ops.tanh(x @ ops.matrix_transpose(y) @ x)
+            elif kind == 4:
+                made = ops.reshape(ops.matrix_transpose(x), SHAPE) * 1.5
+            else:
+                flat = ops.concat([ops.reshape(x, (-1,))[: 4 * 3], ops.reshape(ops.sin(y), (-1,))[4 * 3 :]])
+                made = ops.reshape(flat, SHAPE)
+            values.append(ops.tanh(made) if which % 3 == 0 else ops.minimum(ops.maximum(made, -9.0), 9.0))
+        return [values[int(k) % len(values)] for k in rng_outputs] + [values[-1].sum()]
+
+    rng_outputs = rng.integers(0, 1 << 16, 4)
+    return function
+
+
+def live_buffers(plan: Plan):
+    found = [*plan.buffers.values(), *itertools.chain(*plan.scratch.values())]
+    return {id(buffer): buffer for buffer in found if buffer.kind == "arena"}
+
+
+def assert_disjoint(plan: Plan):
+    found = [b for b in live_buffers(plan).values() if b.parent is None and b.nbytes]
+    for a, b in itertools.combinations(found, 2):
+        together = a.start <= b.stop and b.start <= a.stop
+        overlap = a.position < b.position + b.nbytes and b.position < a.position + a.nbytes
+        assert not (together and overlap)
+    assert all(b.position % ALIGNMENT == 0 and b.position + b.nbytes <= plan.arena_size for b in found)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("seed", range(40))
+def test_random_graphs(seed, exact):
+    function = random_function(seed)
+    rng = np.random.default_rng(seed)
+    compiled = compile(function, tuple(np.empty(SHAPE) for _ in range(3)), exact=exact)
+    assert_disjoint(compiled.plan)
+    for _ in range(3):
+        arrays = [rng.standard_normal(SHAPE) for _ in range(3)]
+        compiled.poison()
+        found = compiled(*arrays)
+        for a, b in zip(found, function(*map(Tensor, arrays)), strict=True):
+            np.testing.assert_allclose(a, b.numpy(), rtol=0 if exact else 1e-9, atol=0 if exact else 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_graphs_with_donated_arguments(seed):
+    function = random_function(seed)
+    rng = np.random.default_rng(seed)
+    args = tuple(np.empty(SHAPE) for _ in range(3))
+    compiled = compile(function, args, donate=(0, 2), exact=True)
+    assert_disjoint(compiled.plan)
+    for _ in range(3):
+        arrays = [rng.standard_normal(SHAPE) for _ in range(3)]
+        compiled.poison()
+        found = compiled(*arrays)
+        assert found[0] is compiled.slots[0]
+        assert found[1] is compiled.slots[2]
+        for a, b in zip(found, function(*map(Tensor, arrays)), strict=True):
+            np.testing.assert_array_equal(a, b.numpy())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_chains_block_by_block(seed, monkeypatch):
+    """Blocks of a few rows, so that chains of every kind are divided."""
+    import sknet.compile._compiled as module
+    from sknet.compile.passes import fuse
+
+    monkeypatch.setattr(module, "fuse", lambda graph: fuse(graph, block=9, cache=1))
+    monkeypatch.setattr(module, "_programs", type(module._programs)())
+    function = random_function(seed)
+    rng = np.random.default_rng(seed)
+    args = tuple(np.empty(SHAPE) for _ in range(3))
+    for donate in ((), (1,)):
+        compiled = compile(function, args, donate=donate, exact=True)
+        assert_disjoint(compiled.plan)
+        assert any(group.rows for group in compiled.plan.groups)
+        for _ in range(2):
+            arrays = [rng.standard_normal(SHAPE) for _ in range(3)]
+            compiled.poison()
+            for a, b in zip(compiled(*arrays), function(*map(Tensor, arrays)), strict=True):
+                np.testing.assert_array_equal(a, b.numpy())
+
+
+def test_a_chain_needs_no_second_array():
+    compiled = compile(lambda x: ops.tanh(ops.exp(x * 2) + 1), (np.ones(1000),), exact=True)
+    assert compiled.plan.arena_size == 8000 + -8000 % ALIGNMENT
+
+
+def test_an_operand_that_is_needed_again_is_kept():
+    compiled = compile(lambda x: ops.exp(x) * ops.matrix_transpose(ops.exp(x)), (np.eye(3),), exact=True)
+    np.testing.assert_array_equal(compiled(np.eye(3)), np.exp(np.eye(3)) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda a, b: (b, a), lambda a, b: (b, a)),
+        (lambda a, b: (a, a), lambda a, b: (a, a)),
+        (lambda a, b: (a + b, a), lambda a, b: (a + b, a)),
+        (lambda a, b: (a[::-1], b + 1), lambda a, b: (a[::-1], b + 1)),
+        (lambda a, b: (a + a[::-1], b), lambda a, b: (a + a[::-1], b)),
+        (lambda a, b: (a.sum() + b, a * b.sum()), lambda a, b: (a.sum() + b, a * b.sum())),
+        (lambda a, b: (ops.zeros_like(a), b), lambda a, b: (0 * a, b)),
+        (lambda a, b: (a + 1, a + 1), lambda a, b: (a + 1, a + 1)),
+    ],
+    ids=["swap", "twice", "used later", "view", "reads elsewhere", "sums", "constant", "same value"],
+)
+def test_donated_arguments_that_cannot_be_written_at_once(function, expected):
+    a, b = np.arange(4.0), np.arange(4.0) ** 2 - 3
+    compiled = compile(function, (a, b), donate=(0, 1))
+    for _ in range(2):
+        found = compiled(a, b)
+        assert found[0] is compiled.slots[0]
+        assert found[1] is compiled.slots[1]
+        for x, y in zip(found, expected(a, b), strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("gaps", [True, False])
+def test_what_is_joined_is_written_there(gaps):
+    def function(x, y):
+        pad = [np.zeros(3)] if gaps else []
+        return ops.concat([ops.reshape(x @ y, (-1,)), *pad, ops.reshape(ops.exp(x), (-1,))])
+
+    x, y = np.arange(4.0).reshape(2, 2), np.eye(2)
+    compiled = compile(function, (x, y), exact=True)
+    [assembled] = [e for e in compiled.graph.equations if e.primitive is own.assemble]
+    assert all(compiled.plan.is_in_place(assembled, part) for part in assembled.operands)
+    assert "copyto" not in compiled.source
+    for _ in range(2):
+        compiled.poison()
+        np.testing.assert_array_equal(compiled(x, y), function(Tensor(x), Tensor(y)).numpy())
+
+
+def test_the_gradient_of_slices_is_assembled():
+    def function(flat, x):
+        flat.requires_grad = True
+        value = (x @ flat[:6].reshape(2, 3) + flat[8:11]).sum() + flat[8:11].sum()
+        return gradients(value, [flat])[0]
+
+    compiled = compile(function, (np.ones(16), np.ones((5, 2))), exact=True)
+    compiled.poison()
+    expected = function(Tensor(np.ones(16)), Tensor(np.ones((5, 2)))).numpy()
+    np.testing.assert_array_equal(compiled(np.ones(16), np.ones((5, 2))), expected)
+
+
+def test_best_gap():
+    """The last buffer fits into two gaps; it takes the smaller one."""
+    low, middle, high = Buffer(640, 0, 9), Buffer(320, 0, 1), Buffer(640, 0, 9)
+    small, last = Buffer(64, 2, 9), Buffer(256, 5, 6)
+    size, peak = place([low, middle, high, small, last])
+    assert (size, peak) == (1600, 1600)
+    assert small.position != last.position
+
+
+def test_arena_of_many_lifetimes():
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        starts = rng.integers(0, 40, 50)
+        buffers = [
+            Buffer(int(n), int(s), int(s + d))
+            for n, s, d in zip(rng.integers(1, 5000, 50), starts, rng.integers(0, 12, 50), strict=True)
+        ]
+        size, peak = place(buffers)
+        assert peak <= size <= 1.5 * peak
+        for a, b in itertools.combinations(buffers, 2):
+            if a.start <= b.stop and b.start <= a.stop:
+                assert a.offset + a.aligned <= b.offset or b.offset + b.aligned <= a.offset
+
+
+def test_aligned_memory():
+    assert all(aligned_memory(n).ctypes.data % ALIGNMENT == 0 for n in (1, 100, 12345))
+
+
+def test_views():
+    x = np.arange(6.0).reshape(2, 3)
+    compiled = compile(lambda x: (ops.matrix_transpose(x)[1:], x.reshape(-1)[3]), (x,))
+    views = Views(compiled.graph, compiled.graph.equations)
+    assert all(views.is_view(e) for e in compiled.graph.equations)
+    first, second = compiled(x)
+    np.testing.assert_array_equal(first, [[1, 4], [2, 5]])
+    assert second.shape == ()
+    assert second == 3.0
+    assert all(np.shares_memory(x, compiled.slots[0]) for x in leaves([first, second]))

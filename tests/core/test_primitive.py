@@ -1,0 +1,40 @@
+"""The records themselves."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import sknet.ops  # attaches the rules
+from sknet.core import PRIMITIVES, Primitive, Shaped
+from sknet.device import backend
+
+
+def test_names_are_unique():
+    with pytest.raises(
+        ValueError, match="a primitive named 'add' exists already: give this one another name"
+    ):
+        Primitive("add")
+    assert all(name == primitive.name for name, primitive in PRIMITIVES.items())
+
+
+def test_travel_by_name():
+    add = PRIMITIVES["add"]
+    assert pickle.loads(pickle.dumps(add)) is add
+    assert copy.deepcopy([add])[0] is add
+    assert repr(add) == "<primitive add>"
+
+
+def test_kernels_are_found_once():
+    cpu = backend("cpu")
+    assert PRIMITIVES["add"].kernel(cpu) is np.add
+    assert PRIMITIVES["relu"].kernel(cpu) is PRIMITIVES["relu"].kernel(cpu)
+
+
+def test_public_functions_name_their_primitives():
+    assert {name for name in sknet.ops.__all__ if name in PRIMITIVES} >= {"add", "matmul", "softmax", "where"}
+
+
+def test_shaped():
+    assert Shaped((2, 3), np.dtype("float32")).ndim == 2

@@ -1,0 +1,193 @@
+"""Devices by name, arrays by type, and what is asked of a backend."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from sknet import Tensor
+from sknet.device import (
+    Backend,
+    Device,
+    MetaArray,
+    available,
+    backend,
+    backend_of,
+    device_of,
+    is_array,
+    namespace,
+    register,
+    to_device,
+    to_host,
+)
+from sknet.exceptions import DeviceError
+
+try:
+    import cupy
+except ImportError:
+    cupy = None
+
+
+class TestDevice:
+    @pytest.mark.parametrize(
+        ("text", "kind", "index", "shown"),
+        [
+            ("cpu", "cpu", 0, "cpu"),
+            ("cuda", "cuda", 0, "cuda:0"),
+            ("cuda:1", "cuda", 1, "cuda:1"),
+            ("meta", "meta", 0, "meta"),
+        ],
+    )
+    def test_is_read_and_written(self, text, kind, index, shown):
+        device = Device.parse(text)
+        assert (device.kind, device.index, str(device)) == (kind, index, shown)
+        assert Device.parse(device) is device
+        assert hash(device) == hash(Device(kind, index))
+
+    @pytest.mark.parametrize("text", ["", "cuda:", "cuda:-1", "CUDA", "cuda:1:2", "cpu ", 0, None])
+    def test_refuses(self, text):
+        with pytest.raises(
+            DeviceError, match="a device must be 'cpu', 'cuda', 'cuda:<index>' or 'meta', got "
+        ):
+            Device.parse(text)
+
+
+class TestAvailable:
+    def test_what_is_always_there(self):
+        assert available("cpu") == Device("cpu")
+        assert available(Device("meta")) == Device("meta")
+
+    def test_unknown(self):
+        with pytest.raises(
+            DeviceError, match=r"unknown device 'tpu': expected one of \['cpu', 'cuda', .*'meta'\]"
+        ):
+            available("tpu")
+
+    @pytest.mark.parametrize("kind", ["cpu", "meta"])
+    def test_there_is_one_of_a_kind(self, kind):
+        with pytest.raises(
+            DeviceError, match=f"device '{kind}:1' asked for, but there is only one '{kind}' device"
+        ):
+            available(f"{kind}:1")
+
+    @pytest.mark.skipif(cupy is not None, reason="CuPy is installed here")
+    def test_cuda_without_cupy_says_how_to_install_it(self):
+        message = r"device 'cuda' needs CuPy, which cannot be imported \(.*\): install CuPy with pip install"
+        for ask in (
+            lambda: available("cuda"),
+            lambda: Tensor([1.0], device="cuda:1"),
+            lambda: Tensor([1.0]).to("cuda"),
+        ):
+            with pytest.raises(DeviceError, match=message):
+                ask()
+
+
+class TestArrays:
+    def test_numpys(self):
+        x = np.ones(2)
+        assert is_array(x)
+        assert namespace(x) is backend("cpu").xp
+        assert device_of(x) == Device("cpu")
+        assert to_host(x) is x
+        assert to_device(x, Device("cpu")) is x
+
+    def test_sparse_ones(self):
+        matrix = scipy.sparse.csr_array(np.eye(2))
+        assert is_array(matrix)
+        assert backend_of(matrix).is_sparse(matrix)
+        assert not backend_of(matrix).is_sparse(np.eye(2))
+        assert to_host(matrix) is matrix
+
+    @pytest.mark.parametrize("thing", [[1.0], 1.0, "x", None])
+    def test_everything_else(self, thing):
+        assert not is_array(thing)
+        with pytest.raises(
+            TypeError, match=rf"expected an array of a known device \[.*\], got {type(thing).__name__}"
+        ):
+            backend_of(thing)
+
+    def test_meta_arrays_are_known_from_the_start(self):
+        script = (
+            "from sknet import Tensor; from sknet.device import MetaArray; import numpy as np\n"
+            "x = Tensor(MetaArray((2, 3), np.float32)); assert str(x.device) == 'meta'\n"
+            "import sys; Tensor([1.0]).to('cpu'); assert not {'cupy', 'cupyx'} & set(sys.modules)"
+        )
+        subprocess.run([sys.executable, "-c", script], check=True)
+
+    def test_there_and_back(self, fake_device):
+        x = np.arange(3.0)
+        there = to_device(x, fake_device)
+        assert device_of(there) == fake_device
+        assert to_device(there, fake_device) is there
+        other = to_device(there, Device("fake", 1))
+        assert device_of(other) == Device("fake", 1)
+        np.testing.assert_array_equal(to_host(other), x)
+        matrix = scipy.sparse.csr_array(np.eye(2))
+        there = to_device(matrix, fake_device)
+        assert backend_of(there).is_sparse(there)
+        np.testing.assert_array_equal(to_host(there).toarray(), np.eye(2))
+
+    def test_are_made_where_they_are_wanted(self, fake_device):
+        for device in (Device("cpu"), fake_device, Device("fake", 1), Device("meta")):
+            owner = backend(device.kind)
+            for make in (owner.empty, owner.zeros, owner.ones):
+                made = make((2, 3), "float32", device)
+                assert (made.shape, made.dtype, device_of(made)) == ((2, 3), "float32", device)
+        assert to_host(owner_ones := backend("fake").ones((2,), "float64", fake_device)).tolist() == [
+            1.0,
+            1.0,
+        ]
+        assert owner_ones.index == 0
+
+
+def test_a_kind_can_be_registered_anew():
+    class Mine:
+        def __init__(self, values):
+            self.values = values
+
+    class MyBackend(Backend):
+        kind = "mine"
+        xp = np
+        array_type = Mine
+
+        def from_host(self, array, device):
+            return Mine(array)
+
+        def to_host(self, array):
+            return array.values
+
+    loads = []
+    register("mine", lambda: loads.append(1) or MyBackend())
+    first = backend("mine")
+    assert backend("mine") is first
+    assert loads == [1]
+    assert backend_of(Mine(np.ones(1))) is first
+    register("mine", MyBackend)
+    assert not is_array(Mine(np.ones(1)))  # until it is loaded
+    second = backend("mine")
+    assert second is not first
+    assert backend_of(Mine(np.ones(1))) is second
+    assert to_host(to_device(np.ones(1), Device("mine"))).tolist() == [1.0]
+
+
+class TestMeta:
+    def test_shape_and_dtype(self):
+        x = MetaArray((2, 3), "float32")
+        assert (x.ndim, x.size, x.nbytes, repr(x)) == (2, 6, 24, "MetaArray((2, 3), float32)")
+        assert x.astype("float64").dtype == "float64"
+        assert MetaArray((), "int8").nbytes == 1
+
+    def test_has_no_data(self):
+        message = r"a meta array has no data: got shape \(2,\) on device 'meta'; compute on a real device"
+        for read in (np.asarray, to_host, lambda x: np.add(np.ones(2), x)):
+            with pytest.raises(DeviceError, match=message):
+                read(MetaArray((2,), "float32"))
+
+    def test_its_namespace_computes_nothing(self):
+        xp = namespace(MetaArray((2,), "float32"))
+        with pytest.raises(
+            DeviceError, match="'exp' needs data, and a meta array has only a shape and a dtype"
+        ):
+            xp.exp(MetaArray((2,), "float32"))

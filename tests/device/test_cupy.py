@@ -1,0 +1,77 @@
+"""The CuPy backend against a stand-in for CuPy: what it says where there is no GPU, or too few."""
+
+import contextlib
+import sys
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+from sknet.device import Device
+from sknet.device._cupy import CupyBackend
+from sknet.exceptions import DeviceError
+
+
+class FakeRuntimeError(RuntimeError):
+    pass
+
+
+@pytest.fixture
+def count(monkeypatch):
+    """Pretend that CuPy is installed; the list holds the number of GPUs, or the error of counting them."""
+    answer = [2]
+
+    def get_device_count():
+        if isinstance(answer[0], Exception):
+            raise answer[0]
+        return answer[0]
+
+    def module(name, **members):
+        made = ModuleType(name)
+        vars(made).update(members)
+        monkeypatch.setitem(sys.modules, name, made)
+        return made
+
+    runtime = SimpleNamespace(getDeviceCount=get_device_count, CUDARuntimeError=FakeRuntimeError)
+    cuda = SimpleNamespace(runtime=runtime, Device=lambda index: contextlib.nullcontext(index))
+    module(
+        "cupy", ndarray=type("ndarray", (), {}), cuda=cuda, asarray=lambda x: ("on the GPU", x), exp=np.exp
+    )
+    special = module("cupyx.scipy.special", **dict.fromkeys(("erf", "expit", "xlogy"), np.exp))
+    sparse = module("cupyx.scipy.sparse", issparse=lambda x: False)
+    scipy = module("cupyx.scipy", special=special, sparse=sparse)
+    module("cupyx", scipy=scipy)
+    return answer
+
+
+def test_uses_cupys_functions(count):
+    owner = CupyBackend()
+    assert owner.xp.exp is np.exp
+    assert owner.kind == "cuda"
+    assert owner.array_type is sys.modules["cupy"].ndarray
+    assert owner.from_host([1.0], Device("cuda", 1)) == ("on the GPU", [1.0])
+
+
+def test_too_few_gpus(count):
+    owner = CupyBackend()
+    owner.check(Device("cuda", 1))
+    with pytest.raises(
+        DeviceError, match="device 'cuda:2' asked for, but there are only 2 CUDA devices here"
+    ):
+        owner.check(Device("cuda", 2))
+
+
+def test_no_usable_gpu(count):
+    count[0] = FakeRuntimeError("cudaErrorInsufficientDriver")
+    message = r"device 'cuda:0' asked for, but there is no usable GPU here \(cudaErrorInsufficientDriver\)"
+    with pytest.raises(DeviceError, match=message):
+        CupyBackend().check(Device("cuda"))
+
+
+def test_not_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(
+        DeviceError,
+        match=r"needs CuPy, which cannot be imported .*: install CuPy with pip install 'sknet\[cuda12\]'",
+    ):
+        CupyBackend()

@@ -1,0 +1,101 @@
+"""Small data sets of every task, and what the tests of the estimators share."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import make_classification, make_multilabel_classification, make_regression
+from sklearn.exceptions import ConvergenceWarning
+
+import sknet
+from sknet import neural_network
+
+N = 230
+CLASSIFIERS = (sknet.MLPClassifier, neural_network.MLPClassifier)
+REGRESSORS = (sknet.MLPRegressor, neural_network.MLPRegressor)
+
+
+def _tables() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    X, binary = make_classification(N, 12, n_informative=6, n_classes=2, random_state=0)
+    multiclass = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
+    X_real, targets = make_regression(N, 12, n_targets=3, noise=0.1, random_state=0)
+    targets = targets / targets.std()
+    X_many, many = make_multilabel_classification(N, 12, random_state=0)
+    X_many = (X_many - X_many.mean(axis=0)) / X_many.std(axis=0)
+    return {
+        "binary": (X, binary),
+        "multiclass": (X, multiclass),
+        "multilabel": (X_many, many),
+        "regression": (X_real, targets[:, 0]),
+        "multioutput": (X_real, targets),
+        "counts": (X_real, np.exp(targets[:, 0])),
+        "many counts": (X_real, np.exp(targets)),
+    }
+
+
+TABLES = _tables()
+WEIGHTS = np.random.default_rng(0).uniform(0, 3, N)
+CLASSIFICATIONS = ("binary", "multiclass", "multilabel")
+REGRESSIONS = ("regression", "multioutput")
+TASKS = CLASSIFICATIONS + REGRESSIONS
+
+
+def estimator_for(task: str, **params: Any) -> Any:
+    """Return a small, quick estimator for a task."""
+    kind = sknet.MLPClassifier if task in CLASSIFICATIONS else sknet.MLPRegressor
+    defaults = {"hidden_layer_sizes": (8,), "max_iter": 3, "batch_size": 64, "random_state": 0}
+    return kind(**defaults | params)
+
+
+def first_part(task: str, estimator: Any, X: Any, y: Any, weight: Any = None) -> Any:
+    """Call partial_fit as its first call has to be."""
+    more = {"classes": np.unique(y)} if task in ("binary", "multiclass") else {}
+    if task == "multilabel":
+        more = {"classes": np.arange(y.shape[1])}
+    return estimator.partial_fit(X, y, sample_weight=weight, **more)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Let a fit end at its limit of epochs without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def outputs(estimator: Any, X: Any) -> np.ndarray:
+    """Return what the estimator predicts, as finely as it can."""
+    return estimator.predict_proba(X) if hasattr(estimator, "predict_proba") else estimator.predict(X)
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Tell whether two fitted estimators agree to the last bit, in weights and history."""
+    weights = [*a.coefs_, *a.intercepts_], [*b.coefs_, *b.intercepts_]
+    curves = [{k: v for k, v in e.history_.items() if k != "time"} for e in (a, b)]
+    return all(map(np.array_equal, *weights)) and curves[0] == curves[1]
+
+
+@contextmanager
+def unchanged(estimator: Any, X: Any) -> Iterator[None]:
+    """Check that what happens inside changes nothing of a fitted estimator."""
+    attributes, params = set(vars(estimator)), estimator.get_params()
+    before = None if not hasattr(estimator, "model_") else outputs(estimator, X)
+    state = None if before is None else estimator.model_.state
+    yield
+    assert set(vars(estimator)) == attributes
+    assert estimator.get_params() == params
+    if before is not None:
+        assert np.array_equal(outputs(estimator, X), before)
+        same_state(estimator.model_.state, state)
+
+
+def same_state(a: Any, b: Any) -> None:
+    """Assert that two model states are equal to the last bit."""
+    assert a.progress == b.progress
+    pairs = ((a.parameters, b.parameters), (a.buffers, b.buffers), (a.optimizer.slots, b.optimizer.slots))
+    for mine, theirs in pairs:
+        assert mine.keys() == theirs.keys()
+        for name in mine:
+            np.testing.assert_array_equal(mine[name], theirs[name], err_msg=name)

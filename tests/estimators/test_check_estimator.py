@@ -1,0 +1,43 @@
+"""scikit-learn's own checks of every estimator; none is expected to fail."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from tests.estimators.data import CLASSIFIERS, REGRESSORS
+from tests.project import ROOT
+
+ESTIMATORS = [kind() for kind in (*CLASSIFIERS, *REGRESSORS)]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(ESTIMATORS)
+def test_check(estimator, check):
+    check(estimator)
+
+
+SCRIPT = """
+import warnings
+from importlib import import_module
+from sklearn.exceptions import ConvergenceWarning, SkipTestWarning
+from sklearn.utils.estimator_checks import check_estimator
+warnings.simplefilter("ignore", ConvergenceWarning)
+for found in check_estimator(import_module("{module}").{name}(), on_skip=None):
+    print(found["check_name"], found["status"])
+"""
+
+
+@pytest.mark.parametrize("kind", [*CLASSIFIERS, *REGRESSORS], ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+def test_checks_with_array_api_dispatch(kind):
+    """SciPy reads the variable when it is imported: it takes another Python."""
+    script = SCRIPT.format(module=kind.__module__, name=kind.__name__)
+    environment = os.environ | {"SCIPY_ARRAY_API": "1", "PYTHONPATH": str(ROOT)}
+    found = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert "check_array_api_input passed" in found.stdout
+    assert {line.split()[1] for line in found.stdout.splitlines()} == {"passed"}

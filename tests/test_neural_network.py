@@ -1,0 +1,235 @@
+"""sknet.neural_network is scikit-learn's module of that name: its signatures, its own tests, its printing."""
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sklearn
+import sklearn.neural_network
+from sklearn.datasets import load_digits
+from sklearn.utils.fixes import parse_version
+
+from sknet import neural_network
+from sknet.optim.schedules import Progress
+from tests.estimators.data import CLASSIFICATIONS, TABLES, quiet
+from tests.project import ROOT
+
+pytestmark = pytest.mark.skipif(
+    parse_version(sklearn.__version__).release < (1, 9), reason="the module mirrors scikit-learn 1.9"
+)
+
+KINDS = ("MLPClassifier", "MLPRegressor")
+METHODS = ("__init__", "fit", "partial_fit", "predict", "score")
+CLASSIFIER_METHODS = ("predict_proba", "predict_log_proba")
+
+
+def signatures(kind):
+    methods = METHODS + (CLASSIFIER_METHODS if kind == "MLPClassifier" else ())
+    return [(kind, method) for method in methods]
+
+
+@pytest.mark.parametrize(("kind", "method"), [pair for kind in KINDS for pair in signatures(kind)])
+def test_signature(kind, method):
+    ours, theirs = (
+        [(p.name, p.kind, p.default) for p in inspect.signature(getattr(getattr(module, kind), method)).parameters.values()]
+        for module in (neural_network, sklearn.neural_network)
+    )
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_public_attributes(kind):
+    """Whatever can be read from scikit-learn's fitted estimator can be read from ours."""
+    X, y = TABLES["binary"]
+    with quiet():
+        ours, theirs = (
+            getattr(module, kind)(max_iter=2, random_state=0).fit(X, y) for module in (neural_network, sklearn.neural_network)
+        )
+    public = {name for name in dir(theirs) if not name.startswith("_")}
+    assert public <= set(dir(ours))
+    assert ours.get_params() == theirs.get_params()
+    assert repr(ours) == repr(theirs)
+
+
+# -- scikit-learn's own tests ------------------------------------------------------------------------
+
+DESELECTED = {
+    "test_fit": "sets fitted attributes, _coef_grads and other private ones",
+    "test_gradient": "calls _initialize, _backprop and _unpack",
+    "test_learning_rate_warmstart": "reads _optimizer",
+    "test_adaptive_learning_rate": "reads _optimizer",
+    "test_n_iter_no_change": "reads _no_improvement_count",
+    "test_n_iter_no_change_inf": "reads _no_improvement_count",
+}
+PRIVATE = re.compile(r"\b(?:mlp|clf|est|model|self)\w*\._(?!_)\w+")
+
+
+def scikit_learns_tests():
+    folder = Path(sklearn.neural_network.__file__).parent
+    return (folder / "tests" / "test_mlp.py").read_text()
+
+
+def test_deselected_tests_are_about_private_attributes():
+    parts = re.split(r"^def (test_\w+)", scikit_learns_tests(), flags=re.MULTILINE)
+    bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
+    assert {name for name, body in bodies.items() if PRIVATE.search(body)} == set(DESELECTED)
+
+
+def test_scikit_learns_tests_pass(tmp_path):
+    source = scikit_learns_tests()
+    there = "from sklearn.neural_network import MLPClassifier, MLPRegressor\n"
+    assert source.count(there) == 1
+    (tmp_path / "test_mlp.py").write_text(source.replace(there, there.replace("sklearn", "sknet")))
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n\n\n@pytest.fixture\ndef global_random_seed():\n    return 0\n"
+    )
+    deselected = [f"--deselect=test_mlp.py::{name}" for name in DESELECTED]
+    found = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *deselected, "test_mlp.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout
+    assert f"{len(DESELECTED)} deselected" in found.stdout
+
+
+# -- what the deselected ones mean -------------------------------------------------------------------
+
+
+def test_fit_is_the_worked_example():
+    """One step of descent from given weights, with the numbers that scikit-learn's test works out by hand."""
+    X, y = np.array([[0.6, 0.8, 0.7]]), np.array([0])
+    clf = neural_network.MLPClassifier(
+        2, "logistic", solver="sgd", learning_rate_init=0.1, alpha=0.1, momentum=0, random_state=1
+    ).partial_fit(X, y, classes=[0, 1])
+    state = clf.model_.state
+    weights = [[[0.1, 0.2], [0.3, 0.1], [0.5, 0]], [0.1, 0.1], [[0.1], [0.2]], [1.0]]
+    given = dict(zip(state.parameters, map(np.array, weights), strict=True))
+    clf.model_.load(state._replace(parameters=given, progress=Progress()))
+    clf.partial_fit(X, y)
+    worked = [[[0.098, 0.195756], [0.2956664, 0.096008], [0.4939998, -0.002244]], [0.098333, 0.09626],
+              [[0.04706], [0.154089]], [0.9235]]  # fmt: skip
+    found = [clf.coefs_[0], clf.intercepts_[0], clf.coefs_[1], clf.intercepts_[1]]
+    for mine, expected in zip(found, worked, strict=True):
+        np.testing.assert_allclose(mine, expected, atol=5e-4)
+    np.testing.assert_allclose(clf.predict_proba(X)[0, 1], 0.739, atol=5e-4)
+
+
+def learning_rate(clf):
+    return clf.model_.optimizer.learning_rate(clf.model_.progress)
+
+
+@pytest.mark.parametrize("mode", ["constant", "invscaling"])
+def test_learning_rate_over_warm_starts(mode):
+    X, y = [[3, 2], [1, 6], [5, 6], [-2, -4]], [1, 1, 1, 0]
+    clf = neural_network.MLPClassifier(
+        4, solver="sgd", learning_rate=mode, max_iter=1, power_t=0.25, warm_start=True, random_state=0
+    )
+    with quiet():
+        clf.fit(X, y).fit(X, y)
+    later = {"constant": 0.001, "invscaling": 0.001 / (8 + 1) ** 0.25}
+    assert learning_rate(clf) == pytest.approx(later[mode])
+    during = {"constant": [0.001] * 2, "invscaling": [0.001, 0.001 / (4 + 1) ** 0.25]}
+    assert clf.history_["lr"] == pytest.approx(during[mode])
+
+
+def test_adaptive_learning_rate_ends_the_fit():
+    clf = neural_network.MLPClassifier(
+        tol=0.5, max_iter=3000, solver="sgd", learning_rate="adaptive", random_state=0
+    ).fit([[3, 2], [1, 6]], [1, 0])
+    assert clf.n_iter_ < clf.max_iter
+    assert learning_rate(clf) < 1e-6
+    assert np.unique(clf.history_["lr"])[::-1] == pytest.approx([0.001 / 5**k for k in range(6)])
+
+
+def two_digits():
+    X, y = load_digits(n_class=2, return_X_y=True)
+    return X[:100] / 16, y[:100]
+
+
+@pytest.mark.parametrize("patience", [2, 5, 10, 50])
+def test_n_iter_no_change(patience):
+    clf = neural_network.MLPClassifier(
+        tol=0.01, max_iter=3000, solver="sgd", n_iter_no_change=patience, random_state=0
+    ).fit(*two_digits())
+    best, count = np.inf, 0
+    for epoch, loss in enumerate(clf.loss_curve_, 1):
+        count = count + 1 if loss > best - 0.01 else 0
+        best = min(best, loss)
+        assert (count > patience) == (epoch == clf.n_iter_)
+
+
+def test_n_iter_no_change_inf():
+    clf = neural_network.MLPClassifier(
+        tol=1e9, max_iter=200, solver="sgd", n_iter_no_change=np.inf, random_state=0
+    )
+    with pytest.warns(sklearn.exceptions.ConvergenceWarning, match=r"Maximum iterations \(200\) reached"):
+        clf.fit(*two_digits())
+    assert clf.n_iter_ == 200
+
+
+# -- verbose -----------------------------------------------------------------------------------------
+
+VERBOSE = [
+    ("binary", {"solver": "sgd", "learning_rate": "adaptive", "tol": 1e-2, "n_iter_no_change": 2, "max_iter": 60}),
+    ("binary", {"early_stopping": True, "n_iter_no_change": 3, "max_iter": 40}),
+    ("regression", {"early_stopping": True, "solver": "sgd", "learning_rate": "adaptive", "max_iter": 30}),
+    ("multiclass", {"tol": 1e9, "n_iter_no_change": np.inf, "max_iter": 5}),
+    ("multilabel", {"max_iter": 5}),
+    ("multioutput", {"max_iter": 50, "tol": 1e-2, "n_iter_no_change": 4}),
+]
+
+
+@pytest.mark.parametrize(("task", "params"), VERBOSE)
+def test_verbose_prints_the_same_lines(task, params, capsys):
+    X, y = TABLES[task]
+    printed = []
+    for module in (neural_network, sklearn.neural_network):
+        kind = module.MLPClassifier if task in CLASSIFICATIONS else module.MLPRegressor
+        with quiet():
+            kind(hidden_layer_sizes=(10,), random_state=0, verbose=True, **params).fit(X, y)
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert "Iteration 5, loss = " in printed[0]
+
+
+def test_early_stopping_is_ignored_by_lbfgs():
+    X, y = TABLES["regression"]
+    with quiet():
+        a, b = (
+            neural_network.MLPRegressor(solver="lbfgs", max_iter=5, early_stopping=stop, random_state=0).fit(X, y)
+            for stop in (True, False)
+        )
+    assert np.array_equal(a.predict(X), b.predict(X))
+
+
+def test_one_class_can_be_fitted():
+    X, y = TABLES["binary"]
+    with quiet():
+        clf = neural_network.MLPClassifier(max_iter=2).fit(X, np.full(len(y), "a"))
+    assert set(clf.predict(X)) == {"a"}
+
+
+@pytest.mark.filterwarnings("error")
+def test_log_probabilities_underflow_as_in_scikit_learn():
+    X, y = TABLES["binary"]
+    with quiet():
+        ours, theirs = (
+            module.MLPClassifier((5,), "identity", max_iter=2, random_state=0).fit(X, y)
+            for module in (neural_network, sklearn.neural_network)
+        )
+    with np.errstate(divide="ignore"):
+        mine, other = (e.predict_log_proba(1e4 * X) for e in (ours, theirs))
+    assert np.isneginf(mine).any()
+    # scikit-learn loses the small probability in 1 - p long before it underflows
+    exact = np.isfinite(other) & (other > -10)
+    np.testing.assert_allclose(mine[exact], other[exact], rtol=1e-6, atol=1e-15)
+    assert np.isneginf(other[np.isneginf(mine)]).all()
