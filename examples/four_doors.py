@@ -22,7 +22,7 @@ def main() -> None:
     X, y = make_moons(400, noise=0.2, random_state=0)
     X = scale(X).astype("float32")
     for door in (estimator, model, functional, tensor):
-        print(f"{door.__doc__.splitlines()[0]}\n")
+        print(door.__doc__, end="\n\n")
         door(X, y)
         print()
 

@@ -15,6 +15,7 @@ seconds. It prints
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import joblib
 import numpy as np
@@ -74,7 +75,7 @@ def search(clf: MLPClassifier, X: np.ndarray, y: np.ndarray, X_test: np.ndarray,
     print(f"best: {describe(found.best_params_)}, test accuracy {found.score(X_test, y_test):.3f}")
 
 
-def describe(candidate: dict) -> str:
+def describe(candidate: dict[str, Any]) -> str:
     return f"lr {candidate['optimizer__lr']:g}, hidden layers {candidate['hidden_layer_sizes']}"
 
 

@@ -78,7 +78,7 @@ class Compiled:
         self._args = map_leaves(_variable_like, args)
         plan = program.plan
         self._memory = aligned_memory(plan.arena_size + plan.pinned_size)
-        self._memory[:] = 0
+        self._memory[plan.arena_size :] = 0  # gaps in what is assembled; the arena needs no values
         self._inputs = self._make_slots(slots)
         free = iter(self._inputs)
         self.slots = map_leaves(lambda leaf: next(free) if isinstance(leaf, Variable) else leaf, self._args)

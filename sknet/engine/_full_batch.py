@@ -57,7 +57,8 @@ def minimize(
     """
     optimizer = model.optimizer
     assert isinstance(optimizer, LBFGS)
-    X, y, weight = batches.take(slice(None))
+    with active(model.device):
+        X, y, weight = batches.take(slice(None))
     guard = InterruptGuard()
 
     def value_and_grad(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:

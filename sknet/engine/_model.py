@@ -1,7 +1,7 @@
 """Model: the one owner of parameters, buffers, optimizer state and random state."""
 
+import copy
 import math
-import warnings
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Self
@@ -12,27 +12,18 @@ from sklearn.utils import check_random_state
 
 from sknet import ops
 from sknet.core import Tensor, cargo_of, carry, gradients, no_grad
-from sknet.device import (
-    Device,
-    available,
-    backend,
-    check_float_dtype,
-    device_of,
-    is_array,
-    stream_key,
-    to_device,
-    to_host,
-)
+from sknet.device import Device, available, check_float_dtype, is_array, stream_key, to_device
+from sknet.engine import _objective
 from sknet.engine._checks import check_reached, check_targets, check_weights
 from sknet.engine._layout import Gradient, Layout
+from sknet.engine._memory import Memory
 from sknet.engine._place import active, on_device
-from sknet.engine._state import ModelState, StepResult, check_state, copied_random_state, frozen
+from sknet.engine._state import ModelState, StepResult, copied_random_state
 from sknet.engine._update import apply_rule, check_finite_step
-from sknet.exceptions import DeviceError, DeviceWarning, ShapeError, StateError
 from sknet.losses import Loss, check_loss
 from sknet.nn import Module, bindings
 from sknet.nn._scope import Scope, run
-from sknet.optim import LBFGS, Optimizer, OptimizerState, check_optimizer
+from sknet.optim import LBFGS, Optimizer, check_optimizer
 from sknet.optim.schedules import Progress
 
 __all__ = ["Model"]
@@ -105,68 +96,48 @@ class Model:
         self.optimizer = check_optimizer(optimizer, "Model")
         self.alpha = _check_alpha(alpha)
         self.dtype = check_float_dtype(dtype, where="a Model")
-        self.device = available(device)
         self.random_state = check_random_state(random_state)
-        self.module = module
         self.progress = Progress()
-        module.to(dtype=self.dtype, device=self.device)  # first, so that what is drawn keeps all its digits
+        place = available(device)
+        module.to(dtype=self.dtype, device=place)  # first, so that what is drawn keeps all its digits
         module.initialize(self.random_state)
         self.key = stream_key(self.random_state)
-        self._take_over({name: p.data for name, p in module.named_parameters() if p.requires_grad}, None)
+        with active(place):
+            self._memory = Memory(module, self.dtype, place, _slot_names(self.optimizer))
 
     # -- state --------------------------------------------------------------------------------
 
-    @on_device
-    def _take_over(self, values: Mapping[str, Any], slots: Mapping[str, Any] | None) -> None:
-        """Move the parameters into a fresh flat buffer, and make the module's parameters views of it."""
-        self._leaves = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
-        self.layout = Layout({name: tuple(array.shape) for name, array in values.items()})
-        self._flat = self._zeros()
-        self.layout.fill(self._flat, values)
-        for name, view in self.layout.views(self._flat).items():
-            self._leaves[name].data = view
-        self._has_buffers = any(True for _ in self.module.named_buffers())
-        self._frozen = False
-        names = self.optimizer.slots if isinstance(self.optimizer, Optimizer) else ()
-        self._slots = {name: self._zeros() if slots is None else slots[name] for name in names}
+    @property
+    def module(self) -> Module:
+        """The network; its parameters are the model's."""
+        return self._memory.module
 
-    def _zeros(self) -> Any:
-        return backend(self.device.kind).zeros((self.layout.size,), self.dtype, self.device)
+    @property
+    def device(self) -> Device:
+        """Where the model computes."""
+        return self._memory.device
+
+    @property
+    def layout(self) -> Layout:
+        """Where each parameter stands in the flat buffers."""
+        return self._memory.layout
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """Every trained parameter by name: views of the flat buffer, which `step` writes to."""
-        return MappingProxyType({name: p.data for name, p in self._leaves.items()})
+        return self._memory.parameters
 
     @property
     def buffers(self) -> Mapping[str, Any]:
         """Every buffer (running mean, ...) by name."""
-        return MappingProxyType({name: b.data for name, b in self.module.named_buffers()})
+        return self._memory.buffers
 
     @property
     @on_device
     def state(self) -> ModelState:
         """A copy of all that training changes, which stays as it is."""
-        slots = {name: array.copy() for name, array in self._slots.items()}
-        return self._as_state(self._packed(), slots, self.buffers, self.progress)
-
-    def _packed(self) -> Any:
-        """Return a copy of all parameters in one flat buffer."""
-        if not self._frozen:
-            return self._flat.copy()
-        flat = self._zeros()
-        self.layout.fill(flat, self.parameters)
-        return flat
-
-    def _as_state(
-        self, flat: Any, slots: Mapping[str, Any], buffers: Mapping[str, Any], progress: Progress
-    ) -> ModelState:
-        for array in (flat, *slots.values()):
-            frozen(array)
-        views = self.layout.views(flat)
-        kept = {name: frozen(array.copy()) for name, array in buffers.items()}
-        optimizer = OptimizerState(progress.step, dict(slots))
-        return ModelState(MappingProxyType(views), optimizer, MappingProxyType(kept), progress)
+        memory = self._memory
+        return memory.state(memory.packed(), memory.copied_slots(), memory.buffers, self.progress)
 
     @on_device
     def load(self, state: ModelState) -> None:
@@ -182,21 +153,8 @@ class Model:
         StateError
             If names or shapes differ; nothing is changed then.
         """
-        check_state(state, self.layout, self._slots, self.buffers)
-        self._own_memory()
-        self.layout.fill(self._flat, state.parameters)
-        for name, array in state.optimizer.slots.items():
-            self._slots[name][...] = array
-        for name, array in state.buffers.items():
-            self._set_buffer(name, array.copy())
+        self._memory.load(state)
         self.progress = state.progress
-
-    def _set_buffer(self, path: str, value: Any) -> None:
-        owner, _, name = path.rpartition(".")
-        module = self.module
-        for part in filter(None, owner.split(".")):
-            module = getattr(module, part)
-        module._buffers[name] = Tensor(value)
 
     def replace(self, state: ModelState) -> "Model":
         """Return a model with another state; this one stays as it is.
@@ -216,46 +174,24 @@ class Model:
         StateError
             If names, shapes, dtype or device differ from this model's.
         """
-        check_state(state, self.layout, self._slots, self.buffers)
-        for name, array in state.parameters.items():
-            if array.dtype != self.dtype or device_of(array) != self.device:
-                raise StateError(
-                    f"{name!r} is {array.dtype} on {device_of(array)}, this model computes in {self.dtype} on "
-                    f"{self.device}: `load` converts, `replace` takes the arrays as they are"
-                )
         other = Model.__new__(Model)
         other.__dict__.update(self.__dict__)
-        other.__dict__.pop("_flat", None)  # this model's own memory
-        other.module = self.module.copy()
+        other._memory = self._memory.holding(state)
         other.random_state = copied_random_state(self.random_state)
         other.progress = state.progress
-        other._slots = dict(state.optimizer.slots)
-        other._leaves = {name: p for name, p in other.module.named_parameters() if p.requires_grad}
-        for name, array in state.parameters.items():
-            other._leaves[name].data = array
-        for name, array in state.buffers.items():
-            other._set_buffer(name, array)
-        other._frozen = True
         return other
 
     @on_device
     def weights(self) -> tuple[Any, Mapping[str, Any]]:
         """Return a copy of parameters and buffers, for `restore_weights`: what is kept of the best epoch."""
-        return self._packed(), {name: array.copy() for name, array in self.buffers.items()}
+        return self._memory.packed(), {name: array.copy() for name, array in self.buffers.items()}
 
     @on_device
     def restore_weights(self, weights: tuple[Any, Mapping[str, Any]]) -> None:
         """Put back what `weights` returned; the optimizer's state stays as it is."""
-        self._own_memory()
         flat, buffers = weights
-        self._flat[...] = flat
-        for name, array in buffers.items():
-            self._set_buffer(name, array)
-
-    def _own_memory(self) -> None:
-        """Before anything is written in place: copy what a functional update has left read-only."""
-        if self._frozen:
-            self._take_over(self.parameters, {name: array.copy() for name, array in self._slots.items()})
+        self._memory.writable()[...] = flat
+        self._memory.set_buffers(buffers)
 
     # -- the step in functional pieces ----------------------------------------------------------
 
@@ -324,7 +260,7 @@ class Model:
             For negative class numbers, and for weights that are negative or all zero.
         """
         y, sample_weight = self._checked(y, sample_weight)
-        data, penalty = self.terms(output, y, sample_weight, self._leaves.values())
+        data, penalty = self.terms(output, y, sample_weight, self._memory.leaves.values())
         return data if penalty is None else data + penalty
 
     def _checked(self, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor | None]:
@@ -343,7 +279,7 @@ class Model:
 
         Parameters
         ----------
-        output, y, sample_weight : Tensor or array
+        output, y, sample_weight
             As for `loss`.
         parameters : iterable of Tensor
             What to penalize, of those that have two or more axes.
@@ -355,24 +291,8 @@ class Model:
         penalty : Tensor of shape () or None
             None where `alpha` is 0.
         """
-        data, total = self._data_term(output, y, sample_weight)
-        penalized = [p for p in parameters if p.ndim >= 2] if self.alpha else []
-        if not penalized:
-            return data, None
-        return data, ops.sum_squares(*penalized) * (0.5 * self.alpha / total)
-
-    def _data_term(self, output: Tensor, y: Any, sample_weight: Any) -> tuple[Tensor, Any]:
-        """Return the mean loss, and what the sum over samples was divided by."""
-        values = self.loss_function.values(output, self._operand(y))
-        if not values.shape[0]:
-            raise ShapeError("a batch must have at least one row, got none")
-        if sample_weight is None:
-            return values.sum() / values.shape[0], values.shape[0]
-        weight = self._operand(sample_weight)
-        if weight.shape != values.shape:
-            raise ShapeError(f"sample_weight must have shape {values.shape}, got {weight.shape}")
-        total = weight.sum()
-        return (values * weight).sum() / total, total
+        weight = None if sample_weight is None else self._operand(sample_weight)
+        return _objective.terms(self.loss_function, self.alpha, output, self._operand(y), weight, parameters)
 
     @on_device
     def backward(self, loss: Tensor) -> Gradient:
@@ -393,14 +313,14 @@ class Model:
         GradientError
             If the loss does not depend on this model's parameters, or is no scalar.
         """
-        check_reached(loss, self._leaves.values())
-        return self._gradient_into(self._zeros(), loss)
+        check_reached(loss, self._memory.leaves.values())
+        return self._gradient_into(self._memory.zeros(), loss)
 
     def _gradient_into(self, flat: Any, loss: Tensor) -> Gradient:
-        shares = gradients(loss, list(self._leaves.values()))
+        shares = gradients(loss, list(self._memory.leaves.values()))
         for part, share in zip(self.layout.slices.values(), shares, strict=True):
             flat[part] = share.data.reshape(-1)
-        return Gradient(self.layout, flat, cargo_of(loss) if self._has_buffers else {})
+        return Gradient(self.layout, flat, cargo_of(loss) if self._memory.has_buffers else {})
 
     @on_device
     def update(self, gradient: Gradient) -> ModelState:
@@ -423,16 +343,15 @@ class Model:
         """
         optimizer = self._stepper()
         if not isinstance(gradient, Gradient) or gradient.layout.shapes != self.layout.shapes:
-            flat_gradient = self._zeros()
+            flat_gradient = self._memory.zeros()
             self.layout.fill(flat_gradient, {name: self._array(value) for name, value in gradient.items()})
             gradient = Gradient(self.layout, flat_gradient, {})
-        flat = self._packed()
-        slots = {name: array.copy() for name, array in self._slots.items()}
-        delta = self._zeros()
+        flat, slots = self._memory.packed(), self._memory.copied_slots()
+        delta = self._memory.zeros()
         apply_rule(optimizer, self.progress, gradient.flat, flat, slots, delta)
         flat += delta
         progress = self.progress._replace(step=self.progress.step + 1)
-        return self._as_state(flat, slots, {**self.buffers, **gradient.buffers}, progress)
+        return self._memory.state(flat, slots, {**self.buffers, **gradient.buffers}, progress)
 
     def _array(self, value: Any) -> Any:
         value = value.data if isinstance(value, Tensor) else value
@@ -477,7 +396,7 @@ class Model:
         """
         y, sample_weight = self._checked(y, sample_weight)
         with np.errstate(all="ignore"):  # what is not finite is an error, and warnings before it are noise
-            return self.step_into(self._zeros(), self._zeros(), X, y, sample_weight)
+            return self.step_into(self._memory.zeros(), self._memory.zeros(), X, y, sample_weight)
 
     def step_into(
         self, gradient: Any, delta: Any, X: Any, y: Any, sample_weight: Any = None, check_finite: bool = True
@@ -499,23 +418,22 @@ class Model:
             Its arrays are views of the given buffers.
         """
         optimizer = self._stepper()
-        self._own_memory()
+        flat = self._memory.writable()
         output = self(X)
-        data, penalty = self.terms(output, y, sample_weight, self._leaves.values())
+        data, penalty = self.terms(output, y, sample_weight, self._memory.leaves.values())
         found = self._gradient_into(gradient, data if penalty is None else data + penalty)
         data_loss, penalty_value = data.item(), 0.0 if penalty is None else penalty.item()
         if check_finite:
             check_finite_step(data_loss + penalty_value, found)
-        apply_rule(optimizer, self.progress, gradient, self._flat, self._slots, delta)
-        self._flat += delta
+        apply_rule(optimizer, self.progress, gradient, flat, self._memory.slots, delta)
+        flat += delta
         self.advance(found.buffers)
         update = MappingProxyType(self.layout.views(delta))
         return StepResult(data_loss + penalty_value, found, update, output.detach(), data_loss, penalty_value)
 
     def flat_buffers(self) -> tuple[Any, dict[str, Any]]:
         """Return the buffers that hold parameters and optimizer state, for who trains them in place."""
-        self._own_memory()
-        return self._flat, self._slots
+        return self._memory.writable(), self._memory.slots
 
     def bindings(self) -> dict[str, Any]:
         """Return what a `Scope` calls the parameters and buffers of the module."""
@@ -523,13 +441,12 @@ class Model:
 
     def advance(self, buffers: Mapping[str, Any]) -> None:
         """Count a step whose update has been made, and set the buffers that it changed."""
-        for name, value in buffers.items():
-            self._set_buffer(name, value)
+        self._memory.set_buffers(buffers)
         self.progress = self.progress._replace(step=self.progress.step + 1)
 
     def workspace(self) -> tuple[Any, Any]:
         """Return two flat buffers for `step_into`."""
-        return self._zeros(), self._zeros()
+        return self._memory.zeros(), self._memory.zeros()
 
     # -- what a loss is reported as -----------------------------------------------------------------
 
@@ -542,14 +459,14 @@ class Model:
 
     def mean_loss(self, output: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the reported mean loss, without penalty, of raw `output` for `y` and `sample_weight`."""
-        output = Tensor(output)
+        weight = None if sample_weight is None else self._operand(sample_weight)
         with no_grad():
-            data = self._data_term(output, y, sample_weight)[0]
+            data, _ = _objective.mean_term(self.loss_function, Tensor(output), self._operand(y), weight)
         return self.per_output(data.item(), output.shape[-1])
 
     def per_output(self, loss: float, n_outputs: int) -> float:
         """Return a mean `loss` as it is reported: for some losses divided by `n_outputs`."""
-        return loss / n_outputs if self.loss_function.mean_over_outputs else loss
+        return _objective.per_output(self.loss_function, loss, n_outputs)
 
     # -- prediction, pickling -----------------------------------------------------------------------
 
@@ -572,38 +489,6 @@ class Model:
     def __repr__(self) -> str:
         return f"Model({self.module!r}, loss={self.loss_function!r}, optimizer={self.optimizer!r}, device='{self.device}')"
 
-    @on_device
-    def __getstate__(self) -> dict[str, Any]:
-        """Arrays travel as the host's, each once: the module goes without the flat buffer's views."""
-        state = self.__dict__.copy()
-        skeleton = self.module.copy()
-        for name, parameter in skeleton.named_parameters():
-            if name in self._leaves:
-                parameter.data = np.empty(0, self.dtype)
-        skeleton.to(device="cpu")
-        state["module"] = skeleton
-        del state["_leaves"]
-        state["_flat"] = to_host(self._packed())
-        state["_slots"] = {name: to_host(array) for name, array in self._slots.items()}
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        try:
-            self.device = available(self.device)
-        except DeviceError as error:
-            warnings.warn(f"{error}; the model computes on the CPU instead", DeviceWarning, stacklevel=2)
-            self.device = Device("cpu")
-        self._leaves = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
-        self.module.to(device=self.device)
-        with active(self.device):
-            flat, slots = to_device(state["_flat"], self.device), state["_slots"]
-            # Slots are copied: joblib hands large arrays to its workers as read-only maps of a file.
-            self._take_over(
-                self.layout.views(flat),
-                {name: to_device(array, self.device).copy() for name, array in slots.items()},
-            )
-
     def adopt(self, optimizer: "Optimizer | LBFGS", loss: Loss, alpha: float) -> None:
         """Go on with other hyperparameters, in place.
 
@@ -618,16 +503,20 @@ class Model:
         """
         if type(optimizer) is not type(self.optimizer):
             self.progress = self.progress._replace(step=0, reductions=0)
-            names = optimizer.slots if isinstance(optimizer, Optimizer) else ()
-            self._slots = {name: self._zeros() for name in names}
+            self._memory.begin_slots(_slot_names(optimizer))
         self.optimizer, self.loss_function, self.alpha = optimizer, loss, _check_alpha(alpha)
 
     def copy(self) -> Self:
         """Return a model of its own with the same state."""
         other = type(self).__new__(type(self))
-        other.__setstate__(self.__getstate__())
+        other.__dict__.update(self.__dict__)
+        other._memory = copy.deepcopy(self._memory)
         other.random_state = copied_random_state(self.random_state)
         return other
+
+
+def _slot_names(optimizer: Optimizer | LBFGS) -> tuple[str, ...]:
+    return optimizer.slots if isinstance(optimizer, Optimizer) else ()
 
 
 def _check_alpha(alpha: float) -> float:

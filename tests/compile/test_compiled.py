@@ -156,3 +156,22 @@ def test_memory_is_given_back():
     del compiled
     gc.collect()
     assert memory() is None
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_flat_arrays_of_any_length(n):
+    """BLAS, which takes numbers times flat arrays, has rules of its own for what is empty or strided."""
+    x = np.arange(float(2 * n))
+    function = compile(
+        lambda x, a: (ops.exp(x[::2]) * 3.0 + a * x[1::2], x - a * ops.sin(x)), (x, np.array(0.5))
+    )
+    first, second = function(x, np.array(2.0))
+    np.testing.assert_allclose(first, np.exp(x[::2]) * 3 + 2 * x[1::2], rtol=1e-14)
+    np.testing.assert_allclose(second, x - 2 * np.sin(x), rtol=1e-14)
+
+
+def test_sums_of_many_numbers_keep_their_digits():
+    x = np.random.default_rng(0).random((1 << 18, 4), dtype=np.float32)
+    over_rows, over_all = compile(lambda x: (x.sum(0), x.reshape(-1).sum()), (x,))(x)
+    np.testing.assert_allclose(over_rows, x.sum(0, dtype=float), rtol=3e-6)
+    np.testing.assert_allclose(over_all, x.sum(dtype=float), rtol=3e-6)

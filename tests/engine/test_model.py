@@ -276,7 +276,7 @@ def test_finite_gradient_of_large_norm_is_no_divergence():
     model = Model(nn.Linear(4, 1, bias=False), loss="absolute_error", optimizer=SGD(1e-30), random_state=0)
     result = model.step(1e25 * np.eye(4, dtype="float32"), np.zeros(4))
     assert np.isfinite(result.gradient["weight"]).all()
-    assert np.isinf(np.float32(np.abs(result.gradient["weight"]).max()) ** 2)
+    assert float(np.abs(result.gradient["weight"]).max()) ** 2 > 1e39
 
 
 def test_an_empty_batch_is_no_batch():

@@ -127,8 +127,11 @@ class _Typed(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name):
-            node.func = ast.parse(self._function(node.func.id), mode="eval").body
+        name = ast.unparse(node.func)
+        if name in ("max", "min"):  # only with a number, beside a term that keeps NaN
+            a, b = map(ast.unparse, node.args)
+            return ast.parse(f"{a} if {a} {'>' if name == 'max' else '<'} {b} else {b}", mode="eval").body
+        node.func = ast.parse(self._function(name), mode="eval").body
         return node
 
     def _function(self, name: str) -> str:
@@ -136,6 +139,4 @@ class _Typed(ast.NodeTransformer):
         if own in FUNCTIONS:
             self._writer.functions.add(own)
             return own
-        if name in ("max", "min"):
-            raise Unsupported(f"{name} in an expression")
-        return name if name in ("abs", "T", "bool") or name.startswith("np.") else f"math.{name}"
+        return name if name == "abs" else f"math.{name}"

@@ -2,6 +2,7 @@
 
 import linecache
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -63,8 +64,9 @@ class NumpyProgram:
         namespace: dict[str, Any] = {}
         file = f"<sknet step {id(self):x}>"
         exec(compile(self.source, file, "exec"), namespace)
-        # Tracebacks and debuggers show the lines.
+        # Tracebacks and debuggers show the lines, as long as there is the program.
         linecache.cache[file] = (len(self.source), None, self.source.splitlines(True), file)
+        weakref.finalize(self, linecache.cache.pop, file, None)
         self._bind: Callable[..., Callable[[], None]] = namespace["bind"]
 
     # -- writing ------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def number_last(rewriter: Rewriter, equation: Equation) -> Variable | None:
 def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """For flat arrays, x + c * y takes one pass."""
     output = equation.output
-    if output.ndim != 1 or output.dtype.kind != "f":
+    if output.ndim != 1 or output.dtype.kind != "f" or not output.size:
         return None
     x, y = equation.operands
     for base, other in ((x, y), (y, x))[: 2 if equation.primitive.name == "add" else 1]:

@@ -1,0 +1,322 @@
+"""The native function: many training steps as one, written from the graphs of gradient and update."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet.compile._graph import Graph
+from sknet.compile._layout import Buffer, aligned_memory, place
+from sknet.compile.executors._native_loops import LoopWriter, Names
+from sknet.compile.executors._native_math import source_of
+from sknet.compile.executors._native_scalar import ScalarWriter
+from sknet.compile.executors._native_schedule import Call, Loop, Schedule
+from sknet.compile.executors._native_values import Unsupported, Value, Values
+
+__all__ = ["NativeProgram"]
+
+HEAD = '''"""Training steps: written by sknet, compiled by Numba."""
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy import float32, float64, int32, int64
+
+T = np.{dtype}
+# Sums may be reordered and products contracted; NaN and infinity stay what they are.
+options = dict(nogil=True, error_model="numpy", boundscheck=False)
+scalar = njit(fastmath={{"contract", "nsz"}}, **options)
+loops = njit(fastmath={{"reassoc", "contract", "arcp", "nsz"}}, cache={cache}, **options)
+
+
+'''
+FIXED = ("X", "y", "weight", "x_order", "y_order", "start", "count", "check", "counter", "hyper", "losses", "outputs")
+
+
+class NativeProgram:
+    """Source of a function for many training steps, and what it needs to be called.
+
+    Parameters
+    ----------
+    gradient : Graph
+        Optimised. Inputs: flat parameters, flat gradient, buffers, X, y, weight (if weighted),
+        counter. Outputs: gradient, changed buffers, raw output, loss, penalty.
+    update : Graph
+        Optimised. Inputs: flat parameters, slots, flat gradient, numbers of the step. Outputs:
+        parameters and slots.
+    weighted : bool
+        Whether there are sample weights.
+    changed : sequence of int
+        Which buffer each of the changed ones is.
+    gather : bool
+        Whether rows are gathered in some order; otherwise they are used where they stand.
+
+    Attributes
+    ----------
+    source : str
+        The same for all sizes.
+
+    Raises
+    ------
+    Unsupported
+        If a graph holds what cannot be translated.
+    """
+
+    def __init__(
+        self, gradient: Graph, update: Graph, *, weighted: bool = False, changed: Sequence[int] = (), gather: bool = True
+    ) -> None:
+        self._weighted, self._gather = weighted, gather
+        self.dtype = gradient.inputs[0].dtype
+        self._names, self._scalars = Names(), ScalarWriter(self.dtype)
+        self._places: dict[Value, tuple[Value, int]] = {}
+        self._constants: dict[Value, np.ndarray] = {}
+        self._memory: dict[Value, Buffer] = {}
+        self._commits: list[tuple[Value, Value]] = []
+        lines = [*self._gradient_lines(Values(gradient, "g"), changed), *self._update_lines(Values(update, "u"))]
+        self._place_rows()
+        self.arena_size, _ = place([*self._memory.values(), *self._rows.values()])
+        self.source = self._source(lines)
+        self.key = hashlib.sha256(self.source.encode()).hexdigest()[:20]
+
+    # -- the gradient -------------------------------------------------------------------------
+
+    def _gradient_lines(self, values: Values, changed: Sequence[int]) -> list[str]:
+        flat, gradient, *rest = values.inputs
+        self._buffers = rest[: len(rest) - (4 if self._weighted else 3)]
+        X, y, *weight, counter = rest[len(self._buffers) :]
+        found, *outputs = values.outputs
+        *new_buffers, output, loss, penalty = outputs
+        self._batch = [(X, "X"), (y, "y"), *((w, "weight") for w in weight)]
+        self._given = {flat: "flat", gradient: "gradient", counter: "counter"}
+        self._constants.update(values.constants)
+        targets = self._gradient_targets(values, found, gradient)
+        buffers = self._taken_over(values, new_buffers, [self._buffers[i] for i in changed])
+        scalars = [x if isinstance(x, Value) and x.home < 0 and x.kind != "input" else values.copy(x, loss) for x in (loss, penalty)]
+        output = output if output.kind in ("map", "call") else values.copy(output)
+        schedule = Schedule([*targets, output, *buffers, *scalars])
+        output.stored = True
+        lines = self._written(schedule)
+        lines += self._output_lines(output)
+        lines += [f"losses[b, {i}] = {x.name}" for i, x in enumerate(scalars)]
+        lines += self._check_lines(scalars, gradient)
+        for new, old in self._commits:
+            lines.append(f"{self._names.array(old)}[:] = {self._names.array(new)}")
+        return lines
+
+    def _gradient_targets(self, values: Values, found: Any, gradient: Value) -> list[Value]:
+        """Let every part of the gradient be written where it belongs."""
+        parts = [(0, found)]
+        if isinstance(found, Value) and found.kind == "assemble":
+            parts = list(zip(found.params["starts"], found.operands, strict=True))
+        targets = []
+        for start, part in parts:
+            value = _unviewed(part)
+            if not isinstance(value, Value):
+                raise Unsupported("a gradient that is a number")
+            if value.kind not in ("map", "reduce", "call") or value in self._places or not value.axes:
+                value = values.copy(value)
+            value.stored = True
+            self._places[value] = gradient, start
+            targets.append(value)
+        return targets
+
+    def _taken_over(self, values: Values, new: Iterable[Any], old: Iterable[Value]) -> list[Value]:
+        """Return values that replace others once it is known that the step is finite."""
+        taken = []
+        for value, before in zip(new, old, strict=True):
+            value = value if isinstance(value, Value) and value.kind == "map" and value.axes else values.copy(value, before)
+            value.stored = True
+            self._commits.append((value, before))
+            taken.append(value)
+        return taken
+
+    def _output_lines(self, output: Value) -> list[str]:
+        name, rows = self._names.array(output, output.shape), self._rows_name()
+        return [f"outputs[b * {rows} : (b + 1) * {rows}] = {name}"]
+
+    def _rows_name(self) -> str:
+        return f"{self._names.array(self._batch[0][0], self._batch[0][0].shape)}.shape[0]"
+
+    def _check_lines(self, scalars: list[Value], gradient: Value) -> list[str]:
+        name = self._names.array(gradient)
+        return [
+            "if check:",
+            "    squares = T(0.0)",
+            f"    for k in range({name}.size):",
+            f"        squares += {name}[k] * {name}[k]",
+            f"    if not math.isfinite({scalars[0].name} + {scalars[1].name} + T(0.0) * squares):",
+            "        return b",
+        ]
+
+    # -- the update ---------------------------------------------------------------------------
+
+    def _update_lines(self, values: Values) -> list[str]:
+        n_slots = len(values.outputs) - 1
+        flat, *slots = values.inputs[: 1 + n_slots]
+        gradient, *hyper = values.inputs[1 + n_slots :]
+        self._given.update({flat: "flat", gradient: "gradient"})
+        self._given.update({slot: f"slot{i}" for i, slot in enumerate(slots)})
+        self._constants.update(values.constants)
+        targets = []
+        for found, donor in zip(values.outputs, (flat, *slots), strict=True):
+            value = found if isinstance(found, Value) and found.kind == "map" and found not in self._places else values.copy(found, donor)
+            value.stored = True
+            self._places[value] = donor, 0
+            targets.append(value)
+        schedule = Schedule(targets)
+        self._check_donors(schedule, targets)
+        lines = [f"{x.name} = T(hyper[b, {i}])" for i, x in enumerate(hyper)]
+        return lines + self._written(schedule)
+
+    def _check_donors(self, schedule: Schedule, targets: list[Value]) -> None:
+        """Make sure that nothing is read after it was written over."""
+        for target in targets:
+            donor, _ = self._places[target]
+            readers = [number for number, unit in enumerate(schedule.units) for v in unit.members if donor in v.values]
+            if any(number > target.home for number in readers):
+                raise Unsupported("an optimizer that needs parameters or slots after they were updated")
+
+    # -- units --------------------------------------------------------------------------------
+
+    def _written(self, schedule: Schedule) -> list[str]:
+        self._find_stored(schedule)
+        lines: list[str] = []
+        for unit in schedule.units:
+            if isinstance(unit, Loop):
+                lines += LoopWriter(unit, self._names, self._scalars).lines()
+            elif isinstance(unit, Call):
+                lines.append(self._call(unit.members[0]))
+            else:
+                [value] = unit.members
+                lines += [f"{x.name} = {self._names.array(x)}[0]" for x in value.values if self._is_slot(x)]
+                names = {x: x.name for x in value.values}
+                lines.append(f"{value.name} = {self._scalars.expression(value, names)}")
+        self._place_values(schedule)
+        return lines
+
+    def _is_slot(self, x: Value) -> bool:
+        return x.kind == "input" and (x in self._buffers or x in self._constants)
+
+    def _call(self, value: Value) -> str:
+        a, b = value.operands
+        names = [self._names.array(x, shape) for x, shape in zip((a, b), value.params["shapes"], strict=True)]
+        return f"np.dot({names[0]}, {names[1]}, {self._names.array(value, value.shape)})"
+
+    @staticmethod
+    def _find_stored(schedule: Schedule) -> None:
+        """Store what is needed outside of the loop that computes it."""
+        for number, unit in enumerate(schedule.units):
+            for value in unit.members:
+                value.stored = value.stored or (value.needs_all_rows and bool(value.axes))
+                for x in value.values:
+                    root = _unviewed(x)
+                    if root.axes and (root.home != number or x is not root):
+                        root.stored = True
+
+    def _place_values(self, schedule: Schedule) -> None:
+        last: dict[Value, int] = {}
+        for number, unit in enumerate(schedule.units):
+            for value in unit.members:
+                for x in (value, *value.values):
+                    last[_unviewed(x)] = number
+        end = len(schedule.units)
+        kept = {new for new, _ in self._commits}
+        for value, number in last.items():
+            if value.stored and value.kind != "input" and value not in self._places:
+                is_kept = value in kept or value.op == "matmul"  # outputs are looked at after all units
+                nbytes = int(np.prod(value.shape)) * value.dtype.itemsize
+                self._memory[value] = Buffer(nbytes, value.home, end if is_kept or value.kind == "map" else number)
+
+    def _place_rows(self) -> None:
+        self._rows = {
+            value: Buffer(value.lengths[-1] * value.dtype.itemsize, 0, 1 << 30) for value in self._names.rows
+        }
+
+    # -- the whole ----------------------------------------------------------------------------
+
+    def _source(self, lines: list[str]) -> str:
+        arrays = list(self._names.arrays.values())
+        arguments = [*FIXED, "numbers", "sizes", *arrays, *[self._names.row(x) for x in self._names.rows]]
+        head = [f"{name} = sizes[{i}]" for i, name in enumerate(self._names.sizes.values())]
+        head += [f"c{i} = numbers[{i}]" for i in range(len(self._scalars.numbers))]
+        body = [*self._batch_lines(), *lines]
+        text = HEAD.format(dtype=self.dtype.name, cache="{cache}")
+        if self._scalars.functions:
+            text += source_of(self._scalars.functions) + "\n\n"
+        text += f"@loops\ndef steps({', '.join(arguments)}):\n"
+        text += "".join(f"    {line}\n" for line in head)
+        text += "    for b in range(count):\n"
+        text += "".join(f"        {line}\n" for line in body)
+        return text + "    return -1\n"
+
+    def _batch_lines(self) -> Iterator[str]:
+        rows = self._rows_name()
+        yield f"first = start + b * {rows}"
+        for value, source in self._batch:
+            order = "x_order" if source == "X" else "y_order"
+            for name in [n for (v, _), n in self._names.arrays.items() if v is value]:
+                if not self._gather:
+                    yield f"{name} = {source}[first : first + {rows}]"
+                    continue
+                yield f"for i in range({rows}):"
+                dims = len(value.shape) if name.isupper() else len(value.lengths)
+                if dims > 1:
+                    yield f"    row = {order}[first + i]"
+                    yield f"    for j in range({name}.shape[1]):"
+                    yield f"        {name}[i, j] = {source}[row, j]"
+                else:
+                    yield f"    {name}[i] = {source}[{order}[first + i]]"
+
+    # -- binding ------------------------------------------------------------------------------
+
+    def bind(self, inputs: dict[str, Any], buffers: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Return the last arguments of the function, on memory of their own.
+
+        Parameters
+        ----------
+        inputs : dict of str to ndarray
+            "flat", "gradient" and "slot0", "slot1", ...: written in place.
+        buffers : sequence of ndarray
+            The module's buffers.
+
+        Returns
+        -------
+        tuple of ndarray
+            Numbers, sizes, arrays and scratch rows.
+        """
+        memory = aligned_memory(self.arena_size)
+        homes: dict[Value, np.ndarray] = dict(self._constants)
+        homes.update(zip(self._buffers, buffers, strict=True))
+        homes.update({value: inputs[name] for value, name in self._given.items() if name in inputs})
+        for value, _ in self._batch:
+            homes[value] = np.zeros(value.shape, value.dtype)
+        for value, (donor, start) in self._places.items():
+            homes[value] = homes[donor][start : start + int(np.prod(value.shape))].reshape(value.shape)
+        for value, buffer in self._memory.items():
+            homes[value] = buffer.array(memory, value.shape, value.dtype)
+        arrays = [_formed(_array(value, homes), value, form) for value, form in self._names.arrays]
+        rows = [buffer.array(memory, value.lengths[-1:], value.dtype) for value, buffer in self._rows.items()]
+        numbers = np.array(self._scalars.numbers, self.dtype)
+        sizes = np.array([axis.size for axis in self._names.sizes], np.int64)
+        return (numbers, sizes, *arrays, *rows)
+
+
+def _unviewed(x: Any) -> Any:
+    while isinstance(x, Value) and x.kind == "view":
+        x = x.operands[0]
+    return x
+
+
+def _array(value: Value, homes: dict[Value, np.ndarray]) -> np.ndarray:
+    found = homes.get(value)
+    if found is None:
+        found = homes[value] = value.params["applied"](_array(value.operands[0], homes))
+    return found
+
+
+def _formed(array: np.ndarray, value: Value, form: Any) -> np.ndarray:
+    if form == "flat":
+        return array.reshape(-1)
+    return array.reshape(form if isinstance(form, tuple) else (value.lengths or (1,)))

@@ -1,0 +1,90 @@
+"""Compiled forward passes, for predictions of few rows in microseconds and from several threads."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sknet.compile import compile as compiled
+from sknet.core import Tensor, no_grad
+from sknet.engine._layout import Layout
+from sknet.nn import Module, bindings
+from sknet.nn._scope import Scope, run
+
+__all__ = ["Predictor"]
+
+
+class Predictor:
+    """A module's forward pass and what follows it, compiled for each number of rows.
+
+    Parameters
+    ----------
+    module : Module
+        Run in evaluation mode; its buffers are read anew in each call.
+    layout : Layout
+        Where the parameters stand in `flat`.
+    flat : ndarray of shape (layout.size,)
+        The parameters; what is written there later is seen.
+    head : callable
+        From the raw output, a Tensor, to the result: an inverse link, or nothing.
+
+    Raises
+    ------
+    CaptureError
+        At the first call, if module or head cannot be captured.
+
+    Notes
+    -----
+    Programs compute in memory of their own. They wait in a list for whoever comes next, and a
+    thread that finds none makes one: no lock is held, and no two threads ever share memory.
+    """
+
+    def __init__(self, module: Module, layout: Layout, flat: Any, head: Callable[[Tensor], Tensor]) -> None:
+        self.flat = flat
+        self._module, self._layout, self._head = module, layout, head
+        self._waiting: dict[int, list[Any]] = {}
+
+    def __call__(self, X: Any) -> Any:
+        """Return the result for some rows, as an array of its own.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            Of the parameters' dtype.
+
+        Returns
+        -------
+        ndarray
+            What `head` returns.
+        """
+        waiting = self._waiting.get(X.shape[0])
+        if waiting is None:
+            waiting = self._waiting.setdefault(X.shape[0], [])
+        try:
+            program = waiting.pop()
+        except IndexError:
+            program = self._program(X)
+        run_program, slot, result, buffers = program
+        slot[...] = X
+        if buffers:
+            known = dict(self._module.named_buffers())
+            for name, place in buffers.items():
+                place[...] = known[name].data
+        run_program()
+        found = result.copy()
+        waiting.append(program)
+        return found
+
+    def _program(self, X: Any) -> tuple[Any, ...]:
+        layout, places, module, head = self._layout, bindings(self._module), self._module, self._head
+
+        def forward(flat: Tensor, buffers: dict[str, Tensor], X: Tensor) -> Tensor:
+            values = {name: flat[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
+            scope = Scope({places[name]: value for name, value in (*values.items(), *buffers.items())})
+            return head(run(module, scope, (X,)))
+
+        buffers = {name: np.asarray(b.data) for name, b in self._module.named_buffers()}
+        with no_grad():
+            program = compiled(forward, (self.flat, buffers, np.zeros(X.shape, X.dtype)))
+        program = program.fresh((self.flat, None, None))
+        return program.run, program.slots[2], program.result, program.slots[1]
