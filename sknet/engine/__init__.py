@@ -8,7 +8,8 @@ from sknet.engine._layout import Gradient, Layout
 from sknet.engine._loop import Outcome, Settings, Validation, train
 from sknet.engine._model import Model
 from sknet.engine._place import active
-from sknet.engine._predict import chunk_rows, raw_output
+from sknet.engine._predict import chunk_rows, predict_rows
+from sknet.engine._predictor import Head, Predictor
 from sknet.engine._scores import Accuracy, RSquared, Score
 from sknet.engine._state import ModelState, StepResult
 from sknet.engine._stopping import Plateau
@@ -17,6 +18,7 @@ __all__ = [
     "Accuracy",
     "Batches",
     "Gradient",
+    "Head",
     "History",
     "InterruptGuard",
     "Layout",
@@ -24,6 +26,7 @@ __all__ = [
     "ModelState",
     "Outcome",
     "Plateau",
+    "Predictor",
     "RSquared",
     "Score",
     "Settings",
@@ -32,7 +35,7 @@ __all__ = [
     "active",
     "chunk_rows",
     "minimize",
-    "raw_output",
+    "predict_rows",
     "take_rows",
     "train",
 ]

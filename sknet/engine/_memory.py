@@ -92,6 +92,11 @@ class Memory:
                 module = getattr(module, part)
             module._buffers[name] = Tensor(value)
 
+    @property
+    def flat(self) -> Any:
+        """The flat buffer; None while the parameters are a state's own arrays."""
+        return self._flat
+
     def writable(self) -> Any:
         """Return the flat buffer; read-only arrays of a state are copied first."""
         if self._flat is None:

@@ -18,6 +18,7 @@ from sknet.engine._checks import check_reached, check_targets, check_weights
 from sknet.engine._layout import Gradient, Layout
 from sknet.engine._memory import Memory
 from sknet.engine._place import active, on_device
+from sknet.engine._predictor import Head, Predictor
 from sknet.engine._state import ModelState, StepResult, copied_random_state
 from sknet.engine._update import apply_rule, check_finite_step
 from sknet.losses import Loss, check_loss
@@ -98,6 +99,7 @@ class Model:
         self.dtype = check_float_dtype(dtype, where="a Model")
         self.random_state = check_random_state(random_state)
         self.progress = Progress()
+        self._predictors: dict[str, Predictor | None] = {}
         place = available(device)
         module.to(dtype=self.dtype, device=place)  # first, so that what is drawn keeps all its digits
         module.initialize(self.random_state)
@@ -175,7 +177,7 @@ class Model:
             If names, shapes, dtype or device differ from this model's.
         """
         other = Model.__new__(Model)
-        other.__dict__.update(self.__dict__)
+        other.__dict__.update(self.__getstate__())
         other._memory = self._memory.holding(state)
         other.random_state = copied_random_state(self.random_state)
         other.progress = state.progress
@@ -486,6 +488,38 @@ class Model:
         with no_grad():
             return self.loss_function.predict(self(X, training=False)).data
 
+    def predictor(self, name: str, head: Head | None) -> Predictor | None:
+        """Return the compiled forward pass with a head, which is made when it is first asked for.
+
+        Parameters
+        ----------
+        name : str
+            What the head is called: it is compiled once for each name.
+        head : callable or None
+            From raw outputs to the result, in operations that can be captured.
+
+        Returns
+        -------
+        Predictor or None
+            None where the pass cannot be compiled, or the model is not on the host.
+        """
+        known = self._predictors
+        flat = self._memory.flat
+        found = known.get(name)
+        if name not in known or (found is not None and found.flat is not flat):
+            compilable = flat is not None and self.device.kind == "cpu"
+            found = known[name] = Predictor(self.module, self.layout, flat, head) if compilable else None
+        return found  # type: ignore[no-any-return]
+
+    def forget_predictor(self, name: str) -> None:
+        """Remember that a forward pass cannot be compiled."""
+        self._predictors[name] = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state["_predictors"] = {}  # programs are bound to this model's memory
+        return state
+
     def __repr__(self) -> str:
         return f"Model({self.module!r}, loss={self.loss_function!r}, optimizer={self.optimizer!r}, device='{self.device}')"
 
@@ -505,11 +539,12 @@ class Model:
             self.progress = self.progress._replace(step=0, reductions=0)
             self._memory.begin_slots(_slot_names(optimizer))
         self.optimizer, self.loss_function, self.alpha = optimizer, loss, _check_alpha(alpha)
+        self._predictors = {}
 
     def copy(self) -> Self:
         """Return a model of its own with the same state."""
         other = type(self).__new__(type(self))
-        other.__dict__.update(self.__dict__)
+        other.__dict__.update(self.__getstate__())
         other._memory = copy.deepcopy(self._memory)
         other.random_state = copied_random_state(self.random_state)
         return other

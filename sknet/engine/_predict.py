@@ -1,15 +1,19 @@
-"""Raw outputs for any number of rows, in chunks of bounded memory."""
+"""Predictions for any number of rows: in chunks of bounded memory, and compiled for a single one."""
 
 from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from sknet import ops
 from sknet.core import Tensor, no_grad
 from sknet.device import backend, device_of, to_device
 from sknet.engine._model import Model
 from sknet.engine._place import active
+from sknet.engine._predictor import Head
+from sknet.exceptions import CaptureError
 
-__all__ = ["chunk_rows", "output_chunks", "predict_raw", "raw_output"]
+__all__ = ["chunk_rows", "output_chunks", "predict_raw", "predict_rows"]
 
 CHUNK_ELEMENTS = 1 << 20  # of the widest layer's output: 4 MiB in float32, still in most caches
 
@@ -77,29 +81,45 @@ def predict_raw(model: Model, X: Any) -> Any:
         return model(X if ops.is_sparse(X) else Tensor(X), training=False).data
 
 
-def raw_output(model: Model, X: Any) -> Any:
-    """Return the module's raw outputs for all rows.
+def predict_rows(model: Model, X: Any, name: str = "raw", head: Head | None = None) -> Any:
+    """Return what follows from the module's raw outputs, for all rows.
 
     Parameters
     ----------
     model : Model
-        Only read from.
+        Only read from: several threads may predict with one model.
     X : array or CSR matrix of shape (n_samples, n_features)
         Inputs.
+    name : str, default="raw"
+        What `head` is called; a model keeps one compiled pass for each name.
+    head : callable, default=None
+        From raw outputs, a Tensor, to the result, row by row; None for the outputs themselves.
 
     Returns
     -------
-    array of shape (n_samples, n_outputs)
+    array of shape (n_samples, ...)
         On the model's device.
     """
+    if X.shape[0] == 1 and type(X) is np.ndarray:
+        predictor = model.predictor(name, head)
+        try:
+            if predictor is not None:
+                return predictor(X)
+        except CaptureError:
+            model.forget_predictor(name)
     whole: Any = None
     for rows, output in output_chunks(model, X):
-        if output.shape[0] == X.shape[0]:
-            return output
-        if whole is None:
-            whole = backend(model.device.kind).empty(
-                (X.shape[0], *output.shape[1:]), output.dtype, model.device
-            )
         with active(model.device):
-            whole[rows] = output
+            result = output if head is None else _apply(head, output)
+            if result.shape[0] == X.shape[0]:
+                return result
+            if whole is None:
+                shape = (X.shape[0], *result.shape[1:])
+                whole = backend(model.device.kind).empty(shape, result.dtype, model.device)
+            whole[rows] = result
     return whole
+
+
+def _apply(head: Head, output: Any) -> Any:
+    with no_grad():
+        return head(Tensor(output)).data

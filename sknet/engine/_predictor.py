@@ -11,7 +11,9 @@ from sknet.engine._layout import Layout
 from sknet.nn import Module, bindings
 from sknet.nn._scope import Scope, run
 
-__all__ = ["Predictor"]
+__all__ = ["Head", "Predictor"]
+
+Head = Callable[[Tensor], Tensor]
 
 
 class Predictor:
@@ -25,8 +27,8 @@ class Predictor:
         Where the parameters stand in `flat`.
     flat : ndarray of shape (layout.size,)
         The parameters; what is written there later is seen.
-    head : callable
-        From the raw output, a Tensor, to the result: an inverse link, or nothing.
+    head : callable, default=None
+        From the raw output, a Tensor, to the result: an inverse link; None for the output itself.
 
     Raises
     ------
@@ -39,7 +41,7 @@ class Predictor:
     thread that finds none makes one: no lock is held, and no two threads ever share memory.
     """
 
-    def __init__(self, module: Module, layout: Layout, flat: Any, head: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, module: Module, layout: Layout, flat: Any, head: Head | None = None) -> None:
         self.flat = flat
         self._module, self._layout, self._head = module, layout, head
         self._waiting: dict[int, list[Any]] = {}
@@ -50,7 +52,7 @@ class Predictor:
         Parameters
         ----------
         X : ndarray of shape (n_rows, n_features)
-            Of the parameters' dtype.
+            Converted to the parameters' dtype.
 
         Returns
         -------
@@ -81,10 +83,11 @@ class Predictor:
         def forward(flat: Tensor, buffers: dict[str, Tensor], X: Tensor) -> Tensor:
             values = {name: flat[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
             scope = Scope({places[name]: value for name, value in (*values.items(), *buffers.items())})
-            return head(run(module, scope, (X,)))
+            output = run(module, scope, (X,))
+            return output if head is None else head(output)
 
         buffers = {name: np.asarray(b.data) for name, b in self._module.named_buffers()}
         with no_grad():
-            program = compiled(forward, (self.flat, buffers, np.zeros(X.shape, X.dtype)))
+            program = compiled(forward, (self.flat, buffers, np.zeros(X.shape, self.flat.dtype)))
         program = program.fresh((self.flat, None, None))
         return program.run, program.slots[2], program.result, program.slots[1]

@@ -14,10 +14,10 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._params import validate_parameters
-from sknet.core import Tensor
 from sknet.device import device_of, to_device, to_host
 from sknet.engine import (
     Batches,
+    Head,
     History,
     Model,
     Plateau,
@@ -25,7 +25,7 @@ from sknet.engine import (
     Validation,
     chunk_rows,
     minimize,
-    raw_output,
+    predict_rows,
     train,
 )
 from sknet.estimators._input import check_weights, check_X, check_X_y
@@ -182,7 +182,13 @@ class BaseMLP(BaseEstimator, ABC):
             validation = Validation(kept, self._score_of(kept, model))
         n_samples = int(X.shape[0]) if rows is None else len(rows)
         batches = Batches(
-            X, y, weight, _batch_size(recipe.batch_size, n_samples), model.dtype, model.device, rows
+            X,
+            y,
+            weight,
+            _batch_size(recipe.batch_size, n_samples, 6 if incremental else 5),
+            model.dtype,
+            model.device,
+            rows,
         )
         history = self.history_.copy() if continuing else History()
         plateau = Plateau(settings.n_iter_no_change, settings.tol, higher_is_better=validation is not None)
@@ -274,16 +280,23 @@ class BaseMLP(BaseEstimator, ABC):
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
         return [to_host(array) for name, array in self.model_.parameters.items() if name.endswith(ending)]
 
-    def _outputs(self, X: Any) -> tuple[Any, Any]:
-        """Return checked X and the network's raw outputs on the model's device."""
-        check_is_fitted(self)
-        mine = self.model_.dtype.type
+    def _predicted(self, X: Any, name: str = "raw", head: Head | None = None) -> Any:
+        """Return what a head makes of the network's outputs, where X is."""
+        if "model_" not in self.__dict__:
+            check_is_fitted(self)
+        model = self.model_
+        mine = model.dtype.type
         X = check_X(self, X, [mine, np.float32 if mine is np.float64 else np.float64])
-        return X, raw_output(self.model_, X)
+        result = predict_rows(model, X, name, head)
+        return (
+            result
+            if type(X) is np.ndarray and type(result) is np.ndarray
+            else to_device(result, device_of(X))
+        )
 
-    def _like(self, result: Any, X: Any) -> Any:
-        """Return a result where X is, for X on a device; on the host otherwise."""
-        return to_device(result, device_of(X))
+    def _link(self, name: str) -> Head | None:
+        """Return a method of the fitted loss, from raw outputs to what they mean; None before the fit."""
+        return getattr(self.model_.loss_function, name) if self.__sklearn_is_fitted__() else None
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in self.__dict__
@@ -302,7 +315,7 @@ OUT_ACTIVATIONS = {
 }
 
 
-def _batch_size(batch_size: int | str, n_samples: int) -> int:
+def _batch_size(batch_size: int | str, n_samples: int, stacklevel: int) -> int:
     if isinstance(batch_size, str):
         return min(DEFAULT_BATCH, n_samples)
     if batch_size > n_samples:
@@ -310,7 +323,7 @@ def _batch_size(batch_size: int | str, n_samples: int) -> int:
             f"Got `batch_size` less than 1 or larger than sample size: {batch_size} rows of {n_samples}. "
             "It is going to be clipped.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=stacklevel,
         )
     return int(np.clip(batch_size, 1, n_samples))
 

@@ -8,11 +8,12 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import unique_labels
+from sklearn.utils.validation import check_is_fitted
 
-from sknet.core import Tensor
-from sknet.device import namespace, to_host
-from sknet.engine import Accuracy, Batches, History, Model, Plateau, Score, active
+from sknet.device import device_of, to_device, to_host
+from sknet.engine import Accuracy, Batches, Head, History, Model, Plateau, Score, active
 from sknet.estimators._base import BaseMLP
+from sknet.estimators._frozen import FrozenClassifier, both_classes
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import ClassTargets
 
@@ -99,9 +100,9 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         ndarray of shape (n_samples,) or (n_samples, n_labels)
             The label of largest probability; for several labels a row, a 0/1 indicator.
         """
-        X, output = self._outputs(X)
+        output = self._predicted(X)
         labels = self._targets.decode(to_host(output))
-        return self._like(labels, X) if labels.dtype.kind in "biuf" else labels
+        return to_device(labels, device_of(output)) if labels.dtype.kind in "biuf" else labels
 
     def decision_function(self, X: Any) -> Any:
         """Return the network's raw outputs, the logits.
@@ -116,9 +117,9 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             For two classes one column, positive where the second is more likely.
         """
-        X, output = self._outputs(X)
-        with active(self.model_.device):
-            return self._like(output[:, 0] if self._targets.task == "binary" else output, X)
+        output = self._predicted(X)
+        with active(device_of(output)):
+            return output[:, 0] if self._targets.task == "binary" else output
 
     def predict_proba(self, X: Any) -> Any:
         """Predict probabilities.
@@ -133,9 +134,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         ndarray of shape (n_samples, n_classes)
             In the order of `classes_`; for several labels a row, each label's own probability.
         """
-        return self._probabilities(
-            X, self.model_.loss_function.predict if self.__sklearn_is_fitted__() else None
-        )
+        return self._predicted(X, "probabilities", self._of_both_classes(self._link("predict")))
 
     def predict_log_proba(self, X: Any) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows.
@@ -150,18 +149,22 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        return self._probabilities(
-            X, self.model_.loss_function.log_predict if self.__sklearn_is_fitted__() else None
-        )
+        return self._predicted(X, "log_probabilities", self._of_both_classes(self._link("log_predict")))
 
-    def _probabilities(self, X: Any, link: Any) -> Any:
-        X, output = self._outputs(X)
-        if self._targets.task != "binary":
-            return self._like(link(Tensor(output)).data, X)
-        # The link is symmetric: class 0 has class 1's probability at the negated output, without cancellation.
-        with active(self.model_.device):
-            both = [link(Tensor(-output)).data, link(Tensor(output)).data]
-            return self._like(namespace(output).concatenate(both, axis=1), X)
+    def _of_both_classes(self, link: Head | None) -> Head | None:
+        """Return the link with a column for each class, also where the network has one output for two."""
+        return link if link is None or self._targets.task != "binary" else both_classes(link)
+
+    def freeze(self) -> FrozenClassifier:
+        """Return a predictor without any training state: small, picklable, fast for single rows.
+
+        Returns
+        -------
+        FrozenClassifier
+            With the parameters as they are now.
+        """
+        check_is_fitted(self)
+        return FrozenClassifier(self.model_, self._targets, self.activation)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

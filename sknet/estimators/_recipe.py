@@ -12,7 +12,7 @@ from sknet.engine import Settings
 from sknet.losses import Loss
 from sknet.optim import LBFGS, Optimizer
 
-__all__ = ["Recipe", "layer_sizes"]
+__all__ = ["Recipe", "layer_sizes", "perceptron"]
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,40 @@ class Recipe:
         Sequential
             Linear layers with the activation, and dropout after it, between them.
         """
-        # scikit-learn's scheme (Glorot & Bengio, 2010), with a smaller bound for the logistic function.
-        init = nn.init.GlorotUniform(2.0 if self.activation == "logistic" else 6.0)
-        layers: list[nn.Module] = []
-        width = n_features
-        for size in self.hidden_layer_sizes:
-            layers += [nn.Linear(width, size, init=init), nn.ACTIVATIONS[self.activation]()]
-            if self.dropout:
-                layers.append(nn.Dropout(self.dropout))
-            width = size
-        return nn.Sequential(*layers, nn.Linear(width, n_outputs, init=init))
+        return perceptron(n_features, self.hidden_layer_sizes, n_outputs, self.activation, self.dropout)
+
+
+def perceptron(
+    n_features: int, hidden_layer_sizes: tuple[int, ...], n_outputs: int, activation: str, dropout: float = 0.0
+) -> nn.Sequential:
+    """Return an undrawn multi-layer perceptron.
+
+    Parameters
+    ----------
+    n_features, n_outputs : int
+        Inputs and outputs.
+    hidden_layer_sizes : tuple of int
+        Units of each hidden layer.
+    activation : str
+        Of the hidden layers.
+    dropout : float, default=0.0
+        Share of hidden units to drop in training.
+
+    Returns
+    -------
+    Sequential
+        Linear layers with the activation, and dropout after it, between them.
+    """
+    # scikit-learn's scheme (Glorot & Bengio, 2010), with a smaller bound for the logistic function.
+    init = nn.init.GlorotUniform(2.0 if activation == "logistic" else 6.0)
+    layers: list[nn.Module] = []
+    width = n_features
+    for size in hidden_layer_sizes:
+        layers += [nn.Linear(width, size, init=init), nn.ACTIVATIONS[activation]()]
+        if dropout:
+            layers.append(nn.Dropout(dropout))
+        width = size
+    return nn.Sequential(*layers, nn.Linear(width, n_outputs, init=init))
 
 
 def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
-from sknet.core import Tensor
 from sknet.engine import Batches, Model, RSquared, Score
 from sknet.estimators._base import BaseMLP
+from sknet.estimators._frozen import FrozenRegressor
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import RealTargets
 
@@ -38,8 +39,19 @@ class RegressorMLP(RegressorMixin, BaseMLP):
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
             What the loss estimates: means, medians or quantiles.
         """
-        X, output = self._outputs(X)
-        return self._like(self._targets.decode(self.model_.loss_function.predict(Tensor(output)).data), X)
+        prediction = self._predicted(X, "means", self._link("predict"))
+        return self._targets.decode(prediction)
+
+    def freeze(self) -> FrozenRegressor:
+        """Return a predictor without any training state: small, picklable, fast for single rows.
+
+        Returns
+        -------
+        FrozenRegressor
+            With the parameters as they are now.
+        """
+        check_is_fitted(self)
+        return FrozenRegressor(self.model_, self._targets, self.activation)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

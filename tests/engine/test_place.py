@@ -8,7 +8,7 @@ import scipy.sparse
 
 from sknet import Model, nn
 from sknet.device import Device, backend, to_device, to_host
-from sknet.engine import Accuracy, Batches, History, Plateau, Settings, Validation, minimize, raw_output, train
+from sknet.engine import Accuracy, Batches, History, Plateau, Settings, Validation, minimize, predict_rows, train
 from tests.devices.fake import FakeArray
 from tests.engine.helpers import CLASSES, WEIGHT, X, classifier
 
@@ -98,7 +98,7 @@ def test_loop(place, weight, sparse):
     for name, values in histories[0].items():
         np.testing.assert_allclose(values, histories[1][name], rtol=RTOL, err_msg=name)
     assert_close(*models)
-    np.testing.assert_allclose(to_host(raw_output(models[0], given)), raw_output(models[1], data), rtol=RTOL)
+    np.testing.assert_allclose(to_host(predict_rows(models[0], given)), predict_rows(models[1], data), rtol=RTOL)
 
 
 def test_full_batch(place):
@@ -111,6 +111,6 @@ def test_full_batch(place):
 
 def test_chunks_of_the_hosts_rows(place):
     net = Model(nn.Sequential(nn.Linear(4, 1 << 19), nn.Linear(1 << 19, 1)), device=place, random_state=0)
-    output = raw_output(net, X.astype("float32"))
+    output = predict_rows(net, X.astype("float32"))
     assert output.shape == (12, 1)
     assert isinstance(output, FakeArray)

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 
 from sknet import Model, nn
-from sknet.engine import chunk_rows, raw_output
+from sknet.engine import chunk_rows, predict_rows
 
 
 def model(n_features=5, width=7, dtype="float64"):
@@ -27,7 +27,7 @@ def test_chunks_give_what_the_whole_gives(kind, n_samples):
     net = model(width=1 << 12)
     X = np.random.default_rng(0).normal(size=(n_samples, 5))
     assert chunk_rows(net) == 256
-    chunked = raw_output(net, kind(X)) if n_samples else net(X, training=False).numpy()
+    chunked = predict_rows(net, kind(X)) if n_samples else net(X, training=False).numpy()
     np.testing.assert_allclose(chunked, net(X, training=False).numpy(), rtol=1e-12, atol=1e-14)
     assert chunked.shape == (n_samples, 2)
 
@@ -36,9 +36,9 @@ def test_chunks_give_what_the_whole_gives(kind, n_samples):
 def test_other_dtypes_are_converted_chunk_by_chunk(kind):
     net = model(width=1 << 12, dtype="float32")
     X = np.random.default_rng(0).normal(size=(600, 5))
-    output = raw_output(net, kind(X))
+    output = predict_rows(net, kind(X))
     assert output.dtype == "float32"
-    np.testing.assert_allclose(output, raw_output(net, X.astype("float32")), atol=1e-6)
+    np.testing.assert_allclose(output, predict_rows(net, X.astype("float32")), atol=1e-6)
 
 
 def test_memory_is_bounded():
@@ -46,7 +46,7 @@ def test_memory_is_bounded():
     net = model(width=1 << 12, dtype="float32")
     X = np.zeros((40_000, 5), dtype="float32")
     tracemalloc.start()
-    raw_output(net, X)
+    predict_rows(net, X)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 40e6

@@ -225,7 +225,7 @@ def test_unfitted_attributes(kind):
 
 
 def test_a_batch_larger_than_the_data_is_clipped_with_one_warning():
-    for call in (lambda e: e.fit(X, Y), lambda e: first_part("multiclass", e, X, Y)):
+    for call in (lambda e: e.fit(X, Y), lambda e: e.partial_fit(X, Y, classes=[0, 1, 2])):
         with pytest.warns(UserWarning, match="larger than sample size: 500 rows of 230. It is going") as caught, quiet():
             call(clf(batch_size=500))
         assert len([w for w in caught if w.category is UserWarning]) == 1
@@ -248,4 +248,4 @@ def test_divergence_is_an_error_and_no_warnings():
 
 def test_one_row_is_enough_for_a_regression():
     with quiet():
-        assert reg().fit(X[:1], Z[:1]).predict(X[:1]).shape == (1,)
+        assert reg(batch_size="auto").fit(X[:1], Z[:1]).predict(X[:1]).shape == (1,)

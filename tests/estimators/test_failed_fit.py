@@ -1,10 +1,12 @@
 """A fit that fails in its middle leaves no trace: not in the estimator, nor in what follows."""
 
 import signal
+import threading
 from copy import deepcopy
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 
 from sknet.exceptions import FitInterruptedWarning
@@ -59,14 +61,8 @@ def fresh_calls():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.fixture(autouse=True)
-def every_call_is_made(monkeypatch):
-    """Sparse inputs are computed with one operation after the other, so that every step calls the loss."""
-
-
 def rows():
-    import scipy.sparse
-
+    """Sparse inputs are computed with one operation after the other, so that every step calls the loss."""
     return scipy.sparse.csr_array(X)
 
 
@@ -148,8 +144,6 @@ def test_an_interrupt_keeps_what_was_learned(what):
 
 def test_an_interrupt_of_a_compiled_fit():
     """By a real signal, from another thread, with nothing of the user's in between."""
-    import threading
-
     estimator = estimator_for("binary", max_iter=10**6, tol=0, n_iter_no_change=np.inf)
     timer = threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,))
     timer.start()

@@ -93,7 +93,7 @@ class NativeProgram:
         self._constants.update(values.constants)
         targets = self._gradient_targets(values, found, gradient)
         buffers = self._taken_over(values, new_buffers, [self._buffers[i] for i in changed])
-        scalars = [x if isinstance(x, Value) and x.home < 0 and x.kind != "input" else values.copy(x, loss) for x in (loss, penalty)]
+        scalars = [x if isinstance(x, Value) and not x.is_placed else values.copy(x, loss) for x in (loss, penalty)]
         output = output if output.kind in ("map", "call") else values.copy(output)
         schedule = Schedule([*targets, output, *buffers, *scalars])
         output.stored = True

@@ -66,7 +66,7 @@ class Schedule:
             self._place(value)
 
     def _place(self, value: Value) -> None:
-        if value.kind == "input" or value.home >= 0:
+        if value.is_placed:
             return
         if value.kind in ("view", "call", "assemble") or not value.space:
             for x in value.values:
@@ -141,7 +141,7 @@ class _Closure:
         for x in value.values:
             if x in self.inside:
                 continue
-            if x.kind == "input" or x.home >= 0:
+            if x.is_placed:
                 self.given.append(x)
             elif (x.kind == "map" or x.is_row_reduction) and self._fits(x.space):
                 self._take(x)

@@ -83,7 +83,8 @@ class Value:
     ) -> None:
         self.name, self.kind, self.op, self.operands = name, kind, op, operands
         self._axes, self.dtype, self.shape, self.params = axes, np.dtype(dtype), shape, params
-        self.home = -1  # number of the unit that computes it; -1 for what is given
+        # Number of the unit that computes it: -1 for what is given, -2 for what is not yet scheduled.
+        self.home = -1 if kind == "input" else -2
         self.stored = kind in ("input", "call")
 
     @property
@@ -100,6 +101,11 @@ class Value:
     def values(self) -> list["Value"]:
         """The operands that are no numbers."""
         return [x for x in self.operands if isinstance(x, Value)]
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether it is given, or some unit computes it."""
+        return self.home > -2
 
     @property
     def is_row_reduction(self) -> bool:

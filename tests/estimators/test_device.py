@@ -1,0 +1,181 @@
+"""Whole fits on a device whose arrays NumPy cannot read: what runs there would run on a GPU."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import sknet
+from sknet import neural_network
+from sknet.device import Device, to_device, to_host
+from sknet.optim import SGD
+from tests.devices.fake import FakeArray
+from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, first_part, quiet
+
+RTOL = 1e-7
+FITS = {
+    "plain": {},
+    "early stopping and dropout": {"early_stopping": True, "dropout": 0.3, "activation": "gelu"},
+    "momentum": {"optimizer": SGD(0.01, 0.9, True), "shuffle": False},
+    "lbfgs": {"optimizer": "lbfgs", "max_iter": 5},
+}
+
+
+@pytest.fixture(params=["fake", "fake:1"])
+def place(request, fake_device):
+    return Device.parse(request.param)
+
+
+def assert_agree(there, here, rtol=RTOL):
+    for mine, other in zip([*there.coefs_, *there.intercepts_], [*here.coefs_, *here.intercepts_], strict=True):
+        assert isinstance(mine, np.ndarray)
+        np.testing.assert_allclose(mine, other, rtol=0, atol=rtol * np.abs(other).max())
+    np.testing.assert_allclose(there.loss_curve_, here.loss_curve_, rtol=rtol)
+
+
+def methods(estimator):
+    names = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+    return [name for name in names if hasattr(estimator, name)]
+
+
+@pytest.mark.parametrize("params", FITS.values(), ids=FITS)
+@pytest.mark.parametrize("task", TASKS)
+def test_device_by_name(task, params, place):
+    X, y = TABLES[task]
+    common = {"dtype": "float64"} | params
+    with quiet():
+        there = estimator_for(task, device=str(place), **common).fit(X, y, WEIGHTS)
+        here = estimator_for(task, **common).fit(X, y, WEIGHTS)
+    assert there.model_.device == place
+    assert all(isinstance(array, FakeArray) for array in there.model_.parameters.values())
+    rtol = 1e-4 if params.get("optimizer") == "lbfgs" else RTOL
+    assert_agree(there, here, rtol)
+    for name in methods(here):
+        found = getattr(there, name)(X)
+        assert isinstance(found, np.ndarray)
+        np.testing.assert_allclose(found, getattr(here, name)(X), rtol=rtol, atol=100 * rtol)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_device_follows_the_data(task, place):
+    X, y = TABLES[task]
+    given = [to_device(array, place) for array in (X, y, WEIGHTS)]
+    with quiet():
+        there, here = estimator_for(task, early_stopping=True).fit(*given), estimator_for(task, early_stopping=True).fit(X, y, WEIGHTS)
+    assert there.model_.device == place
+    assert_agree(there, here)
+    for name in methods(here):
+        found = getattr(there, name)(given[0])
+        assert isinstance(found, FakeArray)
+        np.testing.assert_allclose(to_host(found), getattr(here, name)(X), rtol=RTOL, atol=1e-9)
+        assert isinstance(getattr(there, name)(X), np.ndarray)
+        assert isinstance(getattr(here, name)(given[0]), FakeArray)
+
+
+def test_words_stay_on_the_host(place):
+    X, y = TABLES["binary"]
+    with quiet():
+        estimator = estimator_for("binary").fit(to_device(X, place), np.array(["no", "yes"])[y])
+    assert set(estimator.predict(to_device(X, place))) == {"no", "yes"}
+
+
+@pytest.mark.parametrize("task", ["multiclass", "regression"])
+def test_parts_and_warm_starts(task, place):
+    X, y = TABLES[task]
+    pair = [estimator_for(task, device=device, warm_start=True) for device in (str(place), "cpu")]
+    for estimator in pair:
+        for _ in range(2):
+            first_part(task, estimator, X, y, WEIGHTS)
+        with quiet():
+            estimator.fit(X, y)
+    assert_agree(*pair)
+
+
+def test_sparse_rows(place):
+    X, y = TABLES["multiclass"]
+    data = scipy.sparse.csr_array(np.where(X > 0, X, 0))
+    with quiet():
+        here = estimator_for("multiclass").fit(data, y)
+        named = estimator_for("multiclass", device=str(place)).fit(data, y)
+        following = estimator_for("multiclass").fit(to_device(data, place), y)
+    for there in (named, following):
+        assert there.model_.device == place
+        assert_agree(there, here)
+    np.testing.assert_allclose(to_host(following.predict_proba(to_device(data, place))), here.predict_proba(data), rtol=1e-6)
+
+
+def test_pickles_hold_the_hosts_arrays(place):
+    X, y = TABLES["multiclass"]
+    with quiet():
+        estimator = estimator_for("multiclass", device=str(place), warm_start=True).fit(X, y)
+    other = pickle.loads(pickle.dumps(estimator))
+    assert other.model_.device == place
+    np.testing.assert_array_equal(other.predict_proba(X), estimator.predict_proba(X))
+    for e in (other, estimator):
+        e.partial_fit(X, y)
+    np.testing.assert_array_equal(other.predict_proba(X), estimator.predict_proba(X))
+
+
+def test_scikit_learns_signature_follows_the_data(place):
+    X, y = TABLES["binary"]
+    with quiet():
+        there = neural_network.MLPClassifier(max_iter=3, random_state=0).fit(to_device(X, place), to_device(y, place))
+        here = neural_network.MLPClassifier(max_iter=3, random_state=0).fit(X, y)
+    assert_agree(there, here)
+
+
+BAD = [
+    (lambda X: X[0], r"Expected 2D array, got 1D array of shape \(12,\) instead: reshape"),
+    (lambda X: X[:0], r"Found array with 0 sample\(s\) and 12 feature\(s\) while a minimum of 1"),
+    (lambda X: X[:, :0], r"0 feature\(s\)"),
+    (lambda X: X * np.nan, "Input X contains NaN or infinity; MLPClassifier does not accept"),
+    (lambda X: X * np.inf, "Input X contains NaN or infinity"),
+    (lambda X: X + 0j, "MLPClassifier needs real numbers, got X of dtype complex128"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD)
+def test_bad_input(change, message, place):
+    X, y = TABLES["multiclass"]
+    estimator = estimator_for("multiclass")
+    with pytest.raises(ValueError, match=message):
+        estimator.fit(to_device(change(X), place), y)
+    assert not hasattr(estimator, "model_")
+    with quiet():
+        estimator.fit(to_device(X, place), y)
+    with pytest.raises(ValueError, match="X has 5 features, but MLPClassifier is expecting 12 features"):
+        estimator.predict(to_device(X[:, :5], place))
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[230, 4\]"):
+        estimator.fit(to_device(X, place), y[:4])
+
+
+def test_integers_are_converted(place):
+    X, y = TABLES["multiclass"]
+    with quiet():
+        there = sknet.MLPClassifier((5,), max_iter=2, random_state=0).fit(to_device((4 * X).astype(int), place), y)
+        here = sknet.MLPClassifier((5,), max_iter=2, random_state=0).fit((4 * X).astype(int), y)
+    assert there.coefs_[0].dtype == here.coefs_[0].dtype == "float32"
+    assert_agree(there, here, 1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("params", FITS.values(), ids=FITS)
+@pytest.mark.parametrize("task", TASKS)
+def test_gpu(task, params):
+    import cupy
+
+    X, y = TABLES[task]
+    common = {"dtype": "float64"} | params
+    with quiet():
+        there = estimator_for(task, **common).fit(cupy.asarray(X), cupy.asarray(y), cupy.asarray(WEIGHTS))
+        here = estimator_for(task, **common).fit(X, y, WEIGHTS)
+    assert there.model_.device.kind == "cuda"
+    rtol = 1e-3 if params.get("optimizer") == "lbfgs" else 1e-6
+    assert_agree(there, here, rtol)
+    for name in methods(here):
+        found = getattr(there, name)(cupy.asarray(X))
+        assert isinstance(found, cupy.ndarray)
+        np.testing.assert_allclose(found.get(), getattr(here, name)(X), rtol=rtol, atol=100 * rtol)
+    other = pickle.loads(pickle.dumps(there))
+    np.testing.assert_array_equal(other.predict(X), there.predict(X))

@@ -1,0 +1,141 @@
+"""A reloaded estimator predicts the same bits, and goes on training the same bits."""
+
+import copy
+import io
+import os
+import pickle
+import subprocess
+import sys
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from sknet import neural_network
+from sknet.losses import Huber
+from sknet.optim import SGD, Adam, AdamW, RMSprop
+from sknet.optim.schedules import Cosine
+from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, outputs, quiet, same_bits
+from tests.project import ROOT
+
+
+def through_joblib(estimator, **options):
+    file = io.BytesIO()
+    joblib.dump(estimator, file, **options)
+    file.seek(0)
+    return joblib.load(file)
+
+
+WAYS = {
+    "pickle": lambda e: pickle.loads(pickle.dumps(e)),
+    "oldest protocol": lambda e: pickle.loads(pickle.dumps(e, protocol=2)),
+    "joblib": through_joblib,
+    "compressed": lambda e: through_joblib(e, compress=3),
+    "deepcopy": copy.deepcopy,
+}
+OPTIMIZERS = [Adam(), SGD(0.01, 0.9, True), AdamW(), RMSprop(), Adam(Cosine(0.01))]
+
+
+def fitted(task, **params):
+    with quiet():
+        return estimator_for(task, dropout=0.2, warm_start=True, **params).fit(*TABLES[task], WEIGHTS)
+
+
+def assert_goes_on(a, b, X, y):
+    np.testing.assert_array_equal(outputs(a, X), outputs(b, X))
+    assert same_bits(a, b)
+    for estimator in (a, b):
+        estimator.partial_fit(X, y)
+    assert same_bits(a, b)
+    for estimator in (a, b):
+        with quiet():
+            estimator.fit(X, y)
+    assert same_bits(a, b)
+    np.testing.assert_array_equal(outputs(a, X), outputs(b, X))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("task", TASKS)
+def test_reloaded(task, way):
+    estimator = fitted(task)
+    assert_goes_on(WAYS[way](estimator), estimator, *TABLES[task])
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_optimizer_state_travels(optimizer, dtype):
+    estimator = fitted("regression", optimizer=optimizer, dtype=dtype)
+    assert_goes_on(WAYS["joblib"](estimator), estimator, *TABLES["regression"])
+
+
+def test_patience_travels():
+    X, y = TABLES["binary"]
+    estimator = fitted("binary", early_stopping=True)
+    other = WAYS["pickle"](estimator)
+    for e in (estimator, other):
+        with quiet():
+            e.fit(X, y)
+    assert same_bits(estimator, other)
+
+
+def test_a_memory_map(tmp_path):
+    """What joblib hands to its workers: arrays that cannot be written to."""
+    estimator = fitted("multiclass")
+    joblib.dump(estimator, tmp_path / "estimator")
+    assert_goes_on(joblib.load(tmp_path / "estimator", mmap_mode="r"), estimator, *TABLES["multiclass"])
+
+
+def test_unfitted_and_cloned():
+    estimator = estimator_for("regression", loss=Huber(2.0), optimizer=Adam(0.5))
+    assert WAYS["pickle"](estimator).get_params() == estimator.get_params()
+    with quiet():
+        copied = clone(estimator.fit(*TABLES["regression"]))
+    assert copied.get_params() == estimator.get_params()
+    assert copied.loss is not estimator.loss
+    with pytest.raises(NotFittedError):
+        copied.predict(TABLES["regression"][0])
+
+
+def test_size_is_that_of_the_weights_and_moments():
+    X = np.zeros((10, 300), dtype="float32")
+    estimator = estimator_for("regression", hidden_layer_sizes=(500,), max_iter=1, batch_size=10, optimizer="adam")
+    with quiet():
+        estimator.fit(X, np.zeros(10))
+    weights = sum(array.nbytes for array in (*estimator.coefs_, *estimator.intercepts_))
+    assert len(pickle.dumps(estimator)) < 3 * weights + 20_000
+
+
+SCRIPT = """
+import sys
+for name in ("torch", "cupy", "numba", "pandas"):
+    sys.modules[name] = None  # whatever imports them fails
+import joblib
+import numpy as np
+estimator, X, y, expected = joblib.load(sys.argv[1])
+assert np.array_equal(estimator.predict_proba(X), expected)
+estimator.partial_fit(X, y)
+np.save(sys.argv[2], estimator.predict_proba(X))
+"""
+
+
+def test_where_nothing_optional_can_be_imported(tmp_path):
+    X, y = TABLES["multiclass"]
+    estimator = fitted("multiclass")
+    joblib.dump((estimator, X, y, estimator.predict_proba(X)), tmp_path / "estimator")
+    subprocess.run(
+        [sys.executable, "-c", SCRIPT, tmp_path / "estimator", tmp_path / "after.npy"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    estimator.partial_fit(X, y)
+    np.testing.assert_array_equal(np.load(tmp_path / "after.npy"), estimator.predict_proba(X))
+
+
+@pytest.mark.parametrize("kind", [neural_network.MLPClassifier, neural_network.MLPRegressor])
+def test_scikit_learns_signature(kind):
+    X, y = TABLES["binary"]
+    with quiet():
+        estimator = kind(max_iter=3, random_state=0, warm_start=True).fit(X, y)
+    assert_goes_on(WAYS["joblib"](estimator), estimator, X, y)

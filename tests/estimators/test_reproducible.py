@@ -1,0 +1,94 @@
+"""One random_state decides everything: the same bits again, in another process, and under n_jobs."""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import joblib
+import numpy as np
+import pytest
+
+from sknet import neural_network
+from sknet.optim import SGD
+from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, outputs, quiet, same_bits
+from tests.project import ROOT
+
+CONFIGURATIONS = [
+    {"dropout": 0.3},
+    {"dropout": 0.3, "early_stopping": True, "dtype": "float32"},
+    {"dropout": 0.3, "optimizer": SGD(0.01, 0.9), "activation": "gelu"},
+    {"optimizer": "lbfgs", "max_iter": 5},
+]
+
+
+def fitted(task, params):
+    with quiet():
+        return estimator_for(task, **params).fit(*TABLES[task], WEIGHTS)
+
+
+def digest(task, params):
+    """Return a checksum over all weights, the loss curve and the predictions."""
+    estimator = fitted(task, params)
+    found = hashlib.sha256()
+    for array in (*estimator.coefs_, *estimator.intercepts_, np.array(estimator.loss_curve_)):
+        found.update(np.ascontiguousarray(array).tobytes())
+    found.update(np.ascontiguousarray(outputs(estimator, TABLES[task][0])).tobytes())
+    return found.hexdigest()
+
+
+@pytest.mark.parametrize("params", CONFIGURATIONS, ids=str)
+@pytest.mark.parametrize("task", TASKS)
+def test_a_second_run(task, params):
+    assert same_bits(fitted(task, params), fitted(task, params))
+    if params.get("optimizer") != "lbfgs":
+        assert not same_bits(fitted(task, params), fitted(task, params | {"random_state": 1}))
+
+
+def test_random_states_of_every_kind():
+    seeded = fitted("binary", {"random_state": 5})
+    assert same_bits(seeded, fitted("binary", {"random_state": np.random.RandomState(5)}))
+    assert not same_bits(fitted("binary", {"random_state": None}), fitted("binary", {"random_state": None}))
+
+
+ALL = [(task, params) for task in ("multiclass", "multioutput") for params in CONFIGURATIONS]
+SCRIPT = """
+from tests.estimators.test_reproducible import ALL, digest
+for task, params in ALL:
+    print(digest(task, params))
+"""
+
+
+def test_another_process():
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"}
+    found = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == [digest(*case) for case in ALL]
+
+
+@pytest.mark.parametrize("prefer", ["processes", "threads"])
+def test_under_n_jobs(prefer):
+    there = joblib.Parallel(n_jobs=2, prefer=prefer)(joblib.delayed(digest)(*case) for case in ALL)
+    assert there == [digest(*case) for case in ALL]
+
+
+def test_an_estimator_does_not_touch_numpys_global_state():
+    np.random.seed(3)  # noqa: NPY002  that is what is tested
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    fitted("binary", {"dropout": 0.5, "early_stopping": True})
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+def test_fits_in_threads_do_not_meet():
+    """Every thread has its own dropout, batch order and buffers."""
+    jobs = [("binary", {"dropout": 0.5, "random_state": seed, "max_iter": 10}) for seed in range(8)]
+    there = joblib.Parallel(n_jobs=4, prefer="threads")(joblib.delayed(digest)(*job) for job in jobs)
+    assert there == [digest(*job) for job in jobs]
+
+
+def test_scikit_learns_signature():
+    X, y = TABLES["binary"]
+    with quiet():
+        a, b = (neural_network.MLPClassifier(max_iter=3, random_state=0).fit(X, y) for _ in range(2))
+    assert same_bits(a, b)
