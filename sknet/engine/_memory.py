@@ -181,4 +181,4 @@ class Memory:
         with active(self.device):
             # Everything is copied: joblib hands large arrays to its workers as read-only maps of a file.
             self._take_over(self.layout.views(to_device(state["_flat"], self.device)))
-            self.slots = {name: to_device(array, self.device).copy() for name, array in self.slots.items()}
+            self.slots = {name: to_device(np.array(array), self.device) for name, array in self.slots.items()}

@@ -18,12 +18,12 @@ from sknet.optim import LBFGS, OPTIMIZERS, Optimizer, check_optimizer
 
 __all__ = ["MLPClassifier", "MLPRegressor"]
 
-CONSTRAINTS: dict[str, list[Any]] = {
+CONSTRAINTS: dict[str, Any] = {
     "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
-    "activation": [str],
+    "activation": "no_validation",  # the names are better told by the functions that look them up
     "dropout": [Interval(Real, 0, 1, closed="left")],
-    "loss": [str, Loss],
-    "optimizer": [str, Optimizer, LBFGS],
+    "loss": "no_validation",
+    "optimizer": "no_validation",
     "alpha": [Interval(Real, 0, None, closed="left")],
     "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
     "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -43,7 +43,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
 def _recipe(estimator: Any) -> Recipe:
     """Translate the parameters that classifier and regressor share."""
     name = type(estimator).__name__
-    # Only the name is needed, but the one message for a wrong name is resolve's.
+    # Only checked: a name is resolved where the network is built, and compared when a fit continues.
     resolve(estimator.activation, nn.ACTIVATIONS, nn.Module, parameter="activation", caller=name)
     return Recipe(
         hidden_layer_sizes=layer_sizes(estimator.hidden_layer_sizes),
@@ -111,9 +111,9 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
     ----------
     hidden_layer_sizes : int or array-like of int, default=(100,)
         Units of each hidden layer; an empty tuple makes a linear model.
-    activation : str, default="relu"
+    activation : str or Module, default="relu"
         Of the hidden layers: "identity", "logistic", "tanh", "relu" or another of
-        `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...).
+        `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...), or a module such as ``nn.LeakyReLU(0.2)``.
     dropout : float in [0, 1), default=0.0
         Share of hidden units that is dropped in each training step.
     loss : str or Loss, default="log_loss"
@@ -191,7 +191,7 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
     def __init__(
         self,
         hidden_layer_sizes: Any = (100,),
-        activation: str = "relu",
+        activation: "str | nn.Module" = "relu",
         *,
         dropout: float = 0.0,
         loss: str | Loss = "log_loss",
@@ -267,9 +267,9 @@ class MLPRegressor(_NamedOptions, RegressorMLP):
     ----------
     hidden_layer_sizes : int or array-like of int, default=(100,)
         Units of each hidden layer; an empty tuple makes a linear model.
-    activation : str, default="relu"
+    activation : str or Module, default="relu"
         Of the hidden layers: "identity", "logistic", "tanh", "relu" or another of
-        `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...).
+        `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...), or a module such as ``nn.LeakyReLU(0.2)``.
     dropout : float in [0, 1), default=0.0
         Share of hidden units that is dropped in each training step.
     loss : str or Loss, default="squared_error"
@@ -346,7 +346,7 @@ class MLPRegressor(_NamedOptions, RegressorMLP):
     def __init__(
         self,
         hidden_layer_sizes: Any = (100,),
-        activation: str = "relu",
+        activation: "str | nn.Module" = "relu",
         *,
         dropout: float = 0.0,
         loss: str | Loss = "squared_error",

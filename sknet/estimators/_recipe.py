@@ -30,7 +30,7 @@ class Recipe:
     """
 
     hidden_layer_sizes: tuple[int, ...]
-    activation: str
+    activation: str | nn.Module
     loss: Loss
     optimizer: Optimizer | LBFGS
     alpha: float
@@ -73,7 +73,7 @@ class Recipe:
 
 
 def perceptron(
-    n_features: int, hidden_layer_sizes: tuple[int, ...], n_outputs: int, activation: str, dropout: float = 0.0
+    n_features: int, hidden_layer_sizes: tuple[int, ...], n_outputs: int, activation: str | nn.Module, dropout: float = 0.0
 ) -> nn.Sequential:
     """Return an undrawn multi-layer perceptron.
 
@@ -83,8 +83,8 @@ def perceptron(
         Inputs and outputs.
     hidden_layer_sizes : tuple of int
         Units of each hidden layer.
-    activation : str
-        Of the hidden layers.
+    activation : str or Module
+        Of the hidden layers; each gets a copy of a module.
     dropout : float, default=0.0
         Share of hidden units to drop in training.
 
@@ -94,11 +94,12 @@ def perceptron(
         Linear layers with the activation, and dropout after it, between them.
     """
     # scikit-learn's scheme (Glorot & Bengio, 2010), with a smaller bound for the logistic function.
-    init = nn.init.GlorotUniform(2.0 if activation == "logistic" else 6.0)
+    like = nn.ACTIVATIONS[activation]() if isinstance(activation, str) else activation
+    init = nn.init.GlorotUniform(2.0 if isinstance(like, nn.ACTIVATIONS["logistic"]) else 6.0)
     layers: list[nn.Module] = []
     width = n_features
     for size in hidden_layer_sizes:
-        layers += [nn.Linear(width, size, init=init), nn.ACTIVATIONS[activation]()]
+        layers += [nn.Linear(width, size, init=init), like.copy()]
         if dropout:
             layers.append(nn.Dropout(dropout))
         width = size

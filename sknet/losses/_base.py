@@ -179,9 +179,11 @@ class Loss(ParameterObject, ABC):
         return terms if terms.ndim == 1 else ops.sum(terms, axis=tuple(range(1 - terms.ndim, 0)))
 
 
-def shape_error(loss: Loss, output: tuple[int, ...], target: tuple[int, ...]) -> ShapeError:
+def shape_error(
+    loss: Loss, output: tuple[int, ...], target: tuple[int, ...], expected: str = ""
+) -> ShapeError:
     """Return the error for an output and a target that do not belong together."""
-    expected = " or ".join(map(str, _target_shapes(output))) or "one row for each sample"
+    expected = expected or " or ".join(map(str, _target_shapes(output))) or "one row for each sample"
     return ShapeError(
         f"{type(loss).__name__} got an output of shape {output} and a target of shape {target}; "
         f"for this output the target must have shape {expected}. Nothing is broadcast: reshape the target, "

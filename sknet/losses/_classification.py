@@ -120,7 +120,7 @@ class LogLoss(Loss):
                 "Flatten the output before the last layer."
             )
         if y.shape != z.shape[:1]:
-            raise shape_error(self, z.shape, y.shape)
+            raise shape_error(self, z.shape, y.shape, expected=f"{z.shape[:1]}, one class number a row")
         if np.dtype(y.dtype).kind not in "iu":
             raise DtypeError(
                 f"LogLoss got targets of dtype {y.dtype} for {z.shape[1]} classes; they must be integers. "

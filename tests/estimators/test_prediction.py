@@ -98,7 +98,8 @@ def test_rows_of_every_layout(as_given):
     with quiet():
         plain = estimator_for("multiclass").fit(X, y)
         other = estimator_for("multiclass").fit(as_given(X), y)
-    np.testing.assert_allclose(other.predict_proba(as_given(X)), plain.predict_proba(X), rtol=1e-9)
+    rtol = 1e-9 if other.coefs_[0].dtype == "float64" else 1e-4  # a list has no dtype of its own
+    np.testing.assert_allclose(other.predict_proba(as_given(X)), plain.predict_proba(X), rtol=rtol)
 
 
 def test_probabilities_are_finite_and_exact_far_out():

@@ -11,8 +11,11 @@ import pytest
 
 from sknet import neural_network
 from sknet.optim import SGD
-from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, outputs, quiet, same_bits
+from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, outputs, same_bits
 from tests.project import ROOT
+
+# A context that ignores them is for one thread only.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 CONFIGURATIONS = [
     {"dropout": 0.3},
@@ -23,8 +26,7 @@ CONFIGURATIONS = [
 
 
 def fitted(task, params):
-    with quiet():
-        return estimator_for(task, **params).fit(*TABLES[task], WEIGHTS)
+    return estimator_for(task, **params).fit(*TABLES[task], WEIGHTS)
 
 
 def digest(task, params):
@@ -53,6 +55,8 @@ def test_random_states_of_every_kind():
 
 ALL = [(task, params) for task in ("multiclass", "multioutput") for params in CONFIGURATIONS]
 SCRIPT = """
+import warnings
+warnings.simplefilter("ignore")
 from tests.estimators.test_reproducible import ALL, digest
 for task, params in ALL:
     print(digest(task, params))
@@ -89,6 +93,5 @@ def test_fits_in_threads_do_not_meet():
 
 def test_scikit_learns_signature():
     X, y = TABLES["binary"]
-    with quiet():
-        a, b = (neural_network.MLPClassifier(max_iter=3, random_state=0).fit(X, y) for _ in range(2))
+    a, b = (neural_network.MLPClassifier(max_iter=3, random_state=0).fit(X, y) for _ in range(2))
     assert same_bits(a, b)

@@ -24,15 +24,19 @@ class Names:
         Lengths.
     rows : dict of Value to str
         Scratch rows.
+    same : dict of Value to Value
+        Values that are written over others; under one name, so that the compiler knows.
     """
 
     def __init__(self) -> None:
         self.arrays: dict[tuple[Value, Any], str] = {}
         self.sizes: dict[Axis, str] = {}
         self.rows: dict[Value, str] = {}
+        self.same: dict[Value, Value] = {}
 
     def array(self, value: Value, form: Any = "loop") -> str:
         """Return the name of the array of a value, in some form."""
+        value = self.same.get(value, value)
         if form == value.lengths and value.shape == value.lengths:
             form = "loop"
         if form == "flat" and len(value.axes) == 1:
@@ -258,7 +262,7 @@ class _Block:
             if self._depth == 1 or len(x.axes) < 2:
                 return x.name  # of the whole row, known since an earlier phase
             return self._again(x)
-        if not x.axes and x.home >= 0:
+        if not x.axes and (x.home >= 0 or x.op == "local"):
             return x.name
         outer = self._depth == 2 and not self._is_flat and x.axes == (writer._rows,)
         lines = self.outer if outer else self.lines

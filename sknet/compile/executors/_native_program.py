@@ -89,7 +89,8 @@ class NativeProgram:
         found, *outputs = values.outputs
         *new_buffers, output, loss, penalty = outputs
         self._batch = [(X, "X"), (y, "y"), *((w, "weight") for w in weight)]
-        self._given = {flat: "flat", gradient: "gradient", counter: "counter"}
+        self._given = {flat: "flat", gradient: "gradient"}
+        counter.op = "local"
         self._constants.update(values.constants)
         targets = self._gradient_targets(values, found, gradient)
         buffers = self._taken_over(values, new_buffers, [self._buffers[i] for i in changed])
@@ -97,7 +98,7 @@ class NativeProgram:
         output = output if output.kind in ("map", "call") else values.copy(output)
         schedule = Schedule([*targets, output, *buffers, *scalars])
         output.stored = True
-        lines = self._written(schedule)
+        lines = [f"{counter.name} = counter + b", *self._written(schedule)]
         lines += self._output_lines(output)
         lines += [f"losses[b, {i}] = {x.name}" for i, x in enumerate(scalars)]
         lines += self._check_lines(scalars, gradient)
@@ -164,10 +165,14 @@ class NativeProgram:
             value = found if isinstance(found, Value) and found.kind == "map" and found not in self._places else values.copy(found, donor)
             value.stored = True
             self._places[value] = donor, 0
+            self._names.same[value] = donor
             targets.append(value)
         schedule = Schedule(targets)
         self._check_donors(schedule, targets)
-        lines = [f"{x.name} = T(hyper[b, {i}])" for i, x in enumerate(hyper)]
+        lines = []
+        for i, x in enumerate(hyper):
+            x.op = "local"
+            lines.append(f"{x.name} = T(hyper[b, {i}])")
         return lines + self._written(schedule)
 
     def _check_donors(self, schedule: Schedule, targets: list[Value]) -> None:

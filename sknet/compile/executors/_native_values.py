@@ -157,7 +157,7 @@ class Values:
         self.constants: dict[Value, np.ndarray] = {}
         self.inputs = [self._input(x) for x in graph.inputs]
         for variable, array in graph.constants.items():
-            if array.size == 1 or not any(array.strides):
+            if array.size and (array == array.flat[0]).all():
                 self._known[variable] = array.flat[0].item()
             else:
                 self.constants[self._input(variable)] = array
@@ -247,7 +247,7 @@ class Values:
             return views.applied(equation, array.reshape(x.shape))
 
         return self._new(
-            "view", equation.primitive.name, (value,), axes, output.dtype, output.shape, applied=applied
+            "view", equation.primitive.name, (value,), axes, output.dtype, output.shape, applied=applied, contiguous=views.is_contiguous(output)
         )
 
     def _broadcast(self, equation: Equation) -> Any:
