@@ -214,7 +214,7 @@ class MLPClassifier(_ScikitLearnParameters, ClassifierMLP):
         self.n_iter_no_change = n_iter_no_change
         self.max_fun = max_fun
 
-    @available_if(goes_in_steps)
+    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
         """Train one epoch on a part of the data, going on from before.
 
@@ -370,7 +370,7 @@ class MLPRegressor(_ScikitLearnParameters, RegressorMLP):
         self.n_iter_no_change = n_iter_no_change
         self.max_fun = max_fun
 
-    @available_if(goes_in_steps)
+    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train one epoch on a part of the data, going on from before.
 

@@ -36,7 +36,10 @@ def signatures(kind):
 @pytest.mark.parametrize(("kind", "method"), [pair for kind in KINDS for pair in signatures(kind)])
 def test_signature(kind, method):
     ours, theirs = (
-        [(p.name, p.kind, p.default) for p in inspect.signature(getattr(getattr(module, kind), method)).parameters.values()]
+        [
+            (p.name, p.kind, p.default)
+            for p in inspect.signature(getattr(getattr(module, kind), method)).parameters.values()
+        ]
         for module in (neural_network, sklearn.neural_network)
     )
     assert ours == theirs
@@ -48,7 +51,8 @@ def test_public_attributes(kind):
     X, y = TABLES["binary"]
     with quiet():
         ours, theirs = (
-            getattr(module, kind)(max_iter=2, random_state=0).fit(X, y) for module in (neural_network, sklearn.neural_network)
+            getattr(module, kind)(max_iter=2, random_state=0).fit(X, y)
+            for module in (neural_network, sklearn.neural_network)
         )
     public = {name for name in dir(theirs) if not name.startswith("_")}
     assert public <= set(dir(ours))
@@ -90,7 +94,18 @@ def test_scikit_learns_tests_pass(tmp_path):
     )
     deselected = [f"--deselect=test_mlp.py::{name}" for name in DESELECTED]
     found = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *deselected, "test_mlp.py"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            *deselected,
+            "test_mlp.py",
+        ],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -179,7 +194,10 @@ def test_n_iter_no_change_inf():
 # -- verbose -----------------------------------------------------------------------------------------
 
 VERBOSE = [
-    ("binary", {"solver": "sgd", "learning_rate": "adaptive", "tol": 1e-2, "n_iter_no_change": 2, "max_iter": 60}),
+    (
+        "binary",
+        {"solver": "sgd", "learning_rate": "adaptive", "tol": 1e-2, "n_iter_no_change": 2, "max_iter": 60},
+    ),
     ("binary", {"early_stopping": True, "n_iter_no_change": 3, "max_iter": 40}),
     ("regression", {"early_stopping": True, "solver": "sgd", "learning_rate": "adaptive", "max_iter": 30}),
     ("multiclass", {"tol": 1e9, "n_iter_no_change": np.inf, "max_iter": 5}),
@@ -205,7 +223,9 @@ def test_early_stopping_is_ignored_by_lbfgs():
     X, y = TABLES["regression"]
     with quiet():
         a, b = (
-            neural_network.MLPRegressor(solver="lbfgs", max_iter=5, early_stopping=stop, random_state=0).fit(X, y)
+            neural_network.MLPRegressor(solver="lbfgs", max_iter=5, early_stopping=stop, random_state=0).fit(
+                X, y
+            )
             for stop in (True, False)
         )
     assert np.array_equal(a.predict(X), b.predict(X))

@@ -9,7 +9,7 @@ from sknet.engine._loop import Outcome, Settings, Validation, train
 from sknet.engine._model import Model
 from sknet.engine._place import active
 from sknet.engine._predict import chunk_rows, predict_rows
-from sknet.engine._predictor import Head, Predictor
+from sknet.engine._predictor import Predictor
 from sknet.engine._scores import Accuracy, RSquared, Score
 from sknet.engine._state import ModelState, StepResult
 from sknet.engine._stopping import Plateau
@@ -18,7 +18,6 @@ __all__ = [
     "Accuracy",
     "Batches",
     "Gradient",
-    "Head",
     "History",
     "InterruptGuard",
     "Layout",

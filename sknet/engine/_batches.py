@@ -58,6 +58,11 @@ class Batches:
         self.y = self._placed(y if rows is None else y[rows])
         self.weight = None if weight is None else self._placed(weight if rows is None else weight[rows])
 
+    @property
+    def chosen(self) -> Any:
+        """Which rows of X are used; None for all."""
+        return self._chosen
+
     def _placed(self, array: Any) -> Any:
         if array.dtype.kind == "f" and array.dtype != self.dtype:
             array = array.astype(self.dtype)
@@ -83,12 +88,32 @@ class Batches:
         n_rows : int
             Up to `size`.
         """
-        for start in range(0, self.n_samples, self.size):
-            stop = min(start + self.size, self.n_samples)
-            yield (slice(start, stop) if order is None else order[start:stop]), stop - start
+        for number in range(self.n_batches):
+            yield self.part(order, number)
+
+    def part(self, order: Any, number: int) -> tuple[Any, int]:
+        """Return what to `take` for one batch of an epoch, and how many rows it has.
+
+        Parameters
+        ----------
+        order : ndarray of shape (n_samples,), dtype=int, or None
+            In which order; None for the order of the data.
+        number : int
+            Which batch, from 0.
+
+        Returns
+        -------
+        chosen : slice or ndarray of int
+            Which rows.
+        n_rows : int
+            Up to `size`.
+        """
+        start = number * self.size
+        stop = min(start + self.size, self.n_samples)
+        return (slice(start, stop) if order is None else order[start:stop]), stop - start
 
     def take(self, chosen: Any) -> tuple[Any, Any, Any]:
-        """Return inputs, targets and weights (or None) of the chosen rows, in the computing dtype and place."""
+        """Return inputs, targets and weights (or None) of the chosen rows, ready to compute with."""
         y, weight = self.take_targets(chosen)
         return self._placed(take_rows(self.X, self._place_of(chosen))), y, weight
 

@@ -65,7 +65,7 @@ class Layout:
             flat[part] = values[name].reshape(-1)
 
     def check(self, values: Mapping[str, Any]) -> None:
-        """Raise a StateError unless `values` has an array of the right shape for every parameter, and no more."""
+        """Raise a StateError unless `values` has exactly the parameters, in their shapes."""
         if set(values) != set(self.shapes):
             raise StateError(f"expected arrays for exactly {sorted(self.shapes)}, got {sorted(values)}")
         for name, shape in self.shapes.items():

@@ -11,13 +11,14 @@ import numpy as np
 
 from sknet.device import namespace
 from sknet.engine._batches import Batches
+from sknet.engine._choice import steps_for
 from sknet.engine._history import History
 from sknet.engine._interrupt import InterruptGuard
 from sknet.engine._model import Model
 from sknet.engine._place import active
 from sknet.engine._predict import predict_raw
 from sknet.engine._scores import Score
-from sknet.engine._steps import Steps, steps_for
+from sknet.engine._steps import Block, Steps
 from sknet.engine._stopping import Plateau
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.optim import Optimizer
@@ -131,9 +132,11 @@ class _Epoch:
         self._outputs: list[Any] = []
         self._from = self._to = 0
 
-    def add(self, loss: float, output: Any, n_rows: int) -> None:
-        self.loss += loss * n_rows
-        self._outputs.append(output.copy())
+    def add(self, block: Block) -> None:
+        n_rows = len(block.outputs)
+        # Only the last batch of an epoch is shorter, and it is alone in its block.
+        self.loss += float(sum(block.losses)) * (n_rows / len(block.losses))
+        self._outputs.append(block.outputs.copy())
         self._to += n_rows
         if self._to - self._from >= SCORE_ROWS:
             self.flush()
@@ -197,7 +200,7 @@ def train(
     assert isinstance(optimizer, Optimizer)
     planned = model.progress.step + settings.max_iter * batches.n_batches
     model.progress = model.progress._replace(total_steps=planned)
-    steps = steps_for(model, batches, settings.check_finite)
+    steps = steps_for(model, batches, settings.check_finite, settings.max_iter * batches.n_batches)
     order = np.arange(batches.n_samples) if settings.shuffle else None
     n_iter, converged, interrupted = 0, False, False
     # A plateau that was resumed has seen a best epoch: the weights it left are the model's.
@@ -248,17 +251,21 @@ def train(
 def _run_epoch(steps: Steps, order: Any, score: Score, guard: InterruptGuard, number: int) -> _Epoch:
     batches = steps.batches
     epoch = _Epoch(batches, order, score)
-    for i, (chosen, n_rows) in enumerate(batches.parts(order)):
+    number_of_batch = 0
+    while number_of_batch < batches.n_batches:
         guard.poll()
+        chosen, n_rows = batches.part(order, number_of_batch)
         if batches.weight is not None and not batches.take_targets(chosen)[1].sum().item():
             epoch.skip(n_rows)  # no row of this batch counts: there is nothing to learn from it
+            number_of_batch += 1
             continue
         try:
-            loss, output = steps.step(chosen, n_rows)
+            block = steps.run(order, number_of_batch)
         except NonFiniteError as error:
-            place = f"epoch {number}, batch {i + 1} of {batches.n_batches}"
+            place = f"epoch {number}, batch {number_of_batch + 1} of {batches.n_batches}"
             raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None
-        epoch.add(loss, output, n_rows)
+        epoch.add(block)
+        number_of_batch += len(block.losses)
     epoch.flush()
     return epoch
 
@@ -268,7 +275,10 @@ def _lowered(
 ) -> bool:
     """At the end of patience: lower the learning rate if its schedule can, else let the loop stop."""
     what = "Validation score" if validated else "Training loss"
-    missed = f"{what} did not improve more than tol={settings.tol:f} for {settings.n_iter_no_change} consecutive epochs."
+    missed = (
+        f"{what} did not improve more than tol={settings.tol:f} for {settings.n_iter_no_change} "
+        "consecutive epochs."
+    )
     schedule = optimizer.schedule
     if not schedule.can_reduce(model.progress):
         lowers = type(schedule).can_reduce is not Schedule.can_reduce

@@ -122,7 +122,9 @@ class Memory:
             frozen(array)
         kept = {name: frozen(array.copy()) for name, array in buffers.items()}
         optimizer = OptimizerState(progress.step, dict(slots))
-        return ModelState(MappingProxyType(self.layout.views(flat)), optimizer, MappingProxyType(kept), progress)
+        return ModelState(
+            MappingProxyType(self.layout.views(flat)), optimizer, MappingProxyType(kept), progress
+        )
 
     def copied_slots(self) -> dict[str, Any]:
         """Return the optimizer's state in arrays of its own."""
@@ -142,8 +144,8 @@ class Memory:
         for name, array in state.parameters.items():
             if array.dtype != self.dtype or device_of(array) != self.device:
                 raise StateError(
-                    f"{name!r} is {array.dtype} on {device_of(array)}, this model computes in {self.dtype} on "
-                    f"{self.device}: `load` converts, `replace` takes the arrays as they are"
+                    f"{name!r} is {array.dtype} on {device_of(array)}, this model computes in {self.dtype} "
+                    f"on {self.device}: `load` converts, `replace` takes the arrays as they are"
                 )
         other = Memory.__new__(Memory)
         other.__dict__.update(self.__dict__)

@@ -70,7 +70,8 @@ class Model:
     >>> import numpy as np
     >>> from sknet import Model, nn
     >>> X, y = np.eye(4, dtype="float32"), np.array([0, 1, 1, 0])
-    >>> model = Model(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), loss="log_loss", random_state=0)
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    >>> model = Model(network, loss="log_loss", random_state=0)
     >>> first = model.step(X, y)
     >>> first.gradient["0.weight"].shape
     (4, 8)
@@ -266,7 +267,7 @@ class Model:
         return data if penalty is None else data + penalty
 
     def _checked(self, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor | None]:
-        """Return targets and weights as tensors; what a loop has checked once is not checked in every step."""
+        """Return targets and weights as tensors; a loop, whose caller has checked them, does without."""
         y = self._operand(y)
         check_targets(self.loss_function, y)
         if sample_weight is not None:
@@ -281,7 +282,7 @@ class Model:
 
         Parameters
         ----------
-        output, y, sample_weight
+        output, y, sample_weight : Tensor, array, array or None
             As for `loss`.
         parameters : iterable of Tensor
             What to penalize, of those that have two or more axes.
@@ -509,10 +510,10 @@ class Model:
         if name not in known or (found is not None and found.flat is not flat):
             compilable = flat is not None and self.device.kind == "cpu"
             found = known[name] = Predictor(self.module, self.layout, flat, head) if compilable else None
-        return found  # type: ignore[no-any-return]
+        return found
 
     def forget_predictor(self, name: str) -> None:
-        """Remember that a forward pass cannot be compiled."""
+        """Remember that the forward pass of this name cannot be compiled."""
         self._predictors[name] = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -521,7 +522,8 @@ class Model:
         return state
 
     def __repr__(self) -> str:
-        return f"Model({self.module!r}, loss={self.loss_function!r}, optimizer={self.optimizer!r}, device='{self.device}')"
+        parts = f"loss={self.loss_function!r}, optimizer={self.optimizer!r}, device='{self.device}'"
+        return f"Model({self.module!r}, {parts})"
 
     def adopt(self, optimizer: "Optimizer | LBFGS", loss: Loss, alpha: float) -> None:
         """Go on with other hyperparameters, in place.

@@ -46,5 +46,5 @@ def terms(
 
 
 def per_output(loss: Loss, value: float, n_outputs: int) -> float:
-    """Return a mean loss as it is reported: scikit-learn descends the sum over outputs, and reports their mean."""
+    """Return a mean loss as it is reported: scikit-learn descends a sum over outputs, and reports a mean."""
     return value / n_outputs if loss.mean_over_outputs else value

@@ -34,7 +34,7 @@ def on_device(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenat
     """Let a method run with its object's `device` current."""
 
     @wraps(method)
-    def placed(self: Owner, *args: P.args, **kwargs: P.kwargs) -> R:
+    def placed(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if self.device.kind == "cpu":  # there is one, and small steps should not wait for a context
             return method(self, *args, **kwargs)
         with active(self.device):

@@ -39,6 +39,17 @@ class Predictor:
     -----
     Programs compute in memory of their own. They wait in a list for whoever comes next, and a
     thread that finds none makes one: no lock is held, and no two threads ever share memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> from sknet.engine import Layout, Predictor
+    >>> flat = np.zeros(32, np.float32)
+    >>> module, layout = nn.Linear(2, 1), Layout({"weight": (2, 1), "bias": (1,)})
+    >>> layout.fill(flat, {"weight": np.array([[1.0], [2.0]]), "bias": np.array([3.0])})
+    >>> Predictor(module, layout, flat)(np.array([[10.0, 100.0]]))
+    array([[213.]], dtype=float32)
     """
 
     def __init__(self, module: Module, layout: Layout, flat: Any, head: Head | None = None) -> None:

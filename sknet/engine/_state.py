@@ -69,8 +69,8 @@ def check_state(
     layout.check(state.parameters)
     if set(state.optimizer.slots) != set(slots):
         raise StateError(
-            f"the state was made by an optimizer with the slots {sorted(state.optimizer.slots)}, this one keeps "
-            f"{sorted(slots)}: states go over between models with the same class of optimizer"
+            f"the state was made by an optimizer with the slots {sorted(state.optimizer.slots)}, this one "
+            f"keeps {sorted(slots)}: states go over between models with the same class of optimizer"
         )
     for kind, mine, theirs in (("slot", slots, state.optimizer.slots), ("buffer", buffers, state.buffers)):
         if set(mine) != set(theirs):

@@ -1,9 +1,8 @@
 """Training steps over the rows of a data set: one operation after the other, or compiled."""
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,13 +14,27 @@ from sknet.engine._batches import Batches
 from sknet.engine._layout import Gradient
 from sknet.engine._model import Model
 from sknet.engine._update import check_finite_step
-from sknet.exceptions import CaptureError
 from sknet.nn._scope import Scope, run
 from sknet.optim import Optimizer
 
-__all__ = ["CompiledSteps", "EagerSteps", "Steps", "steps_for"]
+__all__ = ["Block", "CompiledSteps", "EagerSteps", "Steps"]
 
 Step = tuple[float, Any]  # the loss as it is reported, and the raw output before the update
+
+
+class Block(NamedTuple):
+    """What training on some batches gave.
+
+    Attributes
+    ----------
+    losses : sequence of float
+        Of each batch, as it is reported.
+    outputs : array of shape (n_rows, n_outputs)
+        The raw outputs before the updates, of all rows; valid until the next block.
+    """
+
+    losses: Any
+    outputs: Any
 
 
 class Steps(ABC):
@@ -39,6 +52,29 @@ class Steps(ABC):
 
     def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
         self.model, self.batches, self.check_finite = model, batches, check_finite
+
+    def run(self, order: Any, first: int) -> Block:
+        """Train on as many batches as are done at once, at least one.
+
+        Parameters
+        ----------
+        order : ndarray of int or None
+            The order of the epoch's rows; None for the order of the data.
+        first : int
+            Number of the first batch.
+
+        Returns
+        -------
+        Block
+            Losses and outputs of the batches done.
+
+        Raises
+        ------
+        NonFiniteError
+            If loss or gradient of the first batch is not finite; nothing was updated then.
+        """
+        loss, output = self.step(*self.batches.part(order, first))
+        return Block((loss,), output)
 
     @abstractmethod
     def step(self, chosen: Any, n_rows: int) -> Step:
@@ -88,12 +124,14 @@ class CompiledSteps(Steps):
     def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
         optimizer = model.optimizer
-        assert isinstance(optimizer, Optimizer)  # noqa: S101  the loop has checked it
+        assert isinstance(optimizer, Optimizer)
         self._optimizer = optimizer
         flat, slots = model.flat_buffers()
         self._gradient = np.zeros_like(flat)
         self._hyper = {name: np.zeros((), flat.dtype) for name in optimizer.hyper(1, model.progress)}
-        update = compiled(_update_function(optimizer), (flat, slots, self._gradient, self._hyper), donate=(0, 1))
+        update = compiled(
+            _update_function(optimizer), (flat, slots, self._gradient, self._hyper), donate=(0, 1)
+        )
         self._update = update.fresh((flat, slots, self._gradient, self._hyper))
         self._programs: dict[int, Compiled] = {}
         self.program_for(min(batches.size, batches.n_samples))
@@ -165,26 +203,11 @@ def _gradient_function(model: Model, weighted: bool) -> Any:
 def _update_function(optimizer: Optimizer) -> Any:
     """Return the pure function from gradient and state to new parameters and state."""
 
-    def update(flat: Tensor, slots: Mapping[str, Tensor], gradient: Tensor, hyper: Mapping[str, Tensor]) -> Any:
+    def update(
+        flat: Tensor, slots: Mapping[str, Tensor], gradient: Tensor, hyper: Mapping[str, Tensor]
+    ) -> Any:
         before = tuple([slots[name] for name in optimizer.slots])
         delta, after = optimizer.rule(gradient, flat, before, hyper)
         return flat + delta, dict(zip(optimizer.slots, after, strict=True))
 
     return update
-
-
-def steps_for(model: Model, batches: Batches, check_finite: bool) -> Steps:
-    """Return compiled steps where there can be some, and eager ones elsewhere.
-
-    Warns
-    -----
-    UserWarning
-        If the module or the loss cannot be captured; names the reason and the line.
-    """
-    if model.device.kind != "cpu" or ops.is_sparse(batches.X):
-        return EagerSteps(model, batches, check_finite)
-    try:
-        return CompiledSteps(model, batches, check_finite)
-    except CaptureError as error:
-        warnings.warn(f"the training step is not compiled, and slower: {error}", UserWarning, stacklevel=4)
-        return EagerSteps(model, batches, check_finite)

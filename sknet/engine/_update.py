@@ -43,7 +43,8 @@ def apply_rule(
             change, after = optimizer.rule(Tensor(gradient[part]), Tensor(flat[part]), before, hyper)
             if len(after) != len(kept):  # found before the first is written
                 raise StateError(
-                    f"{type(optimizer).__name__}.rule returned {len(after)} slots, it names {len(kept)}: {optimizer.slots}"
+                    f"{type(optimizer).__name__}.rule returned {len(after)} slots, it names {len(kept)}: "
+                    f"{optimizer.slots}"
                 )
             delta[part] = change.data
             for array, value in zip(kept, after):  # noqa: B905  the lengths were compared
@@ -65,7 +66,7 @@ def check_finite_step(loss: float, gradient: Gradient) -> None:
     NonFiniteError
         Names the first parameter whose gradient is not finite.
     """
-    # One pass decides nearly always; it can overflow for a finite gradient, so a failure is looked at closely.
+    # One pass decides nearly always; it can overflow for a finite gradient, so a failure is looked at twice.
     xp = namespace(gradient.flat)
     if math.isfinite(loss) and math.isfinite(xp.vdot(gradient.flat, gradient.flat).item()):
         return

@@ -17,7 +17,6 @@ from sknet._params import validate_parameters
 from sknet.device import device_of, to_device, to_host
 from sknet.engine import (
     Batches,
-    Head,
     History,
     Model,
     Plateau,
@@ -28,6 +27,7 @@ from sknet.engine import (
     predict_rows,
     train,
 )
+from sknet.engine._predictor import Head
 from sknet.estimators._input import check_weights, check_X, check_X_y
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._undo import all_or_nothing
@@ -149,6 +149,7 @@ class BaseMLP(BaseEstimator, ABC):
         return self
 
     _numeric_targets: bool
+    best_loss_: float | None
 
     def _new_model(self, recipe: Recipe, loss: Loss, X: Any) -> Model:
         return Model(
@@ -208,8 +209,8 @@ class BaseMLP(BaseEstimator, ABC):
         self._take(model, history, plateau, outcome.n_iter, validation is not None)
         if not (incremental or outcome.converged or outcome.interrupted):
             warnings.warn(
-                f"Stochastic Optimizer: Maximum iterations ({settings.max_iter}) reached and the optimization "
-                "hasn't converged yet.",
+                f"Stochastic Optimizer: Maximum iterations ({settings.max_iter}) reached and the "
+                "optimization hasn't converged yet.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -228,7 +229,8 @@ class BaseMLP(BaseEstimator, ABC):
         for rows, what in ((training, "the training rows"), (held_out, "the validation set")):
             if weight is not None and not weight[rows].any():
                 raise ValueError(
-                    f"all sample weights of {what} are zero: give more rows a weight, or set early_stopping=False"
+                    f"all sample weights of {what} are zero: give more rows a weight, or set "
+                    "early_stopping=False"
                 )
         return training, held_out
 
@@ -236,7 +238,8 @@ class BaseMLP(BaseEstimator, ABC):
         for name in ("early_stopping", "dropout"):
             if recipe.strict and getattr(recipe, name):
                 raise ValueError(
-                    f"{name}={getattr(recipe, name)} needs an optimizer that goes step by step, got LBFGS: use Adam()"
+                    f"{name}={getattr(recipe, name)} needs an optimizer that goes step by step, got LBFGS: "
+                    "use Adam()"
                 )
         batches = Batches(X, y, weight, int(X.shape[0]), model.dtype, model.device)
         settings = recipe.settings

@@ -11,7 +11,8 @@ from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.device import device_of, to_device, to_host
-from sknet.engine import Accuracy, Batches, Head, History, Model, Plateau, Score, active
+from sknet.engine import Accuracy, Batches, History, Model, Plateau, Score, active
+from sknet.engine._predictor import Head
 from sknet.estimators._base import BaseMLP
 from sknet.estimators._frozen import FrozenClassifier, both_classes
 from sknet.estimators._recipe import Recipe
@@ -29,8 +30,8 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         targets = ClassTargets(y, classes)
         if recipe.strict and len(targets.classes) < 2:
             raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data contains only "
-                f"one class: {targets.classes.tolist()[0]!r}"
+                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data "
+                f"contains only one class: {targets.classes.tolist()[0]!r}"
             )
         return targets
 
@@ -59,8 +60,9 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
             return weight
         if incremental and recipe.class_weight == "balanced":
             raise ValueError(
-                "class_weight='balanced' needs all of y, and partial_fit sees a part: pass the weights of the classes "
-                "as a dict, from sklearn.utils.class_weight.compute_class_weight('balanced', classes=..., y=...)"
+                "class_weight='balanced' needs all of y, and partial_fit sees a part: pass the weights of "
+                "the classes as a dict, from sklearn.utils.class_weight.compute_class_weight('balanced', "
+                "classes=..., y=...)"
             )
         of_class = self._class_weights(recipe.class_weight, y)
         weight = of_class if weight is None else (weight * of_class).astype(weight.dtype)
@@ -164,7 +166,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
             With the parameters as they are now.
         """
         check_is_fitted(self)
-        return FrozenClassifier(self.model_, self._targets, self.activation)
+        return FrozenClassifier(self.model_, self._targets, self._network_parameters["activation"])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -176,7 +178,9 @@ def _check_class_weight(class_weight: Any) -> None:
     """Check the numbers of a dict, or of a list of dicts."""
     for part in class_weight if isinstance(class_weight, list) else [class_weight]:
         if isinstance(class_weight, list) and not isinstance(part, dict):
-            raise ValueError(f"class_weight as a list must hold one dict for each label of y, got {part!r} in it")
+            raise ValueError(
+                f"class_weight as a list must hold one dict for each label of y, got {part!r} in it"
+            )
         for label, value in part.items() if isinstance(part, dict) else ():
-            if not (isinstance(value, Real) and 0 <= value < np.inf):
+            if not (isinstance(value, Real) and 0 <= float(value) < np.inf):
                 raise ValueError(f"class_weight[{label!r}] must be a finite number >= 0, got {value!r}")

@@ -7,7 +7,8 @@ import numpy as np
 
 from sknet import ops
 from sknet.device import to_host
-from sknet.engine import Head, Layout, Model, Predictor
+from sknet.engine import Layout, Model, Predictor
+from sknet.engine._predictor import Head
 from sknet.estimators._recipe import perceptron
 from sknet.estimators._targets import ClassTargets, RealTargets
 
@@ -46,7 +47,7 @@ class _Frozen:
     @property
     def n_features_in_(self) -> int:
         """Columns of X."""
-        return self._shape[0]
+        return int(self._shape[0])
 
     @property
     def nbytes(self) -> int:
@@ -57,7 +58,8 @@ class _Frozen:
         X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self._shape[0] or X.dtype.kind not in "biuf":
             raise ValueError(
-                f"expected a 2-D array of numbers with {self._shape[0]} columns, got {X.dtype} of shape {X.shape}"
+                f"expected a 2-D array of numbers with {self._shape[0]} columns, got {X.dtype} of shape "
+                f"{X.shape}"
             )
         if not math.isfinite(np.add.reduce(X, axis=None)) and not np.isfinite(X).all():
             raise ValueError("Input X contains NaN or infinity: impute or drop such rows first")
@@ -79,7 +81,9 @@ class _Frozen:
     def __repr__(self) -> str:
         inputs, hidden, outputs, activation = self._shape
         sizes = "-".join(map(str, (inputs, *hidden, outputs)))
-        return f"{type(self).__name__}({sizes}, {activation}, {type(self._loss).__name__}, {self._flat.dtype})"
+        return (
+            f"{type(self).__name__}({sizes}, {activation}, {type(self._loss).__name__}, {self._flat.dtype})"
+        )
 
 
 class FrozenClassifier(_Frozen):
@@ -127,12 +131,12 @@ class FrozenClassifier(_Frozen):
         return self._targets.decode(self._predicted(X, "raw"))
 
     def predict_proba(self, X: Any) -> Any:
-        """Return probabilities, as the estimator's method of this name does for X of shape (n, n_features)."""
+        """Return probabilities, as the estimator's method of this name does for X of its shape."""
         return self._predicted(X, "probabilities", self._of_every_class(self._loss.predict))
 
     def predict_log_proba(self, X: Any) -> Any:
-        """Return log probabilities, as the estimator's method of this name does for X of shape (n, n_features)."""
-        return self._predicted(X, "log_probabilities", self._of_every_class(self._loss.log_predict))  # type: ignore[attr-defined]
+        """Return log probabilities, as the estimator's method of this name does for X of its shape."""
+        return self._predicted(X, "log_probabilities", self._of_every_class(self._loss.log_predict))
 
     def _of_every_class(self, link: Head) -> Head:
         return both_classes(link) if self._targets.task == "binary" else link
@@ -168,4 +172,3 @@ class FrozenRegressor(_Frozen):
     def predict(self, X: Any) -> Any:
         """Return predictions, as the estimator's method of this name does for X of shape (n, n_features)."""
         return self._targets.decode(self._predicted(X, "means", self._loss.predict))
-

@@ -19,7 +19,7 @@ def is_on_device(X: Any) -> bool:
     return not isinstance(X, np.ndarray) and is_array(X) and device_of(X).kind != "cpu"
 
 
-def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool = False) -> Any:
+def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool = False) -> Any:  # noqa: N802  X, as in scikit-learn
     """Return X as a 2-D float array or CSR matrix on its own device, checked.
 
     Parameters
@@ -64,7 +64,7 @@ def _needs_no_conversion(estimator: BaseEstimator, X: Any, dtypes: list[type]) -
     )
 
 
-def check_X_y(
+def check_X_y(  # noqa: N802
     estimator: BaseEstimator, X: Any, y: Any, dtypes: list[type], *, reset: bool, numeric: bool
 ) -> tuple[Any, Any]:
     """Return X as `check_X` does, and y as a host array with one or two axes, checked.
@@ -162,7 +162,8 @@ def _check_device_array(estimator: BaseEstimator, X: Any, dtypes: list[type], re
         raise ValueError(f"{name} needs real numbers, got X of dtype {X.dtype}.")
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ValueError(
-            f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s) while a minimum of 1 is required by {name}."
+            f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s) while a minimum of 1 is "
+            f"required by {name}."
         )
     with backend_of(X).activate(device_of(X)):
         if X.dtype not in dtypes:
@@ -172,13 +173,15 @@ def _check_device_array(estimator: BaseEstimator, X: Any, dtypes: list[type], re
         is_finite = xp.all(xp.isfinite(values)).item()
     if not is_finite:
         raise ValueError(
-            f"Input X contains NaN or infinity; {name} does not accept missing values: impute or drop them first."
+            f"Input X contains NaN or infinity; {name} does not accept missing values: impute or drop them "
+            "first."
         )
     if reset:
         estimator.n_features_in_ = int(X.shape[1])
         estimator.__dict__.pop("feature_names_in_", None)
     elif X.shape[1] != estimator.n_features_in_:
         raise ValueError(
-            f"X has {X.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input."
+            f"X has {X.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as "
+            "input."
         )
     return X

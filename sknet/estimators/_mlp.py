@@ -94,8 +94,9 @@ class _NamedOptions(BaseMLP):
                 and value in registry
                 and any(p.startswith(f"{option}__") for p in params)
             ):
-                params[option] = registry[value]()  # type: ignore[index]
-        return super().set_params(**params)
+                params[option] = registry[value]()
+        super().set_params(**params)
+        return self
 
     def _recipe(self) -> Recipe:
         return _recipe(self)
@@ -181,7 +182,7 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
     >>> from sknet import MLPClassifier
     >>> from sknet.optim import Adam
     >>> X, y = load_iris(return_X_y=True)
-    >>> clf = MLPClassifier((32,), optimizer=Adam(lr=1e-2), batch_size=32, max_iter=100, tol=1e-3, random_state=0)
+    >>> clf = MLPClassifier((32,), optimizer=Adam(lr=1e-2), batch_size=32, tol=1e-3, random_state=0)
     >>> clf.fit(X, y).score(X, y) > 0.95
     True
     """
@@ -231,7 +232,7 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
         self.dtype = dtype
         self.random_state = random_state
 
-    @available_if(goes_in_steps)
+    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
         """Train one epoch on a part of the data, going on from before.
 
@@ -384,7 +385,7 @@ class MLPRegressor(_NamedOptions, RegressorMLP):
         self.dtype = dtype
         self.random_state = random_state
 
-    @available_if(goes_in_steps)
+    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train one epoch on a part of the data, going on from before.
 

@@ -73,7 +73,11 @@ class Recipe:
 
 
 def perceptron(
-    n_features: int, hidden_layer_sizes: tuple[int, ...], n_outputs: int, activation: str | nn.Module, dropout: float = 0.0
+    n_features: int,
+    hidden_layer_sizes: tuple[int, ...],
+    n_outputs: int,
+    activation: str | nn.Module,
+    dropout: float = 0.0,
 ) -> nn.Sequential:
     """Return an undrawn multi-layer perceptron.
 
@@ -115,7 +119,7 @@ def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
         If a size is not a positive integer.
     """
     sizes = list(hidden_layer_sizes) if isinstance(hidden_layer_sizes, Iterable) else [hidden_layer_sizes]
-    if not all(isinstance(size, Integral) and size > 0 for size in sizes):
+    if not all(isinstance(size, Integral) and int(size) > 0 for size in sizes):
         raise ValueError(
             f"hidden_layer_sizes must be > 0, got {sizes}: expected positive integers, one a hidden layer."
         )

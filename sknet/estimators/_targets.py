@@ -44,8 +44,8 @@ class ClassTargets:
         kind = type_of_target(y, input_name="y")
         if kind == "multiclass-multioutput":
             raise ValueError(
-                "Multioutput target data is not supported: expected one label a row, or a 0/1 indicator matrix "
-                f"of labels, got y of shape {np.shape(y)} with several classes a column"
+                "Multioutput target data is not supported: expected one label a row, or a 0/1 indicator "
+                f"matrix of labels, got y of shape {np.shape(y)} with several classes a column"
             )
         if kind == "multilabel-indicator":
             self.task, self.classes = "multilabel", np.arange(y.shape[1])
@@ -82,8 +82,8 @@ class ClassTargets:
         seen = unique_labels(y)
         if len(np.setdiff1d(seen, self.classes)):
             raise ValueError(
-                f"`y` has classes not in `self.classes_`. `self.classes_` has {self.classes}. 'y' has {seen}. "
-                "Name all classes in the first call: partial_fit(X, y, classes=...)."
+                f"`y` has classes not in `self.classes_`. `self.classes_` has {self.classes}. 'y' has {seen}"
+                ". Name all classes in the first call: partial_fit(X, y, classes=...)."
             )
         numbers = np.searchsorted(self.classes, y)
         return numbers.astype(np.float64).reshape(-1, 1) if self.task == "binary" else numbers

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from numpy.random import RandomState
 from sklearn.base import BaseEstimator
@@ -22,7 +23,7 @@ def all_or_nothing(estimator: BaseEstimator, *, in_place: bool) -> Iterator[None
     """
     attributes = estimator.__dict__.copy()
     model = attributes.get("model_") if in_place else None
-    hyper = None if model is None else (model.optimizer, model.loss_function, model.alpha)
+    hyper: Any = None if model is None else (model.optimizer, model.loss_function, model.alpha)
     values = None if model is None else model.state
     sources = [estimator.random_state, None if model is None else model.random_state]
     draws = [(source, source.get_state()) for source in sources if isinstance(source, RandomState)]

@@ -3,6 +3,8 @@
 import math
 from numbers import Real
 
+import numpy as np
+
 from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
@@ -74,6 +76,15 @@ class Adam(Optimizer):
 
     def hyper(self, count: int, progress: Progress) -> dict[str, float]:
         return _corrected(self, count, progress)
+
+    def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
+        if isinstance(self.lr, Schedule) or type(self).hyper is not Adam.hyper:
+            return super().hyper_table(progress, n_steps)
+        # The same numbers, for all steps at once: for a small network each costs a tenth of its step.
+        counts = np.arange(progress.step + 1, progress.step + n_steps + 1, dtype=np.float64)
+        lr, beta1, beta2 = float(self.lr), float(self.beta1), float(self.beta2)
+        step = -lr * np.sqrt(1.0 - beta2**counts) / (1.0 - beta1**counts)
+        return np.column_stack([np.full(n_steps, lr), step])
 
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper

@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from sknet import ops
 from sknet._params import ParameterObject
 from sknet._tree import leaves, map_leaves, paths, rebuild
@@ -125,6 +127,28 @@ class Optimizer(ParameterObject, ABC):
             At least the learning rate, as "lr".
         """
         return {"lr": self.learning_rate(progress)}
+
+    def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
+        """Return what `hyper` says for each of the next updates.
+
+        Parameters
+        ----------
+        progress : Progress
+            How far the fit has come.
+        n_steps : int
+            How many updates follow, within one epoch.
+
+        Returns
+        -------
+        ndarray of shape (n_steps, n_numbers), dtype=float64
+            A row for each update, in the order of `hyper`'s names.
+        """
+        first = progress.step
+        rows = [
+            tuple(self.hyper(step + 1, Progress(step, *progress[1:])).values())
+            for step in range(first, first + n_steps)
+        ]
+        return np.array(rows, np.float64)
 
     @abstractmethod
     def rule(

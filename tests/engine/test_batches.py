@@ -19,7 +19,9 @@ def make(X=X, y=Y, weight=None, size=4, dtype="float64", rows=None):
 
 @pytest.mark.parametrize("size", [1, 4, 11, 100])
 @pytest.mark.parametrize("kind", [np.asarray, scipy.sparse.csr_array, scipy.sparse.csr_matrix])
-@pytest.mark.parametrize("order", [None, np.random.default_rng(0).permutation(11)], ids=["in order", "shuffled"])
+@pytest.mark.parametrize(
+    "order", [None, np.random.default_rng(0).permutation(11)], ids=["in order", "shuffled"]
+)
 def test_every_row_comes_once(size, kind, order):
     batches = make(kind(X), weight=W, size=size)
     taken = [(*batches.take(chosen), n) for chosen, n in batches.parts(order)]

@@ -57,19 +57,25 @@ def test_the_penalty_is_part_of_the_objective():
     )
 
 
-@pytest.mark.parametrize(("limit", "optimizer"), [(1, LBFGS()), (500, LBFGS(max_fun=2))], ids=["max_iter", "max_fun"])
+@pytest.mark.parametrize(
+    ("limit", "optimizer"), [(1, LBFGS()), (500, LBFGS(max_fun=2))], ids=["max_iter", "max_fun"]
+)
 def test_a_limit_is_warned_of(limit, optimizer):
-    with pytest.warns(ConvergenceWarning, match=r"lbfgs failed to converge after \d iteration\(s\): .*Raise max_iter"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"lbfgs failed to converge after \d iteration\(s\): .*Raise max_iter"
+    ):
         run(linear(optimizer=optimizer), max_iter=limit)
 
 
 def test_verbose_prints_each_iteration(capsys):
     with pytest.warns(ConvergenceWarning):
         run(linear(), max_iter=3, verbose=True)
-    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()] == [f"Iteration {i}" for i in (1, 2, 3)]
+    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()] == [
+        f"Iteration {i}" for i in (1, 2, 3)
+    ]
 
 
-class Counting(SquaredError):
+class CountedError(SquaredError):
     """Presses Ctrl-C, or loses its mind, at its k-th call."""
 
     def __init__(self, after=6, what="interrupt"):
@@ -86,8 +92,10 @@ class Counting(SquaredError):
 
 
 def test_an_interrupt_keeps_the_last_whole_iteration():
-    model = linear(Counting())
-    with pytest.warns(FitInterruptedWarning, match=r"interrupted by user after \d whole iterations; what was learned"):
+    model = linear(CountedError())
+    with pytest.warns(
+        FitInterruptedWarning, match=r"interrupted by user after \d whole iterations; what was learned"
+    ):
         n_iter, loss = run(model)
     assert n_iter >= 1
     other = linear()
@@ -100,4 +108,4 @@ def test_an_interrupt_keeps_the_last_whole_iteration():
 @pytest.mark.filterwarnings("error")
 def test_an_objective_that_is_not_finite():
     with pytest.raises(NonFiniteError, match=r"L-BFGS ended after 0 iterations where the objective is nan"):
-        run(linear(Counting(what="nan")))
+        run(linear(CountedError(what="nan")))

@@ -9,7 +9,14 @@ from sknet.optim import SGD, Adam
 from sknet.optim.schedules import Cosine, InverseScaling
 from tests.engine.helpers import CLASSES, WEIGHT, X, assert_same, assert_same_state, classifier, network
 
-OPTIMIZERS = ["adam", "adamw", "rmsprop", SGD(0.1, 0.9, True), Adam(Cosine(0.1, n_steps=3)), SGD(InverseScaling(0.1))]
+OPTIMIZERS = [
+    "adam",
+    "adamw",
+    "rmsprop",
+    SGD(0.1, 0.9, True),
+    Adam(Cosine(0.1, n_steps=3)),
+    SGD(InverseScaling(0.1)),
+]
 
 
 def functional_step(model, X, y, weight=None):

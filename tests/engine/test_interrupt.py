@@ -19,30 +19,40 @@ def press():
     signal.raise_signal(signal.SIGINT)
 
 
-def test_it_is_held_until_asked_for():
+def guarded(*steps):
+    """Do some steps under a guard, and say how far it came."""
     done = []
-    with pytest.raises(KeyboardInterrupt), InterruptGuard() as guard:
-        press()
-        done.append("the step goes on")
-        guard.poll()
-        done.append("never")
-    assert done == ["the step goes on"]
+    guard = InterruptGuard()
+
+    def run():
+        with guard:
+            for step in steps:
+                step(guard) if step is InterruptGuard.poll else step()
+                done.append(step)
+
+    return run, done, guard
+
+
+def test_it_is_held_until_asked_for():
+    run, done, guard = guarded(press, print, InterruptGuard.poll, print)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert done == [press, print]
     assert not guard.is_urgent
 
 
 def test_it_is_raised_at_the_end_at_the_latest():
-    done = []
-    with pytest.raises(KeyboardInterrupt), InterruptGuard():
-        press()
-        done.append("the step goes on")
-    assert done == ["the step goes on"]
+    run, done, _ = guarded(press, print)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert done == [press, print]
 
 
 def test_a_second_one_is_not_held_back():
-    with pytest.raises(KeyboardInterrupt), InterruptGuard() as guard:
-        press()
-        press()
-        pytest.fail("the second one is raised at once")
+    run, done, guard = guarded(press, press, print)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert done == [press]
     assert guard.is_urgent
 
 
@@ -59,9 +69,9 @@ def test_an_answered_one_is_not_the_first_of_two():
 
 
 def test_another_error_comes_first():
-    with pytest.raises(ZeroDivisionError), InterruptGuard():
-        press()
-        raise ZeroDivisionError
+    run, *_ = guarded(press, lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run()
 
 
 def test_the_handler_is_put_back():

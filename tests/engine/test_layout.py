@@ -10,7 +10,10 @@ SHAPES = {"0.weight": (3, 5), "0.bias": (5,), "scale": (), "empty": (0, 4)}
 
 
 def values():
-    return {name: np.arange(np.prod(shape, dtype=int), dtype=float).reshape(shape) for name, shape in SHAPES.items()}
+    return {
+        name: np.arange(np.prod(shape, dtype=int), dtype=float).reshape(shape)
+        for name, shape in SHAPES.items()
+    }
 
 
 def test_views_share_the_buffer_and_do_not_overlap():
@@ -36,7 +39,10 @@ def test_every_parameter_begins_on_a_cache_line():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"scale": None}, r"expected arrays for exactly \['0\.bias', '0\.weight', 'empty', 'scale'\], got \['0"),
+        (
+            {"scale": None},
+            r"expected arrays for exactly \['0\.bias', '0\.weight', 'empty', 'scale'\], got \['0",
+        ),
         ({"more": np.zeros(1)}, r"got \['0\.bias', '0\.weight', 'empty', 'more', 'scale'\]"),
         ({"0.weight": np.zeros((5, 3))}, r"'0\.weight' must have shape \(3, 5\), got \(5, 3\)"),
     ],

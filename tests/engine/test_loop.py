@@ -29,7 +29,9 @@ def run(model, settings=None, X=X, y=None, weight=None, size=16, validation=None
     y = (TARGET if isinstance(model.loss_function, SquaredError) else CLASSES) if y is None else y
     batches = Batches(X, y, weight, size, model.dtype, model.device)
     history = History() if history is None else history
-    plateau = plateau or Plateau(settings.n_iter_no_change, settings.tol, higher_is_better=validation is not None)
+    plateau = plateau or Plateau(
+        settings.n_iter_no_change, settings.tol, higher_is_better=validation is not None
+    )
     score = Accuracy if y.ndim == 1 else lambda: RSquared(batches.y, batches.weight, model.loss_function)
     return train(model, batches, history, plateau, settings, score, validation), history
 
@@ -56,13 +58,17 @@ def test_an_epoch_is_one_step_a_batch(weight, optimizer):
 
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
 def test_training_scores_are_those_of_the_running_outputs(loss):
-    model = Model(nn.Linear(4, 3 if loss == "log_loss" else 2), loss, SGD(1e-12), dtype="float64", random_state=0)
+    model = Model(
+        nn.Linear(4, 3 if loss == "log_loss" else 2), loss, SGD(1e-12), dtype="float64", random_state=0
+    )
     _, history = run(model, Settings(max_iter=1))
     output = model(X).numpy()
     if loss == "log_loss":
         expected = (output.argmax(axis=1) == CLASSES).mean()
     else:
-        expected = (1 - ((output - TARGET) ** 2).sum(axis=0) / ((TARGET - TARGET.mean(axis=0)) ** 2).sum(axis=0)).mean()
+        expected = (
+            1 - ((output - TARGET) ** 2).sum(axis=0) / ((TARGET - TARGET.mean(axis=0)) ** 2).sum(axis=0)
+        ).mean()
     assert history["score"] == pytest.approx([expected])
     assert history["time"][0] > 0
 
@@ -157,7 +163,9 @@ def test_batches_without_weight_are_left_out():
 def test_divergence_names_epoch_batch_and_parameter():
     net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     model = Model(net, SquaredError(), SGD(1e160), random_state=0, dtype="float64")
-    with pytest.raises(NonFiniteError, match=r"training diverged in epoch 1, batch \d of 4: .*'0\.weight'") as caught:
+    with pytest.raises(
+        NonFiniteError, match=r"training diverged in epoch 1, batch \d of 4: .*'0\.weight'"
+    ) as caught:
         run(model, Settings(max_iter=9, shuffle=False))
     assert caught.value.parameter == "0.weight"
 
@@ -188,7 +196,9 @@ class Interrupting(LogLoss):
 def test_an_interrupt_keeps_what_was_learned():
     Interrupting.calls = 0
     model, other = model_for(Interrupting()), model_for()
-    with pytest.warns(FitInterruptedWarning, match="interrupted by user after 1 whole epochs; what was learned is kept"):
+    with pytest.warns(
+        FitInterruptedWarning, match="interrupted by user after 1 whole epochs; what was learned is kept"
+    ):
         outcome, history = run(model, Settings(max_iter=3, shuffle=False), X=scipy.sparse.csr_array(X))
     assert (outcome.n_iter, outcome.converged, outcome.interrupted) == (1, False, True)
     assert len(history["loss"]) == 1

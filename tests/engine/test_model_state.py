@@ -103,8 +103,12 @@ def test_loading_copies_and_converts():
     wide, narrow = trained(dtype="float64"), trained(dtype="float32")
     narrow.load(wide.state)
     assert narrow.parameters["0.weight"].dtype == "float32"
-    np.testing.assert_array_equal(narrow.parameters["0.weight"], wide.parameters["0.weight"].astype("float32"))
-    with pytest.raises(StateError, match=r"is float64 on cpu, this model computes in float32 .* `load` converts"):
+    np.testing.assert_array_equal(
+        narrow.parameters["0.weight"], wide.parameters["0.weight"].astype("float32")
+    )
+    with pytest.raises(
+        StateError, match=r"is float64 on cpu, this model computes in float32 .* `load` converts"
+    ):
         narrow.replace(wide.state)
 
 
@@ -136,8 +140,14 @@ def bad_states():
             state._replace(parameters={**state.parameters, "0.bias": np.zeros(3)}),
             r"'0\.bias' must have shape \(8,\), got \(3,\)",
         ),
-        "optimizer": (trained(optimizer="sgd").state, r"made by an optimizer with the slots \['velocity'\], this one keeps"),
-        "slot": (state._replace(optimizer=state.optimizer._replace(slots=slots)), r"slot 'mu' must have shape"),
+        "optimizer": (
+            trained(optimizer="sgd").state,
+            r"made by an optimizer with the slots \['velocity'\], this one keeps",
+        ),
+        "slot": (
+            state._replace(optimizer=state.optimizer._replace(slots=slots)),
+            r"slot 'mu' must have shape",
+        ),
         "no buffers": (state._replace(buffers={}), r"expected buffers for exactly \['1\.num_batches'"),
         "buffer": (
             state._replace(buffers=buffers | {"1.running_mean": np.zeros(3)}),

@@ -8,7 +8,17 @@ import scipy.sparse
 
 from sknet import Model, nn
 from sknet.device import Device, backend, to_device, to_host
-from sknet.engine import Accuracy, Batches, History, Plateau, Settings, Validation, minimize, predict_rows, train
+from sknet.engine import (
+    Accuracy,
+    Batches,
+    History,
+    Plateau,
+    Settings,
+    Validation,
+    minimize,
+    predict_rows,
+    train,
+)
 from tests.devices.fake import FakeArray
 from tests.engine.helpers import CLASSES, WEIGHT, X, classifier
 
@@ -65,7 +75,9 @@ def test_state_copies_and_pickles(place):
     assert_close(model, classifier_after(1))
     model.step(X, CLASSES)
     model.restore_weights(weights)
-    np.testing.assert_array_equal(on_host(model.parameters)["0.weight"], to_host(state.parameters["0.weight"]))
+    np.testing.assert_array_equal(
+        on_host(model.parameters)["0.weight"], to_host(state.parameters["0.weight"])
+    )
 
 
 def classifier_after(n_steps):
@@ -75,7 +87,9 @@ def classifier_after(n_steps):
     return model
 
 
-@pytest.mark.parametrize("weight", [None, WEIGHT, np.r_[np.zeros(5), np.ones(7)]], ids=["none", "some", "zeros"])
+@pytest.mark.parametrize(
+    "weight", [None, WEIGHT, np.r_[np.zeros(5), np.ones(7)]], ids=["none", "some", "zeros"]
+)
 @pytest.mark.parametrize("sparse", [False, True])
 def test_loop(place, weight, sparse):
     if sparse:
@@ -90,7 +104,9 @@ def test_loop(place, weight, sparse):
         batches = Batches(inputs, CLASSES, weight, 5, model.dtype, model.device)
         validation = Validation(Batches(inputs, CLASSES, None, 7, model.dtype, model.device), Accuracy)
         history = History()
-        outcome = train(model, batches, history, Plateau(9, 0.0, True), Settings(max_iter=3), Accuracy, validation)
+        outcome = train(
+            model, batches, history, Plateau(9, 0.0, True), Settings(max_iter=3), Accuracy, validation
+        )
         model.restore_weights(outcome.best_weights)
         histories.append({name: values for name, values in history.items() if name != "time"})
         models.append(model)
@@ -98,13 +114,20 @@ def test_loop(place, weight, sparse):
     for name, values in histories[0].items():
         np.testing.assert_allclose(values, histories[1][name], rtol=RTOL, err_msg=name)
     assert_close(*models)
-    np.testing.assert_allclose(to_host(predict_rows(models[0], given)), predict_rows(models[1], data), rtol=RTOL)
+    np.testing.assert_allclose(
+        to_host(predict_rows(models[0], given)), predict_rows(models[1], data), rtol=RTOL
+    )
 
 
 def test_full_batch(place):
     target = X @ np.ones((4, 1))
-    models = [Model(nn.Linear(4, 1), optimizer="lbfgs", device=d, random_state=0, dtype="float64") for d in (place, "cpu")]
-    losses = [minimize(m, Batches(X, target, WEIGHT, 12, m.dtype, m.device), 50, 1e-9, False)[1] for m in models]
+    models = [
+        Model(nn.Linear(4, 1), optimizer="lbfgs", device=d, random_state=0, dtype="float64")
+        for d in (place, "cpu")
+    ]
+    losses = [
+        minimize(m, Batches(X, target, WEIGHT, 12, m.dtype, m.device), 50, 1e-9, False)[1] for m in models
+    ]
     assert losses[0] == pytest.approx(losses[1], abs=1e-12)
     np.testing.assert_allclose(to_host(models[0].parameters["weight"]), np.ones((4, 1)), atol=1e-4)
 

@@ -11,7 +11,9 @@ from sknet.engine import chunk_rows, predict_rows
 
 
 def model(n_features=5, width=7, dtype="float64"):
-    net = nn.Sequential(nn.Linear(n_features, width), nn.BatchNorm(width), nn.Dropout(0.5), nn.Linear(width, 2))
+    net = nn.Sequential(
+        nn.Linear(n_features, width), nn.BatchNorm(width), nn.Dropout(0.5), nn.Linear(width, 2)
+    )
     return Model(net, random_state=0, dtype=dtype)
 
 

@@ -11,7 +11,7 @@ from sknet.exceptions import DeviceError
 from sknet.losses import Huber, LogLoss
 from sknet.optim import LBFGS, SGD, Adam
 from sknet.optim.schedules import Cosine
-from tests.estimators.data import TABLES, estimator_for, first_part, quiet, unchanged
+from tests.estimators.data import TABLES, estimator_for, quiet, unchanged
 
 X, Y = TABLES["multiclass"]
 _, BINARY = TABLES["binary"]
@@ -27,108 +27,152 @@ def with_bad(array, value):
     return array
 
 
-def clf(**params):
-    return estimator_for("multiclass", **params)
-
-
-def reg(**params):
-    return estimator_for("regression", **params)
-
-
 NAN_X, INF_X = with_bad(X, np.nan), with_bad(X, np.inf)
+WORDS = np.full(X.shape, "a")
+DICTS = np.full(X.shape, {}, dtype=object)
+COMPLEX = "Complex data not supported"
+NO_NUMBER = "could not convert string to float"
+ONE_CLASS = "at least 2 classes in the data, but the data contains only one class"
 
-FITS = [
-    # inputs
-    (clf, lambda e: e.fit(NAN_X, Y), ValueError, "Input X contains NaN"),
-    (clf, lambda e: e.fit(INF_X, Y), ValueError, "Input X contains infinity"),
-    (reg, lambda e: e.fit(scipy.sparse.csr_array(NAN_X), Z), ValueError, "Input X contains NaN"),
-    (clf, lambda e: e.fit(X[0], Y), ValueError, "Expected 2D array, got 1D array"),
-    (clf, lambda e: e.fit(X[:, :, None], Y), ValueError, "Found array with dim 3"),
-    (clf, lambda e: e.fit(X[:0], Y[:0]), ValueError, r"Found array with 0 sample\(s\)"),
-    (clf, lambda e: e.fit(X[:, :0], Y), ValueError, r"Found array with 0 feature\(s\)"),
-    (clf, lambda e: e.fit(X + 0j, Y), ValueError, "Complex data not supported"),
-    (clf, lambda e: e.fit(np.full(X.shape, "a"), Y), ValueError, "could not convert string to float"),
-    (clf, lambda e: e.fit(np.full(X.shape, {}, dtype=object), Y), TypeError, "argument must be .* string or a .*number"),
-    # targets
-    (clf, lambda e: e.fit(X, with_bad(Y, np.nan)), ValueError, "Input y contains NaN"),
-    (reg, lambda e: e.fit(X, with_bad(Z, np.inf)), ValueError, "Input y contains infinity"),
-    (reg, lambda e: e.fit(X, None), ValueError, "requires y to be passed, but the target y is None"),
-    (clf, lambda e: e.fit(X, Y[:5]), ValueError, r"inconsistent numbers of samples: \[230, 5\]"),
-    (reg, lambda e: e.fit(X, np.zeros((N, 2, 2))), ValueError, "Found array with dim 3"),
-    (clf, lambda e: e.fit(X, Z), ValueError, "Unknown label type: continuous"),
-    (clf, lambda e: e.fit(X, np.c_[Y, Y]), ValueError, r"Multioutput target data is not supported: .* shape \(230, 2\)"),
-    (clf, lambda e: e.fit(X, Y + 1j), ValueError, "Complex data not supported"),
-    (clf, lambda e: e.fit(X, np.array([{}] * N)), ValueError, "Unknown label type: unknown"),
-    (reg, lambda e: e.fit(X, np.full(N, "a", dtype=object)), ValueError, "could not convert string to float"),
-    (clf, lambda e: e.fit(X, 0 * Y), ValueError, "at least 2 classes in the data, but the data contains only one class: 0$"),
-    (clf, lambda e: e.fit(X, np.full(N, "a")), ValueError, "only one class: 'a'$"),
-    (clf, lambda e: e.fit(X[:1], Y[:1]), ValueError, "at least 2 classes"),
-    (lambda: reg(loss="poisson"), lambda e: e.fit(X, Z), ValueError, r"y must be 0 or more for Poisson.* but y\[\d, 0\] is -"),
-    # weights
-    (reg, lambda e: e.fit(X, Z, with_bad(ONES, np.nan)), ValueError, "Input sample_weight contains NaN"),
-    (reg, lambda e: e.fit(X, Z, with_bad(ONES, np.inf)), ValueError, "Input sample_weight contains infinity"),
-    (reg, lambda e: e.fit(X, Z, with_bad(ONES, -1)), ValueError, "Negative values in data passed to `sample_weight`"),
-    (reg, lambda e: e.fit(X, Z, 0 * ONES), ValueError, "at least one (non-zero number|weight must be positive)"),
-    (reg, lambda e: e.fit(X, Z, ONES[:9]), ValueError, r"sample_weight.shape == \(9,\), expected \(230,\)"),
-    (reg, lambda e: e.fit(X, Z, ONES[:, None]), ValueError, "Sample weights must be 1D array or scalar"),
-    (reg, lambda e: e.fit(X, Z, ["a"] * N), ValueError, "could not convert string to float"),
-    (lambda: reg(early_stopping=True), lambda e: e.fit(X, Z, np.eye(N)[0]), ValueError,
-     "all sample weights of the (training rows|validation set) are zero: give more rows a weight"),
-    # class weights
-    (lambda: clf(class_weight="bal"), lambda e: e.fit(X, Y), ValueError, "'class_weight' parameter of MLPClassifier must be"),
-    (lambda: clf(class_weight={0: -1}), lambda e: e.fit(X, Y), ValueError, r"class_weight\[0\] must be a finite number >= 0, got -1"),
-    (lambda: clf(class_weight={1: np.nan}), lambda e: e.fit(X, Y), ValueError, r"class_weight\[1\] must be .* got nan"),
-    (lambda: clf(class_weight={1: "a"}), lambda e: e.fit(X, Y), ValueError, r"class_weight\[1\] must be .* got 'a'"),
-    (lambda: clf(class_weight={0: 0, 1: 0, 2: 0}), lambda e: e.fit(X, Y), ValueError, "class_weight: at least one sample must have"),
-    (lambda: clf(class_weight={7: 1}), lambda e: e.fit(X, Y), ValueError, r"names classes \[7\] that are not among \[0, 1, 2\]"),
-    (lambda: clf(class_weight=[1, 2]), lambda e: e.fit(X, Y), ValueError, "as a list must hold one dict for each label of y, got 1"),
-    (lambda: clf(class_weight={0: 2}), lambda e: e.fit(X, LABELS), ValueError, "For multi-output, class_weight should be a list"),
-    (lambda: clf(class_weight=[{0: 2}]), lambda e: e.fit(X, LABELS), ValueError, "number of elements in class_weight should match"),
-    (lambda: clf(class_weight="balanced"), lambda e: first_part("multiclass", e, X, Y), ValueError,
-     "class_weight='balanced' needs all of y, and partial_fit sees a part: .*as a dict"),
-    # names
-    (lambda: clf(loss="logloss"), lambda e: e.fit(X, Y), ValueError, r"'loss' parameter of MLPClassifier .* Did you mean 'log_loss'\?"),
-    (lambda: clf(loss="squared_error"), lambda e: e.fit(X, Y), ValueError, "SquaredError serves the tasks regression; .*multiclass"),
-    (lambda: reg(loss="log_loss"), lambda e: e.fit(X, Z), ValueError, "LogLoss serves the tasks .*; the task here is regression"),
-    (lambda: clf(loss=LogLoss), lambda e: e.fit(X, Y), ValueError, "'loss' parameter of MLPClassifier must be a str among .* or an instance of Loss"),
-    (lambda: reg(loss=Huber(delta=0)), lambda e: e.fit(X, Z), ValueError, "'delta' parameter of Huber must be a float in the range"),
-    (lambda: clf(optimizer="adamm"), lambda e: e.fit(X, Y), ValueError, r"'optimizer' .* Did you mean 'adam' or 'adamw'\?"),
-    (lambda: clf(optimizer="sdg"), lambda e: e.fit(X, Y), ValueError, r"'optimizer' .* Did you mean 'sgd'\?"),
-    (lambda: clf(optimizer=3), lambda e: e.fit(X, Y), ValueError, "'optimizer' parameter of MLPClassifier must be a str among .* or an instance of Optimizer"),
-    (lambda: clf(optimizer=Adam(lr=-1)), lambda e: e.fit(X, Y), ValueError, "'lr' parameter of Adam must be a float in the range"),
-    (lambda: clf(optimizer=Adam(Cosine(-1.0))), lambda e: e.fit(X, Y), ValueError, "'lr' parameter of Cosine must be a float"),
-    (lambda: clf(activation="rellu"), lambda e: e.fit(X, Y), ValueError, r"'activation' .* Did you mean 'relu' or .*\?"),
-    (lambda: clf(activation=None), lambda e: e.fit(X, Y), ValueError, "'activation' parameter of MLPClassifier must be"),
-    (lambda: clf(device="gpu"), lambda e: e.fit(X, Y), DeviceError, "unknown device 'gpu': expected one of"),
-    (lambda: clf(device="cpu:7"), lambda e: e.fit(X, Y), DeviceError, "'cpu:7' asked for, but there is only one"),
-    # L-BFGS
-    (lambda: clf(optimizer="lbfgs"), lambda e: e.partial_fit(X, Y), AttributeError, "has no attribute 'partial_fit'"),
-    (lambda: clf(optimizer=LBFGS(), early_stopping=True), lambda e: e.fit(X, Y), ValueError, r"early_stopping=True needs .* Adam\(\)"),
-    (lambda: clf(optimizer=LBFGS(), dropout=0.5), lambda e: e.fit(X, Y), ValueError, r"dropout=0.5 needs .* got LBFGS"),
-    # parts
-    (clf, lambda e: e.partial_fit(X, Y), ValueError, "classes must be passed on the first call to partial_fit"),
-    (clf, lambda e: e.partial_fit(X, Y, classes=[0, 1]), ValueError, "`y` has classes not in `self.classes_`.* Name all classes"),
-    (clf, lambda e: e.partial_fit(X, 0 * Y, classes=[0]), ValueError, "at least 2 classes"),
-    (lambda: clf(early_stopping=True), lambda e: e.partial_fit(X, Y, classes=[0, 1, 2]), ValueError, "does not support early_stopping"),
-    # validation
-    (lambda: reg(early_stopping=True), lambda e: e.fit(X[:1], Z[:1]), ValueError, "the resulting train set will be empty"),
-    (lambda: reg(early_stopping=True), lambda e: e.fit(X[:5], Z[:5]), ValueError, "The validation set is too small. Increase"),
-    (lambda: clf(early_stopping=True), lambda e: e.fit(X, np.eye(N)[0].astype(int)), ValueError, "least populated classes in y have only 1"),
-]  # fmt: skip
+# What is passed to fit, after which the error comes.
+DATA = [
+    ("multiclass", (NAN_X, Y), "Input X contains NaN"),
+    ("multiclass", (INF_X, Y), "Input X contains infinity"),
+    ("regression", (scipy.sparse.csr_array(NAN_X), Z), "Input X contains NaN"),
+    ("multiclass", (X[0], Y), "Expected 2D array, got 1D array"),
+    ("multiclass", (X[:, :, None], Y), "Found array with dim 3"),
+    ("multiclass", (X[:0], Y[:0]), r"Found array with 0 sample\(s\)"),
+    ("multiclass", (X[:, :0], Y), r"Found array with 0 feature\(s\)"),
+    ("multiclass", (X + 0j, Y), COMPLEX),
+    ("multiclass", (WORDS, Y), NO_NUMBER),
+    ("multiclass", (DICTS, Y), "argument must be .* string or a .*number"),
+    ("multiclass", (X, with_bad(Y, np.nan)), "Input y contains NaN"),
+    ("regression", (X, with_bad(Z, np.inf)), "Input y contains infinity"),
+    ("regression", (X, None), "requires y to be passed, but the target y is None"),
+    ("multiclass", (X, Y[:5]), r"inconsistent numbers of samples: \[230, 5\]"),
+    ("regression", (X, np.zeros((N, 2, 2))), "Found array with dim 3"),
+    ("multiclass", (X, Z), "Unknown label type: continuous"),
+    ("multiclass", (X, np.c_[Y, Y]), r"Multioutput target data is not supported: .* shape \(230, 2\)"),
+    ("multiclass", (X, Y + 1j), COMPLEX),
+    ("regression", (X, Z + 1j), COMPLEX),
+    ("multiclass", (X, DICTS[:, 0]), "Unknown label type: unknown"),
+    ("regression", (X, WORDS[:, 0].astype(object)), NO_NUMBER),
+    ("multiclass", (X, 0 * Y), ONE_CLASS + ": 0$"),
+    ("multiclass", (X, WORDS[:, 0]), ONE_CLASS + ": 'a'$"),
+    ("multiclass", (X[:1], Y[:1]), ONE_CLASS),
+    ("regression", (X, Z, with_bad(ONES, np.nan)), "Input sample_weight contains NaN"),
+    ("regression", (X, Z, with_bad(ONES, np.inf)), "Input sample_weight contains infinity"),
+    ("regression", (X, Z, with_bad(ONES, -1)), "Negative values in data passed to `sample_weight`"),
+    ("regression", (X, Z, 0 * ONES), "at least one (non-zero number|weight must be positive)"),
+    ("regression", (X, Z, ONES[:9]), r"sample_weight.shape == \(9,\), expected \(230,\)"),
+    ("regression", (X, Z, ONES[:, None]), "Sample weights must be 1D array or scalar"),
+    ("regression", (X, Z, ["a"] * N), NO_NUMBER),
+]
 
 
-@pytest.mark.parametrize(("make", "call", "error", "message"), FITS)
-def test_first_fit(make, call, error, message):
-    estimator = make()
-    with unchanged(estimator, X), pytest.raises(error, match=f"(?s){message}"):
-        call(estimator)
+@pytest.mark.parametrize(("task", "args", "message"), DATA)
+def test_data(task, args, message):
+    estimator = estimator_for(task)
+    with unchanged(estimator, X), pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
+        estimator.fit(*args)
+    with pytest.raises(NotFittedError):
+        estimator.predict(X)
+    if len(args) == 2 and args[1] is not None:
+        with unchanged(estimator, X), pytest.raises((ValueError, TypeError)):
+            estimator.partial_fit(*args)
+
+
+# Parameters, with which good data cannot be fitted.
+CHOICES = [
+    ("multiclass", {"class_weight": "bal"}, "'class_weight' parameter of MLPClassifier must be"),
+    ("multiclass", {"class_weight": {0: -1}}, r"class_weight\[0\] must be a finite number >= 0, got -1"),
+    ("multiclass", {"class_weight": {1: np.nan}}, r"class_weight\[1\] must be .* got nan"),
+    ("multiclass", {"class_weight": {1: "a"}}, r"class_weight\[1\] must be .* got 'a'"),
+    (
+        "multiclass",
+        {"class_weight": {0: 0, 1: 0, 2: 0}},
+        "class_weight: at least one sample must have a posi",
+    ),
+    ("multiclass", {"class_weight": {7: 1}}, r"names classes \[7\] that are not among \[0, 1, 2\]"),
+    ("multiclass", {"class_weight": [1, 2]}, "as a list must hold one dict for each label of y, got 1"),
+    ("multilabel", {"class_weight": {0: 2}}, "For multi-output, class_weight should be a list"),
+    ("multilabel", {"class_weight": [{0: 2}]}, "number of elements in class_weight should match"),
+    ("multiclass", {"loss": "logloss"}, r"'loss' parameter of MLPClassifier .* Did you mean 'log_loss'\?"),
+    ("multiclass", {"loss": "squared_error"}, "SquaredError serves the tasks regression; .*multiclass"),
+    ("regression", {"loss": "log_loss"}, "LogLoss serves the tasks .*; the task here is regression"),
+    ("regression", {"loss": "poisson"}, r"y must be 0 or more for Poisson.* but y\[\d, 0\] is -"),
+    ("multiclass", {"loss": LogLoss}, "'loss' parameter of MLPClassifier must be .*Got <class"),
+    ("regression", {"loss": Huber(delta=0)}, "'delta' parameter of Huber must be a float in the range"),
+    ("multiclass", {"optimizer": "adamm"}, r"'optimizer' .* Did you mean 'adam' or 'adamw'\?"),
+    ("multiclass", {"optimizer": "sdg"}, r"'optimizer' .* Did you mean 'sgd'\?"),
+    ("multiclass", {"optimizer": 3}, "'optimizer' parameter of MLPClassifier must be .*Got 3 instead"),
+    ("multiclass", {"optimizer": Adam(lr=-1)}, "'lr' parameter of Adam must be a float in the range"),
+    ("multiclass", {"optimizer": Adam(Cosine(-1.0))}, "'lr' parameter of Cosine must be a float"),
+    ("multiclass", {"activation": "rellu"}, r"'activation' .* Did you mean 'relu' or .*\?"),
+    ("multiclass", {"activation": None}, "'activation' parameter of MLPClassifier must be"),
+    ("multiclass", {"device": "gpu"}, "unknown device 'gpu': expected one of"),
+    ("multiclass", {"device": "cpu:7"}, "'cpu:7' asked for, but there is only one"),
+    ("multiclass", {"optimizer": LBFGS(), "early_stopping": True}, r"early_stopping=True needs .* Adam\(\)"),
+    ("multiclass", {"optimizer": LBFGS(), "dropout": 0.5}, "dropout=0.5 needs .* got LBFGS"),
+]
+
+
+@pytest.mark.parametrize(("task", "params", "message"), CHOICES)
+def test_choices(task, params, message):
+    estimator = estimator_for(task, **params)
+    with unchanged(estimator, X), pytest.raises((ValueError, DeviceError), match=message):
+        estimator.fit(*TABLES[task])
     with pytest.raises(NotFittedError):
         estimator.predict(X)
 
 
+ALL = {"classes": [0, 1, 2]}
+BALANCED = {"class_weight": "balanced"}
+PARTS = [
+    ({}, Y, {}, ValueError, "classes must be passed on the first call to partial_fit"),
+    ({}, Y, {"classes": [0, 1]}, ValueError, "`y` has classes not in `self.classes_`.* Name all classes"),
+    ({}, 0 * Y, {"classes": [0]}, ValueError, ONE_CLASS),
+    ({}, Z, ALL, ValueError, "Unknown label type: continuous"),
+    ({"early_stopping": True}, Y, ALL, ValueError, "partial_fit does not support early_stopping=True"),
+    (
+        BALANCED,
+        Y,
+        ALL,
+        ValueError,
+        "class_weight='balanced' needs all of y, and partial_fit sees a part: .*dict",
+    ),
+    ({"optimizer": "lbfgs"}, Y, ALL, AttributeError, "has no attribute 'partial_fit'"),
+    ({"optimizer": LBFGS()}, Y, ALL, AttributeError, "has no attribute 'partial_fit'"),
+]
+
+
+@pytest.mark.parametrize(("params", "y", "classes", "error", "message"), PARTS)
+def test_first_part(params, y, classes, error, message):
+    estimator = estimator_for("multiclass", **params)
+    with unchanged(estimator, X), pytest.raises(error, match=message):
+        estimator.partial_fit(X, y, **classes)
+
+
+NO_WEIGHT = "all sample weights of the (training rows|validation set) are zero: give more rows a weight"
+SPLITS = [
+    ("regression", (X[:1], Z[:1]), "the resulting train set will be empty"),
+    ("regression", (X[:5], Z[:5]), "The validation set is too small. Increase"),
+    ("binary", (X, np.eye(N)[0].astype(int)), "least populated classes in y have only 1"),
+    ("regression", (X, Z, np.eye(N)[0]), NO_WEIGHT),
+    ("multiclass", (X, Y, np.eye(N)[N // 2]), NO_WEIGHT),
+]
+
+
+@pytest.mark.parametrize(("task", "args", "message"), SPLITS)
+def test_validation_sets(task, args, message):
+    estimator = estimator_for(task, early_stopping=True, batch_size="auto")
+    with unchanged(estimator, X), pytest.raises(ValueError, match=message):
+        estimator.fit(*args)
+
+
 VALUES = [
     ("hidden_layer_sizes", [0, -3, None, "a"], "must be an array-like or an int in the range"),
-    ("hidden_layer_sizes", [(5, 0), (5, -1), (2.5,), ((5,),), ["a"]], "hidden_layer_sizes must be > 0, got .* one a hidden layer"),
+    ("hidden_layer_sizes", [(5, 0), (5, -1), (2.5,), ((5,),), ["a"]], "must be > 0, got .* a hidden layer"),
     ("alpha", [-1, np.nan, np.inf, "a"], r"in the range \[0.0, inf\)"),
     ("batch_size", [0, -1, 2.5, "all", None], "must be a str among {'auto'} or an int in the range"),
     ("max_iter", [0, -1, 1.5, None], "must be an int in the range"),
@@ -147,7 +191,8 @@ VALUES = [
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "message"), [(name, value, message) for name, values, message in VALUES for value in values]
+    ("name", "value", "message"),
+    [(name, value, message) for name, values, message in VALUES for value in values],
 )
 def test_parameters(name, value, message):
     estimator = sknet.MLPClassifier(**{name: value})
@@ -162,53 +207,102 @@ def fitted(task, **params):
         return estimator.fit(*TABLES[task])
 
 
-SECONDS = [
-    ("multiclass", {}, lambda e: e.fit(NAN_X, Y), "Input X contains NaN"),
-    ("multiclass", {"hidden_layer_sizes": (6,)}, lambda e: e.fit(X, Y), r"hidden_layer_sizes was \(8,\) .* and is \(6,\) now"),
-    ("multiclass", {"activation": "tanh"}, lambda e: e.fit(X, Y), "activation was 'relu' .* and is 'tanh' now"),
-    ("multiclass", {"dropout": 0.5}, lambda e: e.fit(X, Y), "dropout was 0.0 .* and is 0.5 now"),
-    ("multiclass", {"dtype": "float32"}, lambda e: e.fit(X, Y), "dtype was 'auto' .* and is 'float32' now"),
-    ("multiclass", {"device": "cpu"}, lambda e: e.partial_fit(X, Y), "device was 'auto' .* and is 'cpu' now"),
-    ("multiclass", {"loss": "squared_error"}, lambda e: e.fit(X, Y), "SquaredError serves the tasks regression"),
-    ("multiclass", {}, lambda e: e.fit(X[:, :3], Y), "X has 3 features, but MLPClassifier is expecting 12"),
-    ("multiclass", {}, lambda e: e.partial_fit(X[:, :3], Y), "X has 3 features"),
-    ("multiclass", {}, lambda e: e.fit(X, Y % 2), "warm_start can only be used where `y` has the same classes"),
-    ("multiclass", {}, lambda e: e.fit(X, LABELS), "warm_start can only be used where `y` has the same classes"),
-    ("multiclass", {}, lambda e: e.partial_fit(X, Y + 1), "`y` has classes not in `self.classes_`"),
-    ("multiclass", {}, lambda e: e.partial_fit(X, Y, classes=[0, 1]), "is not the same as on last call to partial_fit"),
-    ("multiclass", {}, lambda e: e.partial_fit(X, Y, -ONES), "Negative values in data passed to `sample_weight`"),
-    ("multilabel", {}, lambda e: e.fit(X, Y), "y must be an indicator of 5 labels a row, got shape"),
-    ("multilabel", {}, lambda e: e.partial_fit(X, LABELS[:, :2]), "y must be an indicator of 5 labels a row"),
-    ("regression", {}, lambda e: e.fit(X, np.c_[Z, Z]), r"y must have 1 column\(s\) as in the fit before, got 2"),
-    ("multioutput", {}, lambda e: e.partial_fit(X, Z), r"y must have 3 column\(s\) as in the fit before, got 1"),
-    ("regression", {"loss": "poisson"}, lambda e: e.fit(X, Z), "y must be 0 or more for Poisson"),
-    ("regression", {"early_stopping": True}, lambda e: e.fit(X[:5], Z[:5]), "The validation set is too small"),
-    ("regression", {"optimizer": SGD(1e300)}, lambda e: e.fit(X, Z), "training diverged in epoch [12], batch [1234] of 4: .*parameter"),
-    ("regression", {"optimizer": SGD(1e300)}, lambda e: e.partial_fit(X, Z), "training diverged in epoch 1, batch [1234] of 4"),
-    ("regression", {"optimizer": SGD(1e308), "batch_size": 230}, lambda e: e.partial_fit(1e9 * X, Z),
-     r"non-finite parameter weights.* \(first in parameter '0\.weight', after the last update\)"),
-    ("regression", {"optimizer": "lbfgs", "alpha": 1e308}, lambda e: e.fit(1e160 * X, Z), "L-BFGS ended after 0 iterations"),
-]  # fmt: skip
+def fit(*args):
+    return lambda estimator: estimator.fit(*args)
 
 
-@pytest.mark.parametrize("warm", [True, False], ids=["warm", "anew"])
-@pytest.mark.parametrize(("task", "change", "call", "message"), SECONDS)
-def test_second_fit(task, change, call, message, warm):
-    estimator = fitted(task).set_params(warm_start=warm, **change)
-    calls_part = "partial_fit" in call.__code__.co_names
-    needs_the_first = message.startswith(("hidden", "act", "dropout", "dtype", "device", "X has", "warm", "y must"))
-    if not (warm or calls_part) and needs_the_first and "Poisson" not in message:
-        with quiet():
-            call(estimator)  # a new fit may have all that anew
-        return
+def part(*args, **more):
+    return lambda estimator: estimator.partial_fit(*args, **more)
+
+
+# Of a fit that goes on: a fit anew may have all that.
+CONTINUED = [
+    (
+        "multiclass",
+        {"hidden_layer_sizes": (6,)},
+        fit(X, Y),
+        r"hidden_layer_sizes was \(8,\) .* is \(6,\) now",
+    ),
+    ("multiclass", {"activation": "tanh"}, fit(X, Y), "activation was 'relu' .* and is 'tanh' now"),
+    ("multiclass", {"dropout": 0.5}, fit(X, Y), "dropout was 0.0 .* and is 0.5 now"),
+    ("multiclass", {"dtype": "float32"}, fit(X, Y), "dtype was 'auto' .* and is 'float32' now"),
+    ("multiclass", {"device": "cpu"}, fit(X, Y), "device was 'auto' .* and is 'cpu' now"),
+    ("multiclass", {}, fit(X[:, :3], Y), "X has 3 features, but MLPClassifier is expecting 12"),
+    ("multiclass", {}, fit(X, Y % 2), "warm_start can only be used where `y` has the same classes"),
+    ("multiclass", {}, fit(X, LABELS), "warm_start can only be used where `y` has the same classes"),
+    ("multilabel", {}, fit(X, Y), "y must be an indicator of 5 labels a row, got shape"),
+    ("regression", {}, fit(X, np.c_[Z, Z]), r"y must have 1 column\(s\) as in the fit before, got 2"),
+]
+PARTIAL = [
+    ("multiclass", {"activation": "tanh"}, part(X, Y), "activation was 'relu' .* and is 'tanh' now"),
+    ("multiclass", {}, part(X[:, :3], Y), "X has 3 features"),
+    ("multiclass", {}, part(X, Y + 1), "`y` has classes not in `self.classes_`"),
+    ("multiclass", {}, part(X, Y, classes=[0, 1]), "is not the same as on last call to partial_fit"),
+    ("multiclass", {}, part(X, Y, -ONES), "Negative values in data passed to `sample_weight`"),
+    ("multilabel", {}, part(X, LABELS[:, :2]), "y must be an indicator of 5 labels a row"),
+    ("multioutput", {}, part(X, Z), r"y must have 3 column\(s\) as in the fit before, got 1"),
+    (
+        "regression",
+        {"optimizer": SGD(1e300)},
+        part(X, Z),
+        "diverged in epoch 1, batch [1234] of 4: .*parameter",
+    ),
+    (
+        "regression",
+        {"optimizer": SGD(1e308), "batch_size": N},
+        part(1e9 * X, Z),
+        r"non-finite parameter weights.* \(first in parameter '0\.weight', after the last update\)",
+    ),
+]
+ANY = [
+    ("multiclass", {}, fit(NAN_X, Y), "Input X contains NaN"),
+    ("multiclass", {"loss": "squared_error"}, fit(X, Y), "SquaredError serves the tasks regression"),
+    ("regression", {"loss": "poisson"}, fit(X, Z), "y must be 0 or more for Poisson"),
+    ("regression", {"early_stopping": True}, fit(X[:5], Z[:5]), "The validation set is too small"),
+    (
+        "regression",
+        {"optimizer": SGD(1e300)},
+        fit(X, Z),
+        "diverged in epoch 1, batch [1234] of 4: .*parameter",
+    ),
+    (
+        "regression",
+        {"optimizer": "lbfgs", "alpha": 1e308},
+        fit(1e160 * X, Z),
+        "L-BFGS ended after 0 iterations",
+    ),
+]
+
+
+@pytest.mark.parametrize(("task", "change", "call", "message"), [*CONTINUED, *PARTIAL, *ANY])
+def test_fit_that_continues(task, change, call, message):
+    estimator = fitted(task).set_params(**change)
     with unchanged(estimator, TABLES[task][0]), pytest.raises(ValueError, match=f"(?s){message}"):
+        call(estimator)
+
+
+@pytest.mark.parametrize(("task", "change", "call", "message"), ANY)
+def test_fit_anew(task, change, call, message):
+    estimator = fitted(task).set_params(warm_start=False, **change)
+    with unchanged(estimator, TABLES[task][0]), pytest.raises(ValueError, match=f"(?s){message}"):
+        call(estimator)
+
+
+@pytest.mark.parametrize(("task", "change", "call"), [row[:3] for row in CONTINUED])
+def test_a_fit_anew_may_be_another(task, change, call):
+    estimator = fitted(task).set_params(warm_start=False, **change)
+    with quiet():
         call(estimator)
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "predict_log_proba", "decision_function"])
 def test_prediction(method):
     estimator = fitted("multiclass")
-    for bad, message in ((NAN_X, "Input X contains NaN"), (X[:, :3], "X has 3 features"), (X[0], "Expected 2D array")):
+    for bad, message in (
+        (NAN_X, "Input X contains NaN"),
+        (X[:, :3], "X has 3 features"),
+        (X[0], "Expected 2D array"),
+    ):
         with pytest.raises(ValueError, match=message):
             getattr(estimator, method)(bad)
     with pytest.raises(NotFittedError, match="This MLPClassifier instance is not fitted yet"):
@@ -226,8 +320,13 @@ def test_unfitted_attributes(kind):
 
 def test_a_batch_larger_than_the_data_is_clipped_with_one_warning():
     for call in (lambda e: e.fit(X, Y), lambda e: e.partial_fit(X, Y, classes=[0, 1, 2])):
-        with pytest.warns(UserWarning, match="larger than sample size: 500 rows of 230. It is going") as caught, quiet():
-            call(clf(batch_size=500))
+        with (
+            pytest.warns(
+                UserWarning, match="larger than sample size: 500 rows of 230. It is going"
+            ) as caught,
+            quiet(),
+        ):
+            call(estimator_for("multiclass", batch_size=500))
         assert len([w for w in caught if w.category is UserWarning]) == 1
         assert {w.filename for w in caught} == {__file__}
 
@@ -243,9 +342,9 @@ def test_divergence_in_scikit_learns_signature():
 @pytest.mark.filterwarnings("error")
 def test_divergence_is_an_error_and_no_warnings():
     with pytest.raises(ValueError, match="training diverged"):
-        reg(optimizer=SGD(1e300), max_iter=20).fit(X, Z)
+        estimator_for("regression", optimizer=SGD(1e300), max_iter=20).fit(X, Z)
 
 
 def test_one_row_is_enough_for_a_regression():
     with quiet():
-        assert reg(batch_size="auto").fit(X[:1], Z[:1]).predict(X[:1]).shape == (1,)
+        assert estimator_for("regression", batch_size="auto").fit(X[:1], Z[:1]).predict(X[:1]).shape == (1,)

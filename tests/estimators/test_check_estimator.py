@@ -30,7 +30,9 @@ for found in check_estimator(import_module("{module}").{name}(), on_skip=None):
 """
 
 
-@pytest.mark.parametrize("kind", [*CLASSIFIERS, *REGRESSORS], ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+@pytest.mark.parametrize(
+    "kind", [*CLASSIFIERS, *REGRESSORS], ids=lambda kind: f"{kind.__module__}.{kind.__name__}"
+)
 def test_checks_with_array_api_dispatch(kind):
     """SciPy reads the variable when it is imported: it takes another Python."""
     script = SCRIPT.format(module=kind.__module__, name=kind.__name__)

@@ -1,5 +1,7 @@
 """warm_start and partial_fit really continue; history and attributes say what happened."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -8,7 +10,16 @@ import sknet
 from sknet import neural_network
 from sknet.optim import SGD, Adam, AdamW, RMSprop
 from sknet.optim.schedules import InverseScaling
-from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, first_part, quiet, same_bits, same_state
+from tests.estimators.data import (
+    TABLES,
+    TASKS,
+    WEIGHTS,
+    estimator_for,
+    first_part,
+    quiet,
+    same_bits,
+    same_state,
+)
 
 OPTIMIZERS = [Adam(), AdamW(), RMSprop(), SGD(0.01, 0.9, True), SGD(InverseScaling(0.01))]
 
@@ -180,7 +191,7 @@ def test_fitted_attributes(task, n_outputs, link, sizes):
     with quiet():
         estimator.fit(X, y)
     widths = [12, *np.atleast_1d(np.array(sizes, dtype=int)), n_outputs]
-    assert [c.shape for c in estimator.coefs_] == list(zip(widths[:-1], widths[1:], strict=True))
+    assert [c.shape for c in estimator.coefs_] == list(pairwise(widths))
     assert [b.shape for b in estimator.intercepts_] == [(width,) for width in widths[1:]]
     assert (estimator.n_layers_, estimator.n_outputs_) == (len(widths), n_outputs)
     assert (estimator.out_activation_, estimator.n_features_in_) == (link, 12)
@@ -188,7 +199,9 @@ def test_fitted_attributes(task, n_outputs, link, sizes):
 
 def test_reaching_the_limit_of_epochs_is_warned_of_where_fit_was_called():
     X, y = TABLES["binary"]
-    message = r"Stochastic Optimizer: Maximum iterations \(3\) reached and the optimization hasn't converged yet"
+    message = (
+        r"Stochastic Optimizer: Maximum iterations \(3\) reached and the optimization hasn't converged yet"
+    )
     with pytest.warns(ConvergenceWarning, match=message) as caught:
         estimator_for("binary").fit(X, y)
     assert caught[0].filename == __file__
@@ -205,7 +218,13 @@ def test_early_stopping_restores_the_best_weights(task, weight):
     from sklearn.utils import check_random_state
 
     X, y = TABLES[task]
-    params = {"early_stopping": True, "optimizer": Adam(0.1), "max_iter": 25, "n_iter_no_change": 3, "dtype": "float64"}
+    params = {
+        "early_stopping": True,
+        "optimizer": Adam(0.1),
+        "max_iter": 25,
+        "n_iter_no_change": 3,
+        "dtype": "float64",
+    }
     estimator = estimator_for(task, **params)
     with quiet():
         estimator.fit(X, y, weight)

@@ -28,7 +28,9 @@ def place(request, fake_device):
 
 
 def assert_agree(there, here, rtol=RTOL):
-    for mine, other in zip([*there.coefs_, *there.intercepts_], [*here.coefs_, *here.intercepts_], strict=True):
+    for mine, other in zip(
+        [*there.coefs_, *there.intercepts_], [*here.coefs_, *here.intercepts_], strict=True
+    ):
         assert isinstance(mine, np.ndarray)
         np.testing.assert_allclose(mine, other, rtol=0, atol=rtol * np.abs(other).max())
     np.testing.assert_allclose(there.loss_curve_, here.loss_curve_, rtol=rtol)
@@ -62,7 +64,10 @@ def test_device_follows_the_data(task, place):
     X, y = TABLES[task]
     given = [to_device(array, place) for array in (X, y, WEIGHTS)]
     with quiet():
-        there, here = estimator_for(task, early_stopping=True).fit(*given), estimator_for(task, early_stopping=True).fit(X, y, WEIGHTS)
+        there, here = (
+            estimator_for(task, early_stopping=True).fit(*given),
+            estimator_for(task, early_stopping=True).fit(X, y, WEIGHTS),
+        )
     assert there.model_.device == place
     assert_agree(there, here)
     for name in methods(here):
@@ -102,7 +107,9 @@ def test_sparse_rows(place):
     for there in (named, following):
         assert there.model_.device == place
         assert_agree(there, here)
-    np.testing.assert_allclose(to_host(following.predict_proba(to_device(data, place))), here.predict_proba(data), rtol=1e-6)
+    np.testing.assert_allclose(
+        to_host(following.predict_proba(to_device(data, place))), here.predict_proba(data), rtol=1e-6
+    )
 
 
 def test_pickles_hold_the_hosts_arrays(place):
@@ -120,7 +127,9 @@ def test_pickles_hold_the_hosts_arrays(place):
 def test_scikit_learns_signature_follows_the_data(place):
     X, y = TABLES["binary"]
     with quiet():
-        there = neural_network.MLPClassifier(max_iter=3, random_state=0).fit(to_device(X, place), to_device(y, place))
+        there = neural_network.MLPClassifier(max_iter=3, random_state=0).fit(
+            to_device(X, place), to_device(y, place)
+        )
         here = neural_network.MLPClassifier(max_iter=3, random_state=0).fit(X, y)
     assert_agree(there, here)
 
@@ -153,7 +162,9 @@ def test_bad_input(change, message, place):
 def test_integers_are_converted(place):
     X, y = TABLES["multiclass"]
     with quiet():
-        there = sknet.MLPClassifier((5,), max_iter=2, random_state=0).fit(to_device((4 * X).astype(int), place), y)
+        there = sknet.MLPClassifier((5,), max_iter=2, random_state=0).fit(
+            to_device((4 * X).astype(int), place), y
+        )
         here = sknet.MLPClassifier((5,), max_iter=2, random_state=0).fit((4 * X).astype(int), y)
     assert there.coefs_[0].dtype == here.coefs_[0].dtype == "float32"
     assert_agree(there, here, 1e-4)

@@ -170,7 +170,11 @@ def test_an_interrupt_before_the_first_epoch_ends():
 
 def test_an_interrupt_restores_the_best_epoch():
     estimator = estimator_for(
-        "binary", loss=Counted(at=60, what="interrupts"), early_stopping=True, optimizer=Adam(0.5), max_iter=99
+        "binary",
+        loss=Counted(at=60, what="interrupts"),
+        early_stopping=True,
+        optimizer=Adam(0.5),
+        max_iter=99,
     )
     with pytest.warns(FitInterruptedWarning):
         estimator.fit(rows(), Y)

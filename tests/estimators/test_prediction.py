@@ -1,5 +1,6 @@
 """Predictions of many rows: in chunks of bounded memory, and from several threads."""
 
+import pickle
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -31,7 +32,9 @@ def test_chunks_give_what_single_rows_give(task):
     X = np.random.default_rng(0).normal(size=(600, 12))
     for method in METHODS[task]:
         whole = getattr(estimator, method)(X)
-        rows = np.concatenate([getattr(estimator, method)(X[i : i + 1]) for i in (0, 255, 256, 511, 512, 599)])
+        rows = np.concatenate(
+            [getattr(estimator, method)(X[i : i + 1]) for i in (0, 255, 256, 511, 512, 599)]
+        )
         np.testing.assert_allclose(whole[[0, 255, 256, 511, 512, 599]], rows, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(getattr(estimator, method)(scipy.sparse.csr_array(X)), whole, atol=1e-9)
 
@@ -85,13 +88,21 @@ def test_dtypes_of_results(task, dtype):
         estimator = estimator_for(task, max_iter=1).fit(X.astype(dtype), y)
     assert estimator.coefs_[0].dtype == dtype
     for kind in ("float32", "float64"):
-        found = estimator.predict_proba(X.astype(kind)) if task in METHODS and len(METHODS[task]) > 1 else None
+        found = (
+            estimator.predict_proba(X.astype(kind)) if task in METHODS and len(METHODS[task]) > 1 else None
+        )
         found = estimator.predict(X.astype(kind)) if found is None else found
         assert found.dtype == dtype
 
 
 @pytest.mark.parametrize(
-    "as_given", [np.asfortranarray, lambda X: X[::-1][::-1], lambda X: np.repeat(X, 2, axis=1)[:, ::2], np.ndarray.tolist]
+    "as_given",
+    [
+        np.asfortranarray,
+        lambda X: X[::-1][::-1],
+        lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+        np.ndarray.tolist,
+    ],
 )
 def test_rows_of_every_layout(as_given):
     X, y = TABLES["multiclass"]
@@ -110,3 +121,52 @@ def test_probabilities_are_finite_and_exact_far_out():
     np.testing.assert_allclose(logs[:, 1], -np.logaddexp(0, -raw), rtol=1e-6)
     np.testing.assert_allclose(logs[:, 0], -np.logaddexp(0, raw), rtol=1e-6)
     assert np.isfinite(logs).all()
+
+
+def assert_single_rows_agree(estimator, X):
+    for name in ("predict_proba", "predict_log_proba", "decision_function", "predict"):
+        if hasattr(estimator, name):
+            predict = getattr(estimator, name)
+            rows = np.concatenate([predict(X[i : i + 1]) for i in range(5)])
+            np.testing.assert_allclose(rows, predict(X[:5]), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_single_rows_follow_the_training(task):
+    """A single row goes through a compiled pass; it has to see every change of the model."""
+    X, y = TABLES[task]
+    estimator = fitted(task, warm_start=True)
+    assert_single_rows_agree(estimator, X)
+    estimator.partial_fit(X, y)
+    assert_single_rows_agree(estimator, X)
+    with quiet():
+        estimator.fit(X, y)
+        assert_single_rows_agree(estimator, X)
+        estimator.set_params(optimizer="lbfgs", max_iter=3).fit(X, y)
+    assert_single_rows_agree(estimator, X)
+    state = estimator.model_.state
+    estimator.model_.load(state._replace(parameters={k: 2 * v for k, v in state.parameters.items()}))
+    assert_single_rows_agree(estimator, X)
+    assert_single_rows_agree(pickle.loads(pickle.dumps(estimator)), X)
+
+
+def test_single_rows_follow_another_loss():
+    X, y = TABLES["counts"]
+    with quiet():
+        estimator = estimator_for("regression", warm_start=True).fit(X, y)
+        assert_single_rows_agree(estimator, X)
+        estimator.set_params(loss="poisson").fit(X, y)
+    assert_single_rows_agree(estimator, X)
+    assert (estimator.predict(X[:1]) > 0).all()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_frozen_estimators_predict_as_they_were_fitted(task):
+    X, y = TABLES[task]
+    estimator = fitted(task, dropout=0.2, activation="tanh", dtype="float64").set_params(activation="relu")
+    frozen = pickle.loads(pickle.dumps(estimator.freeze()))
+    for method in METHODS[task]:
+        np.testing.assert_allclose(getattr(frozen, method)(X), getattr(estimator, method)(X), rtol=1e-12)
+    before = frozen.predict(X)
+    estimator.set_params(activation="tanh").partial_fit(X, y)
+    np.testing.assert_array_equal(frozen.predict(X), before)

@@ -10,7 +10,7 @@ import sknet
 from sknet import neural_network
 from sknet.optim import SGD, Adam
 from sknet.optim.schedules import Adaptive, InverseScaling
-from tests.estimators.data import CLASSIFICATIONS, N, TABLES, WEIGHTS, quiet
+from tests.estimators.data import CLASSIFICATIONS, TABLES, WEIGHTS, N, quiet
 
 RTOL = 1e-10  # 1e-6 is promised; what is measured is 1e-14, and a slip would cost more than four digits
 BOTH = (True, False)
@@ -94,7 +94,9 @@ def translated(params):
     mode, power = params.pop("learning_rate", "constant"), params.pop("power_t", 0.5)
     schedules = {"invscaling": InverseScaling(rate, power), "adaptive": Adaptive(rate), "constant": rate}
     momentum, nesterov = params.pop("momentum", 0.9), params.pop("nesterovs_momentum", True)
-    betas = [params.pop(name, default) for name, default in (("beta_1", 0.9), ("beta_2", 0.999), ("epsilon", 1e-8))]
+    betas = [
+        params.pop(name, default) for name, default in (("beta_1", 0.9), ("beta_2", 0.999), ("epsilon", 1e-8))
+    ]
     if params.pop("solver") == "adam":
         return params | {"optimizer": Adam(rate, *betas)}
     return params | {"optimizer": SGD(schedules[mode], momentum, nesterov)}
@@ -126,7 +128,13 @@ def test_integer_and_single_precision_inputs(kind):
 @pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel", "regression", "counts"])
 def test_lbfgs(task):
     """Another summation order takes a line search elsewhere, so the ends are compared and not the ways."""
-    params = {"solver": "lbfgs", "hidden_layer_sizes": (5,), "activation": "tanh", "alpha": 5.0, "max_iter": 2000}
+    params = {
+        "solver": "lbfgs",
+        "hidden_layer_sizes": (5,),
+        "activation": "tanh",
+        "alpha": 5.0,
+        "max_iter": 2000,
+    }
     if task == "counts":
         params["loss"] = "poisson"
     ours, theirs = (fitted(module, task, params) for module in (neural_network, sklearn.neural_network))
@@ -150,7 +158,9 @@ def test_lbfgs_of_several_outputs_goes_further():
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
 def test_lbfgs_follows_for_some_iterations(task):
     params = {"solver": "lbfgs", "activation": "tanh", "max_iter": 8}
-    ours, theirs = (fitted(module, task, params, WEIGHTS) for module in (neural_network, sklearn.neural_network))
+    ours, theirs = (
+        fitted(module, task, params, WEIGHTS) for module in (neural_network, sklearn.neural_network)
+    )
     np.testing.assert_allclose(ours.loss_, theirs.loss_, rtol=1e-8)
     assert ours.n_iter_ == theirs.n_iter_
     for mine, other in zip(ours.coefs_, theirs.coefs_, strict=True):

@@ -6,7 +6,16 @@ import scipy.sparse
 from sklearn.utils.class_weight import compute_sample_weight
 
 from sknet import neural_network
-from tests.estimators.data import CLASSIFICATIONS, TABLES, TASKS, WEIGHTS, estimator_for, outputs, quiet, same_bits
+from tests.estimators.data import (
+    CLASSIFICATIONS,
+    TABLES,
+    TASKS,
+    WEIGHTS,
+    estimator_for,
+    outputs,
+    quiet,
+    same_bits,
+)
 
 REPEATS = np.random.default_rng(1).integers(0, 4, len(WEIGHTS))
 FULL = {"batch_size": 1000, "shuffle": False, "dtype": "float64", "max_iter": 10, "alpha": 1.0}
@@ -29,7 +38,9 @@ def assert_close(a, b, rtol=1e-9):
 def test_weights_are_repetitions(task, optimizer):
     X, y = TABLES[task]
     weighted = fit(task, X, y, REPEATS, optimizer=optimizer, **FULL)
-    repeated = fit(task, np.repeat(X, REPEATS, axis=0), np.repeat(y, REPEATS, axis=0), optimizer=optimizer, **FULL)
+    repeated = fit(
+        task, np.repeat(X, REPEATS, axis=0), np.repeat(y, REPEATS, axis=0), optimizer=optimizer, **FULL
+    )
     assert_close(weighted, repeated, rtol=1e-9 if optimizer == "adam" else 1e-5)
     assert weighted.history_.get("score", [0]) == pytest.approx(repeated.history_.get("score", [0]))
 
@@ -131,7 +142,9 @@ def test_sparse_rows_give_the_dense_fit(task, kind):
         assert_close(sparse, dense)
         for method in ("predict_proba", "predict_log_proba", "decision_function", "predict"):
             if hasattr(dense, method):
-                np.testing.assert_allclose(getattr(sparse, method)(kind(X)), getattr(dense, method)(X), atol=1e-9)
+                np.testing.assert_allclose(
+                    getattr(sparse, method)(kind(X)), getattr(dense, method)(X), atol=1e-9
+                )
 
 
 @pytest.mark.usefixtures("no_dense_copies")

@@ -71,9 +71,14 @@ def test_setting_a_nested_parameter_makes_a_name_an_object():
 
 def test_randomized_search_in_scikit_learns_signature():
     search = RandomizedSearchCV(
-        neural_network.MLPClassifier(max_iter=3), {"learning_rate_init": [1e-3, 1e-2], "solver": ["adam", "sgd"]},
-        n_iter=3, cv=2, random_state=0, n_jobs=2, error_score="raise",
-    )  # fmt: skip
+        neural_network.MLPClassifier(max_iter=3),
+        {"learning_rate_init": [1e-3, 1e-2], "solver": ["adam", "sgd"]},
+        n_iter=3,
+        cv=2,
+        random_state=0,
+        n_jobs=2,
+        error_score="raise",
+    )
     assert np.isfinite(search.fit(X, Y).best_score_)
 
 
@@ -82,7 +87,9 @@ def test_pipeline():
     assert pipeline.fit(X, Y).score(X, Y) > 0.9
     weights = np.ones(len(Y))
     pipeline.fit(X, Y, mlpclassifier__sample_weight=weights)
-    assert GridSearchCV(pipeline, {"mlpclassifier__optimizer__lr": [1e-3, 1e-2]}, cv=2).fit(X, Y).best_score_ > 0
+    assert (
+        GridSearchCV(pipeline, {"mlpclassifier__optimizer__lr": [1e-3, 1e-2]}, cv=2).fit(X, Y).best_score_ > 0
+    )
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel", "regression", "multioutput"])
@@ -114,7 +121,9 @@ def test_calibration(method):
 
 
 def test_transformed_targets():
-    estimator = TransformedTargetRegressor(estimator_for("regression"), func=np.cbrt, inverse_func=lambda z: z**3)
+    estimator = TransformedTargetRegressor(
+        estimator_for("regression"), func=np.cbrt, inverse_func=lambda z: z**3
+    )
     assert estimator.fit(X, Z).predict(X).shape == Z.shape
 
 
@@ -129,7 +138,9 @@ def test_frames():
 
 
 @pytest.mark.parametrize(
-    "labels", [[False, True], ["no", "yes"], [-1, 1], [2.0, 7.0], np.array(["no", "yes"], dtype=object)], ids=str
+    "labels",
+    [[False, True], ["no", "yes"], [-1, 1], [2.0, 7.0], np.array(["no", "yes"], dtype=object)],
+    ids=str,
 )
 def test_labels_of_every_kind(labels):
     X, y = TABLES["binary"]
@@ -157,7 +168,9 @@ def test_a_linear_model_is_logistic_regression():
 
     X, y = TABLES["binary"]
     with quiet():
-        ours = sknet.MLPClassifier((), optimizer=LBFGS(gtol=1e-9), alpha=1.0, max_iter=1000, random_state=0).fit(X, y)
+        ours = sknet.MLPClassifier(
+            (), optimizer=LBFGS(gtol=1e-9), alpha=1.0, max_iter=1000, random_state=0
+        ).fit(X, y)
     theirs = LogisticRegression(C=1.0, tol=1e-9, max_iter=1000).fit(X, y)
     np.testing.assert_allclose(ours.coefs_[0].ravel(), theirs.coef_.ravel(), atol=1e-4)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-4)

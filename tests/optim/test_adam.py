@@ -7,7 +7,7 @@ import pytest
 from sklearn.neural_network._stochastic_optimizers import AdamOptimizer
 
 from sknet.optim import Adam, AdamW
-from sknet.optim.schedules import Progress
+from sknet.optim.schedules import InverseScaling, Progress
 from tests.optim.helpers import follow, gradient_series
 
 
@@ -16,6 +16,14 @@ def test_by_hand():
     deltas, state = optimizer.update(np.array([4.0]), optimizer.init(np.zeros(1)), np.zeros(1))
     assert (state.slots["mu"], state.slots["nu"]) == (2.0, 4.0)
     np.testing.assert_allclose(deltas, [-0.1 * math.sqrt(0.25) / 0.5 * 2 / (2 + 1)])
+
+
+@pytest.mark.parametrize("optimizer", [Adam(0.01, beta1=0.8), Adam(InverseScaling(0.1)), AdamW(0.01)], ids=repr)
+def test_numbers_of_many_steps_are_those_of_each(optimizer):
+    progress = Progress(step=40, epoch=2, samples=80)
+    table = optimizer.hyper_table(progress, 30)
+    rows = [list(optimizer.hyper(step + 1, progress._replace(step=step)).values()) for step in range(40, 70)]
+    np.testing.assert_allclose(table, rows, rtol=1e-14)
 
 
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.0), (0.5, 0.9)])

@@ -1,11 +1,11 @@
-"""Loops as source: each goes over the rows once, and over a row's elements as often as sums over rows need."""
+"""Loops as source: each goes over the rows once, and over a row as often as sums over it need."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from sknet.compile.executors._native_scalar import ScalarWriter
 from sknet.compile.executors._native_schedule import Loop
-from sknet.compile.executors._native_values import Axis, Unsupported, Value
+from sknet.compile.executors._native_values import Axis, UnsupportedError, Value
 
 __all__ = ["LoopWriter", "Names"]
 
@@ -75,7 +75,7 @@ class LoopWriter:
         self._phases: dict[Value, int] = {}
         for value in loop.members:
             if value.kind == "reduce" and value.dtype != scalars.dtype:
-                raise Unsupported(f"a sum in {value.dtype} is not known to the native executor")
+                raise UnsupportedError(f"a sum in {value.dtype} is not known to the native executor")
             self._phases[value] = self._phase(value)
             self._keep_operands(value)
 
@@ -93,9 +93,10 @@ class LoopWriter:
     def _keep_operands(self, value: Value) -> None:
         """Give a scratch row to what an earlier phase has computed and is not cheaply computed again."""
         for x in value.values:
-            if x in self._inside and len(x.axes) == 2 and self._phases[x] < self._phases[value]:
-                if not x.stored and not self.is_cheap(x):
-                    self._names.row(x)
+            if x not in self._inside or len(x.axes) < 2 or x.stored:
+                continue
+            if self._phases[x] < self._phases[value] and not self.is_cheap(x):
+                self._names.row(x)
 
     def is_cheap(self, x: Value) -> bool:
         """Tell whether to compute an element anew rather than to keep it."""
@@ -128,7 +129,7 @@ class LoopWriter:
 
     def _initial(self, value: Value) -> Iterator[str]:
         if value.op not in ("sum", "inner"):
-            raise Unsupported(f"{value.op} over rows is not known to the native executor")
+            raise UnsupportedError(f"{value.op} over rows is not known to the native executor")
         if value.axes:
             yield f"{self._names.array(value)}[:] = T(0.0)"
         else:
@@ -157,7 +158,7 @@ class LoopWriter:
         return block.lines
 
     def _inner(self, phase: int) -> list[str]:
-        assert self._columns is not None  # noqa: S101  there are values over columns
+        assert self._columns is not None
         block = _Block(self, 2)
         before = []
         for value in self._members:
@@ -168,7 +169,11 @@ class LoopWriter:
                 before.append(f"{name} = {START[value.op]}")
             block.add(value)
         outer = [*before, *block.outer]
-        return [*outer, f"for j in range({self._names.size(self._columns)}):", *[f"    {x}" for x in block.lines]]
+        return [
+            *outer,
+            f"for j in range({self._names.size(self._columns)}):",
+            *[f"    {x}" for x in block.lines],
+        ]
 
     # -- loops over all elements at once ------------------------------------------------------
 
@@ -179,12 +184,13 @@ class LoopWriter:
         space = (self._rows, self._columns)
         values = {x for v in self._members for x in (v, *v.values)}
         return all(
-            not x.axes or (x.axes == space and (x in self._inside or x.kind != "view" or x.params["contiguous"]))
+            not x.axes
+            or (x.axes == space and (x in self._inside or x.kind != "view" or x.params["contiguous"]))
             for x in values
         )
 
     def _flat(self) -> Iterator[str]:
-        assert self._columns is not None  # noqa: S101  _is_flat has looked
+        assert self._columns is not None
         block = _Block(self, 2, flat=True)
         for value in self._members:
             if value.needs_all_rows:

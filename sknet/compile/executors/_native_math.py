@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy import float32, float64, int32, int64
+from numpy import float32, float64, int32, int64, uint32, uint64
 
 __all__ = ["FUNCTIONS", "source_of"]
 
@@ -85,8 +85,40 @@ def tanh_float64(x: Any) -> Any:
     return small if size < float64(0.625) else large
 
 
-FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    function.__name__: function for function in (exp_float32, exp_float64, tanh_float32, tanh_float64)
+def product_high(a: Any, b: Any) -> Any:
+    low = uint64(0xFFFFFFFF)
+    half = uint64(32)
+    a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
+    middle = a1 * b0 + ((a0 * b0) >> half)
+    carry = (middle & low) + a0 * b1
+    return a1 * b1 + (middle >> half) + (carry >> half)
+
+
+def fill_mask(out: Any, key0: Any, key1: Any, site: Any, step: Any, p: Any, scale: Any) -> Any:
+    # Philox4x64-10 with the counter (block, 0, site, step), as numpy.random.Philox counts.
+    block = uint64(0)
+    size = out.size
+    for start in range(0, size, 8):
+        block += uint64(1)
+        x0, x1, x2, x3 = block, uint64(0), uint64(site), uint64(step)
+        k0, k1 = key0, key1
+        for _ in range(10):
+            m0, m1 = uint64(0xD2E7470EE14C6C93), uint64(0xCA5A826395121157)
+            y0, y2 = product_high(m1, x2) ^ x1 ^ k0, product_high(m0, x0) ^ x3 ^ k1
+            x0, x1, x2, x3 = y0, m1 * x2, y2, m0 * x0
+            k0 += uint64(0x9E3779B97F4A7C15)
+            k1 += uint64(0xBB67AE8584CAA73B)
+        for i in range(start, min(start + 8, size)):
+            word = (i - start) >> 1
+            bits = x0 if word == 0 else x1 if word == 1 else x2 if word == 2 else x3
+            half = uint32((bits >> uint64(32)) if i & 1 else (bits & uint64(0xFFFFFFFF)))
+            draw = float32(half >> uint32(8)) * float32(1.0 / 16777216.0)
+            out[i] = scale if draw >= float32(p) else scale * 0
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (exp_float32, exp_float64, tanh_float32, tanh_float64, product_high, fill_mask)
 }
 
 
@@ -104,8 +136,9 @@ def source_of(names: set[str]) -> str:
         Each decorated with ``@scalar``.
     """
     needed = {inner for name in names for inner in _calls(name)} | names
-    texts = [inspect.getsource(f).replace("(x: Any) -> Any", "(x)") for name, f in FUNCTIONS.items() if name in needed]
-    return "\n\n".join(f"@scalar\n{text}" for text in texts)
+    texts = [inspect.getsource(function) for name, function in FUNCTIONS.items() if name in needed]
+    text = "\n\n".join(f"@scalar\n{text}" for text in texts)
+    return text.replace(": Any", "").replace(" -> Any", "")
 
 
 def _calls(name: str) -> set[str]:

@@ -1,6 +1,5 @@
 """The native function: many training steps as one, written from the graphs of gradient and update."""
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from sknet.compile.executors._native_loops import LoopWriter, Names
 from sknet.compile.executors._native_math import source_of
 from sknet.compile.executors._native_scalar import ScalarWriter
 from sknet.compile.executors._native_schedule import Call, Loop, Schedule
-from sknet.compile.executors._native_values import Unsupported, Value, Values
+from sknet.compile.executors._native_values import UnsupportedError, Value, Values
 
 __all__ = ["NativeProgram"]
 
@@ -21,8 +20,9 @@ HEAD = '''"""Training steps: written by sknet, compiled by Numba."""
 import math
 
 import numpy as np
-from numba import njit
-from numpy import float32, float64, int32, int64
+from numba import njit, types
+from numba.np.numpy_support import from_dtype
+from numpy import float32, float64, int32, int64, uint32, uint64
 
 T = np.{dtype}
 # Sums may be reordered and products contracted; NaN and infinity stay what they are.
@@ -32,7 +32,22 @@ loops = njit(fastmath={{"reassoc", "contract", "arcp", "nsz"}}, cache={cache}, *
 
 
 '''
-FIXED = ("X", "y", "weight", "x_order", "y_order", "start", "count", "check", "counter", "hyper", "losses", "outputs")
+TAIL = '''
+
+def compile_for(texts):
+    """Compile for arguments of these types."""
+    steps.compile(tuple(type_of(text) for text in texts.split(";")))
+
+
+def type_of(text):
+    if ":" not in text:
+        return {"int": types.int64, "bool": types.boolean}[text]
+    dtype, _, form = text.partition(":")
+    return types.Array(from_dtype(np.dtype(dtype)), int(form[0]), form[1])
+'''
+DATA = ("X", "y", "weight", "x_order", "y_order")
+STEPS = ("start", "count", "check", "counter", "hyper", "losses", "outputs")
+FIXED = (*DATA, *STEPS, "numbers", "keys", "sizes")
 
 
 class NativeProgram:
@@ -50,8 +65,6 @@ class NativeProgram:
         Whether there are sample weights.
     changed : sequence of int
         Which buffer each of the changed ones is.
-    gather : bool
-        Whether rows are gathered in some order; otherwise they are used where they stand.
 
     Attributes
     ----------
@@ -60,25 +73,28 @@ class NativeProgram:
 
     Raises
     ------
-    Unsupported
+    UnsupportedError
         If a graph holds what cannot be translated.
     """
 
     def __init__(
-        self, gradient: Graph, update: Graph, *, weighted: bool = False, changed: Sequence[int] = (), gather: bool = True
+        self, gradient: Graph, update: Graph, *, weighted: bool = False, changed: Sequence[int] = ()
     ) -> None:
-        self._weighted, self._gather = weighted, gather
+        self._weighted = weighted
         self.dtype = gradient.inputs[0].dtype
         self._names, self._scalars = Names(), ScalarWriter(self.dtype)
         self._places: dict[Value, tuple[Value, int]] = {}
         self._constants: dict[Value, np.ndarray] = {}
         self._memory: dict[Value, Buffer] = {}
+        self._keys: list[int] = []
         self._commits: list[tuple[Value, Value]] = []
-        lines = [*self._gradient_lines(Values(gradient, "g"), changed), *self._update_lines(Values(update, "u"))]
+        lines = [
+            *self._gradient_lines(Values(gradient, "g"), changed),
+            *self._update_lines(Values(update, "u")),
+        ]
         self._place_rows()
         self.arena_size, _ = place([*self._memory.values(), *self._rows.values()])
         self.source = self._source(lines)
-        self.key = hashlib.sha256(self.source.encode()).hexdigest()[:20]
 
     # -- the gradient -------------------------------------------------------------------------
 
@@ -88,14 +104,20 @@ class NativeProgram:
         X, y, *weight, counter = rest[len(self._buffers) :]
         found, *outputs = values.outputs
         *new_buffers, output, loss, penalty = outputs
+        if max(len(X.shape), len(y.shape)) > 2:
+            raise UnsupportedError("X or y of more than two axes are not known to the native executor")
         self._batch = [(X, "X"), (y, "y"), *((w, "weight") for w in weight)]
         self._given = {flat: "flat", gradient: "gradient"}
         counter.op = "local"
         self._constants.update(values.constants)
         targets = self._gradient_targets(values, found, gradient)
         buffers = self._taken_over(values, new_buffers, [self._buffers[i] for i in changed])
-        scalars = [x if isinstance(x, Value) and not x.is_placed else values.copy(x, loss) for x in (loss, penalty)]
+        scalars = [x if _is_new(x) else values.copy(x, loss) for x in (loss, penalty)]
+        self.rows, self.n_outputs = X.shape[0], output.shape[-1]
+        if output.shape != (self.rows, self.n_outputs):
+            raise UnsupportedError("outputs of other than two axes are not known to the native executor")
         output = output if output.kind in ("map", "call") else values.copy(output)
+        self._output = output
         schedule = Schedule([*targets, output, *buffers, *scalars])
         output.stored = True
         lines = [f"{counter.name} = counter + b", *self._written(schedule)]
@@ -115,7 +137,7 @@ class NativeProgram:
         for start, part in parts:
             value = _unviewed(part)
             if not isinstance(value, Value):
-                raise Unsupported("a gradient that is a number")
+                raise UnsupportedError("a gradient that is a number")
             if value.kind not in ("map", "reduce", "call") or value in self._places or not value.axes:
                 value = values.copy(value)
             value.stored = True
@@ -127,7 +149,8 @@ class NativeProgram:
         """Return values that replace others once it is known that the step is finite."""
         taken = []
         for value, before in zip(new, old, strict=True):
-            value = value if isinstance(value, Value) and value.kind == "map" and value.axes else values.copy(value, before)
+            if not (_is_new(value) and value.kind == "map" and value.axes):
+                value = values.copy(value, before)
             value.stored = True
             self._commits.append((value, before))
             taken.append(value)
@@ -147,7 +170,8 @@ class NativeProgram:
             "    squares = T(0.0)",
             f"    for k in range({name}.size):",
             f"        squares += {name}[k] * {name}[k]",
-            f"    if not math.isfinite({scalars[0].name} + {scalars[1].name} + T(0.0) * squares):",
+            # Comparisons: a difference of equals would be taken for 0, whatever they are.
+            f"    if not (abs({scalars[0].name} + {scalars[1].name}) < np.inf and squares < np.inf):",
             "        return b",
         ]
 
@@ -162,7 +186,8 @@ class NativeProgram:
         self._constants.update(values.constants)
         targets = []
         for found, donor in zip(values.outputs, (flat, *slots), strict=True):
-            value = found if isinstance(found, Value) and found.kind == "map" and found not in self._places else values.copy(found, donor)
+            is_own = _is_new(found) and found.kind == "map" and found not in self._places
+            value = found if is_own else values.copy(found, donor)
             value.stored = True
             self._places[value] = donor, 0
             self._names.same[value] = donor
@@ -179,9 +204,9 @@ class NativeProgram:
         """Make sure that nothing is read after it was written over."""
         for target in targets:
             donor, _ = self._places[target]
-            readers = [number for number, unit in enumerate(schedule.units) for v in unit.members if donor in v.values]
-            if any(number > target.home for number in readers):
-                raise Unsupported("an optimizer that needs parameters or slots after they were updated")
+            later = [value for unit in schedule.units[target.home + 1 :] for value in unit.members]
+            if any(donor in value.values for value in later):
+                raise UnsupportedError("an optimizer that needs parameters or slots after they were updated")
 
     # -- units --------------------------------------------------------------------------------
 
@@ -198,6 +223,8 @@ class NativeProgram:
                 lines += [f"{x.name} = {self._names.array(x)}[0]" for x in value.values if self._is_slot(x)]
                 names = {x: x.name for x in value.values}
                 lines.append(f"{value.name} = {self._scalars.expression(value, names)}")
+                if value.stored:
+                    lines.append(f"{self._names.array(value)}[0] = {value.name}")
         self._place_values(schedule)
         return lines
 
@@ -205,6 +232,19 @@ class NativeProgram:
         return x.kind == "input" and (x in self._buffers or x in self._constants)
 
     def _call(self, value: Value) -> str:
+        return self._mask(value) if value.op == "dropout_mask" else self._product(value)
+
+    def _mask(self, value: Value) -> str:
+        self._scalars.functions.add("fill_mask")
+        params, number = value.params, len(self._keys)
+        self._keys += params["key"]
+        p = float(params["p"])
+        chance, scale = (self._scalars.given(x) for x in (p, 1.0 / (1.0 - p) if p < 1 else 0.0))
+        keys = f"keys[{number}], keys[{number + 1}]"
+        out = self._names.array(value, "flat")
+        return f"fill_mask({out}, {keys}, {params['site']}, {value.operands[0].name}, {chance}, {scale})"
+
+    def _product(self, value: Value) -> str:
         a, b = value.operands
         names = [self._names.array(x, shape) for x, shape in zip((a, b), value.params["shapes"], strict=True)]
         return f"np.dot({names[0]}, {names[1]}, {self._names.array(value, value.shape)})"
@@ -227,12 +267,11 @@ class NativeProgram:
                 for x in (value, *value.values):
                     last[_unviewed(x)] = number
         end = len(schedule.units)
-        kept = {new for new, _ in self._commits}
+        kept = {self._output, *[new for new, _ in self._commits]}  # looked at after all units
         for value, number in last.items():
             if value.stored and value.kind != "input" and value not in self._places:
-                is_kept = value in kept or value.op == "matmul"  # outputs are looked at after all units
                 nbytes = int(np.prod(value.shape)) * value.dtype.itemsize
-                self._memory[value] = Buffer(nbytes, value.home, end if is_kept or value.kind == "map" else number)
+                self._memory[value] = Buffer(nbytes, value.home, end if value in kept else number)
 
     def _place_rows(self) -> None:
         self._rows = {
@@ -243,7 +282,7 @@ class NativeProgram:
 
     def _source(self, lines: list[str]) -> str:
         arrays = list(self._names.arrays.values())
-        arguments = [*FIXED, "numbers", "sizes", *arrays, *[self._names.row(x) for x in self._names.rows]]
+        arguments = [*FIXED, *arrays, *self._names.rows.values()]
         head = [f"{name} = sizes[{i}]" for i, name in enumerate(self._names.sizes.values())]
         head += [f"c{i} = numbers[{i}]" for i in range(len(self._scalars.numbers))]
         body = [*self._batch_lines(), *lines]
@@ -254,23 +293,23 @@ class NativeProgram:
         text += "".join(f"    {line}\n" for line in head)
         text += "    for b in range(count):\n"
         text += "".join(f"        {line}\n" for line in body)
-        return text + "    return -1\n"
+        return text + "    return -1\n" + TAIL
 
     def _batch_lines(self) -> Iterator[str]:
         rows = self._rows_name()
         yield f"first = start + b * {rows}"
         for value, source in self._batch:
             order = "x_order" if source == "X" else "y_order"
-            for name in [n for (v, _), n in self._names.arrays.items() if v is value]:
-                if not self._gather:
-                    yield f"{name} = {source}[first : first + {rows}]"
-                    continue
+            found = [(name, form) for (v, form), name in self._names.arrays.items() if v is value]
+            for name, form in found[:1]:  # the others are the same memory
                 yield f"for i in range({rows}):"
-                dims = len(value.shape) if name.isupper() else len(value.lengths)
-                if dims > 1:
+                if len(form if isinstance(form, tuple) else value.lengths) > 1:
                     yield f"    row = {order}[first + i]"
                     yield f"    for j in range({name}.shape[1]):"
-                    yield f"        {name}[i, j] = {source}[row, j]"
+                    flat = len(value.shape) < 2
+                    yield f"        {name}[i, j] = {source}[row{'' if flat else ', j'}]"
+                elif len(value.shape) > 1:
+                    yield f"    {name}[i] = {source}[{order}[first + i], 0]"
                 else:
                     yield f"    {name}[i] = {source}[{order}[first + i]]"
 
@@ -305,7 +344,13 @@ class NativeProgram:
         rows = [buffer.array(memory, value.lengths[-1:], value.dtype) for value, buffer in self._rows.items()]
         numbers = np.array(self._scalars.numbers, self.dtype)
         sizes = np.array([axis.size for axis in self._names.sizes], np.int64)
-        return (numbers, sizes, *arrays, *rows)
+        keys = np.array(self._keys, np.uint64)
+        return (numbers, keys, sizes, *arrays, *rows)
+
+
+def _is_new(x: Any) -> bool:
+    """Tell whether nothing else has scheduled a value yet."""
+    return isinstance(x, Value) and not x.is_placed
 
 
 def _unviewed(x: Any) -> Any:

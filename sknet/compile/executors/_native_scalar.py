@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile.executors._native_math import FUNCTIONS
-from sknet.compile.executors._native_values import Unsupported, Value
+from sknet.compile.executors._native_values import UnsupportedError, Value
 from sknet.core import PRIMITIVES
 
 __all__ = ["ScalarWriter"]
@@ -17,7 +17,7 @@ EXPRESSIONS = {
     "relu": "0 if x <= 0 else x",
     "maximum": "x if x > y or x != x else y",
     "minimum": "x if x < y or x != x else y",
-    "sign": "(x > 0) - (x < 0) + x * 0",
+    "sign": "1 if x > 0 else -1 if x < 0 else x * 0",
     "square": "x * x",
     "axpy": "x + z * y",
     "copy": "x",
@@ -56,6 +56,10 @@ class ScalarWriter:
             return repr(value)
         if float(value) in PLAIN:
             return f"T({float(value)!r})"
+        return self.given(value)
+
+    def given(self, value: float) -> str:
+        """Return the name of a number that is given at run time."""
         self.numbers.append(float(value))
         return f"c{len(self.numbers) - 1}"
 
@@ -77,16 +81,19 @@ class ScalarWriter:
         texts = [self._operand(value, i, x, names) for i, x in enumerate(value.operands)]
         text = EXPRESSIONS.get(value.op) or PRIMITIVES[value.op].expression
         if text is None:
-            raise Unsupported(f"{value.op} has no expression")
+            raise UnsupportedError(f"{value.op} has no expression")
         tree = _Typed(dict(zip("xyz", texts, strict=False)), self).visit(_parsed(text))
         written = ast.unparse(tree)
-        if value.op in ("astype", "copy", "sign"):
+        if value.op in ("astype", "copy"):
             return f"{self.type_of(value.dtype)}({written})"
         return written
 
     def type_of(self, dtype: Any) -> str:
         """Return what the source calls a dtype."""
-        return "T" if np.dtype(dtype) == self.dtype else f"np.{np.dtype(dtype).name}" if dtype != bool else "bool"
+        dtype = np.dtype(dtype)
+        if dtype == self.dtype:
+            return "T"
+        return "bool" if dtype.kind == "b" else f"np.{dtype.name}"
 
     def _operand(self, value: Value, position: int, x: Any, names: dict[Value, str]) -> str:
         dtype = value.dtype

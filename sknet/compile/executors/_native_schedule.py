@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sknet.compile.executors._native_values import Axis, Unsupported, Value
+from sknet.compile.executors._native_values import Axis, UnsupportedError, Value
 
-__all__ = ["Call", "Loop", "Schedule", "Scalar", "Unit"]
+__all__ = ["Call", "Loop", "Scalar", "Schedule", "Unit"]
 
 
 class Unit:
@@ -95,7 +95,7 @@ class Schedule:
         if loop is None:
             loop = Loop(closure.rows, closure.columns)
             self.units.append(loop)
-        assert isinstance(loop, Loop)  # noqa: S101  _first_loop looks at nothing else
+        assert isinstance(loop, Loop)
         loop.columns = loop.columns or closure.columns
         for value in closure.inside:
             value.home = number
@@ -129,7 +129,7 @@ class _Closure:
 
     def __init__(self, value: Value) -> None:
         if len(value.space) > 2 or len(set(value.space)) < len(value.space):
-            raise Unsupported("arrays with more than two axes are not known to the native executor")
+            raise UnsupportedError("arrays with more than two axes are not known to the native executor")
         self.rows = value.space[0]
         self.columns: Axis | None = value.space[1] if len(value.space) == 2 else None
         self.inside: list[Value] = []

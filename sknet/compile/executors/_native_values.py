@@ -10,10 +10,10 @@ from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._views import Views
 from sknet.exceptions import CaptureError
 
-__all__ = ["Axis", "Unsupported", "Value", "Values"]
+__all__ = ["Axis", "UnsupportedError", "Value", "Values"]
 
 
-class Unsupported(CaptureError):
+class UnsupportedError(CaptureError):
     """A graph that the native executor does not know how to compute; NumPy's executor does."""
 
 
@@ -95,7 +95,7 @@ class Value:
     @property
     def space(self) -> tuple[Axis, ...]:
         """The axes that computing it goes over."""
-        return self.operands[0].axes if self.kind == "reduce" else self.axes  # type: ignore[no-any-return]
+        return self.operands[0].axes if self.kind == "reduce" else self.axes
 
     @property
     def values(self) -> list["Value"]:
@@ -106,6 +106,11 @@ class Value:
     def is_placed(self) -> bool:
         """Whether it is given, or some unit computes it."""
         return self.home > -2
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether its elements stand in memory one after the other, if they do at all."""
+        return self.kind != "view" or bool(self.params["contiguous"])
 
     @property
     def is_row_reduction(self) -> bool:
@@ -145,7 +150,7 @@ class Values:
 
     Raises
     ------
-    Unsupported
+    UnsupportedError
         If the graph has an operation that cannot be translated.
     """
 
@@ -185,7 +190,7 @@ class Values:
         if isinstance(x, Value):
             return self._new("map", "copy", (x,), x.axes, x.dtype, x.shape)
         if like is None:
-            raise Unsupported("a number is returned")
+            raise UnsupportedError("a number is returned")
         return self._new("map", "copy", (x,), like.axes, like.dtype, like.shape)
 
     def _translated(self, equation: Equation) -> Any:
@@ -194,7 +199,7 @@ class Values:
         if special is not None:
             return special(self, equation)
         if equation.primitive.expression is None:
-            raise Unsupported(f"{name} is not known to the native executor")
+            raise UnsupportedError(f"{name} is not known to the native executor")
         return self._map(equation, name)
 
     def operand(self, x: Any) -> Any:
@@ -236,7 +241,9 @@ class Values:
         if equation.primitive.name == "reshape" and mine == [n for n in output.shape if n != 1]:
             return value
         if not self._views.is_view(equation):
-            raise Unsupported(f"{equation.primitive.name} that copies is not known to the native executor")
+            raise UnsupportedError(
+                f"{equation.primitive.name} that copies is not known to the native executor"
+            )
         axes = [Axis(n) for n in output.shape if n != 1]
         if equation.primitive.name == "permute_dims" and len(axes) == 2:
             for a, b in zip(axes, reversed(value.axes), strict=True):
@@ -246,9 +253,9 @@ class Values:
         def applied(array: np.ndarray) -> np.ndarray:
             return views.applied(equation, array.reshape(x.shape))
 
-        return self._new(
-            "view", equation.primitive.name, (value,), axes, output.dtype, output.shape, applied=applied, contiguous=views.is_contiguous(output)
-        )
+        more = {"applied": applied, "contiguous": views.is_contiguous(output)}
+        name = equation.primitive.name
+        return self._new("view", name, (value,), axes, output.dtype, output.shape, **more)
 
     def _broadcast(self, equation: Equation) -> Any:
         [x] = equation.operands
@@ -269,7 +276,7 @@ class Values:
         [x], output = equation.operands, equation.output
         value = self._known[x]
         if not isinstance(value, Value):
-            raise Unsupported("a sum of numbers")
+            raise UnsupportedError("a sum of numbers")
         gone = {a % len(x.shape) for a in equation.params["axis"]}
         kept = [axis for i, axis in enumerate(dims_of(value, x.shape)) if axis is not None and i not in gone]
         if len(kept) == len(value.axes):
@@ -290,16 +297,20 @@ class Values:
         x, y = equation.operands
         output = equation.output
         if x.ndim != 2 or y.ndim != 2 or x.dtype != y.dtype or output.size == 0:
-            raise Unsupported("matmul of other than two matrices is not known to the native executor")
+            raise UnsupportedError("matmul of other than two matrices is not known to the native executor")
         a, b = self._known[x], self._known[y]
         if not isinstance(a, Value) or not isinstance(b, Value):
-            raise Unsupported("matmul of a constant")
+            raise UnsupportedError("matmul of a constant")
         rows, inner = dims_of(a, x.shape)
         other, columns = dims_of(b, y.shape)
         axes = [axis for axis in (rows, columns) if axis is not None]
         if inner is None or other is None:
             return self._new("map", "multiply", (a, b), axes, output.dtype, output.shape)
         inner.unite(other)
+        for v in (x, y):
+            flags = self._views.ghost(v).flags
+            if not (flags.c_contiguous or flags.f_contiguous):
+                raise UnsupportedError("matmul of a part of a matrix is not known to the native executor")
         if not axes:
             return self._new("reduce", "inner", (a, b), (), output.dtype, output.shape)
         return self._new(
@@ -314,7 +325,7 @@ class Values:
     def _take_at(self, equation: Equation) -> Any:
         x, positions = (self.operand(v) for v in equation.operands)
         if len(x.axes) < 2:
-            raise Unsupported("one element of each row, with rows or columns of length 1")
+            raise UnsupportedError("one element of each row, with rows or columns of length 1")
         x.axes[0].unite(positions.axes[0])
         return self._new("reduce", "pick", (x, positions), x.axes[:1], x.dtype, equation.output.shape)
 
@@ -323,13 +334,22 @@ class Values:
         axes = [Axis(n) for n in output.shape if n != 1]
         operands = [self.operand(x) for x in equation.operands]
         if len(axes) != 2:
-            raise Unsupported("one element of each row, with rows or columns of length 1")
+            raise UnsupportedError("one element of each row, with rows or columns of length 1")
         for value in operands:
             if isinstance(value, Value) and value.axes:
                 value.axes[0].unite(axes[0])
                 if len(value.axes) == 2:
                     value.axes[1].unite(axes[1])
         return self._new("map", equation.primitive.name, operands, axes, output.dtype, output.shape)
+
+    def _dropout_mask(self, equation: Equation) -> Value:
+        output, params = equation.output, dict(equation.params)
+        axes = [Axis(n) for n in output.shape if n != 1]
+        step = self.operand(equation.operands[1])
+        if not isinstance(step, Value) or step.kind != "input":
+            raise UnsupportedError("dropout with a step that is computed")
+        del params["shape"], params["dtype"]
+        return self._new("call", "dropout_mask", (step,), axes, output.dtype, output.shape, **params)
 
     def _assemble(self, equation: Equation) -> Value:
         operands = [self.operand(x) for x in equation.operands]
@@ -363,5 +383,6 @@ _SPECIAL: dict[str, Callable[[Values, Equation], Any]] = {
     "take_at": Values._take_at,
     "put_at": Values._put_at,
     "subtract_at": Values._put_at,
+    "dropout_mask": Values._dropout_mask,
     "assemble": Values._assemble,
 }

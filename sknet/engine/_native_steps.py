@@ -1,0 +1,141 @@
+"""Training steps in native code, many by one call, as soon as it is compiled."""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from sknet.compile.executors._native import NativeRun, UnsupportedError
+from sknet.engine._batches import Batches
+from sknet.engine._model import Model
+from sknet.engine._steps import Block, CompiledSteps
+
+__all__ = ["NativeSteps"]
+
+SECONDS = 0.05  # that one call takes, about: Ctrl-C waits so long
+MAX_ROWS = 1 << 16  # whose outputs are kept until they are scored
+
+
+class NativeSteps(CompiledSteps):
+    """Steps as a NumPy plan until native code is there, and from then on in native code.
+
+    Parameters
+    ----------
+    model, batches, check_finite
+        As for all steps.
+    planned : int
+        How many steps are planned: what decides whether compiling pays.
+
+    Raises
+    ------
+    UnsupportedError
+        If there can be no native code for these steps.
+    """
+
+    wait = False  # compile before the first step, whatever it takes
+
+    def __init__(self, model: Model, batches: Batches, check_finite: bool, planned: int) -> None:
+        super().__init__(model, batches, check_finite)
+        self._left = planned
+        self._seconds = 0.0  # of the last NumPy step
+        self._per_step = 1e-3  # seconds of a native step
+        self._looked = 0.0
+        self._runs: dict[int, NativeRun | None] = {}
+        self._order: Any = None
+        self._orders: Any = None
+        self._run_for(min(batches.size, batches.n_samples))
+
+    def _run_for(self, n_rows: int) -> NativeRun | None:
+        """Return the run for batches of so many rows; None for a rest that needs another function."""
+        if n_rows not in self._runs:
+            full = self._runs.get(self.batches.size)
+            try:
+                run = self._new_run(n_rows)
+            except UnsupportedError:
+                if full is None:
+                    raise
+                self._runs[n_rows] = None
+                return None
+            self._runs[n_rows] = None if full is not None and run.source != full.source else run
+        return self._runs[n_rows]
+
+    def _new_run(self, n_rows: int) -> NativeRun:
+        model, batches = self.model, self.batches
+        flat, slots = model.flat_buffers()
+        rows = max(n_rows, min(MAX_ROWS, batches.n_samples))
+        run = NativeRun(
+            self.program_for(n_rows),
+            self._update,
+            flat,
+            self._gradient,
+            [slots[name] for name in self._optimizer.slots],
+            dict(model.buffers),
+            (batches.X, batches.y, batches.weight),
+            rows if n_rows == batches.size else n_rows,
+        )
+        if self.wait:
+            run.wait()
+        return run
+
+    def run(self, order: Any, first: int) -> Block:
+        batches = self.batches
+        n_rows = min(batches.size, batches.n_samples - first * batches.size)
+        run = self._run_for(n_rows)
+        if run is not None and self._is_ready(run):
+            steps = self._countable(run, order, first, n_rows)
+            block = self._native(run, order, first, steps) if steps else None
+            if block is not None:
+                return block
+        started = time.perf_counter()
+        block = super().run(order, first)  # also to find out, and say, what is not finite
+        self._seconds = time.perf_counter() - started
+        self._left -= 1
+        return block
+
+    def _is_ready(self, run: NativeRun) -> bool:
+        now = time.perf_counter()
+        if run.is_known or now - self._looked > SECONDS:
+            self._looked = now
+            return run.is_ready(self._left * self._seconds)
+        return False
+
+    def _countable(self, run: NativeRun, order: Any, first: int, n_rows: int) -> int:
+        """Return how many of the next batches one call goes through."""
+        batches = self.batches
+        whole = batches.n_samples // n_rows if n_rows == batches.size else first + 1
+        steps = min(whole - first, run.most, max(1, int(SECONDS / self._per_step)))
+        if batches.weight is None:
+            return steps
+        start = first * batches.size
+        rows = slice(start, start + steps * n_rows)
+        weight = batches.weight[rows if order is None else order[rows]]
+        without = np.flatnonzero(weight.reshape(steps, n_rows).sum(axis=1) == 0)
+        return int(without[0]) if len(without) else steps
+
+    def _native(self, run: NativeRun, order: Any, first: int, steps: int) -> Block | None:
+        model, batches = self.model, self.batches
+        for name, array in model.buffers.items():
+            run.buffers[name][...] = array
+        hyper = self._optimizer.hyper_table(model.progress, steps)
+        started = time.perf_counter()
+        done = run.run(
+            self._orders_of(order), first * batches.size, hyper, model.progress.step, self.check_finite
+        )
+        if not done:
+            return None
+        self._per_step = max((time.perf_counter() - started) / done, 1e-7)
+        self._left -= done
+        model.progress = model.progress._replace(step=model.progress.step + done - 1)
+        model.advance({name: array.copy() for name, array in run.buffers.items()})
+        outputs = run.outputs[: done * run.rows]
+        losses = run.losses[:done].astype(np.float64)
+        return Block(model.per_output(1.0, outputs.shape[-1]) * losses[:, 0] + losses[:, 1], outputs)
+
+    def _orders_of(self, order: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return in which order rows of X, and of y and weight, are taken in this epoch."""
+        if self._orders is None or self._order is not order:
+            rows = np.arange(self.batches.n_samples) if order is None else order
+            chosen = self.batches.chosen
+            self._order = order
+            self._orders = rows if chosen is None else np.asarray(chosen)[rows], rows
+        return self._orders  # type: ignore[no-any-return]

@@ -1,0 +1,67 @@
+"""Running the native executor's source as plain Python: what it says, without what Numba makes of it."""
+
+import numpy as np
+
+from sknet import Model
+from sknet.engine import Batches
+from sknet.engine._native_steps import NativeSteps
+from sknet.engine._steps import CompiledSteps
+
+
+def interpreted(source):
+    """Return the generated function, uncompiled."""
+    text = source.replace("{cache}", "False").replace("@loops\n", "").replace("@scalar\n", "")
+    namespace = {}
+    exec(text, namespace)
+    return namespace["steps"]
+
+
+class InterpretedSteps(NativeSteps):
+    """Native steps whose source is interpreted."""
+
+    def _new_run(self, n_rows):
+        run = super()._new_run(n_rows)
+        run._steps = interpreted(run.source)
+        return run
+
+
+def trained(
+    kind, module, X, y, weight=None, *, size, epochs=1, order=None, check_finite=True, rows=None, **settings
+):
+    """Train a fresh model; return it, its losses and its outputs."""
+    model = Model(module, random_state=0, **settings)
+    batches = Batches(X, y, weight, size, model.dtype, model.device, rows)
+    planned = (epochs * batches.n_batches,) if issubclass(kind, NativeSteps) else ()
+    steps = kind(model, batches, check_finite, *planned)
+    losses, outputs = [], []
+    with np.errstate(all="ignore"):
+        for _ in range(epochs):
+            done = 0
+            while done < batches.n_batches:
+                block = steps.run(order, done)
+                done += len(block.losses)
+                losses += list(block.losses)
+                outputs.append(block.outputs.copy())
+    return model, np.array(losses), np.concatenate(outputs), steps
+
+
+def assert_equal_training(kind, make_module, *args, tolerance, **settings):
+    """Train both ways, by NumPy's plan and by `kind`, and compare all that training leaves."""
+    expected, losses, outputs, _ = trained(CompiledSteps, make_module(), *args, **settings)
+    found, native_losses, native_outputs, steps = trained(kind, make_module(), *args, **settings)
+
+    def close(a, b):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+    close(native_losses, losses)
+    close(native_outputs, outputs)
+    assert found.progress == expected.progress
+    for mine, theirs in (
+        (found.state.parameters, expected.state.parameters),
+        (found.state.optimizer.slots, expected.state.optimizer.slots),
+        (found.buffers, expected.buffers),
+    ):
+        assert set(mine) == set(theirs)
+        for name, array in mine.items():
+            close(array, theirs[name])
+    return steps

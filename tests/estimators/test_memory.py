@@ -1,0 +1,48 @@
+"""A fit needs memory for parameters, optimizer and one batch: not for a copy of the data."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("resource", reason="limits on memory are set by POSIX systems only")
+
+FIT = """
+import resource, sys, warnings
+import numpy as np
+from sknet import MLPClassifier
+
+warnings.simplefilter("ignore")
+path, limit = sys.argv[1], int(sys.argv[2])
+settings = dict(hidden_layer_sizes=(64,), batch_size=200, random_state=0)
+small = np.random.default_rng(0).standard_normal((300, 100), dtype=np.float32)
+MLPClassifier(max_iter=1, **settings).fit(small, np.arange(300) % 3).predict(small)  # what is loaded once
+
+X = np.load(path, mmap_mode="r")
+y = np.arange(len(X)) % 3
+with open("/proc/self/status") as status:
+    [used] = [int(line.split()[1]) * 1024 for line in status if line.startswith("VmData")]
+resource.setrlimit(resource.RLIMIT_DATA, (used + limit, used + limit))
+estimator = MLPClassifier(max_iter=2, shuffle=sys.argv[3] == "shuffled", **settings).fit(X, y)
+assert estimator.n_iter_ == 2
+assert estimator.predict_proba(X).shape == (len(X), 3)
+"""
+
+ROWS, COLUMNS, LIMIT = 250_000, 100, 40_000_000
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory):
+    path = tmp_path_factory.mktemp("mapped") / "X.npy"
+    X = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(ROWS, COLUMNS))
+    X[:] = np.random.default_rng(0).standard_normal(COLUMNS, dtype=np.float32)
+    X.flush()
+    return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("order", ["shuffled", "as it is"])
+def test_a_mapped_file_larger_than_the_process_may_use(mapped, order):
+    assert mapped.stat().st_size > 2 * LIMIT
+    subprocess.run([sys.executable, "-c", FIT, mapped, str(LIMIT), order], check=True, timeout=120)

@@ -1,0 +1,63 @@
+"""Whole fits on a GPU: trajectories and predictions agree with the CPU's."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from sknet.device import Device, to_device, to_host
+from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, quiet
+from tests.estimators.test_device import FITS, assert_agree, methods
+
+pytestmark = pytest.mark.gpu
+
+CUDA = Device("cuda")
+RTOL = 1e-6
+
+
+@pytest.mark.parametrize("params", FITS.values(), ids=FITS)
+@pytest.mark.parametrize("task", TASKS)
+def test_device_by_name(task, params):
+    X, y = TABLES[task]
+    common = {"dtype": "float64"} | params
+    with quiet():
+        there = estimator_for(task, device="cuda", **common).fit(X, y, WEIGHTS)
+        here = estimator_for(task, **common).fit(X, y, WEIGHTS)
+    assert there.model_.device == CUDA
+    rtol = 1e-3 if params.get("optimizer") == "lbfgs" else RTOL
+    assert_agree(there, here, rtol)
+    for name in methods(here):
+        found = getattr(there, name)(X)
+        assert isinstance(found, np.ndarray)
+        np.testing.assert_allclose(found, getattr(here, name)(X), rtol=rtol, atol=100 * rtol)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_device_follows_the_data(task):
+    X, y = TABLES[task]
+    with quiet():
+        there = estimator_for(task, dtype="float64").fit(to_device(X, CUDA), y)
+        here = estimator_for(task, dtype="float64").fit(X, y)
+    assert_agree(there, here, RTOL)
+    found = there.predict(to_device(X, CUDA))
+    np.testing.assert_allclose(to_host(found), here.predict(X), rtol=RTOL, atol=RTOL)
+
+
+def test_sparse_inputs():
+    X, y = TABLES["multiclass"]
+    with quiet():
+        there = estimator_for("multiclass", dtype="float64", device="cuda").fit(scipy.sparse.csr_array(X), y)
+        here = estimator_for("multiclass", dtype="float64").fit(X, y)
+    assert_agree(there, here, RTOL)
+
+
+def test_a_pickle_needs_no_gpu_and_trains_on():
+    X, y = TABLES["binary"]
+    with quiet():
+        there = estimator_for("binary", dtype="float64", device="cuda").fit(X, y)
+    text = pickle.dumps(there)
+    assert b"cupy" not in text
+    again = pickle.loads(text)
+    np.testing.assert_allclose(again.predict_proba(X), there.predict_proba(X), rtol=RTOL)
+    again.partial_fit(X, y)
