@@ -5,6 +5,9 @@ import os
 # Before NumPy is imported: parallel test workers would otherwise each start one thread per core.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+# Fits of every structure come up in the tests, and each would be compiled first. Tests of native
+# code turn it on.
+os.environ.setdefault("SKNET_NATIVE", "0")
 
 import numpy as np
 import pytest

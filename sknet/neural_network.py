@@ -88,6 +88,7 @@ class _ScikitLearnParameters(BaseMLP):
                 tol=self.tol,
                 n_iter_no_change=self.n_iter_no_change,
                 verbose=self.verbose,
+                seeded=self.random_state is not None,
                 # With early stopping a fit that diverges still has its best weights, and ends with them.
                 check_finite=not self.early_stopping,
             ),

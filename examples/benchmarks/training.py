@@ -16,6 +16,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -112,7 +113,7 @@ def floor(network: Network) -> float:
     rng = np.random.default_rng(0)
     sizes = [network.features, *network.hidden, network.classes]
     outputs = [rng.standard_normal((network.batch, n), dtype=np.float32) for n in sizes]
-    weights = [rng.standard_normal(pair, dtype=np.float32) for pair in zip(sizes, sizes[1:], strict=False)]
+    weights = [rng.standard_normal(pair, dtype=np.float32) for pair in pairwise(sizes)]
     gradients = [np.empty_like(w) for w in weights]
 
     def products() -> None:

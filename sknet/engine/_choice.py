@@ -1,5 +1,6 @@
 """Which kind of steps a fit takes: in native code, as a NumPy plan, or one operation after the other."""
 
+import os
 import warnings
 
 from sknet import ops
@@ -8,12 +9,12 @@ from sknet.engine._batches import Batches
 from sknet.engine._model import Model
 from sknet.engine._native_steps import NativeSteps
 from sknet.engine._steps import CompiledSteps, EagerSteps, Steps
-from sknet.exceptions import CaptureError
+from sknet.exceptions import CaptureError, DtypeError, GradientError, ShapeError
 
 __all__ = ["steps_for"]
 
 
-def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int) -> Steps:
+def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int, seeded: bool) -> Steps:
     """Return the fastest steps that there can be.
 
     Parameters
@@ -22,24 +23,44 @@ def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int) 
         As for `Steps`.
     planned : int
         How many steps are planned at most.
+    seeded : bool
+        Whether the user has given a seed. Native code rounds otherwise than NumPy, so a seeded fit
+        is native from its first step on, and waits for the compiler if need be: the same seed
+        gives the same bits. Others begin at once, and change over when native code is there.
 
     Returns
     -------
     Steps
-        Native where Numba is installed and knows all operations; compiled for NumPy where the
-        module can be captured; eager elsewhere.
+        Native where Numba is installed, the environment does not say ``SKNET_NATIVE=0``, and all
+        operations are known to it; compiled for NumPy where the module can be captured; eager
+        elsewhere.
 
     Warns
     -----
     UserWarning
-        If the module or the loss cannot be captured; names the reason and the line.
+        If native code should be there and is not, or if the module or the loss cannot be captured;
+        names the reason and the line.
     """
     if model.device.kind != "cpu" or ops.is_sparse(batches.X):
         return EagerSteps(model, batches, check_finite)
     try:
-        return NativeSteps(model, batches, check_finite, planned)
-    except UnsupportedError:
-        return CompiledSteps(model, batches, check_finite)
+        return _compiled_steps(model, batches, check_finite, planned, seeded)
     except CaptureError as error:
         warnings.warn(f"the training step is not compiled, and slower: {error}", UserWarning, stacklevel=4)
         return EagerSteps(model, batches, check_finite)
+
+
+def _compiled_steps(
+    model: Model, batches: Batches, check_finite: bool, planned: int, seeded: bool
+) -> CompiledSteps:
+    if os.environ.get("SKNET_NATIVE") != "0":
+        try:
+            return NativeSteps(model, batches, check_finite, planned, wait=seeded)
+        except UnsupportedError:
+            pass
+        except (CaptureError, ShapeError, DtypeError, GradientError):
+            raise  # NumPy's plan would meet the same
+        except Exception as error:
+            # Whatever is wrong with Numba or its cache must not stop a fit that NumPy can do.
+            warnings.warn(f"no native code, the fit goes on with NumPy: {error!r}", UserWarning, stacklevel=5)
+    return CompiledSteps(model, batches, check_finite)

@@ -39,6 +39,8 @@ class Settings:
         As the estimators' parameters.
     check_finite : bool
         Raise for a loss or gradient that is not finite, instead of going on with it.
+    seeded : bool
+        The user has given a seed: the same bits every time.
     """
 
     max_iter: int = 200
@@ -47,6 +49,7 @@ class Settings:
     n_iter_no_change: float = 10
     verbose: bool | int = False
     check_finite: bool = True
+    seeded: bool = False
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,11 @@ class _Epoch:
         if self._to - self._from >= SCORE_ROWS:
             self.flush()
 
+    @property
+    def mean_loss(self) -> float:
+        """Mean of the batches' losses, by rows."""
+        return self.loss / self._batches.n_samples
+
     def skip(self, n_rows: int) -> None:
         """Leave out rows without weight."""
         self.flush()
@@ -198,9 +206,9 @@ def train(
     """
     optimizer = model.optimizer
     assert isinstance(optimizer, Optimizer)
-    planned = model.progress.step + settings.max_iter * batches.n_batches
-    model.progress = model.progress._replace(total_steps=planned)
-    steps = steps_for(model, batches, settings.check_finite, settings.max_iter * batches.n_batches)
+    planned = settings.max_iter * batches.n_batches
+    model.progress = model.progress._replace(total_steps=model.progress.step + planned)
+    steps = steps_for(model, batches, settings.check_finite, planned, settings.seeded)
     order = np.arange(batches.n_samples) if settings.shuffle else None
     n_iter, converged, interrupted = 0, False, False
     # A plateau that was resumed has seen a best epoch: the weights it left are the model's.
@@ -216,20 +224,11 @@ def train(
                     order = order[model.random_state.permutation(batches.n_samples)]
                 epoch = _run_epoch(steps, order, new_score(), guard, n_iter + 1)
                 n_iter += 1
-                loss = epoch.loss / batches.n_samples
-                record = {
-                    "loss": loss,
-                    "score": epoch.score.result(),
-                    "lr": optimizer.learning_rate(model.progress),
-                }
-                _say(settings.verbose, f"Iteration {n_iter}, loss = {loss:.8f}")
-                if validation is not None:
-                    record["validation_loss"], record["validation_score"] = validation.evaluate(model)
-                    _say(settings.verbose, f"Validation score: {record['validation_score']:f}")
+                record = _measured(model, epoch, validation, settings, n_iter)
                 model.progress = model.progress._replace(
                     epoch=model.progress.epoch + 1, samples=model.progress.samples + batches.n_samples
                 )
-                exhausted = plateau.observe(loss if validation is None else record["validation_score"])
+                exhausted = plateau.observe(record["loss" if validation is None else "validation_score"])
                 if validation is not None and (plateau.is_best or best is None):
                     best = model.weights()
                 history.append(**record, time=time.perf_counter() - started)
@@ -268,6 +267,21 @@ def _run_epoch(steps: Steps, order: Any, score: Score, guard: InterruptGuard, nu
         number_of_batch += len(block.losses)
     epoch.flush()
     return epoch
+
+
+def _measured(
+    model: Model, epoch: _Epoch, validation: Validation | None, settings: Settings, n_iter: int
+) -> dict[str, float]:
+    """Return, and say, what an epoch came to."""
+    optimizer = model.optimizer
+    assert isinstance(optimizer, Optimizer)
+    lr = optimizer.learning_rate(model.progress)
+    record = {"loss": epoch.mean_loss, "score": epoch.score.result(), "lr": lr}
+    _say(settings.verbose, f"Iteration {n_iter}, loss = {record['loss']:.8f}")
+    if validation is not None:
+        record["validation_loss"], record["validation_score"] = validation.evaluate(model)
+        _say(settings.verbose, f"Validation score: {record['validation_score']:f}")
+    return record
 
 
 def _lowered(

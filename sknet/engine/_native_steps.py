@@ -25,6 +25,8 @@ class NativeSteps(CompiledSteps):
         As for all steps.
     planned : int
         How many steps are planned: what decides whether compiling pays.
+    wait : bool, default=False
+        Compile before the first step, whatever it takes.
 
     Raises
     ------
@@ -32,10 +34,11 @@ class NativeSteps(CompiledSteps):
         If there can be no native code for these steps.
     """
 
-    wait = False  # compile before the first step, whatever it takes
-
-    def __init__(self, model: Model, batches: Batches, check_finite: bool, planned: int) -> None:
+    def __init__(
+        self, model: Model, batches: Batches, check_finite: bool, planned: int, wait: bool = False
+    ) -> None:
         super().__init__(model, batches, check_finite)
+        self._wait = wait
         self._left = planned
         self._seconds = 0.0  # of the last NumPy step
         self._per_step = 1e-3  # seconds of a native step
@@ -73,7 +76,7 @@ class NativeSteps(CompiledSteps):
             (batches.X, batches.y, batches.weight),
             rows if n_rows == batches.size else n_rows,
         )
-        if self.wait:
+        if self._wait:
             run.wait()
         return run
 

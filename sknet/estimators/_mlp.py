@@ -59,6 +59,7 @@ def _recipe(estimator: Any) -> Recipe:
             tol=estimator.tol,
             n_iter_no_change=estimator.n_iter_no_change,
             verbose=estimator.verbose,
+            seeded=estimator.random_state is not None,
         ),
         early_stopping=estimator.early_stopping,
         validation_fraction=estimator.validation_fraction,

@@ -25,11 +25,13 @@ SETTINGS = {"loss": "log_loss", "optimizer": Adam(lr=0.01), "alpha": 0.01}
 def _directory(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SKNET_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("SKNET_NATIVE", "1")
         yield
 
 
 class WaitingSteps(NativeSteps):
-    wait = True
+    def __init__(self, *args):
+        super().__init__(*args, wait=True)
 
 
 def network():
@@ -64,13 +66,13 @@ def test_batches_without_weight_are_left_out():
     weight = np.random.default_rng(2).uniform(0, 2, 210)
     weight[60:120] = 0
 
-    def fitted(kind):
-        patch.setattr("sknet.engine._choice.NativeSteps", kind)
+    def fitted(native):
+        patch.setenv("SKNET_NATIVE", native)
         settings = {"batch_size": 30, "shuffle": False, "max_iter": 4, "random_state": 0, "tol": 0.0}
         return MLPClassifier((30,), **settings, n_iter_no_change=10).fit(X, y, sample_weight=weight)
 
     with pytest.MonkeyPatch.context() as patch, pytest.warns(UserWarning, match="Maximum iterations"):
-        found, expected = fitted(WaitingSteps), fitted(lambda *args: CompiledSteps(*args[:3]))
+        found, expected = fitted("1"), fitted("0")
     np.testing.assert_allclose(found.loss_curve_, expected.loss_curve_, rtol=1e-5)
 
 
@@ -190,10 +192,41 @@ def test_what_is_not_known_is_left_to_numpy():
     batches = Batches(X, y, None, 30, model.dtype, model.device)
     with pytest.raises(native.UnsupportedError, match="concat is not known to the native executor"):
         NativeSteps(model, batches, True, 10)
-    assert type(steps_for(model, batches, True, 10)) is CompiledSteps
+    assert type(steps_for(model, batches, True, 10, seeded=False)) is CompiledSteps
 
 
 def test_without_numba_steps_are_numpys(monkeypatch):
     monkeypatch.setattr("sknet.compile.executors._native.has_numba", lambda: False)
     with pytest.raises(native.UnsupportedError, match="Numba is not installed"):
         new_steps()
+
+
+def test_the_environment_can_do_without(monkeypatch):
+    monkeypatch.setenv("SKNET_NATIVE", "0")
+    X, y = data()
+    model = Model(network(), random_state=0, **SETTINGS)
+    batches = Batches(X, y, None, 30, model.dtype, model.device)
+    assert type(steps_for(model, batches, True, 10, seeded=True)) is CompiledSteps
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_a_seeded_fit_is_native_from_its_first_step_on(monkeypatch):
+    forget(monkeypatch)
+    X, y = data(2000)
+    first, again = (MLPClassifier((30,), max_iter=5, tol=0, random_state=0).fit(X, y) for _ in range(2))
+    assert first.loss_curve_ == again.loss_curve_
+    for mine, theirs in zip(first.coefs_, again.coefs_, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_a_compiler_that_fails_does_not_stop_a_fit(monkeypatch):
+    forget(monkeypatch)
+
+    def broken(self):
+        raise RuntimeError("the compiler is broken")
+
+    monkeypatch.setattr(cache.Function, "wait", broken)
+    X, y = data()
+    with pytest.warns(UserWarning, match="no native code, the fit goes on with NumPy: .*compiler is broken"):
+        assert MLPClassifier((30,), max_iter=2, random_state=0).fit(X, y).n_iter_ == 2

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import nn
-from sknet.compile.executors._native_math import fill_mask
+from sknet.compile.executors._native_math import FUNCTIONS, fill_mask
 from sknet.device import philox_uniform
 from sknet.losses import LOSSES, Huber, LogLoss, Quantile
 from sknet.optim import SGD, Adam, AdamW, RMSprop
@@ -107,6 +107,19 @@ def test_optimizers(optimizer):
     check(network(nn.ReLU), *data(), optimizer=optimizer)
 
 
+@pytest.mark.parametrize("n_features", [1, 2])
+@pytest.mark.parametrize("hidden", [1, 2])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("size", [1, 2])
+def test_axes_of_length_one(n_features, hidden, n_outputs, size):
+    X, y = data(n_outputs=n_outputs, kind="number")
+
+    def make_module():
+        return nn.Sequential(nn.Linear(n_features, hidden), nn.ReLU(), nn.Linear(hidden, n_outputs))
+
+    check(make_module, X[:, :n_features].copy(), y, size=size, loss="squared_error", optimizer=SGD(0.1))
+
+
 @pytest.mark.parametrize("size", [2, 4, 8, 9, 20])
 def test_batch_sizes(size):
     check(network(nn.ReLU), *data(), size=size)
@@ -126,6 +139,20 @@ def test_chosen_rows_in_their_own_order_of_another_dtype_and_layout():
         epochs=1,
         order=np.arange(6),
     )
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if "_float" in name])
+def test_functions_of_one_number(name):
+    exact, dtype = getattr(np, name.split("_")[0]), np.dtype(name.split("_")[1])
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=500) * scale for scale in (1e-8, 1e-3, 1, 30, 300)])
+    x = np.concatenate([x, [0, -1, 1, np.inf, -np.inf, np.nan, 1e30, -1e30, 88.7, -87, -103.5]]).astype(dtype)
+    with np.errstate(all="ignore"):
+        found = np.array([FUNCTIONS[name](value) for value in x])
+        expected = exact(x.astype(np.longdouble)).astype(dtype)
+    assert found.dtype == dtype
+    tiny = np.finfo(dtype).tiny
+    np.testing.assert_allclose(found, expected, rtol=3 * np.finfo(dtype).eps, atol=tiny)
 
 
 def test_dropout_masks_are_those_of_numpy_bit_for_bit():

@@ -18,7 +18,9 @@ def test_by_hand():
     np.testing.assert_allclose(deltas, [-0.1 * math.sqrt(0.25) / 0.5 * 2 / (2 + 1)])
 
 
-@pytest.mark.parametrize("optimizer", [Adam(0.01, beta1=0.8), Adam(InverseScaling(0.1)), AdamW(0.01)], ids=repr)
+@pytest.mark.parametrize(
+    "optimizer", [Adam(0.01, beta1=0.8), Adam(InverseScaling(0.1)), AdamW(0.01)], ids=repr
+)
 def test_numbers_of_many_steps_are_those_of_each(optimizer):
     progress = Progress(step=40, epoch=2, samples=80)
     table = optimizer.hyper_table(progress, 30)

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import ModuleType
@@ -54,6 +55,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
+@cache
 def has_numba() -> bool:
     """Tell whether Numba can be imported; it is not imported."""
     return "numba" in sys.modules or importlib.util.find_spec("numba") is not None

@@ -268,7 +268,7 @@ class _Block:
             if self._depth == 1 or len(x.axes) < 2:
                 return x.name  # of the whole row, known since an earlier phase
             return self._again(x)
-        if not x.axes and (x.home >= 0 or x.op == "local"):
+        if x.is_local:
             return x.name
         outer = self._depth == 2 and not self._is_flat and x.axes == (writer._rows,)
         lines = self.outer if outer else self.lines

@@ -85,6 +85,33 @@ def tanh_float64(x: Any) -> Any:
     return small if size < float64(0.625) else large
 
 
+def log1p_float32(x: Any) -> Any:
+    u = float32(1.0) + x
+    bits = float32(u).view(int32)
+    e = (bits >> int32(23)) - int32(126)
+    m = int32((bits & int32(0x7FFFFF)) | int32(0x3F000000)).view(float32)
+    is_low = m < float32(0.707106781186547524)
+    n = float32(e) - (float32(1.0) if is_low else float32(0.0))
+    m = (m + m if is_low else m) - float32(1.0)
+    p = float32(7.0376836292e-2)
+    p = p * m + float32(-1.1514610310e-1)
+    p = p * m + float32(1.1676998740e-1)
+    p = p * m + float32(-1.2420140846e-1)
+    p = p * m + float32(1.4249322787e-1)
+    p = p * m + float32(-1.6668057665e-1)
+    p = p * m + float32(2.0000714765e-1)
+    p = p * m + float32(-2.4999993993e-1)
+    p = p * m + float32(3.3333331174e-1)
+    s = m * m
+    y = p * m * s + float32(-2.12194440e-4) * n - float32(0.5) * s
+    y = m + y + float32(0.693359375) * n
+    # What rounding 1 + x took away is put back by the quotient.
+    y = x if u == float32(1.0) else y * (x / (u - float32(1.0)))
+    y = -float32(np.inf) if u == float32(0.0) else y
+    y = float32(np.nan) if u < float32(0.0) else y
+    return y if u < float32(np.inf) else u
+
+
 def product_high(a: Any, b: Any) -> Any:
     low = uint64(0xFFFFFFFF)
     half = uint64(32)
@@ -118,7 +145,15 @@ def fill_mask(out: Any, key0: Any, key1: Any, site: Any, step: Any, p: Any, scal
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in (exp_float32, exp_float64, tanh_float32, tanh_float64, product_high, fill_mask)
+    for function in (
+        exp_float32,
+        exp_float64,
+        tanh_float32,
+        tanh_float64,
+        log1p_float32,
+        product_high,
+        fill_mask,
+    )
 }
 
 

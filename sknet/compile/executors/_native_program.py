@@ -220,16 +220,13 @@ class NativeProgram:
                 lines.append(self._call(unit.members[0]))
             else:
                 [value] = unit.members
-                lines += [f"{x.name} = {self._names.array(x)}[0]" for x in value.values if self._is_slot(x)]
+                lines += [f"{x.name} = {self._names.array(x)}[0]" for x in value.values if not x.is_local]
                 names = {x: x.name for x in value.values}
                 lines.append(f"{value.name} = {self._scalars.expression(value, names)}")
                 if value.stored:
                     lines.append(f"{self._names.array(value)}[0] = {value.name}")
         self._place_values(schedule)
         return lines
-
-    def _is_slot(self, x: Value) -> bool:
-        return x.kind == "input" and (x in self._buffers or x in self._constants)
 
     def _call(self, value: Value) -> str:
         return self._mask(value) if value.op == "dropout_mask" else self._product(value)
@@ -281,11 +278,11 @@ class NativeProgram:
     # -- the whole ----------------------------------------------------------------------------
 
     def _source(self, lines: list[str]) -> str:
+        body = [*self._batch_lines(), *lines]
         arrays = list(self._names.arrays.values())
         arguments = [*FIXED, *arrays, *self._names.rows.values()]
         head = [f"{name} = sizes[{i}]" for i, name in enumerate(self._names.sizes.values())]
         head += [f"c{i} = numbers[{i}]" for i in range(len(self._scalars.numbers))]
-        body = [*self._batch_lines(), *lines]
         text = HEAD.format(dtype=self.dtype.name, cache="{cache}")
         if self._scalars.functions:
             text += source_of(self._scalars.functions) + "\n\n"
@@ -300,18 +297,14 @@ class NativeProgram:
         yield f"first = start + b * {rows}"
         for value, source in self._batch:
             order = "x_order" if source == "X" else "y_order"
-            found = [(name, form) for (v, form), name in self._names.arrays.items() if v is value]
-            for name, form in found[:1]:  # the others are the same memory
-                yield f"for i in range({rows}):"
-                if len(form if isinstance(form, tuple) else value.lengths) > 1:
-                    yield f"    row = {order}[first + i]"
-                    yield f"    for j in range({name}.shape[1]):"
-                    flat = len(value.shape) < 2
-                    yield f"        {name}[i, j] = {source}[row{'' if flat else ', j'}]"
-                elif len(value.shape) > 1:
-                    yield f"    {name}[i] = {source}[{order}[first + i], 0]"
-                else:
-                    yield f"    {name}[i] = {source}[{order}[first + i]]"
+            name = self._names.array(value, value.shape)
+            yield f"for i in range({rows}):"
+            if len(value.shape) > 1:
+                yield f"    row = {order}[first + i]"
+                yield f"    for j in range({name}.shape[1]):"
+                yield f"        {name}[i, j] = {source}[row, j]"
+            else:
+                yield f"    {name}[i] = {source}[{order}[first + i]]"
 
     # -- binding ------------------------------------------------------------------------------
 

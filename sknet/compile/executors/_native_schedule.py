@@ -1,7 +1,6 @@
 """Which loop computes what: values over the same axes share one, so that memory is gone through once."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from sknet.compile.executors._native_values import Axis, UnsupportedError, Value
 
@@ -158,8 +157,3 @@ class _Closure:
                 return False
             self.columns = space[1]
         return True
-
-
-def numbers_in(values: Iterable[Value]) -> list[Any]:
-    """Return the numbers among the operands of values."""
-    return [x for value in values for x in value.operands if not isinstance(x, Value)]

@@ -108,6 +108,11 @@ class Value:
         return self.home > -2
 
     @property
+    def is_local(self) -> bool:
+        """Whether it is one number that a local variable holds."""
+        return not self.axes and (self.kind in ("map", "reduce") or self.op == "local")
+
+    @property
     def is_in_order(self) -> bool:
         """Whether its elements stand in memory one after the other, if they do at all."""
         return self.kind != "view" or bool(self.params["contiguous"])
@@ -285,13 +290,16 @@ class Values:
 
     def _sum_squares(self, equation: Equation) -> Value:
         dtype = equation.output.dtype
-        sums = [
-            self._new("reduce", "inner", (x, x), (), dtype, ()) for x in map(self.operand, equation.operands)
-        ]
+        sums = [self._squares(self.operand(x), dtype) for x in equation.operands]
         total = sums[0]
         for other in sums[1:]:
             total = self._new("map", "add", (total, other), (), dtype, ())
         return total
+
+    def _squares(self, x: Value, dtype: Any) -> Value:
+        if not x.axes:
+            return self._new("map", "square", (x,), (), dtype, ())
+        return self._new("reduce", "inner", (x, x), (), dtype, ())
 
     def _matmul(self, equation: Equation) -> Value:
         x, y = equation.operands
