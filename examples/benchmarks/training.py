@@ -4,6 +4,8 @@ A step's time is the difference between a long and a short fit, divided by the s
 validation, capture and planning fall out, and stand in the column "start". The floor is the time
 of the step's matrix products alone.
 
+sknet runs in native code where Numba is installed; SKNET_NATIVE=0 shows it without.
+
 Prints, for each network, microseconds a step (median over the rounds), how many times slower the
 others are, and how many floors sknet needs; at the end the geometric means.
 
@@ -27,6 +29,7 @@ import sknet
 
 SHORT, LONG = 2, 8  # epochs
 NEVER = 10**6  # epochs without improvement that are borne
+REST = 0.3  # seconds before each turn: the threads of the one before spin for a while
 
 
 class Network(NamedTuple):
@@ -143,6 +146,7 @@ def measure(network: Network, fits: dict[str, Callable[..., None]], rounds: int)
     for _ in range(rounds):
         times["floor"].append(floor(network))
         for name, fit in fits.items():
+            time.sleep(REST)
             short, long = (seconds(fit, network, X, y, epochs) for epochs in (SHORT, LONG))
             step = (long - short) / ((LONG - SHORT) * network.steps)
             times[name].append(step * 1e6)
