@@ -5,15 +5,14 @@ sknet's losses and optimizers, nothing else happens here.
 """
 
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from sknet._params import Interval, Options, StrOptions
 from sknet.device import namespace
 from sknet.engine import Settings
-from sknet.estimators._base import BaseMLP, goes_in_steps
+from sknet.estimators._base import BaseMLP
 from sknet.estimators._classifier import ClassifierMLP
 from sknet.estimators._recipe import Recipe, layer_sizes
 from sknet.estimators._regressor import RegressorMLP
@@ -215,29 +214,6 @@ class MLPClassifier(_ScikitLearnParameters, ClassifierMLP):
         self.n_iter_no_change = n_iter_no_change
         self.max_fun = max_fun
 
-    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
-        """Train one epoch on a part of the data, going on from before.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-        classes : array-like of shape (n_classes,), default=None
-            All labels there will be; needed in the first call.
-
-        Returns
-        -------
-        self
-            Fitted. If the call fails, the estimator is as it was before.
-        """
-        self._check_classes(classes)
-        return self._fit_part(X, y, sample_weight, classes)
-
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithm of `predict_proba`, -inf where the probability underflows.
 
@@ -370,23 +346,3 @@ class MLPRegressor(_ScikitLearnParameters, RegressorMLP):
         self.epsilon = epsilon
         self.n_iter_no_change = n_iter_no_change
         self.max_fun = max_fun
-
-    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train one epoch on a part of the data, going on from before.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        self
-            Fitted. If the call fails, the estimator is as it was before.
-        """
-        return self._fit_part(X, y, sample_weight)

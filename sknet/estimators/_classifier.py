@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 from numbers import Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.device import device_of, to_device, to_host
 from sknet.engine import Accuracy, Batches, History, Model, Plateau, Score, active
 from sknet.engine._predictor import Head
-from sknet.estimators._base import BaseMLP
+from sknet.estimators._base import BaseMLP, goes_in_steps
 from sknet.estimators._frozen import FrozenClassifier, both_classes
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import ClassTargets
@@ -88,6 +89,34 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
     def _take(self, model: Model, history: History, plateau: Plateau, n_iter: int, validated: bool) -> None:
         self.classes_ = self._targets.classes
         super()._take(model, history, plateau, n_iter, validated)
+
+    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
+        """Train one epoch on a part of the data, going on from before.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+        classes : array-like of shape (n_classes,), default=None
+            All labels there will be; needed in the first call.
+
+        Returns
+        -------
+        self
+            Fitted. If the call fails, the estimator is as it was before.
+
+        Raises
+        ------
+        ValueError
+            If `classes` is missing, or y has other labels; and as `fit`.
+        """
+        self._check_classes(classes)
+        return self._fit_part(X, y, sample_weight, classes)
 
     def predict(self, X: Any) -> Any:
         """Predict labels.

@@ -4,12 +4,11 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from sknet import nn
 from sknet._params import Interval, Options, StrOptions, resolve
 from sknet.engine import Settings
-from sknet.estimators._base import BaseMLP, goes_in_steps
+from sknet.estimators._base import BaseMLP
 from sknet.estimators._classifier import ClassifierMLP
 from sknet.estimators._recipe import Recipe, layer_sizes
 from sknet.estimators._regressor import RegressorMLP
@@ -233,34 +232,6 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
         self.dtype = dtype
         self.random_state = random_state
 
-    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
-        """Train one epoch on a part of the data, going on from before.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-        classes : array-like of shape (n_classes,), default=None
-            All labels there will be; needed in the first call.
-
-        Returns
-        -------
-        self
-            Fitted. If the call fails, the estimator is as it was before.
-
-        Raises
-        ------
-        ValueError
-            If `classes` is missing, or y has other labels; and as `fit`.
-        """
-        self._check_classes(classes)
-        return self._fit_part(X, y, sample_weight, classes)
-
 
 class MLPRegressor(_NamedOptions, RegressorMLP):
     """Multi-layer perceptron for regression; loss and optimizer are hyperparameters.
@@ -385,28 +356,3 @@ class MLPRegressor(_NamedOptions, RegressorMLP):
         self.device = device
         self.dtype = dtype
         self.random_state = random_state
-
-    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train one epoch on a part of the data, going on from before.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        self
-            Fitted. If the call fails, the estimator is as it was before.
-
-        Raises
-        ------
-        ValueError
-            As `fit`.
-        """
-        return self._fit_part(X, y, sample_weight)

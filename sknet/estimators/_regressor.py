@@ -1,13 +1,14 @@
 """What regressors add: predictions by the loss's inverse link."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from sklearn.base import RegressorMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.engine import Batches, Model, RSquared, Score
-from sknet.estimators._base import BaseMLP
+from sknet.estimators._base import BaseMLP, goes_in_steps
 from sknet.estimators._frozen import FrozenRegressor
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import RealTargets
@@ -25,6 +26,31 @@ class RegressorMLP(RegressorMixin, BaseMLP):
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
         return lambda: RSquared(batches.y, batches.weight, model.loss_function)
+
+    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train one epoch on a part of the data, going on from before.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        self
+            Fitted. If the call fails, the estimator is as it was before.
+
+        Raises
+        ------
+        ValueError
+            As `fit`.
+        """
+        return self._fit_part(X, y, sample_weight)
 
     def predict(self, X: Any) -> Any:
         """Predict targets.
