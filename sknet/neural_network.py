@@ -11,10 +11,9 @@ import numpy as np
 
 from sknet._params import Interval, Options, StrOptions
 from sknet.device import namespace
-from sknet.engine import Settings
 from sknet.estimators._base import BaseMLP
 from sknet.estimators._classifier import ClassifierMLP
-from sknet.estimators._recipe import Recipe, layer_sizes
+from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
 from sknet.estimators._regressor import RegressorMLP
 from sknet.losses import LOSSES
 from sknet.optim import LBFGS, SGD, Adam, Optimizer
@@ -81,16 +80,8 @@ class _ScikitLearnParameters(BaseMLP):
             optimizer=_optimizer(self),
             alpha=self.alpha,
             batch_size=self.batch_size,
-            settings=Settings(
-                max_iter=self.max_iter,
-                shuffle=self.shuffle,
-                tol=self.tol,
-                n_iter_no_change=self.n_iter_no_change,
-                verbose=self.verbose,
-                seeded=self.random_state is not None,
-                # With early stopping a fit that diverges still has its best weights, and ends with them.
-                check_finite=not self.early_stopping,
-            ),
+            # With early stopping a fit that diverges still has its best weights, and ends with them.
+            settings=settings_of(self, check_finite=not self.early_stopping),
             early_stopping=self.early_stopping,
             validation_fraction=self.validation_fraction,
             random_state=self.random_state,

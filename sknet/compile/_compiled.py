@@ -202,7 +202,12 @@ class Compiled:
 
 
 def compile(
-    function: Callable[..., Any], args: tuple[Tree, ...], *, donate: Iterable[int] = (), exact: bool = False
+    function: Callable[..., Any],
+    args: tuple[Tree, ...],
+    *,
+    donate: Iterable[int] = (),
+    exact: bool = False,
+    slots: Tree = None,
 ) -> Compiled:
     """Capture a pure function, and make it a plan that runs without Python's arithmetic or allocation.
 
@@ -218,6 +223,8 @@ def compile(
     exact : bool, default=False
         Keep the operations of the function as they are, so that results are those of a plain
         call to the last bit (but for the sign of a zero). Otherwise rounding may differ.
+    slots : tuple of trees of arrays, default=None
+        Arrays to be used as slots, as for `Compiled.fresh`.
 
     Returns
     -------
@@ -255,7 +262,7 @@ def compile(
             if len(_programs) > KEPT:
                 _programs.popitem(last=False)
         _programs.move_to_end(key)
-    return Compiled(program, template, args)
+    return Compiled(program, template, args, slots)
 
 
 _programs: OrderedDict[Any, NumpyProgram] = OrderedDict()

@@ -99,6 +99,6 @@ class Predictor:
 
         buffers = {name: np.asarray(b.data) for name, b in self._module.named_buffers()}
         with no_grad():
-            program = compiled(forward, (self.flat, buffers, np.zeros(X.shape, self.flat.dtype)))
-        program = program.fresh((self.flat, None, None))
+            args = (self.flat, buffers, np.zeros(X.shape, self.flat.dtype))
+            program = compiled(forward, args, slots=(self.flat, None, None))
         return program.run, program.slots[2], program.result, program.slots[1]

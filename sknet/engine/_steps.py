@@ -129,10 +129,8 @@ class CompiledSteps(Steps):
         flat, slots = model.flat_buffers()
         self._gradient = np.zeros_like(flat)
         self._hyper = {name: np.zeros((), flat.dtype) for name in optimizer.hyper(1, model.progress)}
-        update = compiled(
-            _update_function(optimizer), (flat, slots, self._gradient, self._hyper), donate=(0, 1)
-        )
-        self._update = update.fresh((flat, slots, self._gradient, self._hyper))
+        args = (flat, slots, self._gradient, self._hyper)
+        self._update = compiled(_update_function(optimizer), args, donate=(0, 1), slots=args)
         self._programs: dict[int, Compiled] = {}
         self.program_for(min(batches.size, batches.n_samples))
 
@@ -146,9 +144,8 @@ class CompiledSteps(Steps):
             buffers = dict(self.model.buffers)
             counter = np.zeros((), np.int64)
             args = (flat, self._gradient, buffers, X, y, weight, counter)
-            program = compiled(function, args, donate=(1,))
-            found = program.fresh((flat, self._gradient, None, None, None, None, None))
-            self._programs[n_rows] = found
+            slots = (flat, self._gradient, None, None, None, None, None)
+            found = self._programs[n_rows] = compiled(function, args, donate=(1,), slots=slots)
         return found
 
     def step(self, chosen: Any, n_rows: int) -> Step:

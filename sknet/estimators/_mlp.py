@@ -7,10 +7,9 @@ import numpy as np
 
 from sknet import nn
 from sknet._params import Interval, Options, StrOptions, resolve
-from sknet.engine import Settings
 from sknet.estimators._base import BaseMLP
 from sknet.estimators._classifier import ClassifierMLP
-from sknet.estimators._recipe import Recipe, layer_sizes
+from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
 from sknet.estimators._regressor import RegressorMLP
 from sknet.losses import LOSSES, Loss, check_loss
 from sknet.optim import LBFGS, OPTIMIZERS, Optimizer, check_optimizer
@@ -52,14 +51,7 @@ def _recipe(estimator: Any) -> Recipe:
         optimizer=check_optimizer(estimator.optimizer, name),
         alpha=estimator.alpha,
         batch_size=estimator.batch_size,
-        settings=Settings(
-            max_iter=estimator.max_iter,
-            shuffle=estimator.shuffle,
-            tol=estimator.tol,
-            n_iter_no_change=estimator.n_iter_no_change,
-            verbose=estimator.verbose,
-            seeded=estimator.random_state is not None,
-        ),
+        settings=settings_of(estimator),
         early_stopping=estimator.early_stopping,
         validation_fraction=estimator.validation_fraction,
         class_weight=getattr(estimator, "class_weight", None),

@@ -12,7 +12,7 @@ from sknet.engine import Settings
 from sknet.losses import Loss
 from sknet.optim import LBFGS, Optimizer
 
-__all__ = ["Recipe", "layer_sizes", "perceptron"]
+__all__ = ["Recipe", "layer_sizes", "perceptron", "settings_of"]
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,32 @@ def perceptron(
             layers.append(nn.Dropout(dropout))
         width = size
     return nn.Sequential(*layers, nn.Linear(width, n_outputs, init=init))
+
+
+def settings_of(estimator: Any, check_finite: bool = True) -> Settings:
+    """Return the loop's settings from the parameters that all perceptrons call alike.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whose parameters.
+    check_finite : bool, default=True
+        Whether a loss that is not finite ends the fit.
+
+    Returns
+    -------
+    Settings
+        For `sknet.engine.train`.
+    """
+    return Settings(
+        max_iter=estimator.max_iter,
+        shuffle=estimator.shuffle,
+        tol=estimator.tol,
+        n_iter_no_change=estimator.n_iter_no_change,
+        verbose=estimator.verbose,
+        check_finite=check_finite,
+        seeded=estimator.random_state is not None,
+    )
 
 
 def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:

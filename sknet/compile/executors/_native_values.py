@@ -113,11 +113,6 @@ class Value:
         return not self.axes and (self.kind in ("map", "reduce") or self.op == "local")
 
     @property
-    def is_in_order(self) -> bool:
-        """Whether its elements stand in memory one after the other, if they do at all."""
-        return self.kind != "view" or bool(self.params["contiguous"])
-
-    @property
     def is_row_reduction(self) -> bool:
         """Whether it is a reduction that one row of the space suffices for."""
         return self.kind == "reduce" and len(self.space) == 2 and self.axes == self.space[:1]
