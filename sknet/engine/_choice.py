@@ -8,8 +8,9 @@ from sknet.compile.executors._native import UnsupportedError
 from sknet.engine._batches import Batches
 from sknet.engine._model import Model
 from sknet.engine._native_steps import NativeSteps
+from sknet.engine._stepping import not_compiled
 from sknet.engine._steps import CompiledSteps, EagerSteps, Steps
-from sknet.exceptions import CaptureError, DtypeError, GradientError, ShapeError
+from sknet.exceptions import CaptureError, DtypeError, GradientError, GraphError, ShapeError
 
 __all__ = ["steps_for"]
 
@@ -35,18 +36,25 @@ def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int, 
         operations are known to it; compiled for NumPy where the module can be captured; eager
         elsewhere.
 
+    Raises
+    ------
+    CaptureError
+        With ``compile=True``, if the step cannot be captured.
+
     Warns
     -----
     UserWarning
         If native code should be there and is not, or if the module or the loss cannot be captured;
         names the reason and the line.
     """
-    if model.device.kind != "cpu" or ops.is_sparse(batches.X):
+    if not model.compile or model.device.kind != "cpu" or ops.is_sparse(batches.X):
         return EagerSteps(model, batches, check_finite)
     try:
         return _compiled_steps(model, batches, check_finite, planned, seeded)
-    except CaptureError as error:
-        warnings.warn(f"the training step is not compiled, and slower: {error}", UserWarning, stacklevel=4)
+    except (CaptureError, GraphError) as error:
+        if model.compile is True:
+            raise
+        not_compiled(error, stacklevel=4)
         return EagerSteps(model, batches, check_finite)
 
 
@@ -58,7 +66,7 @@ def _compiled_steps(
             return NativeSteps(model, batches, check_finite, planned, wait=seeded)
         except UnsupportedError:
             pass
-        except (CaptureError, ShapeError, DtypeError, GradientError):
+        except (CaptureError, GraphError, ShapeError, DtypeError, GradientError):
             raise  # NumPy's plan would meet the same
         except Exception as error:
             # Whatever is wrong with Numba or its cache must not stop a fit that NumPy can do.

@@ -3,7 +3,6 @@
 import copy
 import math
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +19,8 @@ from sknet.engine._memory import Memory
 from sknet.engine._place import active, on_device
 from sknet.engine._predictor import Head, Predictor
 from sknet.engine._state import ModelState, StepResult, copied_random_state
-from sknet.engine._update import apply_rule, check_finite_step
+from sknet.engine._stepping import Stepper
+from sknet.engine._update import apply_rule
 from sknet.losses import Loss, check_loss
 from sknet.nn import Module, bindings
 from sknet.nn._scope import Scope, run
@@ -51,6 +51,9 @@ class Model:
         Where to compute.
     random_state : int, RandomState instance or None, default=None
         Draws initial weights (of parameters that have no values yet), and everything random after.
+    compile : {"auto", True, False}, default="auto"
+        Whether training steps are captured and planned (see `sknet.compile`). "auto" does so where
+        it can be done, and goes on eagerly with one warning where not; True raises instead.
 
     Attributes
     ----------
@@ -89,6 +92,7 @@ class Model:
         dtype: DTypeLike = "float32",
         device: "str | Device" = "cpu",
         random_state: Any = None,
+        compile: bool | str = "auto",
     ) -> None:
         if not isinstance(module, Module):
             raise TypeError(
@@ -97,6 +101,8 @@ class Model:
         self.loss_function = check_loss(loss, "Model")
         self.optimizer = check_optimizer(optimizer, "Model")
         self.alpha = _check_alpha(alpha)
+        self.compile = _check_compile(compile)
+        self._stepper = Stepper(self.compile)
         self.dtype = check_float_dtype(dtype, where="a Model")
         self.random_state = check_random_state(random_state)
         self.progress = Progress()
@@ -263,7 +269,7 @@ class Model:
             For negative class numbers, and for weights that are negative or all zero.
         """
         y, sample_weight = self._checked(y, sample_weight)
-        data, penalty = self.terms(output, y, sample_weight, self._memory.leaves.values())
+        data, penalty = self.terms(output, y, sample_weight)
         return data if penalty is None else data + penalty
 
     def _checked(self, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor | None]:
@@ -276,7 +282,7 @@ class Model:
         return y, sample_weight
 
     def terms(
-        self, output: Tensor, y: Any, sample_weight: Any, parameters: Iterable[Tensor]
+        self, output: Tensor, y: Any, sample_weight: Any, parameters: Iterable[Tensor] | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Return the two terms of the objective: mean loss, and L2 penalty or None.
 
@@ -284,8 +290,8 @@ class Model:
         ----------
         output, y, sample_weight : Tensor, array, array or None
             As for `loss`.
-        parameters : iterable of Tensor
-            What to penalize, of those that have two or more axes.
+        parameters : iterable of Tensor, default=None
+            What to penalize, of those that have two or more axes; None for the model's own.
 
         Returns
         -------
@@ -295,7 +301,8 @@ class Model:
             None where `alpha` is 0.
         """
         weight = None if sample_weight is None else self._operand(sample_weight)
-        return _objective.terms(self.loss_function, self.alpha, output, self._operand(y), weight, parameters)
+        penalized = self._memory.leaves.values() if parameters is None else parameters
+        return _objective.terms(self.loss_function, self.alpha, output, self._operand(y), weight, penalized)
 
     @on_device
     def backward(self, loss: Tensor) -> Gradient:
@@ -317,9 +324,10 @@ class Model:
             If the loss does not depend on this model's parameters, or is no scalar.
         """
         check_reached(loss, self._memory.leaves.values())
-        return self._gradient_into(self._memory.zeros(), loss)
+        return self.gradient_into(self._memory.zeros(), loss)
 
-    def _gradient_into(self, flat: Any, loss: Tensor) -> Gradient:
+    def gradient_into(self, flat: Any, loss: Tensor) -> Gradient:
+        """Return the gradient of `loss`, written into the buffer `flat`."""
         shares = gradients(loss, list(self._memory.leaves.values()))
         for part, share in zip(self.layout.slices.values(), shares, strict=True):
             flat[part] = share.data.reshape(-1)
@@ -344,7 +352,7 @@ class Model:
         StateError
             If names or shapes do not fit the parameters.
         """
-        optimizer = self._stepper()
+        optimizer = self.stepping_optimizer()
         if not isinstance(gradient, Gradient) or gradient.layout.shapes != self.layout.shapes:
             flat_gradient = self._memory.zeros()
             self.layout.fill(flat_gradient, {name: self._array(value) for name, value in gradient.items()})
@@ -359,14 +367,6 @@ class Model:
     def _array(self, value: Any) -> Any:
         value = value.data if isinstance(value, Tensor) else value
         return to_device(value if is_array(value) else np.asarray(value), self.device)
-
-    def _stepper(self) -> Optimizer:
-        if not isinstance(self.optimizer, Optimizer):
-            name = type(self.optimizer).__name__
-            raise TypeError(
-                f"{name} goes over the full batch and has no single step: use an optimizer such as Adam()"
-            )
-        return self.optimizer
 
     # -- the step in place ------------------------------------------------------------------------
 
@@ -396,43 +396,19 @@ class Model:
             If shapes do not fit; nothing is changed then.
         ValueError
             For negative class numbers, and for weights that are negative or all zero.
+        CaptureError
+            With ``compile=True``, if the step cannot be captured.
         """
-        y, sample_weight = self._checked(y, sample_weight)
-        with np.errstate(all="ignore"):  # what is not finite is an error, and warnings before it are noise
-            return self.step_into(self._memory.zeros(), self._memory.zeros(), X, y, sample_weight)
+        return self._stepper.step(self, self._operand(X), *self._checked(y, sample_weight))
 
-    def step_into(
-        self, gradient: Any, delta: Any, X: Any, y: Any, sample_weight: Any = None, check_finite: bool = True
-    ) -> StepResult:
-        """Train on one batch as `step` does, writing gradient and update into given flat buffers.
-
-        Parameters
-        ----------
-        gradient, delta : array of shape (layout.size,)
-            Overwritten; a loop passes the same ones every time.
-        X, y, sample_weight : array
-            As for `step`.
-        check_finite : bool, default=True
-            Raise for a loss or gradient that is not finite, instead of going on with it.
-
-        Returns
-        -------
-        StepResult
-            Its arrays are views of the given buffers.
-        """
-        optimizer = self._stepper()
-        flat = self._memory.writable()
-        output = self(X)
-        data, penalty = self.terms(output, y, sample_weight, self._memory.leaves.values())
-        found = self._gradient_into(gradient, data if penalty is None else data + penalty)
-        data_loss, penalty_value = data.item(), 0.0 if penalty is None else penalty.item()
-        if check_finite:
-            check_finite_step(data_loss + penalty_value, found)
-        apply_rule(optimizer, self.progress, gradient, flat, self._memory.slots, delta)
-        flat += delta
-        self.advance(found.buffers)
-        update = MappingProxyType(self.layout.views(delta))
-        return StepResult(data_loss + penalty_value, found, update, output.detach(), data_loss, penalty_value)
+    def stepping_optimizer(self) -> Optimizer:
+        """Return the optimizer; a TypeError says that one over the full batch has no single step."""
+        if not isinstance(self.optimizer, Optimizer):
+            name = type(self.optimizer).__name__
+            raise TypeError(
+                f"{name} goes over the full batch and has no single step: use an optimizer such as Adam()"
+            )
+        return self.optimizer
 
     def flat_buffers(self) -> tuple[Any, dict[str, Any]]:
         """Return the buffers that hold parameters and optimizer state, for who trains them in place."""
@@ -448,7 +424,7 @@ class Model:
         self.progress = self.progress._replace(step=self.progress.step + 1)
 
     def workspace(self) -> tuple[Any, Any]:
-        """Return two flat buffers for `step_into`."""
+        """Return two flat buffers for gradient and update."""
         return self._memory.zeros(), self._memory.zeros()
 
     # -- what a loss is reported as -----------------------------------------------------------------
@@ -519,6 +495,7 @@ class Model:
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state["_predictors"] = {}  # programs are bound to this model's memory
+        state["_stepper"] = Stepper(self.compile)
         return state
 
     def __repr__(self) -> str:
@@ -542,6 +519,7 @@ class Model:
             self._memory.begin_slots(_slot_names(optimizer))
         self.optimizer, self.loss_function, self.alpha = optimizer, loss, _check_alpha(alpha)
         self._predictors = {}
+        self._stepper = Stepper(self.compile)
 
     def copy(self) -> Self:
         """Return a model of its own with the same state."""
@@ -554,6 +532,14 @@ class Model:
 
 def _slot_names(optimizer: Optimizer | LBFGS) -> tuple[str, ...]:
     return optimizer.slots if isinstance(optimizer, Optimizer) else ()
+
+
+def _check_compile(mode: bool | str) -> bool | str:
+    if not (mode is True or mode is False or mode == "auto"):
+        raise ValueError(
+            f"The 'compile' parameter of Model must be True, False or 'auto'. Got {mode!r} instead."
+        )
+    return mode
 
 
 def _check_alpha(alpha: float) -> float:

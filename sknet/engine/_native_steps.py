@@ -9,6 +9,7 @@ from sknet.compile.executors._native import NativeRun, UnsupportedError
 from sknet.engine._batches import Batches
 from sknet.engine._model import Model
 from sknet.engine._steps import Block, CompiledSteps
+from sknet.optim import Optimizer
 
 __all__ = ["NativeSteps"]
 
@@ -38,6 +39,8 @@ class NativeSteps(CompiledSteps):
         self, model: Model, batches: Batches, check_finite: bool, planned: int, wait: bool = False
     ) -> None:
         super().__init__(model, batches, check_finite)
+        assert isinstance(model.optimizer, Optimizer)
+        self._optimizer = model.optimizer
         self._wait = wait
         self._left = planned
         self._seconds = 0.0  # of the last NumPy step
@@ -68,9 +71,9 @@ class NativeSteps(CompiledSteps):
         rows = max(n_rows, min(MAX_ROWS, batches.n_samples))
         run = NativeRun(
             self.program_for(n_rows),
-            self._update,
+            self._programs.update,
             flat,
-            self._gradient,
+            self._programs.gradient,
             [slots[name] for name in self._optimizer.slots],
             dict(model.buffers),
             (batches.X, batches.y, batches.weight),

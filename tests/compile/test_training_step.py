@@ -40,7 +40,14 @@ def train(compiled, optimizer, data, batches):
 
 
 def train_eagerly(sizes, activation, loss, optimizer, data, batches):
-    model = Model(network(*sizes, activation=activation), loss, optimizer, dtype=data.dtype, random_state=0)
+    model = Model(
+        network(*sizes, activation=activation),
+        loss,
+        optimizer,
+        dtype=data.dtype,
+        random_state=0,
+        compile=False,
+    )
     losses = [model.step(X, y, weight).loss for X, y, weight in batches]
     state = model.state
     flat = np.zeros_like(data.flat)
