@@ -40,6 +40,8 @@ class Compiled:
         Example arguments.
     slots : tree of arrays, default=None
         As for `fresh`.
+    memory : ndarray, default=None
+        Another's memory, to be shared; None for memory of its own.
 
     Attributes
     ----------
@@ -72,13 +74,17 @@ class Compiled:
     True
     """
 
-    def __init__(self, program: NumpyProgram, template: Tree, args: Tree, slots: Tree = None) -> None:
+    def __init__(
+        self, program: NumpyProgram, template: Tree, args: Tree, slots: Tree = None, memory: Any = None
+    ) -> None:
         self._program = program
         self._template = template
         self._args = map_leaves(_variable_like, args)
         plan = program.plan
-        self._memory = aligned_memory(plan.arena_size + plan.pinned_size)
-        self._memory[plan.arena_size :] = 0  # gaps in what is assembled; the arena needs no values
+        if memory is None:
+            memory = aligned_memory(plan.arena_size + plan.pinned_size)
+            memory[plan.arena_size :] = 0  # gaps in what is assembled; the arena needs no values
+        self._memory = memory
         self._inputs = self._make_slots(slots)
         free = iter(self._inputs)
         self.slots = map_leaves(lambda leaf: next(free) if isinstance(leaf, Variable) else leaf, self._args)
@@ -164,6 +170,30 @@ class Compiled:
         """
         return Compiled(self._program, self._template, self._args, slots)
 
+    def over(self, slots: Tree) -> "Compiled":
+        """Return the same function on the same memory, reading other arrays.
+
+        Parameters
+        ----------
+        slots : tuple of trees of arrays
+            Like the arguments, with None where this function's own slot is to be used. Slots that
+            are not donated are only read, and may be read-only.
+
+        Returns
+        -------
+        Compiled
+            The result of the one is lost when the other runs.
+
+        Raises
+        ------
+        ShapeError, DtypeError
+            If an array is not what its slot has to be.
+        """
+        given = dict(zip(paths(slots), leaves(slots), strict=True))
+        mine = iter(paths(self.slots))
+        merged = map_leaves(lambda leaf: given.get(next(mine), leaf), self.slots)
+        return Compiled(self._program, self._template, self._args, merged, self._memory)
+
     def poison(self) -> None:
         """Fill the memory that is shared over time with NaN; a correct plan never reads it."""
         self._memory[: self.plan.arena_size] = 0xFF
@@ -172,11 +202,15 @@ class Compiled:
 
     def _make_slots(self, given: Tree) -> list[np.ndarray]:
         by_path = dict(zip(paths(given), leaves(given), strict=True))
+        inputs = iter(self.plan.graph.inputs)
         slots = []
         for path, example in zip(paths(self._args), leaves(self._args), strict=True):
             array = by_path.pop(path, None)
             if isinstance(example, Variable):
-                slots.append(_aligned_zeros(example) if array is None else _usable(path, example, array))
+                is_written = next(inputs) in self.plan.donors
+                slots.append(
+                    _aligned_zeros(example) if array is None else _usable(path, example, array, is_written)
+                )
         if by_path:
             raise CaptureError(f"slots has arrays at {sorted(by_path)}, where the function takes none")
         return slots
@@ -336,9 +370,9 @@ def _fitting(name: str, slot: Variable, leaf: Any) -> Any:
     return array
 
 
-def _usable(name: str, slot: Variable, array: Any) -> Any:
-    if type(array) is not np.ndarray or not array.flags.carray:
-        raise ShapeError(
-            f"slot {name} must be a writeable NumPy array whose elements stand in a row in memory"
-        )
+def _usable(name: str, slot: Variable, array: Any, is_written: bool) -> Any:
+    in_a_row = type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
+    if not in_a_row or (is_written and not array.flags.writeable):
+        kind = "a writeable NumPy array" if is_written else "a NumPy array"
+        raise ShapeError(f"slot {name} must be {kind} whose elements stand in a row in memory")
     return _fitting(name, slot, array)

@@ -49,6 +49,8 @@ class Plan:
         Where each value that is no view lives.
     scratch : dict of Equation to list of Buffer
         Memory that an equation needs besides.
+    donors : set of Variable
+        The inputs that are written to.
     copies : list of (Variable, Variable)
         Outputs to be copied into donated inputs at the end, where they could not be written there.
     in_groups : set of Variable
@@ -78,6 +80,7 @@ class Plan:
         self.buffers: dict[Variable, Buffer] = {}
         self.scratch: dict[Equation, list[Buffer]] = {}
         self.copies: list[tuple[Variable, Variable]] = []
+        self.donors = set(donated.values())
         self._needs = scratch
         self._find_lifetimes()
         self._place_inputs()

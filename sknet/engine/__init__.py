@@ -1,6 +1,7 @@
 """Model, the one owner of state, and the loops that train it."""
 
 from sknet.engine._batches import Batches, take_rows
+from sknet.engine._compiled_step import CompiledStep, compiled_step
 from sknet.engine._full_batch import minimize
 from sknet.engine._history import History
 from sknet.engine._interrupt import InterruptGuard
@@ -17,6 +18,7 @@ from sknet.engine._stopping import Plateau
 __all__ = [
     "Accuracy",
     "Batches",
+    "CompiledStep",
     "Gradient",
     "History",
     "InterruptGuard",
@@ -33,6 +35,7 @@ __all__ = [
     "Validation",
     "active",
     "chunk_rows",
+    "compiled_step",
     "minimize",
     "predict_rows",
     "take_rows",

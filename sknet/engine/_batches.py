@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from sknet import ops
-from sknet.device import Device, namespace, to_device
+from sknet.device import Device, MetaArray, namespace, to_device
 
 __all__ = ["Batches", "take_rows"]
 
@@ -117,16 +119,42 @@ class Batches:
         y, weight = self.take_targets(chosen)
         return self._placed(take_rows(self.X, self._place_of(chosen))), y, weight
 
+    def like(self) -> tuple[Any, Any, Any]:
+        """Return inputs, targets and weights (or None) of a full batch, without their values."""
+        rows = min(self.size, self.n_samples)
+        dtype = self.dtype if self.X.dtype.kind == "f" else self.X.dtype
+
+        def one(array: Any, dtype: Any) -> Any:
+            return MetaArray((rows, *array.shape[1:]), dtype)
+
+        weight = None if self.weight is None else one(self.weight, self.weight.dtype)
+        if ops.is_sparse(self.X):
+            return ops.SparseSlot((rows, self.X.shape[1]), dtype), one(self.y, self.y.dtype), weight
+        return one(self.X, dtype), one(self.y, self.y.dtype), weight
+
     def take_targets(self, chosen: Any) -> tuple[Any, Any]:
         """Return targets and weights (or None) of the chosen rows."""
         return take_rows(self.y, chosen), None if self.weight is None else take_rows(self.weight, chosen)
 
     def take_into(self, chosen: Any, X: Any, y: Any, weight: Any) -> None:
-        """Write the `chosen` rows into arrays of the host, `X`, `y` and `weight`."""
-        _gather(self.X, self._place_of(chosen), X)
+        """Write the `chosen` rows into arrays of the host, `X` (or a slot for a matrix), `y` and `weight`."""
+        if isinstance(X, ops.SparseSlot):
+            X.matrix = self._placed(take_rows(self.X, self._place_of(chosen)))
+        else:
+            _gather(self.X, self._place_of(chosen), X)
         _gather(self.y, chosen, y)
         if weight is not None:
             _gather(self.weight, chosen, weight)
+
+    def in_place(self, chosen: Any) -> tuple[Any, Any, Any] | None:
+        """Return views of the chosen rows of all arrays; None where rows have to be gathered."""
+        X = self.X
+        if not isinstance(chosen, slice) or self._chosen is not None or not isinstance(X, np.ndarray):
+            return None
+        arrays = [array for array in (X, self.y, self.weight) if array is not None]
+        if X.dtype != self.dtype or not all(a.flags.c_contiguous and a.flags.aligned for a in arrays):
+            return None
+        return np.asarray(X)[chosen], *self.take_targets(chosen)
 
     def _place_of(self, chosen: Any) -> Any:
         return chosen if self._chosen is None else self._chosen[chosen]

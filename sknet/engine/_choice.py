@@ -33,8 +33,8 @@ def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int, 
     -------
     Steps
         Native where Numba is installed, the environment does not say ``SKNET_NATIVE=0``, and all
-        operations are known to it; compiled for NumPy where the module can be captured; eager
-        elsewhere.
+        operations are known to it; compiled for NumPy, also for sparse inputs, where the module
+        can be captured; eager elsewhere.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int, 
         If native code should be there and is not, or if the module or the loss cannot be captured;
         names the reason and the line.
     """
-    if not model.compile or model.device.kind != "cpu" or ops.is_sparse(batches.X):
+    if not model.compile or model.device.kind != "cpu":
         return EagerSteps(model, batches, check_finite)
     try:
         return _compiled_steps(model, batches, check_finite, planned, seeded)
@@ -61,7 +61,7 @@ def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int, 
 def _compiled_steps(
     model: Model, batches: Batches, check_finite: bool, planned: int, seeded: bool
 ) -> CompiledSteps:
-    if os.environ.get("SKNET_NATIVE") != "0":
+    if os.environ.get("SKNET_NATIVE") != "0" and not ops.is_sparse(batches.X):
         try:
             return NativeSteps(model, batches, check_finite, planned, wait=seeded)
         except UnsupportedError:

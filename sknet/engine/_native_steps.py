@@ -15,6 +15,7 @@ __all__ = ["NativeSteps"]
 
 SECONDS = 0.05  # that one call takes, about: Ctrl-C waits so long
 MAX_ROWS = 1 << 16  # whose outputs are kept until they are scored
+AS_IT_IS = np.zeros(0, np.int64)  # the order of the data
 
 
 class NativeSteps(CompiledSteps):
@@ -125,7 +126,7 @@ class NativeSteps(CompiledSteps):
         hyper = self._optimizer.hyper_table(model.progress, steps)
         started = time.perf_counter()
         done = run.run(
-            self._orders_of(order), first * batches.size, hyper, model.progress.step, self.check_finite
+            self._orders_of(run, order), first * batches.size, hyper, model.progress.step, self.check_finite
         )
         if not done:
             return None
@@ -137,11 +138,17 @@ class NativeSteps(CompiledSteps):
         losses = run.losses[:done].astype(np.float64)
         return Block(model.per_output(1.0, outputs.shape[-1]) * losses[:, 0] + losses[:, 1], outputs)
 
-    def _orders_of(self, order: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _orders_of(self, run: NativeRun, order: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return in which order rows of X, and of y and weight, are taken in this epoch."""
+        chosen = self.batches.chosen
         if self._orders is None or self._order is not order:
             rows = np.arange(self.batches.n_samples) if order is None else order
-            chosen = self.batches.chosen
             self._order = order
             self._orders = rows if chosen is None else np.asarray(chosen)[rows], rows
-        return self._orders  # type: ignore[no-any-return]
+        if order is not None:
+            return self._orders  # type: ignore[no-any-return]
+        of_inputs, of_targets = run.in_place
+        return (
+            AS_IT_IS if of_inputs and chosen is None else self._orders[0],
+            AS_IT_IS if of_targets else self._orders[1],
+        )

@@ -67,16 +67,17 @@ class Programs:
         Parameters
         ----------
         X, y, weight : array, array, array or None
-            Of the shapes and dtypes that batches will have.
+            Of the shapes and dtypes that batches will have; X may be a CSR matrix.
 
         Returns
         -------
         Compiled
-            Its slots are flat parameters, gradient, buffers, X, y, weight and a counter; its
-            result is gradient, changed buffers, raw output, loss and penalty.
+            Its slots are flat parameters, gradient, buffers, X (a `SparseSlot` for a sparse one), y,
+            weight and a counter; its result is gradient, changed buffers, raw output, loss and penalty.
         """
         model = self._model
         function = _gradient_function(model, weighted=weight is not None)
+        X = ops.SparseSlot(X.shape, X.dtype) if ops.is_sparse(X) else X
         args = (self.flat, self.gradient, dict(model.buffers), X, y, weight, np.zeros((), np.int64))
         if not _is_own(model):
             _check_repeatable(function, args)

@@ -108,7 +108,8 @@ class Stepper:
                 return eager_step(model, *model.workspace(), X, y, weight)
 
     def _program_for(self, model: "Model", X: Any, y: Any, weight: Any) -> Compiled | None:
-        if not self._mode or model.device.kind != "cpu" or ops.is_sparse(X) or X.requires_grad:
+        is_sparse = ops.is_sparse(X)
+        if not self._mode or model.device.kind != "cpu" or (not is_sparse and X.requires_grad):
             return None
         if self._programs is not None and not self._is_current(model):
             self.forget()
@@ -132,8 +133,8 @@ class Stepper:
         try:
             if self._programs is None:
                 self._programs = Programs(model, exact=True, keep_delta=True)
-            batch = (X.data, y.data, None if weight is None else weight.data)
-            program = self._programs.gradient_of(*batch)
+            data = X if ops.is_sparse(X) else X.data
+            program = self._programs.gradient_of(data, y.data, None if weight is None else weight.data)
         except (CaptureError, GraphError) as error:
             if self._mode is True:
                 raise
@@ -150,7 +151,9 @@ class Stepper:
 
 def _replayed(model: "Model", programs: Programs, program: Compiled, batch: tuple[Any, ...]) -> StepResult:
     for slot, x in zip(program.slots[3:6], batch, strict=True):
-        if slot is not None:
+        if isinstance(slot, ops.SparseSlot):
+            slot.matrix = x
+        elif slot is not None:
             slot[...] = x.data
     changed, output, loss, penalty = programs.compute(program)
     buffers = {name: array.copy() for name, array in changed.items()}

@@ -13,6 +13,7 @@ from sknet.engine._update import check_finite_step
 
 __all__ = ["Block", "CompiledSteps", "EagerSteps", "Steps"]
 
+MOST_BOUND = 256  # batches of an epoch up to which each has a program that reads it where it is
 Step = tuple[float, Any]  # the loss as it is reported, and the raw output before the update
 
 
@@ -96,7 +97,7 @@ class Steps(ABC):
 
 
 class EagerSteps(Steps):
-    """One operation after the other: on every device, for every module and for sparse inputs."""
+    """One operation after the other: on every device, for every module."""
 
     def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
@@ -115,6 +116,7 @@ class CompiledSteps(Steps):
         super().__init__(model, batches, check_finite)
         self._programs = Programs(model)
         self._by_rows: dict[int, Compiled] = {}
+        self._by_start: dict[int, Compiled | None] = {}
         self.program_for(min(batches.size, batches.n_samples))
 
     def program_for(self, n_rows: int) -> Compiled:
@@ -125,9 +127,21 @@ class CompiledSteps(Steps):
             found = self._by_rows[n_rows] = self._programs.gradient_of(*batch)
         return found
 
+    def _program_over(self, chosen: Any, n_rows: int) -> Compiled | None:
+        """Return a program that reads the chosen rows where they are; None if they are to be gathered."""
+        if not isinstance(chosen, slice) or self.batches.n_batches > MOST_BOUND:
+            return None
+        if chosen.start not in self._by_start:
+            rows = self.batches.in_place(chosen)
+            over = None if rows is None else self.program_for(n_rows).over((None, None, None, *rows, None))
+            self._by_start[chosen.start] = over
+        return self._by_start[chosen.start]
+
     def step(self, chosen: Any, n_rows: int) -> Step:
-        model, programs, program = self.model, self._programs, self.program_for(n_rows)
-        self.batches.take_into(chosen, *program.slots[3:6])
+        model, programs, program = self.model, self._programs, self._program_over(chosen, n_rows)
+        if program is None:
+            program = self.program_for(n_rows)
+            self.batches.take_into(chosen, *program.slots[3:6])
         changed, output, loss, penalty = programs.compute(program)
         if self.check_finite:
             check_finite_step(loss + penalty, Gradient(model.layout, programs.gradient, {}))

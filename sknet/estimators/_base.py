@@ -17,12 +17,14 @@ from sknet._params import validate_parameters
 from sknet.device import device_of, to_device, to_host
 from sknet.engine import (
     Batches,
+    CompiledStep,
     History,
     Model,
     Plateau,
     Score,
     Validation,
     chunk_rows,
+    compiled_step,
     minimize,
     predict_rows,
     train,
@@ -206,6 +208,7 @@ class BaseMLP(BaseEstimator, ABC):
         if outcome.best_weights is not None:
             model.restore_weights(outcome.best_weights)
         _check_finite_parameters(model)
+        self._batch = batches.like()
         self._take(model, history, plateau, outcome.n_iter, validation is not None)
         if not (incremental or outcome.converged or outcome.interrupted):
             warnings.warn(
@@ -277,6 +280,17 @@ class BaseMLP(BaseEstimator, ABC):
     def intercepts_(self) -> list[Any]:
         """Bias vectors of shape (n_out,), one a layer."""
         return self._parameters_named("bias")
+
+    @property
+    def compiled_step_(self) -> CompiledStep:
+        """The training step of the last fit as a program: print its `source`, look at its `graph`.
+
+        It is there after fits that were compiled: on the host, of dense inputs, step by step.
+        """
+        if "_batch" not in self.__dict__:
+            why = "it was fitted over the full batch" if self.__sklearn_is_fitted__() else "call fit first"
+            raise AttributeError(f"this {type(self).__name__} has no compiled step: {why}")
+        return compiled_step(self.model_, *self._batch)
 
     def _parameters_named(self, ending: str) -> list[Any]:
         if "model_" not in self.__dict__:

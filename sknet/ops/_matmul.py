@@ -1,17 +1,18 @@
-"""Matrix products, dense and with a sparse first operand."""
+"""Matrix products."""
 
 from typing import Any
 
 import numpy as np
 
-from sknet.core import Primitive, Tensor, as_tensor, bind
+from sknet.core import Tensor, as_tensor, bind
 from sknet.core import _primitive as p
-from sknet.device import backend_of, device_of, is_array, result_dtype
-from sknet.exceptions import DeviceError, DtypeError, ShapeError
+from sknet.device import result_dtype
+from sknet.exceptions import ShapeError
 from sknet.ops._rules import astype_like, broadcast
 from sknet.ops._shape import expand_dims, matrix_transpose, reshape
+from sknet.ops._sparse import is_sparse, sparse_matmul
 
-__all__ = ["is_sparse", "matmul"]
+__all__ = ["matmul"]
 
 
 class _Batch:
@@ -109,51 +110,5 @@ def matmul(x: Any, y: Any) -> Tensor:
     array([[11.]])
     """
     if is_sparse(x):
-        return _sparse_matmul(x, as_tensor(y))
+        return sparse_matmul(x, as_tensor(y))
     return _matmul(as_tensor(x), as_tensor(y))
-
-
-# -- sparse -----------------------------------------------------------------------------------
-
-
-def is_sparse(x: Any) -> bool:
-    """Tell whether x is a sparse matrix of a known device."""
-    return not isinstance(x, (Tensor, np.ndarray)) and is_array(x) and backend_of(x).is_sparse(x)
-
-
-def _sparse_shape(y: Any, matrix: Any, transposed: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    rows, columns = matrix.shape[::-1] if transposed else matrix.shape
-    if len(y.shape) not in (1, 2) or columns != y.shape[0]:
-        raise ShapeError(
-            f"matmul: a sparse matrix of shape {(rows, columns)} does not fit an operand of shape "
-            f"{tuple(y.shape)}: expected ({columns},) or ({columns}, m)"
-        )
-    if matrix.dtype != y.dtype:
-        raise DtypeError(
-            f"matmul: a sparse matrix of {matrix.dtype} does not fit an operand of {y.dtype}: "
-            "convert one of them with .astype"
-        )
-    return (rows, *y.shape[1:]), y.dtype
-
-
-def _sparse_forward(xp: Any, y: Any, *, matrix: Any, transposed: bool) -> Any:
-    _sparse_shape(y, matrix, transposed)  # the product of two dtypes would silently be of the wider one
-    return (matrix.T if transposed else matrix) @ y
-
-
-_sparse = Primitive("sparse_matmul").define(
-    forward=_sparse_forward,
-    shape=_sparse_shape,
-    vjp=(lambda g, _, y, matrix, transposed: _sparse_matmul(matrix, g, not transposed),),
-    saves="nothing",
-    writes_out=False,
-)
-
-
-def _sparse_matmul(matrix: Any, y: Tensor, transposed: bool = False) -> Tensor:
-    if y.device.kind != "meta" and y.device != device_of(matrix):
-        raise DeviceError(
-            f"matmul: a sparse matrix on device '{device_of(matrix)}' does not fit an operand on "
-            f"'{y.device}': move one of them"
-        )
-    return bind(_sparse, (y,), {"matrix": matrix, "transposed": transposed})

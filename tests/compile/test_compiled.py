@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, ops
+from sknet._tree import leaves
 from sknet.compile import compile
 from sknet.exceptions import CaptureError, DtypeError, ShapeError
 
@@ -74,6 +75,27 @@ def test_slots_can_be_shared():
     np.testing.assert_array_equal(full.slots[0]["w"], (0.5 + X.sum(0)) * 0.5 + X[0])
 
 
+def test_another_array_on_the_same_memory():
+    """As for batches in the order of the data: rows are read where they are, also read-only ones."""
+    data = np.arange(12.0).reshape(4, 3)
+    data.flags.writeable = False
+    gathered = make(donate=(0,))
+    placed = make(donate=(0,))
+    for start in (0, 2, 0):
+        gathered.slots[1][:] = data[start : start + 2]
+        gathered.run()
+        over = placed.over((None, data[start : start + 2]))
+        over.run()
+        assert over.slots[0]["w"] is placed.slots[0]["w"]
+        assert over._memory is placed._memory
+        for mine, theirs in zip(leaves(over.result), leaves(gathered.result), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    frozen = np.ones(3)
+    frozen.flags.writeable = False
+    with pytest.raises(ShapeError, match=r"slot 0\.w must be a writeable NumPy array"):
+        placed.over(({"w": frozen}, None))
+
+
 @pytest.mark.parametrize(
     ("slots", "error", "message"),
     [
@@ -86,7 +108,7 @@ def test_slots_can_be_shared():
         (
             ({"w": np.ones(6)[::2]}, None),
             ShapeError,
-            r"slot 0\.w must be a writeable NumPy array whose elements",
+            r"slot 0\.w must be a NumPy array whose elements",
         ),
         (
             ({"b": np.ones(3)}, None),

@@ -10,7 +10,10 @@ from sknet.device import Device, MetaArray
 from tests.contracts.checks import FLOATS, check_record, tensors, value_and_gradients, weighted
 from tests.contracts.rows import CASES, NAMES, ROWS
 
-NO_OPS = {"is_sparse"}  # tells about an operand, in tests/ops/test_matmul.py
+NO_OPS = {
+    "SparseSlot",
+    "is_sparse",
+}  # about operands, in tests/ops/test_matmul.py and tests/engine/test_steps.py
 DIFFERENTIABLE = [
     pytest.param(row, case, id=name)
     for (row, case), name in zip(CASES, NAMES, strict=True)

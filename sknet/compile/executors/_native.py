@@ -11,7 +11,7 @@ from sknet.compile.executors._native_cache import Function, has_numba, types_of
 from sknet.compile.executors._native_program import NativeProgram
 from sknet.compile.executors._native_values import UnsupportedError
 
-__all__ = ["NativeRun", "UnsupportedError"]
+__all__ = ["NativeRun", "UnsupportedError", "native_source"]
 
 KEPT = 64  # programs
 _programs: OrderedDict[Any, tuple[Any, NativeProgram]] = OrderedDict()
@@ -48,6 +48,8 @@ class NativeRun:
         After a run: the raw outputs before the updates.
     buffers : dict of str to ndarray
         Set before a run; after it, what the steps have made of them.
+    in_place : tuple of two bool
+        Whether X, and whether y and weight, can be read where they are: their order may be empty.
 
     Raises
     ------
@@ -69,9 +71,8 @@ class NativeRun:
         if not has_numba():
             raise UnsupportedError("Numba is not installed")
         weighted = data[2] is not None
-        names = list(buffers)
-        changed = tuple(names.index(name) for name in gradient.result[1])
-        self._program = program = _program(gradient, update, weighted, changed)
+        program = _program(gradient, update, weighted, list(buffers), _whole(gradient, data))
+        self._program = program
         self.source = program.source
         self.rows = program.rows
         self.most = max(1, max_rows // program.rows)
@@ -82,6 +83,8 @@ class NativeRun:
         self.losses = np.zeros((self.most, 2), flat.dtype)
         self.outputs = np.zeros((self.most * program.rows, program.n_outputs), flat.dtype)
         X, y, weight = data
+        targets = {"y"} if data[2] is None else {"y", "weight"}
+        self.in_place = "X" in program.in_place, targets <= program.in_place
         self._data = (_plain(X), _plain(y), np.zeros(1, flat.dtype) if weight is None else _plain(weight))
         example = self._arguments((np.zeros(0, np.int64),) * 2, 0, 0, True, 0, np.zeros((0, 0)))
         self._function = Function(self.source, types_of(example))
@@ -125,7 +128,8 @@ class NativeRun:
         Parameters
         ----------
         orders : tuple of two ndarray of int64
-            In which order the rows of X, and those of y and weight, are taken.
+            In which order the rows of X, and those of y and weight, are taken; empty for the order
+            of the data, where `in_place` allows it.
         start : int
             From which position of the orders on.
         hyper : ndarray of shape (n_steps, n_numbers), dtype=float64
@@ -145,15 +149,49 @@ class NativeRun:
         return len(hyper) if bad < 0 else int(bad)
 
 
-def _program(gradient: Compiled, update: Compiled, weighted: bool, changed: tuple[int, ...]) -> NativeProgram:
-    key = (id(gradient.graph), id(update.graph), weighted, changed)
+def native_source(gradient: Compiled, update: Compiled, buffers: list[str], weighted: bool) -> str | None:
+    """Return the source of a run's function, without a run.
+
+    Parameters
+    ----------
+    gradient, update : Compiled
+        As for `NativeRun`.
+    buffers : list of str
+        Names of the module's buffers.
+    weighted : bool
+        Whether there are sample weights.
+
+    Returns
+    -------
+    str or None
+        None where Numba is missing, and for what cannot be translated.
+    """
+    try:
+        return _program(gradient, update, weighted, buffers, ()).source if has_numba() else None
+    except UnsupportedError:
+        return None
+
+
+def _whole(gradient: Compiled, data: tuple[Any, Any, Any]) -> tuple[str, ...]:
+    """Return which of X, y and weight have rows that can stand in for a batch as they are."""
+    names = ("X", "y", "weight")
+    return tuple(
+        name
+        for name, array, slot in zip(names, data, gradient.slots[3:6], strict=True)
+        if array is not None and array.dtype == slot.dtype and array.flags.c_contiguous
+    )
+
+
+def _program(
+    gradient: Compiled, update: Compiled, weighted: bool, buffers: list[str], whole: tuple[str, ...]
+) -> NativeProgram:
+    changed = tuple(buffers.index(name) for name in gradient.result[1])
+    key = (id(gradient.graph), id(update.graph), weighted, changed, whole)
     found = _programs.get(key)
     if found is None:
-        program = NativeProgram(gradient.graph, update.graph, weighted=weighted, changed=changed)
-        found = _programs[key] = (
-            (gradient.graph, update.graph),
-            program,
-        )  # the graphs are kept: so are their ids
+        program = NativeProgram(gradient.graph, update.graph, weighted=weighted, changed=changed, whole=whole)
+        graphs = gradient.graph, update.graph  # kept: so are their ids
+        found = _programs[key] = graphs, program
         while len(_programs) > KEPT:
             _programs.pop(next(iter(_programs)), None)
     return found[1]

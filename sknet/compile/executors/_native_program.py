@@ -65,9 +65,13 @@ class NativeProgram:
         Whether there are sample weights.
     changed : sequence of int
         Which buffer each of the changed ones is.
+    whole : sequence of str
+        Which of "X", "y" and "weight" have rows like the batch's: of its dtype, one after the other.
 
     Attributes
     ----------
+    in_place : set of str
+        Which of them are read where they are if the order of the epoch is empty: that of the data.
     source : str
         The same for all sizes.
 
@@ -78,7 +82,13 @@ class NativeProgram:
     """
 
     def __init__(
-        self, gradient: Graph, update: Graph, *, weighted: bool = False, changed: Sequence[int] = ()
+        self,
+        gradient: Graph,
+        update: Graph,
+        *,
+        weighted: bool = False,
+        changed: Sequence[int] = (),
+        whole: Sequence[str] = (),
     ) -> None:
         self._weighted = weighted
         self.dtype = gradient.inputs[0].dtype
@@ -93,6 +103,9 @@ class NativeProgram:
             *self._update_lines(Values(update, "u")),
         ]
         self._place_rows()
+        self.in_place = {
+            source for value, source in self._batch if source in whole and self._can_be_in_place(value)
+        }
         self.arena_size, _ = place([*self._memory.values(), *self._rows.values()])
         self.source = self._source(lines)
 
@@ -298,13 +311,36 @@ class NativeProgram:
         for value, source in self._batch:
             order = "x_order" if source == "X" else "y_order"
             name = self._names.array(value, value.shape)
-            yield f"for i in range({rows}):"
-            if len(value.shape) > 1:
-                yield f"    row = {order}[first + i]"
-                yield f"    for j in range({name}.shape[1]):"
-                yield f"        {name}[i, j] = {source}[row, j]"
-            else:
-                yield f"    {name}[i] = {source}[{order}[first + i]]"
+            if source not in self.in_place:
+                yield from self._gather_lines(value, source, order)
+                continue
+            yield f"if {order}.size == 0:"
+            yield f"    {name} = {source}[first : first + {rows}]"
+            yield "else:"
+            yield from (f"    {line}" for line in self._gather_lines(value, source, order))
+            yield from (f"{self._names.array(view)} = {name}.T" for view in self._views_of(value))
+
+    def _gather_lines(self, value: Value, source: str, order: str) -> Iterator[str]:
+        name = self._names.array(value, value.shape)
+        yield f"for i in range({self._rows_name()}):"
+        if len(value.shape) > 1:
+            yield f"    row = {order}[first + i]"
+            yield f"    for j in range({name}.shape[1]):"
+            yield f"        {name}[i, j] = {source}[row, j]"
+        else:
+            yield f"    {name}[i] = {source}[{order}[first + i]]"
+
+    def _can_be_in_place(self, value: Value) -> bool:
+        """Tell whether rows of the data can stand in for a value: all its names can be made of them."""
+        self._names.array(value, value.shape)
+        forms = [form for other, form in self._names.arrays if other is value]
+        return len(forms) == 1 and all(
+            view.op == "permute_dims" and view.operands[0] is value and view.lengths == value.shape[::-1]
+            for view in self._views_of(value)
+        )
+
+    def _views_of(self, value: Value) -> list[Value]:
+        return [x for x, _ in self._names.arrays if x is not value and _unviewed(x) is value]
 
     # -- binding ------------------------------------------------------------------------------
 
