@@ -1,0 +1,93 @@
+"""Measure the memory that a fit needs, and the seconds of a first fit: each in a Python of its own.
+
+Prints, for sknet, scikit-learn and PyTorch, by how many MiB the process's peak grows during a fit
+of one network after library and data are loaded, how many times the bytes of the parameters that
+is, and the seconds from the start of Python to the end of a first, small fit.
+
+    python examples/benchmarks/memory.py [--rounds 3]
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+SIZES = {"fit": (784, 512, 10, 256, 20000), "first": (20, 100, 2, 32, 320)}
+CHILD = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+who, features, hidden, classes, batch, rows = sys.argv[1], *map(int, sys.argv[2:])
+if who == "torch":
+    import torch
+elif who == "sknet":
+    from sknet import MLPClassifier
+else:
+    from sklearn.neural_network import MLPClassifier
+
+def peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((rows, features), dtype=np.float32)
+y = rng.integers(0, classes, rows)
+before = peak()
+if who == "torch":
+    net = torch.nn.Sequential(
+        torch.nn.Linear(features, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, classes)
+    )
+    optimizer = torch.optim.Adam(net.parameters(), fused=True)
+    loss = torch.nn.CrossEntropyLoss()
+    inputs, targets = torch.from_numpy(X), torch.from_numpy(y)
+    for _ in range(2):
+        for chosen in torch.randperm(rows).split(batch):
+            optimizer.zero_grad()
+            loss(net(inputs[chosen]), targets[chosen]).backward()
+            optimizer.step()
+else:
+    MLPClassifier((hidden,), batch_size=batch, max_iter=2, random_state=0).fit(X, y)
+print(json.dumps((peak() - before) / 1024))
+"""
+
+
+def run(who: str, what: str) -> tuple[float, float]:
+    """Return the MiB that a fit adds to the peak, and the seconds of the whole process."""
+    start = time.perf_counter()
+    command = [sys.executable, "-c", CHILD, who, *map(str, SIZES[what])]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout), time.perf_counter() - start
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = range(parser.parse_args().rounds)
+    features, hidden, classes, batch, rows = SIZES["fit"]
+    parameters = 4 * (features * hidden + hidden + hidden * classes + classes) / 2**20
+    print(
+        f"Fit: {features}-{hidden}-{classes}, batch {batch}, {rows} rows of float32 "
+        f"({rows * features * 4 / 2**20:.0f} MiB), parameters {parameters:.1f} MiB.\n"
+    )
+    print(
+        "| | peak of a fit, MiB above the data | of the parameters | first small fit, s |\n"
+        + "|---" * 4
+        + "|"
+    )
+    for who in ("sknet", "scikit-learn", "torch"):
+        try:
+            peaks = statistics.median([run(who, "fit")[0] for _ in rounds])
+            seconds = statistics.median([run(who, "first")[1] for _ in rounds])
+        except subprocess.CalledProcessError as error:
+            print(f"| {who} | not measured: {error.stderr.strip().splitlines()[-1]} |")
+            continue
+        print(f"| {who} | {peaks:.1f} | {peaks / parameters:.1f} | {seconds:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Print how the time of a training step splits, for the NumPy plan.
+
+Each part of the step is run alone, many times: gathering the batch, the program of the gradient
+(and its matrix products alone, the floor), and the program of the update. What a whole fit needs
+beyond them is the loop: the step's numbers, the finite check, losses and scores.
+
+    python examples/benchmarks/split.py [--rounds 5]
+"""
+
+import argparse
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+os.environ["SKNET_NATIVE"] = "0"  # before sknet is imported
+
+from training import LONG, NETWORKS, SHORT, Network, data, fit_estimator, floor, seconds
+
+import sknet
+from sknet import Model, nn
+from sknet.engine import compiled_step
+
+
+def network_of(network: Network) -> nn.Module:
+    """Return the module that the estimator trains."""
+    layers: list[nn.Module] = []
+    width = network.features
+    for size in network.hidden:
+        layers += [nn.Linear(width, size), nn.ReLU()]
+        width = size
+    return nn.Sequential(*layers, nn.Linear(width, network.classes if network.classes > 2 else 1))
+
+
+def microseconds(function: Callable[[], object], least: float = 0.05) -> float:
+    """Return the time of a call, by as many calls as take a while."""
+    calls = max(3, int(least / max(seconds(function), 1e-7)))
+    start = time.perf_counter()
+    for _ in range(calls):
+        function()
+    return (time.perf_counter() - start) / calls * 1e6
+
+
+def parts(network: Network) -> dict[str, float]:
+    """Return the microseconds of each part of a step."""
+    X, y = data(network)
+    targets = y if network.classes > 2 else y.astype(np.float32)[:, None]
+    model = Model(network_of(network), loss="log_loss", random_state=0, alpha=1e-4)
+    step = compiled_step(model, X[: network.batch], targets[: network.batch])
+    rows = np.random.default_rng(0).permutation(len(X))[: network.batch]
+    slots = step.gradient.slots[3:5]
+
+    def gather() -> None:
+        for array, slot in zip((X, targets), slots, strict=True):
+            array.take(rows, axis=0, out=slot, mode="clip")
+
+    gather()
+    short, long = (
+        seconds(fit_estimator, sknet.MLPClassifier, network, X, y, epochs) for epochs in (SHORT, LONG)
+    )
+    return {
+        "whole": (long - short) / ((LONG - SHORT) * network.steps) * 1e6,
+        "gather": microseconds(gather),
+        "gradient": microseconds(step.gradient.run),
+        "products": floor(network),
+        "update": microseconds(step.update.run),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds = parser.parse_args().rounds
+    warnings.simplefilter("ignore")
+    print("| network | whole, us | gather | gradient | of it products | update | loop |\n" + "|---" * 7 + "|")
+    for network in NETWORKS:
+        fit_estimator(sknet.MLPClassifier, network, *data(network), 1)
+        found = [parts(network) for _ in range(rounds)]
+        median = {name: statistics.median(part[name] for part in found) for name in found[0]}
+        loop = median["whole"] - median["gather"] - median["gradient"] - median["update"]
+        names = ("whole", "gather", "gradient", "products", "update")
+        cells = [f"{median[name]:.0f}" for name in names] + [f"{loop:.0f}"]
+        print(f"| {network} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
