@@ -5,8 +5,9 @@ from sknet.core._backward import gradients
 from sknet.core._bind import Shaped, bind
 from sknet.core._carry import cargo_of, carry
 from sknet.core._modes import capturing, enable_grad, is_capturing, is_grad_enabled, no_grad
+from sknet.core._operators import as_operand
 from sknet.core._primitive import PRIMITIVES, Primitive
-from sknet.core._tensor import Tensor, as_operand, as_tensor, leaf_node
+from sknet.core._tensor import Tensor, as_tensor, leaf_node
 from sknet.core._traced import TracedArray
 
 __all__ = [

@@ -14,6 +14,7 @@ from sknet.core import _primitive as p
 from sknet.core._axes import normalize_axes
 from sknet.core._backward import from_here
 from sknet.core._bind import Node, bind
+from sknet.core._operators import Operators
 from sknet.device import (
     Device,
     MetaArray,
@@ -30,7 +31,7 @@ from sknet.exceptions import DtypeError, GradientError
 __all__ = ["Tensor", "as_tensor"]
 
 
-class Tensor:
+class Tensor(Operators):
     """An array on a device that remembers how it was computed, so that it can be differentiated.
 
     Parameters
@@ -240,69 +241,7 @@ class Tensor:
         """
         from_here(self, gradient, create_graph)
 
-    # -- operators ----------------------------------------------------------------------------
-
-    def __add__(self, other: Any) -> "Tensor":
-        return _binary(p.add, self, other)
-
-    def __radd__(self, other: Any) -> "Tensor":
-        return _binary(p.add, other, self)
-
-    def __sub__(self, other: Any) -> "Tensor":
-        return _binary(p.subtract, self, other)
-
-    def __rsub__(self, other: Any) -> "Tensor":
-        return _binary(p.subtract, other, self)
-
-    def __mul__(self, other: Any) -> "Tensor":
-        return _binary(p.multiply, self, other)
-
-    def __rmul__(self, other: Any) -> "Tensor":
-        return _binary(p.multiply, other, self)
-
-    def __truediv__(self, other: Any) -> "Tensor":
-        return _binary(p.divide, self, other)
-
-    def __rtruediv__(self, other: Any) -> "Tensor":
-        return _binary(p.divide, other, self)
-
-    def __pow__(self, other: Any) -> "Tensor":
-        return _binary(p.power, self, other)
-
-    def __rpow__(self, other: Any) -> "Tensor":
-        return _binary(p.power, other, self)
-
-    def __matmul__(self, other: Any) -> "Tensor":
-        return _binary(p.matmul, self, other)
-
-    def __rmatmul__(self, other: Any) -> "Tensor":
-        return _binary(p.matmul, other, self)
-
-    def __neg__(self) -> "Tensor":
-        return bind(p.negative, (self,), {})
-
-    def __abs__(self) -> "Tensor":
-        return bind(p.absolute, (self,), {})
-
-    def __lt__(self, other: Any) -> "Tensor":
-        return _binary(p.less, self, other)
-
-    def __le__(self, other: Any) -> "Tensor":
-        return _binary(p.less_equal, self, other)
-
-    def __gt__(self, other: Any) -> "Tensor":
-        return _binary(p.greater, self, other)
-
-    def __ge__(self, other: Any) -> "Tensor":
-        return _binary(p.greater_equal, self, other)
-
-    def __eq__(self, other: object) -> "Tensor":  # type: ignore[override]
-        return _binary(p.equal, self, other)
-
-    def __ne__(self, other: object) -> "Tensor":  # type: ignore[override]
-        return _binary(p.not_equal, self, other)
-
-    __hash__ = object.__hash__
+    # -- indexing -----------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> "Tensor":
         return bind(p.getitem, (self,), {"index": _plain_index(index)})
@@ -413,21 +352,6 @@ def as_tensor(x: Any) -> Tensor:
     (2,)
     """
     return x if isinstance(x, Tensor) else Tensor(x)
-
-
-def as_operand(x: Any) -> Any:
-    """Return tensors and scalars as they are; NumPy's scalars become Python's, so that they stay weak."""
-    if isinstance(x, np.generic):
-        x = x.item()
-    return x if isinstance(x, (Tensor, float, int)) else Tensor(x)
-
-
-def _binary(primitive: p.Primitive, x: Any, y: Any) -> Tensor:
-    if not isinstance(x, Tensor):
-        x = as_operand(x)
-    elif not isinstance(y, Tensor):
-        y = as_operand(y)
-    return bind(primitive, (x, y), {})
 
 
 def _plain_index(index: Any) -> Any:

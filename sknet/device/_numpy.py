@@ -14,7 +14,7 @@ from sknet.device._device import Device
 
 __all__ = ["NumpyBackend"]
 
-SPECIAL_FUNCTIONS = ("erf", "expit", "xlogy")
+SPECIAL_FUNCTIONS = ("erf", "erfc", "expit", "logit", "xlogy")
 
 
 class NumpyBackend(Backend):

@@ -6,13 +6,16 @@ from typing import Any
 import numpy as np
 from scipy.special import _ufuncs  # see device/_numpy.py
 
-from sknet.core import Primitive, Tensor, as_tensor, bind
-from sknet.ops._elementwise import add, clip, erf, expm1, greater, multiply, square, tanh, where
+from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
+from sknet.exceptions import ShapeError
+from sknet.ops._elementwise import abs, add, clip, divide, erfc, expm1, greater, multiply, square, where
+from sknet.ops._index import take_slice
 from sknet.ops._rules import check_floating, like, unary
+from sknet.ops._trigonometric import tanh
 
 __all__ = [
-    "elu", "gelu", "hardswish", "leaky_relu", "log_sigmoid", "mish", "relu", "selu", "sigmoid", "silu",
-    "softplus",
+    "celu", "elu", "gelu", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_sigmoid", "mish",
+    "prelu", "relu", "relu6", "selu", "sigmoid", "silu", "softplus", "softsign",
 ]  # fmt: skip
 
 SELU_ALPHA, SELU_SCALE = (
@@ -68,8 +71,23 @@ _softplus = Primitive("softplus").define(
 
 
 def relu(x: Any) -> Tensor:
-    """Return max(x, 0); its gradient at 0 is 0."""
+    """Return max(x, 0); its gradient at 0 is 0 (Nair & Hinton, 2010)."""
     return unary(_relu, x)
+
+
+def relu6(x: Any) -> Tensor:
+    """Return x limited to [0, 6] (Krizhevsky, 2010)."""
+    return clip(x, 0.0, 6.0)
+
+
+def hardtanh(x: Any, min: float = -1.0, max: float = 1.0) -> Tensor:
+    """Return x limited to [min, max], a piecewise tanh (Collobert, 2004)."""
+    return clip(x, min, max)
+
+
+def hardsigmoid(x: Any) -> Tensor:
+    """Return clip(x + 3, 0, 6) / 6, a piecewise sigmoid (Courbariaux et al., 2015; this slope: PyTorch)."""
+    return clip(add(x, 3.0), 0.0, 6.0) * (1 / 6)
 
 
 def sigmoid(x: Any) -> Tensor:
@@ -83,7 +101,7 @@ def log_sigmoid(x: Any) -> Tensor:
 
 
 def softplus(x: Any) -> Tensor:
-    """Return log(1 + exp(x)), which does not overflow."""
+    """Return log(1 + exp(x)), which does not overflow (Dugas et al., 2001)."""
     return bind(_softplus, (_floating(x),), {})
 
 
@@ -93,17 +111,30 @@ def _floating(x: Any) -> Tensor:
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01) -> Tensor:
-    """Return x where it is positive and negative_slope * x elsewhere."""
+    """Return x where it is positive and negative_slope * x elsewhere (Maas et al., 2013)."""
+    return prelu(x, negative_slope)
+
+
+def prelu(x: Any, negative_slope: Any) -> Tensor:
+    """Return x where it is positive and negative_slope * x elsewhere (He et al., 2015).
+
+    The slope is a tensor that broadcasts against x, and has a gradient.
+    """
     x = as_tensor(x)
     return where(greater(x, 0), x, x * negative_slope)
 
 
 def elu(x: Any, alpha: float = 1.0) -> Tensor:
-    """Return x where it is positive and alpha * (exp(x) - 1) elsewhere."""
+    """Return x where it is positive and alpha * (exp(x) - 1) elsewhere (Clevert et al., 2016)."""
     x = as_tensor(x)
     positive = greater(x, 0)
     # The exponential sees no positive x: where it is not chosen, it must not overflow.
     return where(positive, x, expm1(where(positive, 0.0, x)) * alpha)
+
+
+def celu(x: Any, alpha: float = 1.0) -> Tensor:
+    """Return the ELU of x / alpha times alpha, whose slope is continuous for every alpha (Barron, 2017)."""
+    return elu(divide(x, alpha)) * alpha
 
 
 def selu(x: Any) -> Tensor:
@@ -112,7 +143,7 @@ def selu(x: Any) -> Tensor:
 
 
 def silu(x: Any) -> Tensor:
-    """Return x * sigmoid(x), also called swish."""
+    """Return x * sigmoid(x), also called swish (Elfwing et al., 2018)."""
     return multiply(x, sigmoid(x))
 
 
@@ -123,7 +154,23 @@ def mish(x: Any) -> Tensor:
 
 def hardswish(x: Any) -> Tensor:
     """Return x * clip(x + 3, 0, 6) / 6, a piecewise swish (Howard et al., 2019)."""
-    return multiply(x, clip(add(x, 3.0), 0.0, 6.0) * (1 / 6))
+    return multiply(x, hardsigmoid(x))
+
+
+def softsign(x: Any) -> Tensor:
+    """Return x / (1 + |x|), which reaches its limits slower than tanh (Bergstra et al., 2009)."""
+    return divide(x, abs(x) + 1.0)
+
+
+def glu(x: Any, axis: int = -1) -> Tensor:
+    """Return a * sigmoid(b) for the two halves a and b of x along `axis` (Dauphin et al., 2017)."""
+    x = as_tensor(x)
+    at = normalize_axis(axis, x.ndim, "glu")
+    length = x.shape[at]
+    if length % 2:
+        raise ShapeError(f"glu: expected an even length of axis {axis}, got shape {x.shape}")
+    half = length // 2
+    return take_slice(x, at, 0, half) * sigmoid(take_slice(x, at, half, length))
 
 
 def gelu(x: Any, approximate: str = "none") -> Tensor:
@@ -152,7 +199,8 @@ def gelu(x: Any, approximate: str = "none") -> Tensor:
     array([0.84134475])
     """
     if approximate == "none":
-        return multiply(x, erf(multiply(x, math.sqrt(0.5))) * 0.5 + 0.5)
+        # Phi by erfc and not by 1 + erf, which rounds to 0 for x below -8.
+        return multiply(x, erfc(multiply(x, -math.sqrt(0.5))) * 0.5)
     if approximate == "tanh":
         inner = multiply(x, square(x) * 0.044715 + 1.0) * math.sqrt(2 / math.pi)
         return multiply(x, tanh(inner) * 0.5 + 0.5)

@@ -9,20 +9,15 @@ from scipy.special import _ufuncs  # see device/_numpy.py
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
 from sknet.core import _primitive as p
 from sknet.device import result_dtype
-from sknet.ops._rules import astype_like, broadcast, like, unary, unbroadcast
+from sknet.ops._logical import logical_and, logical_or
+from sknet.ops._rules import astype_like, binary, broadcast, flat, like, unary, unbroadcast
 
 __all__ = [
-    "abs", "add", "astype", "clip", "cos", "divide", "equal", "erf", "exp", "expm1", "greater",
+    "abs", "add", "astype", "clip", "divide", "equal", "erf", "erfc", "exp", "expm1", "greater",
     "greater_equal", "less", "less_equal", "log", "log1p", "maximum", "minimum", "multiply", "negative",
-    "not_equal", "pow", "sign", "sin", "sqrt", "square", "subtract", "tanh", "where", "xlogy",
+    "not_equal", "positive", "pow", "reciprocal", "rsqrt", "sign", "sqrt", "square", "subtract", "where",
+    "xlogy",
 ]  # fmt: skip
-
-
-def _binary(primitive: Primitive, x: Any, y: Any) -> Tensor:
-    x, y = as_operand(x), as_operand(y)
-    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
-        x = as_tensor(x)
-    return bind(primitive, (x, y), {})
 
 
 # -- arithmetic -------------------------------------------------------------------------------
@@ -72,6 +67,13 @@ p.negative.define(
     saves="nothing",
     expression="-x",
 )
+p.positive.define(
+    forward="positive",
+    shape=like(np.positive, "positive"),
+    vjp=(lambda g, _, x: g,),
+    saves="nothing",
+    expression="x",
+)
 p.absolute.define(
     forward="absolute",
     shape=like(np.absolute, "abs"),
@@ -101,32 +103,42 @@ def _unless_both_zero(x: Tensor, y: Tensor) -> Tensor:
 
 def add(x: Any, y: Any) -> Tensor:
     """Return x + y."""
-    return _binary(p.add, x, y)
+    return binary(p.add, x, y)
 
 
 def subtract(x: Any, y: Any) -> Tensor:
     """Return x - y."""
-    return _binary(p.subtract, x, y)
+    return binary(p.subtract, x, y)
 
 
 def multiply(x: Any, y: Any) -> Tensor:
     """Return x * y."""
-    return _binary(p.multiply, x, y)
+    return binary(p.multiply, x, y)
 
 
 def divide(x: Any, y: Any) -> Tensor:
     """Return x / y."""
-    return _binary(p.divide, x, y)
+    return binary(p.divide, x, y)
 
 
 def pow(x: Any, y: Any) -> Tensor:
     """Return x to the power of y."""
-    return _binary(p.power, x, y)
+    return binary(p.power, x, y)
 
 
 def negative(x: Any) -> Tensor:
     """Return -x."""
     return unary(p.negative, x)
+
+
+def positive(x: Any) -> Tensor:
+    """Return +x, which is x."""
+    return unary(p.positive, x)
+
+
+def reciprocal(x: Any) -> Tensor:
+    """Return 1 / x."""
+    return divide(1.0, x)
 
 
 def abs(x: Any) -> Tensor:
@@ -146,32 +158,32 @@ for _ufunc, _symbol in (
 
 def less(x: Any, y: Any) -> Tensor:
     """Return x < y."""
-    return _binary(p.less, x, y)
+    return binary(p.less, x, y)
 
 
 def less_equal(x: Any, y: Any) -> Tensor:
     """Return x <= y."""
-    return _binary(p.less_equal, x, y)
+    return binary(p.less_equal, x, y)
 
 
 def greater(x: Any, y: Any) -> Tensor:
     """Return x > y."""
-    return _binary(p.greater, x, y)
+    return binary(p.greater, x, y)
 
 
 def greater_equal(x: Any, y: Any) -> Tensor:
     """Return x >= y."""
-    return _binary(p.greater_equal, x, y)
+    return binary(p.greater_equal, x, y)
 
 
 def equal(x: Any, y: Any) -> Tensor:
     """Return x == y."""
-    return _binary(p.equal, x, y)
+    return binary(p.equal, x, y)
 
 
 def not_equal(x: Any, y: Any) -> Tensor:
     """Return x != y."""
-    return _binary(p.not_equal, x, y)
+    return binary(p.not_equal, x, y)
 
 
 # -- elementary functions ---------------------------------------------------------------------
@@ -213,28 +225,21 @@ _square = Primitive("square").define(
 _sign = Primitive("sign").define(
     forward="sign",
     shape=like(np.sign, "sign"),
-    vjp=(lambda g, _, x: g * 0.0,),
+    vjp=(lambda g, _, x: flat(g, x),),
     saves="nothing",
     expression="sign(x)",
-)
-_sin = Primitive("sin").define(
-    forward="sin", shape=like(np.sin, "sin"), vjp=(lambda g, _, x: g * cos(x),), expression="sin(x)"
-)
-_cos = Primitive("cos").define(
-    forward="cos", shape=like(np.cos, "cos"), vjp=(lambda g, _, x: -g * sin(x),), expression="cos(x)"
-)
-_tanh = Primitive("tanh").define(
-    forward="tanh",
-    shape=like(np.tanh, "tanh"),
-    vjp=(lambda g, out, x: g * (1.0 - out * out),),
-    saves="output",
-    expression="tanh(x)",
 )
 _erf = Primitive("erf").define(
     forward="erf",
     shape=like(_ufuncs.erf, "erf"),
     vjp=(lambda g, _, x: g * exp(-square(x)) * (2 / math.sqrt(math.pi)),),
     expression="erf(x)",
+)
+_erfc = Primitive("erfc").define(
+    forward="erfc",
+    shape=like(_ufuncs.erfc, "erfc"),
+    vjp=(lambda g, _, x: g * exp(-square(x)) * (-2 / math.sqrt(math.pi)),),
+    expression="erfc(x)",
 )
 
 
@@ -251,6 +256,11 @@ def log(x: Any) -> Tensor:
 def sqrt(x: Any) -> Tensor:
     """Return the square root."""
     return unary(p.sqrt, x)
+
+
+def rsqrt(x: Any) -> Tensor:
+    """Return 1 / sqrt(x)."""
+    return divide(1.0, sqrt(x))
 
 
 def expm1(x: Any) -> Tensor:
@@ -273,24 +283,14 @@ def sign(x: Any) -> Tensor:
     return unary(_sign, x)
 
 
-def sin(x: Any) -> Tensor:
-    """Return the sine of x in radians."""
-    return unary(_sin, x)
-
-
-def cos(x: Any) -> Tensor:
-    """Return the cosine of x in radians."""
-    return unary(_cos, x)
-
-
-def tanh(x: Any) -> Tensor:
-    """Return the hyperbolic tangent."""
-    return unary(_tanh, x)
-
-
 def erf(x: Any) -> Tensor:
     """Return the error function."""
     return unary(_erf, x)
+
+
+def erfc(x: Any) -> Tensor:
+    """Return 1 - erf(x), exact also where erf rounds to 1."""
+    return unary(_erfc, x)
 
 
 # -- selection --------------------------------------------------------------------------------
@@ -345,22 +345,41 @@ _minimum = Primitive("minimum").define(
 
 def maximum(x: Any, y: Any) -> Tensor:
     """Return the larger of x and y; where they are equal, each gets half of the gradient."""
-    return _binary(_maximum, x, y)
+    return binary(_maximum, x, y)
 
 
 def minimum(x: Any, y: Any) -> Tensor:
     """Return the smaller of x and y; where they are equal, each gets half of the gradient."""
-    return _binary(_minimum, x, y)
+    return binary(_minimum, x, y)
 
 
-def clip(x: Any, min: float | None = None, max: float | None = None) -> Tensor:
-    """Return x limited to [min, max]; outside, the gradient is 0."""
-    out = as_tensor(x)
-    if min is not None:  # and not by maximum(x, min), which would halve the gradient at the limit
-        out = where(less(out, min), min, out)
-    if max is not None:
-        out = where(greater(out, max), max, out)
-    return out
+_clip = Primitive("clip").define(
+    forward=lambda xp, x, low, high, out=None: xp.clip(x, low, high, out=out),
+    shape=lambda x, low, high: (broadcast("clip", x, low, high), result_dtype(x, low, high)),
+    vjp=(
+        lambda g, out, x, low, high: unbroadcast(g * equal(out, x), x),
+        lambda g, _, x, low, high: unbroadcast(g * logical_and(less(x, low), less_equal(low, high)), low),
+        lambda g, _, x, low, high: unbroadcast(g * logical_or(greater(x, high), greater(low, high)), high),
+    ),
+    saves="both",
+    expression="z if x > z or y > z else y if x < y else x",
+)
+
+
+def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
+    """Return x limited to [min, max], numbers or tensors; NaN stays, and where min > max it is max.
+
+    The gradient flows to x where it is within the limits or on them, elsewhere to the limit that is met.
+    """
+    x = as_tensor(x)
+    if min is None and max is None:
+        return x
+    least, most = (-math.inf, math.inf) if x.dtype.kind == "f" else _range(x.dtype)
+    return bind(_clip, (x, as_operand(least if min is None else min), as_operand(most if max is None else max)), {})
+
+
+def _range(dtype: np.dtype[Any]) -> tuple[int, int]:
+    return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
 
 
 def _xlogy_forward(xp: Any, x: Any, y: Any, out: Any = None) -> Any:
@@ -399,7 +418,7 @@ def _xlogy_slope(x: Any, y: Tensor) -> Any:
 
 def xlogy(x: Any, y: Any) -> Tensor:
     """Return x * log(y), and 0 where x is 0."""
-    return _binary(_xlogy, x, y)
+    return binary(_xlogy, x, y)
 
 
 # -- dtype ------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from sknet.core import Primitive, Tensor, as_operand, bind
+from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
 from sknet.core import _primitive as p
 from sknet.exceptions import DtypeError, ShapeError
 
-__all__ = ["astype_like", "broadcast", "check_floating", "like", "unary", "unbroadcast"]
+__all__ = ["astype_like", "binary", "broadcast", "check_floating", "flat", "like", "unary", "unbroadcast"]
 
 ShapeRule = Callable[..., tuple[tuple[int, ...], np.dtype[Any]]]
 
@@ -70,6 +70,11 @@ def astype_like(g: Tensor, operand: Any) -> Tensor:
     return g if g.dtype == operand.dtype else bind(p.astype, (g,), {"dtype": operand.dtype})
 
 
+def flat(g: Tensor, operand: Any) -> Tensor:
+    """Return the gradient through what is constant between its jumps: zeros, also where `g` is infinite."""
+    return unbroadcast(bind(PRIMITIVES["zeros_like"], (g,), {}), operand)
+
+
 class EveryOperand:
     """The vjp of a primitive with any number of operands: ``rule(g, xs, i, **params)`` for operand i."""
 
@@ -85,6 +90,14 @@ def unary(primitive: Primitive, x: Any) -> Tensor:
     """Apply a primitive of one operand to a tensor, an array or a number."""
     operand = as_operand(x)
     return bind(primitive, (operand if isinstance(operand, Tensor) else Tensor(x),), {})
+
+
+def binary(primitive: Primitive, x: Any, y: Any) -> Tensor:
+    """Apply a primitive of two operands, of which numbers beside a tensor are weakly typed."""
+    x, y = as_operand(x), as_operand(y)
+    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+        x = as_tensor(x)
+    return bind(primitive, (x, y), {})
 
 
 def check_floating(name: str, x: Any) -> None:

@@ -1,11 +1,18 @@
 """Running the native executor's source as plain Python: what it says, without what Numba makes of it."""
 
+import math
+
 import numpy as np
 
 from sknet import Model
+from sknet.compile.executors._native_math import FUNCTIONS
+from sknet.compile.executors._native_scalar import ScalarWriter
+from sknet.compile.executors._native_values import Value
+from sknet.core import PRIMITIVES
 from sknet.engine import Batches
 from sknet.engine._native_steps import NativeSteps
 from sknet.engine._steps import CompiledSteps
+from tests.contracts.rows import ROWS
 
 
 def interpreted(source):
@@ -65,3 +72,21 @@ def assert_equal_training(kind, make_module, *args, tolerance, **settings):
         for name, array in mine.items():
             close(array, theirs[name])
     return steps
+
+
+ELEMENTWISE = [row for row in ROWS if row.primitive and PRIMITIVES[row.primitive].expression]
+
+
+def written(row, dtype):
+    """Return an op's result, its operands by name, its scalar expression, and what else that names."""
+    [case, *_] = row.cases
+    operands = case.draw(dtype)
+    expected = row(*operands, **case.params).numpy().ravel()
+    arrays = dict(zip("abc", (x.ravel() for x in np.broadcast_arrays(*operands)), strict=False))
+    values = [Value(name, "input", "", (), (), x.dtype, ()) for name, x in arrays.items()]
+    writer = ScalarWriter(dtype)
+    value = Value("out", "map", row.primitive, tuple(values), (), expected.dtype, ())
+    text = writer.expression(value, {x: f"{x.name}[i]" for x in values})
+    numbers = {f"c{i}": writer.dtype.type(number) for i, number in enumerate(writer.numbers)}
+    names = {"np": np, "math": math, "T": writer.dtype.type, **numbers}
+    return expected, arrays, text, names | {name: FUNCTIONS[name] for name in writer.functions}

@@ -9,7 +9,7 @@ from sknet.device import philox_uniform
 from sknet.losses import LOSSES, Huber, LogLoss, Quantile
 from sknet.optim import SGD, Adam, AdamW, RMSprop
 from sknet.optim.schedules import InverseScaling
-from tests.compile.native import InterpretedSteps, assert_equal_training
+from tests.compile.native import ELEMENTWISE, InterpretedSteps, assert_equal_training, written
 
 pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
 
@@ -181,3 +181,14 @@ def test_source_depends_on_the_structure_and_not_on_sizes():
 
     assert source(5, 4, 3, 8, Adam(0.01)) == source(7, 9, 2, 20, Adam(0.1, beta1=0.7, eps=1e-7))
     assert source(5, 4, 3, 8, Adam(0.01)) != source(5, 4, 3, 8, SGD(0.01))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("row", ELEMENTWISE, ids=lambda row: row.op)
+def test_expressions(row, dtype):
+    tolerance = 1e-6 if dtype == "float32" else 1e-14
+    expected, arrays, text, names = written(row, dtype)
+    code = compile(text, text, "eval")
+    with np.errstate(over="ignore"):
+        found = [eval(code, names | arrays | {"i": i}) for i in range(expected.size)]
+    np.testing.assert_allclose(np.array(found, expected.dtype), expected, rtol=tolerance, atol=tolerance)

@@ -41,8 +41,14 @@ def value_and_gradients(row: Row, operands: list[Any], params: dict[str, Any], d
 
 # -- one application of a primitive -----------------------------------------------------------
 
-FUNCTIONS = {
-    name: getattr(np, name) for name in ("exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "sign")
+NUMPYS = (
+    "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh",
+    "sign", "hypot", "floor", "ceil", "trunc", "rint", "signbit", "copysign", "nextafter", "isfinite", "isinf",
+    "isnan", "invert", "left_shift", "right_shift",
+)  # fmt: skip
+FUNCTIONS = {name: getattr(np, name) for name in NUMPYS}
+FUNCTIONS |= {
+    short: getattr(np, f"arc{short[1:]}") for short in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")
 }
 FUNCTIONS |= {"abs": abs, "max": max, "min": min}
 
@@ -52,7 +58,7 @@ def evaluate(expression: str, arrays: tuple[Any, ...], dtype: Any) -> np.ndarray
     import scipy.special
 
     code = compile(expression, expression, "eval")
-    functions = FUNCTIONS | {"erf": scipy.special.erf}
+    functions = FUNCTIONS | {name: getattr(scipy.special, name) for name in ("erf", "erfc")}
     shape = np.broadcast_shapes(*(np.shape(x) for x in arrays))
     spread = [np.broadcast_to(x, shape) if isinstance(x, np.ndarray) else x for x in arrays]
     out = np.empty(shape, dtype)

@@ -1,9 +1,9 @@
 """The op table: one row an op. A public op or a primitive without a row fails a test."""
 
-from tests.contracts import rows_elementwise, rows_shape
+from tests.contracts import rows_elementwise, rows_functions, rows_shape
 from tests.contracts.table import Case, Row
 
-ROWS: list[Row] = [*rows_elementwise.ROWS, *rows_shape.ROWS]
+ROWS: list[Row] = [*rows_elementwise.ROWS, *rows_functions.ROWS, *rows_shape.ROWS]
 CASES: list[tuple[Row, Case]] = [(row, case) for row in ROWS for case in row.cases]
 
 

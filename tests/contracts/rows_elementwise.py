@@ -42,6 +42,19 @@ def _hardswish(x):
     return x * np.clip(x + 3, 0, 6) / 6
 
 
+def _halves(x, axis):
+    a, b = np.split(x, 2, axis)
+    return a, 1 / (1 + np.exp(-b))
+
+
+def _clamp(x, min=None, max=None):
+    if min is None and max is None:
+        return x * 1
+    if isinstance(min, torch.Tensor):
+        x, min, max = torch.broadcast_tensors(x, min.double(), max.double())
+    return x.clamp(min, max)
+
+
 def _gelu(x, approximate="none"):
     if approximate == "none":
         return x * scipy.stats.norm.cdf(x)
@@ -62,6 +75,8 @@ ROWS = [
         torch=lambda x, y: x**y,
     ),
     Row("negative", np.negative, unary(), "negative", torch=lambda x: -x),
+    Row("positive", np.positive, unary(), "positive", torch=lambda x: +x),
+    Row("reciprocal", lambda x: 1 / x, unary(**APART), torch=lambda x: x.reciprocal()),
     Row("abs", np.abs, unary(**APART), "abs", torch=lambda x: x.abs()),
     *map(_comparison, ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")),
     # -- elementary functions
@@ -72,9 +87,6 @@ ROWS = [
     Row("log1p", np.log1p, unary(low=-0.8), "log1p", torch=lambda x: x.log1p()),
     Row("square", lambda x: x**2, unary(), "square", torch=lambda x: x.square()),
     Row("sign", np.sign, unary(**APART), "sign", torch=lambda x: x.sign()),
-    Row("sin", np.sin, unary(), "sin", torch=lambda x: x.sin()),
-    Row("cos", np.cos, unary(), "cos", torch=lambda x: x.cos()),
-    Row("tanh", lambda x: 1 - 2 / (np.exp(2.0 * x) + 1), unary(), "tanh", torch=lambda x: x.tanh()),
     Row(
         "erf",
         lambda x: 2 * scipy.stats.norm.cdf(x * math.sqrt(2)) - 1,
@@ -82,6 +94,8 @@ ROWS = [
         "erf",
         torch=lambda x: x.erf(),
     ),
+    Row("erfc", scipy.special.erfc, unary(), "erfc", torch=lambda x: torch.erfc(x)),
+    Row("rsqrt", lambda x: 1 / np.sqrt(x), unary(**POSITIVE), torch=lambda x: x.rsqrt()),
     # -- selection
     Row(
         "where",
@@ -115,13 +129,16 @@ ROWS = [
         "clip",
         lambda x, min=None, max=None: np.clip(x, min, max),
         [
+            Case((real(3, 4), real(4), real(3, 1))),
             Case((real(3, 4),), {"min": -0.5, "max": 0.7}),
             Case((real(7),), {"min": 0.1}),
             Case((real(),), {"max": 0.1}),
             Case((real(0, 2),), {"min": 0, "max": 1}),
-            Case((real(3),), {}),
+            Case((real(4), real(3, 4, low=0.0), 0.5)),
+            Case((real(4), -0.5, real(3, 4, high=0.0))),
         ],
-        torch=lambda x, min=None, max=None: x.clamp(min, max) if (min, max) != (None, None) else x * 1,
+        "clip",
+        torch=_clamp,
     ),
     Row(
         "xlogy",
@@ -144,6 +161,38 @@ ROWS = [
         torch="a cast",
     ),
     # -- activations
+    Row("relu6", lambda x: np.clip(x, 0, 6), unary(low=-2, high=9), torch=lambda x: F.relu6(x)),
+    Row(
+        "hardtanh",
+        lambda x, min=-1, max=1: np.clip(x, min, max),
+        [*unary(), Case((real(7),), {"min": -0.5, "max": 0.1})],
+        torch=lambda x, min=-1, max=1: F.hardtanh(x, min, max),
+    ),
+    Row(
+        "hardsigmoid",
+        lambda x: np.clip(x + 3, 0, 6) / 6,
+        [*unary(), Case((real(40, low=-5.0, high=5.0),))],
+        torch=lambda x: F.relu6(x + 3) / 6,
+    ),
+    Row("softsign", lambda x: x / (1 + abs(x)), unary(**APART), torch=lambda x: F.softsign(x)),
+    Row(
+        "celu",
+        lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x / alpha)),
+        [*unary(**APART), Case((real(3, **APART),), {"alpha": 0.3})],
+        torch=lambda x, alpha=1.0: F.elu(x / alpha) * alpha,
+    ),
+    Row(
+        "prelu",
+        lambda x, slope: np.where(x > 0, x, slope * x),
+        [*binary(APART)[:-1], Case((real(2, 3, 4, **APART), real(3, 1)))],
+        torch=lambda x, slope: torch.where(x > 0, x, slope * x),
+    ),
+    Row(
+        "glu",
+        lambda x, axis=-1: np.multiply(*_halves(x, axis)),
+        [Case((real(3, 4),)), Case((real(2, 4, 3),), {"axis": 1}), Case((real(0, 2),))],
+        torch=lambda x, axis=-1: F.glu(x, axis),
+    ),
     Row("relu", lambda x: x * (x > 0), unary(**APART), "relu", torch=lambda x: F.relu(x)),
     Row("sigmoid", lambda x: 1 / (1 + np.exp(-x)), unary(), "sigmoid", torch=lambda x: x.sigmoid()),
     Row("log_sigmoid", lambda x: -_softplus(-x), unary(), "log_sigmoid", torch=lambda x: F.logsigmoid(x)),

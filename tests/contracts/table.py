@@ -30,7 +30,8 @@ class Spec:
         if self.kind == "indices":
             return rng.integers(int(self.low), int(self.high), self.shape)
         if dtype.kind in "iub":
-            return np.asarray(rng.integers(1, 4, self.shape)).astype(dtype)
+            whole = np.asarray(rng.integers(1, 4, self.shape))
+            return (whole if self.high >= 1 else whole * 0).astype(dtype)
         values = rng.uniform(self.low, self.high, self.shape)
         if self.kind == "apart":  # from 0, where many functions have a kink
             values = np.sign(values) * (0.1 + np.abs(values))

@@ -122,7 +122,7 @@ class TestSingleElements:
             len(Tensor(1.0))
 
 
-BINARY = ["add", "sub", "mul", "truediv", "pow", "lt", "le", "gt", "ge", "eq", "ne"]
+BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lt", "le", "gt", "ge", "eq", "ne"]
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -153,6 +153,28 @@ class TestOperators:
             step = 1e-6
             slope = (function(2.0, 3.0 + step) - function(2.0, 3.0 - step)) / (2 * step)
             assert x.grad.item() == pytest.approx(slope, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["and_", "or_", "xor", "lshift", "rshift"])
+def test_operators_on_bits(name):
+    function = getattr(operator, name)
+    x, y = np.array([1, 2, 3]), np.array([3, 0, 2])
+    for a, b in ((x, y), (x, 2), (2, y), (x > 1, y > 1), (x > 1, True)):
+        expected = function(a, b)
+        for out in (function(Tensor(a), b), function(a, Tensor(b))):
+            if "shift" not in name or out.dtype != "int8":
+                np.testing.assert_array_equal(out.numpy(), expected)
+                assert out.dtype == expected.dtype
+
+
+def test_operators_of_one_operand():
+    x = Tensor([-1.5, 2.0])
+    np.testing.assert_array_equal((+x).numpy(), x.numpy())
+    assert +x is not x
+    assert (~Tensor([0, 5])).numpy().tolist() == [-1, -6]
+    assert (~(x > 0)).numpy().tolist() == [True, False]
+    with pytest.raises(DtypeError, match="bitwise_invert: not defined for float64: use .astype"):
+        ~x
 
 
 class TestMethods:

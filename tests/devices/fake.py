@@ -15,6 +15,7 @@ import scipy.sparse
 import scipy.special
 
 from sknet.device import Backend, Device, register
+from sknet.device._numpy import SPECIAL_FUNCTIONS
 from sknet.exceptions import DeviceError
 
 N_DEVICES = 2
@@ -175,7 +176,7 @@ class _Function:
 class _Namespace:
     """NumPy's function names over fake arrays."""
 
-    _special = ("erf", "expit", "xlogy")
+    _special = SPECIAL_FUNCTIONS
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(scipy.special if name in self._special else np, name)

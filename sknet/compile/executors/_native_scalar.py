@@ -25,6 +25,17 @@ EXPRESSIONS = {
     "put_at": "x if j == y else 0",
     "subtract_at": "x - y if j == z else x",
 }
+# Functions that Numba takes from NumPy: they keep the precision, and floor and its kin stay real numbers.
+OF_NUMPY = {
+    **{f"a{name}": f"arc{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tan2", "tanh")},
+    **{
+        name: name
+        for name in (
+            "ceil", "copysign", "cosh", "exp2", "floor", "hypot", "invert", "isfinite", "isinf", "isnan",
+            "left_shift", "log2", "log10", "nextafter", "right_shift", "rint", "signbit", "sinh", "tan", "trunc",
+        )
+    },
+}  # fmt: skip
 PLAIN = (0.0, 1.0, -1.0, 0.5, 2.0)  # numbers that belong to the structure; others are given at run time
 INDEX = {"put_at": 1, "subtract_at": 2}  # operands that are indices
 
@@ -97,7 +108,7 @@ class ScalarWriter:
 
     def _operand(self, value: Value, position: int, x: Any, names: dict[Value, str]) -> str:
         dtype = value.dtype
-        if value.op in ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"):
+        if dtype.kind == "b":  # the answer to a question about numbers, asked in their dtype
             dtype = max([v.dtype for v in value.values], key=lambda d: (d.kind == "f", d.itemsize))
         if not isinstance(x, Value):
             return self.number(x, dtype)
@@ -146,4 +157,6 @@ class _Typed(ast.NodeTransformer):
         if own in FUNCTIONS:
             self._writer.functions.add(own)
             return own
+        if name in OF_NUMPY:
+            return f"np.{OF_NUMPY[name]}"
         return name if name == "abs" else f"math.{name}"

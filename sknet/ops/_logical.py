@@ -1,0 +1,108 @@
+"""Logic: of truth values, of bits, and tests for what is no finite number."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.core import PRIMITIVES, Primitive, Tensor
+from sknet.core import _primitive as p
+from sknet.ops._rules import binary, like, unary
+
+__all__ = [
+    "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
+    "isfinite", "isinf", "isnan", "logical_and", "logical_not", "logical_or", "logical_xor",
+]  # fmt: skip
+
+# -- truth values -----------------------------------------------------------------------------
+
+for _ufunc, _expression in (
+    (np.logical_and, "x != 0 and y != 0"),
+    (np.logical_or, "x != 0 or y != 0"),
+    (np.logical_xor, "(x != 0) != (y != 0)"),
+    (np.logical_not, "x == 0"),
+    (np.isfinite, "isfinite(x)"),
+    (np.isinf, "isinf(x)"),
+    (np.isnan, "isnan(x)"),
+):
+    _name = _ufunc.__name__
+    Primitive(_name).define(forward=_name, shape=like(_ufunc, _name), vjp=None, expression=_expression)
+
+
+def logical_and(x: Any, y: Any) -> Tensor:
+    """Return whether both x and y hold; what is not 0 holds."""
+    return binary(PRIMITIVES["logical_and"], x, y)
+
+
+def logical_or(x: Any, y: Any) -> Tensor:
+    """Return whether x or y holds, or both; what is not 0 holds."""
+    return binary(PRIMITIVES["logical_or"], x, y)
+
+
+def logical_xor(x: Any, y: Any) -> Tensor:
+    """Return whether just one of x and y holds; what is not 0 holds."""
+    return binary(PRIMITIVES["logical_xor"], x, y)
+
+
+def logical_not(x: Any) -> Tensor:
+    """Return whether x does not hold; what is not 0 holds."""
+    return unary(PRIMITIVES["logical_not"], x)
+
+
+def isfinite(x: Any) -> Tensor:
+    """Return whether x is neither infinite nor NaN."""
+    return unary(PRIMITIVES["isfinite"], x)
+
+
+def isinf(x: Any) -> Tensor:
+    """Return whether x is infinite, of either sign."""
+    return unary(PRIMITIVES["isinf"], x)
+
+
+def isnan(x: Any) -> Tensor:
+    """Return whether x is NaN."""
+    return unary(PRIMITIVES["isnan"], x)
+
+
+# -- bits of integers, and truth values -------------------------------------------------------
+
+for _primitive, _ufunc, _expression in (
+    (p.bitwise_and, np.bitwise_and, "x & y"),
+    (p.bitwise_or, np.bitwise_or, "x | y"),
+    (p.bitwise_xor, np.bitwise_xor, "x ^ y"),
+    (p.bitwise_invert, np.invert, "invert(x)"),
+    (p.bitwise_left_shift, np.left_shift, "left_shift(x, y)"),
+    (p.bitwise_right_shift, np.right_shift, "right_shift(x, y)"),
+):
+    _primitive.define(
+        forward=_ufunc.__name__, shape=like(_ufunc, _primitive.name), vjp=None, expression=_expression
+    )
+
+
+def bitwise_and(x: Any, y: Any) -> Tensor:
+    """Return the bits that are set in both x and y, integers or truth values."""
+    return binary(p.bitwise_and, x, y)
+
+
+def bitwise_or(x: Any, y: Any) -> Tensor:
+    """Return the bits that are set in x or y, integers or truth values."""
+    return binary(p.bitwise_or, x, y)
+
+
+def bitwise_xor(x: Any, y: Any) -> Tensor:
+    """Return the bits that are set in just one of x and y, integers or truth values."""
+    return binary(p.bitwise_xor, x, y)
+
+
+def bitwise_invert(x: Any) -> Tensor:
+    """Return the bits that are not set in x, integers or truth values."""
+    return unary(p.bitwise_invert, x)
+
+
+def bitwise_left_shift(x: Any, y: Any) -> Tensor:
+    """Return the bits of integers x moved y places up: x * 2 ** y."""
+    return binary(p.bitwise_left_shift, x, y)
+
+
+def bitwise_right_shift(x: Any, y: Any) -> Tensor:
+    """Return the bits of integers x moved y places down: x // 2 ** y."""
+    return binary(p.bitwise_right_shift, x, y)
