@@ -16,7 +16,6 @@ __all__ = [
     "abs", "add", "astype", "clip", "divide", "equal", "erf", "erfc", "exp", "expm1", "greater",
     "greater_equal", "less", "less_equal", "log", "log1p", "maximum", "minimum", "multiply", "negative",
     "not_equal", "positive", "pow", "reciprocal", "rsqrt", "sign", "sqrt", "square", "subtract", "where",
-    "xlogy",
 ]  # fmt: skip
 
 
@@ -86,7 +85,7 @@ def _power_slope(x: Any, y: Any) -> Any:
     """Return y * x ** (y - 1), which is 0 where y is 0 also at x = 0 (and not 0 * inf)."""
     if not isinstance(y, Tensor):
         return 0.0 if y == 0 else y * x ** (y - 1)
-    return y * _unless_both_zero(x, y) ** (y - 1)
+    return y * unless_both_zero(x, y) ** (y - 1)
 
 
 def _log_base(x: Any) -> Any:
@@ -96,7 +95,7 @@ def _log_base(x: Any) -> Any:
     return math.log(x or 1.0) if x >= 0 else math.nan
 
 
-def _unless_both_zero(x: Tensor, y: Tensor) -> Tensor:
+def unless_both_zero(x: Tensor, y: Tensor) -> Tensor:
     """Return x, but 1 where both x and y are 0: what is multiplied by 0 there stays finite."""
     return where(equal(x, 0), where(equal(y, 0), 1.0, x), x)
 
@@ -371,54 +370,19 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
 
     The gradient flows to x where it is within the limits or on them, elsewhere to the limit that is met.
     """
-    x = as_tensor(x)
+    tensor = as_tensor(x)
     if min is None and max is None:
-        return x
-    least, most = (-math.inf, math.inf) if x.dtype.kind == "f" else _range(x.dtype)
-    return bind(_clip, (x, as_operand(least if min is None else min), as_operand(most if max is None else max)), {})
+        return tensor
+    least, most = _range(tensor.dtype)
+    low, high = least if min is None else min, most if max is None else max
+    return bind(_clip, (tensor, as_operand(low), as_operand(high)), {})
 
 
-def _range(dtype: np.dtype[Any]) -> tuple[int, int]:
+def _range(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Return what no number of a dtype is below, and what none is above."""
+    if dtype.kind == "f":
+        return -math.inf, math.inf
     return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
-
-
-def _xlogy_forward(xp: Any, x: Any, y: Any, out: Any = None) -> Any:
-    # SciPy's functions do not take Python's numbers for weakly typed.
-    if isinstance(x, (int, float)):
-        x = xp.asarray(x, dtype=y.dtype if y.dtype.kind == "f" else np.float64)
-    elif isinstance(y, (int, float)):
-        y = xp.asarray(y, dtype=x.dtype if x.dtype.kind == "f" else np.float64)
-    return xp.xlogy(x, y, out=out)
-
-
-def _xlogy_shape(x: Any, y: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    known = [v.dtype for v in (x, y) if hasattr(v, "dtype")]
-    if len(known) == 1 and known[0].kind != "f":
-        known.append(np.dtype(np.float64))
-    return broadcast("xlogy", x, y), _ufuncs.xlogy.resolve_dtypes((known[0], known[-1], None))[-1]
-
-
-_xlogy = Primitive("xlogy").define(
-    forward=_xlogy_forward,
-    shape=_xlogy_shape,
-    vjp=(
-        lambda g, _, x, y: unbroadcast(xlogy(g, y), x),
-        lambda g, _, x, y: unbroadcast(g * _xlogy_slope(x, y), y),
-    ),
-    expression="x * log(y) if x != 0 else 0.0 * y",
-)
-
-
-def _xlogy_slope(x: Any, y: Tensor) -> Any:
-    """Return x / y, which is 0 where x is 0 also at y = 0: there, x * log(y) is 0 for all y."""
-    if not isinstance(x, Tensor):
-        return x / y if x else 0.0
-    return x / _unless_both_zero(y, x)
-
-
-def xlogy(x: Any, y: Any) -> Tensor:
-    """Return x * log(y), and 0 where x is 0."""
-    return binary(_xlogy, x, y)
 
 
 # -- dtype ------------------------------------------------------------------------------------

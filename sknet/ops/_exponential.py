@@ -1,4 +1,4 @@
-"""Exponentials and logarithms of other bases, of sums and of odds."""
+"""Exponentials and logarithms of other bases, of sums and of odds; products with a logarithm."""
 
 import math
 from typing import Any
@@ -8,9 +8,10 @@ from scipy.special import _ufuncs  # see device/_numpy.py
 
 from sknet.core import Primitive, Tensor
 from sknet.ops._activation import sigmoid
-from sknet.ops._rules import binary, like, unary, unbroadcast
+from sknet.ops._elementwise import unless_both_zero
+from sknet.ops._rules import binary, broadcast, like, unary, unbroadcast
 
-__all__ = ["exp2", "log2", "log10", "logaddexp", "logit"]
+__all__ = ["exp2", "log2", "log10", "logaddexp", "logit", "xlogy"]
 
 _exp2 = Primitive("exp2").define(
     forward="exp2",
@@ -71,3 +72,45 @@ def logaddexp(x: Any, y: Any) -> Tensor:
 def logit(x: Any) -> Tensor:
     """Return log(x / (1 - x)), the inverse of the sigmoid; infinite at 0 and 1."""
     return unary(_logit, x)
+
+
+# -- a product with a logarithm ---------------------------------------------------------------
+
+
+def _xlogy_forward(xp: Any, x: Any, y: Any, out: Any = None) -> Any:
+    # SciPy's functions do not take Python's numbers for weakly typed.
+    if isinstance(x, (int, float)):
+        x = xp.asarray(x, dtype=y.dtype if y.dtype.kind == "f" else np.float64)
+    elif isinstance(y, (int, float)):
+        y = xp.asarray(y, dtype=x.dtype if x.dtype.kind == "f" else np.float64)
+    return xp.xlogy(x, y, out=out)
+
+
+def _xlogy_shape(x: Any, y: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    known = [v.dtype for v in (x, y) if hasattr(v, "dtype")]
+    if len(known) == 1 and known[0].kind != "f":
+        known.append(np.dtype(np.float64))
+    return broadcast("xlogy", x, y), _ufuncs.xlogy.resolve_dtypes((known[0], known[-1], None))[-1]
+
+
+_xlogy = Primitive("xlogy").define(
+    forward=_xlogy_forward,
+    shape=_xlogy_shape,
+    vjp=(
+        lambda g, _, x, y: unbroadcast(xlogy(g, y), x),
+        lambda g, _, x, y: unbroadcast(g * _xlogy_slope(x, y), y),
+    ),
+    expression="x * log(y) if x != 0 else 0.0 * y",
+)
+
+
+def _xlogy_slope(x: Any, y: Tensor) -> Any:
+    """Return x / y, which is 0 where x is 0 also at y = 0: there, x * log(y) is 0 for all y."""
+    if not isinstance(x, Tensor):
+        return x / y if x else 0.0
+    return x / unless_both_zero(y, x)
+
+
+def xlogy(x: Any, y: Any) -> Tensor:
+    """Return x * log(y), and 0 where x is 0."""
+    return binary(_xlogy, x, y)

@@ -15,17 +15,18 @@ __all__ = [
 
 # -- truth values -----------------------------------------------------------------------------
 
-for _ufunc, _expression in (
-    (np.logical_and, "x != 0 and y != 0"),
-    (np.logical_or, "x != 0 or y != 0"),
-    (np.logical_xor, "(x != 0) != (y != 0)"),
-    (np.logical_not, "x == 0"),
-    (np.isfinite, "isfinite(x)"),
-    (np.isinf, "isinf(x)"),
-    (np.isnan, "isnan(x)"),
-):
-    _name = _ufunc.__name__
-    Primitive(_name).define(forward=_name, shape=like(_ufunc, _name), vjp=None, expression=_expression)
+for _name, _expression in {
+    "logical_and": "x != 0 and y != 0",
+    "logical_or": "x != 0 or y != 0",
+    "logical_xor": "(x != 0) != (y != 0)",
+    "logical_not": "x == 0",
+    "isfinite": "isfinite(x)",
+    "isinf": "isinf(x)",
+    "isnan": "isnan(x)",
+}.items():
+    Primitive(_name).define(
+        forward=_name, shape=like(getattr(np, _name), _name), vjp=None, expression=_expression
+    )
 
 
 def logical_and(x: Any, y: Any) -> Tensor:
@@ -65,16 +66,16 @@ def isnan(x: Any) -> Tensor:
 
 # -- bits of integers, and truth values -------------------------------------------------------
 
-for _primitive, _ufunc, _expression in (
-    (p.bitwise_and, np.bitwise_and, "x & y"),
-    (p.bitwise_or, np.bitwise_or, "x | y"),
-    (p.bitwise_xor, np.bitwise_xor, "x ^ y"),
-    (p.bitwise_invert, np.invert, "invert(x)"),
-    (p.bitwise_left_shift, np.left_shift, "left_shift(x, y)"),
-    (p.bitwise_right_shift, np.right_shift, "right_shift(x, y)"),
+for _primitive, _name, _expression in (
+    (p.bitwise_and, "bitwise_and", "x & y"),
+    (p.bitwise_or, "bitwise_or", "x | y"),
+    (p.bitwise_xor, "bitwise_xor", "x ^ y"),
+    (p.bitwise_invert, "invert", "invert(x)"),
+    (p.bitwise_left_shift, "left_shift", "left_shift(x, y)"),
+    (p.bitwise_right_shift, "right_shift", "right_shift(x, y)"),
 ):
     _primitive.define(
-        forward=_ufunc.__name__, shape=like(_ufunc, _primitive.name), vjp=None, expression=_expression
+        forward=_name, shape=like(getattr(np, _name), _primitive.name), vjp=None, expression=_expression
     )
 
 

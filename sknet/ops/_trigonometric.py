@@ -60,7 +60,7 @@ def _unless_zero(radius: Tensor) -> Tensor:
     return where(equal(radius, 0), 1.0, radius)
 
 
-def _angle_slope(g: Tensor, leg: Any, radius: Tensor) -> Tensor:
+def _angle_slope(g: Tensor, leg: Any, radius: Tensor) -> Any:
     """Return g * leg / radius ** 2, without the square."""
     radius = _unless_zero(radius)
     return g * (leg / radius) / radius

@@ -42,14 +42,13 @@ def value_and_gradients(row: Row, operands: list[Any], params: dict[str, Any], d
 # -- one application of a primitive -----------------------------------------------------------
 
 NUMPYS = (
-    "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh",
-    "sign", "hypot", "floor", "ceil", "trunc", "rint", "signbit", "copysign", "nextafter", "isfinite", "isinf",
-    "isnan", "invert", "left_shift", "right_shift",
+    "ceil", "copysign", "cos", "cosh", "exp", "exp2", "expm1", "floor", "hypot", "invert", "isfinite",
+    "isinf", "isnan", "left_shift", "log", "log10", "log1p", "log2", "nextafter", "right_shift", "rint",
+    "sign", "signbit", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
 )  # fmt: skip
+INVERSES = ("cos", "cosh", "sin", "sinh", "tan", "tan2", "tanh")
 FUNCTIONS = {name: getattr(np, name) for name in NUMPYS}
-FUNCTIONS |= {
-    short: getattr(np, f"arc{short[1:]}") for short in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")
-}
+FUNCTIONS |= {f"a{name}": getattr(np, f"arc{name}") for name in INVERSES}
 FUNCTIONS |= {"abs": abs, "max": max, "min": min}
 
 

@@ -26,16 +26,12 @@ EXPRESSIONS = {
     "subtract_at": "x - y if j == z else x",
 }
 # Functions that Numba takes from NumPy: they keep the precision, and floor and its kin stay real numbers.
-OF_NUMPY = {
-    **{f"a{name}": f"arc{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tan2", "tanh")},
-    **{
-        name: name
-        for name in (
-            "ceil", "copysign", "cosh", "exp2", "floor", "hypot", "invert", "isfinite", "isinf", "isnan",
-            "left_shift", "log2", "log10", "nextafter", "right_shift", "rint", "signbit", "sinh", "tan", "trunc",
-        )
-    },
-}  # fmt: skip
+OF_NUMPY = {f"a{name}": f"arc{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tan2", "tanh")}
+for _name in (
+    "ceil", "copysign", "cosh", "exp2", "floor", "hypot", "invert", "isfinite", "isinf", "isnan",
+    "left_shift", "log2", "log10", "nextafter", "right_shift", "rint", "signbit", "sinh", "tan", "trunc",
+):  # fmt: skip
+    OF_NUMPY[_name] = _name
 PLAIN = (0.0, 1.0, -1.0, 0.5, 2.0)  # numbers that belong to the structure; others are given at run time
 INDEX = {"put_at": 1, "subtract_at": 2}  # operands that are indices
 

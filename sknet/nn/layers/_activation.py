@@ -3,28 +3,41 @@
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from sknet import ops
 from sknet._params import Interval, StrOptions
-from sknet.core import Tensor
+from sknet.core import Tensor, as_tensor
+from sknet.device import Device
+from sknet.exceptions import ShapeError
 from sknet.nn._module import Module
+from sknet.nn._parameter import DEFAULT_DTYPE, Parameter
+from sknet.nn._scope import Registered
 from sknet.nn.layers._arguments import check_arguments
 
 __all__ = [
     "ACTIVATIONS",
+    "CELU",
     "ELU",
     "GELU",
+    "GLU",
     "SELU",
+    "Hardsigmoid",
     "Hardswish",
+    "Hardtanh",
     "Identity",
     "LeakyReLU",
     "LogSigmoid",
     "LogSoftmax",
     "Mish",
+    "PReLU",
     "ReLU",
+    "ReLU6",
     "SiLU",
     "Sigmoid",
     "Softmax",
     "Softplus",
+    "Softsign",
     "Tanh",
 ]
 
@@ -59,6 +72,19 @@ class ReLU(Module):
     forward = staticmethod(ops.relu)
 
 
+class ReLU6(Module):
+    """Rectifier with an upper limit of 6 (Krizhevsky, 2010).
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.ReLU6()([-1.0, 2.0])
+    Tensor([0., 2.], dtype=float64)
+    """
+
+    forward = staticmethod(ops.relu6)
+
+
 class LeakyReLU(Module):
     """Rectifier with a slope for negative inputs.
 
@@ -84,6 +110,62 @@ class LeakyReLU(Module):
         return ops.leaky_relu(x, self.negative_slope)
 
 
+class PReLU(Module):
+    """Rectifier that learns its slope for negative inputs (He et al., 2015).
+
+    Parameters
+    ----------
+    num_parameters : int, default=1
+        One slope for all, or one for each channel, which is the input's second axis.
+    negative_slope : float, default=0.25
+        The slopes at first.
+
+    Other Parameters
+    ----------------
+    device : str or Device, default=None
+        Where the slopes live; None is the CPU.
+
+    Attributes
+    ----------
+    slope : Parameter of shape (num_parameters,)
+        PyTorch calls it weight.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.PReLU()([-1.0, 2.0])
+    Tensor([-0.25,  2.  ], dtype=float64)
+    """
+
+    slope: Any = Registered()
+
+    _parameter_constraints = {
+        "num_parameters": [Interval(Integral, 1, None, closed="left")],
+        "negative_slope": NUMBER,
+    }
+
+    def __init__(
+        self, num_parameters: int = 1, negative_slope: float = 0.25, *, device: "str | Device | None" = None
+    ) -> None:
+        check_arguments(self, num_parameters=num_parameters, negative_slope=negative_slope)
+        self.num_parameters = int(num_parameters)
+        self.slope = Parameter(np.full(self.num_parameters, negative_slope, DEFAULT_DTYPE), device=device)
+
+    def forward(self, x: Any) -> Tensor:
+        x, slope = as_tensor(x), self.slope
+        if self.num_parameters > 1:
+            if x.ndim < 2 or x.shape[1] != self.num_parameters:
+                raise ShapeError(
+                    f"{self!r}: expected an input of shape (n, {self.num_parameters}, ...), got {x.shape}"
+                )
+            slope = ops.reshape(slope, (self.num_parameters, *(1,) * (x.ndim - 2)))
+        return ops.prelu(x, slope)
+
+    def extra_repr(self) -> str:
+        """Return the number of slopes, if there are several."""
+        return f"{self.num_parameters}" if self.num_parameters > 1 else ""
+
+
 class ELU(Module):
     r"""Exponential linear unit, :math:`\alpha (e^x - 1)` for negative inputs (Clevert et al., 2016).
 
@@ -107,6 +189,31 @@ class ELU(Module):
 
     def forward(self, x: Any) -> Tensor:
         return ops.elu(x, self.alpha)
+
+
+class CELU(Module):
+    r"""ELU of continuous slope, :math:`\alpha (e^{x / \alpha} - 1)` for negative inputs (Barron, 2017).
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Minus the value that very negative inputs approach; above 0.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.CELU(2.0)([-1.0, 2.0])
+    Tensor([-0.78693868,  2.        ], dtype=float64)
+    """
+
+    _parameter_constraints = {"alpha": [Interval(Real, 0, None, closed="neither")]}
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        check_arguments(self, alpha=alpha)
+        self.alpha = alpha
+
+    def forward(self, x: Any) -> Tensor:
+        return ops.celu(x, self.alpha)
 
 
 class SELU(Module):
@@ -199,6 +306,44 @@ class Sigmoid(Module):
     forward = staticmethod(ops.sigmoid)
 
 
+class GLU(Module):
+    r"""Gated linear unit, :math:`a \, \sigma(b)` of the input's halves a and b (Dauphin et al., 2017).
+
+    Parameters
+    ----------
+    axis : int, default=-1
+        The axis that is halved.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.GLU()([1.0, 2.0, 0.0, 0.0])
+    Tensor([0.5, 1. ], dtype=float64)
+    """
+
+    _parameter_constraints = {"axis": AXIS}
+
+    def __init__(self, axis: int = -1) -> None:
+        check_arguments(self, axis=axis)
+        self.axis = axis
+
+    def forward(self, x: Any) -> Tensor:
+        return ops.glu(x, self.axis)
+
+
+class Hardsigmoid(Module):
+    r"""Piecewise sigmoid, :math:`\min(\max(x + 3, 0), 6) / 6`.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.Hardsigmoid()([-1.0, 2.0])
+    Tensor([0.33333333, 0.83333333], dtype=float64)
+    """
+
+    forward = staticmethod(ops.hardsigmoid)
+
+
 class LogSigmoid(Module):
     r"""Logarithm of the logistic function, finite where that underflows.
 
@@ -223,6 +368,44 @@ class Tanh(Module):
     """
 
     forward = staticmethod(ops.tanh)
+
+
+class Hardtanh(Module):
+    """Piecewise tanh: the input limited to an interval (Collobert, 2004).
+
+    Parameters
+    ----------
+    min, max : float, default=-1.0, 1.0
+        The limits.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.Hardtanh()([-0.5, 2.0])
+    Tensor([-0.5,  1. ], dtype=float64)
+    """
+
+    _parameter_constraints = {"min": NUMBER, "max": NUMBER}
+
+    def __init__(self, min: float = -1.0, max: float = 1.0) -> None:
+        check_arguments(self, min=min, max=max)
+        self.min, self.max = min, max
+
+    def forward(self, x: Any) -> Tensor:
+        return ops.hardtanh(x, self.min, self.max)
+
+
+class Softsign(Module):
+    r"""Quotient :math:`x / (1 + |x|)`, which reaches its limits slower than tanh.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.Softsign()([-1.0, 2.0])
+    Tensor([-0.5       ,  0.66666667], dtype=float64)
+    """
+
+    forward = staticmethod(ops.softsign)
 
 
 class Softplus(Module):
@@ -290,21 +473,27 @@ class LogSoftmax(Module):
 
 
 ACTIVATIONS: dict[str, type[Module]] = {
+    "celu": CELU,
     "elu": ELU,
     "gelu": GELU,
+    "hardsigmoid": Hardsigmoid,
     "hardswish": Hardswish,
+    "hardtanh": Hardtanh,
     "identity": Identity,
     "leaky_relu": LeakyReLU,
     "log_sigmoid": LogSigmoid,
     "log_softmax": LogSoftmax,
     "logistic": Sigmoid,
     "mish": Mish,
+    "prelu": PReLU,
     "relu": ReLU,
+    "relu6": ReLU6,
     "selu": SELU,
     "sigmoid": Sigmoid,
     "silu": SiLU,
     "softmax": Softmax,
     "softplus": Softplus,
+    "softsign": Softsign,
     "tanh": Tanh,
 }
 """Activation layers by name: scikit-learn's names, and those of `sknet.ops`."""

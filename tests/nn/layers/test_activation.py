@@ -5,6 +5,13 @@ import pytest
 from sklearn.neural_network._base import ACTIVATIONS as SKLEARN_ACTIVATIONS
 
 from sknet import Tensor, nn, ops
+from sknet.exceptions import ShapeError
+
+
+def _hardsigmoid(torch):
+    """PyTorch's own rounds 1 / 6 to float32."""
+    return lambda x: torch.nn.functional.relu6(x + 3) / 6
+
 
 # ours -> PyTorch's module
 ROWS = [
@@ -14,6 +21,10 @@ ROWS = [
     (nn.LeakyReLU(0.3), "LeakyReLU", {"negative_slope": 0.3}),
     (nn.ELU(), "ELU", {}),
     (nn.ELU(0.5), "ELU", {"alpha": 0.5}),
+    (nn.ReLU6(), "ReLU6", {}),
+    (nn.PReLU(), "PReLU", {}),
+    (nn.PReLU(4), "PReLU", {"num_parameters": 4}),
+    (nn.CELU(), "CELU", {}),
     (nn.SELU(), "SELU", {}),
     (nn.GELU(), "GELU", {}),
     (nn.GELU("tanh"), "GELU", {"approximate": "tanh"}),
@@ -23,6 +34,12 @@ ROWS = [
     (nn.Softplus(), "Softplus", {"threshold": 1000.0}),
     (nn.Mish(), "Mish", {}),
     (nn.Hardswish(), "Hardswish", {}),
+    (nn.Hardsigmoid(), _hardsigmoid, {}),
+    (nn.Hardtanh(), "Hardtanh", {}),
+    (nn.Hardtanh(-2.0, 0.5), "Hardtanh", {"min_val": -2.0, "max_val": 0.5}),
+    (nn.Softsign(), "Softsign", {}),
+    (nn.GLU(), "GLU", {}),
+    (nn.GLU(0), "GLU", {"dim": 0}),
     (nn.Softmax(), "Softmax", {"dim": -1}),
     (nn.Softmax(axis=0), "Softmax", {"dim": 0}),
     (nn.LogSoftmax(), "LogSoftmax", {"dim": -1}),
@@ -35,15 +52,16 @@ X = np.concatenate(
 
 
 def test_every_activation_has_a_row():
-    assert {type(layer) for layer, _, _ in ROWS} == set(nn.ACTIVATIONS.values())
+    assert {type(layer) for layer, _, _ in ROWS} == {*nn.ACTIVATIONS.values(), nn.GLU}
 
 
 @pytest.mark.parametrize(("layer", "name", "options"), ROWS, ids=lambda value: repr(value)[:30])
 def test_torch(layer, name, options):
     torch = pytest.importorskip("torch")
     x, tx = Tensor(X, requires_grad=True), torch.tensor(X, requires_grad=True)
-    weights = np.random.default_rng(1).normal(size=X.shape)
-    out, tout = layer(x), getattr(torch.nn, name)(**options)(tx)
+    theirs = name(torch) if callable(name) else getattr(torch.nn, name)(**options).double()
+    out, tout = layer(x), theirs(tx)
+    weights = np.random.default_rng(1).normal(size=out.shape)
     np.testing.assert_allclose(out.numpy(), tout.detach().numpy(), rtol=1e-10, atol=1e-12)
     ops.sum(out * weights).backward()
     (tout * torch.as_tensor(weights)).sum().backward()
@@ -68,6 +86,11 @@ def test_names_of_scikit_learn():
         (lambda: nn.LeakyReLU("a"), "The 'negative_slope' parameter of LeakyReLU must be a float"),
         (lambda: nn.ELU(np.nan), "The 'alpha' parameter of ELU must be a float"),
         (lambda: nn.GELU("erf"), "The 'approximate' parameter of GELU must be a str among"),
+        (lambda: nn.PReLU(0), "The 'num_parameters' parameter of PReLU must be an int"),
+        (lambda: nn.PReLU(1, None), "The 'negative_slope' parameter of PReLU must be a float"),
+        (lambda: nn.CELU(0.0), "The 'alpha' parameter of CELU must be a float in the range"),
+        (lambda: nn.Hardtanh(max="a"), "The 'max' parameter of Hardtanh must be a float"),
+        (lambda: nn.GLU(None), "The 'axis' parameter of GLU must be an int"),
         (lambda: nn.Softmax(0.5), "The 'axis' parameter of Softmax must be an int"),
         (lambda: nn.LogSoftmax(None), "The 'axis' parameter of LogSoftmax must be an int"),
     ],
@@ -80,3 +103,14 @@ def test_wrong_arguments(make, message):
 def test_no_arguments():
     with pytest.raises(TypeError):
         nn.ReLU(0.1)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 4), (2, 4, 3)])
+def test_channels_of_prelu(shape):
+    with pytest.raises(ShapeError, match=r"PReLU\(3\): expected an input of shape \(n, 3, ...\), got"):
+        nn.PReLU(3)(np.ones(shape))
+
+
+def test_halves_of_glu():
+    with pytest.raises(ShapeError, match=r"glu: expected an even length of axis -1, got shape \(2, 3\)"):
+        nn.GLU()(np.ones((2, 3)))
