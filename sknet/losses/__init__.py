@@ -7,18 +7,29 @@ from typing import Any
 
 from sknet._params import resolve
 from sknet.losses._base import Loss
-from sknet.losses._classification import LogLoss
-from sknet.losses._regression import AbsoluteError, Huber, Poisson, Quantile, SquaredError
+from sknet.losses._classification import Focal, Hinge, LogLoss
+from sknet.losses._likelihood import Gamma, GaussianNLL, Poisson, Tweedie
+from sknet.losses._probabilities import NLL, BinaryCrossEntropy, KLDivergence
+from sknet.losses._regression import AbsoluteError, Huber, LogCosh, Quantile, SquaredError
 
 __all__ = [
     "LOSSES",
+    "NLL",
     "AbsoluteError",
+    "BinaryCrossEntropy",
+    "Focal",
+    "Gamma",
+    "GaussianNLL",
+    "Hinge",
     "Huber",
+    "KLDivergence",
+    "LogCosh",
     "LogLoss",
     "Loss",
     "Poisson",
     "Quantile",
     "SquaredError",
+    "Tweedie",
     "check_loss",
 ]
 
@@ -29,6 +40,15 @@ LOSSES: dict[str, type[Loss]] = {
     "huber": Huber,
     "poisson": Poisson,
     "quantile": Quantile,
+    "log_cosh": LogCosh,
+    "gamma": Gamma,
+    "tweedie": Tweedie,
+    "gaussian_nll": GaussianNLL,
+    "kl_divergence": KLDivergence,
+    "hinge": Hinge,
+    "focal": Focal,
+    "nll": NLL,
+    "binary_cross_entropy": BinaryCrossEntropy,
 }
 
 

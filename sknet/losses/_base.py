@@ -31,15 +31,14 @@ class Loss(ParameterObject, ABC):
     --------
     >>> from sknet import ops
     >>> from sknet.losses import Loss
-    >>> class LogCosh(Loss):
+    >>> class Cauchy(Loss):
     ...     tasks = ("regression",)
     ...
     ...     def values(self, output, target):
     ...         z, y = self.pair(output, target)
-    ...         r = z - y
-    ...         return self.total(r + ops.softplus(-2.0 * r) - 0.6931471805599453)
-    >>> LogCosh().values([[0.0], [2.0]], [0.0, 0.0]).numpy()
-    array([0.   , 1.325])
+    ...         return self.total(ops.log1p(ops.square(z - y)))
+    >>> Cauchy().values([[0.0], [2.0]], [0.0, 0.0]).numpy()
+    array([0.    , 1.6094])
     """
 
     tasks: ClassVar[tuple[str, ...]] = ()
@@ -47,6 +46,15 @@ class Loss(ParameterObject, ABC):
 
     mean_over_outputs: ClassVar[bool] = False
     """Whether the loss is reported as the mean over outputs, though its sum is descended."""
+
+    outputs_per_target: ClassVar[int] = 1
+    """Outputs of the network for each column of the targets."""
+
+    of_probabilities: ClassVar[bool] = False
+    """Whether the outputs it reads are probabilities; those of two classes then part at 0.5, and not at 0."""
+
+    has_probabilities: ClassVar[bool] = True
+    """Whether `predict` returns probabilities, where the task is a classification."""
 
     @abstractmethod
     def values(self, output: Tensor, target: Tensor) -> Tensor:
@@ -81,7 +89,8 @@ class Loss(ParameterObject, ABC):
         Returns
         -------
         Tensor of shape (n_samples, n_outputs)
-            Probabilities for a classification; means or quantiles for a regression.
+            Probabilities for a classification; means or quantiles for a regression, a column for each
+            target.
         """
         return as_tensor(output)
 

@@ -1,69 +1,42 @@
-"""Losses for classification."""
+"""Losses for classification, from logits."""
 
+from abc import abstractmethod
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from sknet import ops
+from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses._base import Loss, check_task, finite_numbers, reject, shape_error
 
 
-class LogLoss(Loss):
-    r"""Logistic loss, the negative log likelihood of the true classes; also known as cross-entropy.
+class LogitLoss(Loss):
+    """Abstract base of what compares logits with classes, or with several 0/1 labels.
 
-    Parameters
-    ----------
-    multilabel : bool, default=False
-        Whether each output is a label of its own that a sample has or has not. Otherwise the
-        outputs are classes that exclude each other.
-
-    See Also
-    --------
-    sklearn.metrics.log_loss : The same loss, from probabilities.
-
-    Notes
-    -----
-    With logits :math:`z`, for one output and for every output of a multilabel task
-
-    .. math:: \ell(z, y) = \log(1 + e^z) - y z, \qquad y \in \{0, 1\},
-
-    summed over the labels; for classes that exclude each other [1]_
-
-    .. math:: \ell(z, y) = \log \sum_k e^{z_k} - z_y, \qquad y \in \{0, \ldots, K - 1\}.
-
-    Both are computed from the logits, so that no logit is too large. scikit-learn clips
-    probabilities instead, and differs where a probability is within rounding of 0 or 1.
-
-    References
-    ----------
-    .. [1] C. M. Bishop, "Pattern Recognition and Machine Learning", 2006, section 4.3.
-
-    Examples
-    --------
-    >>> from sknet.losses import LogLoss
-    >>> loss = LogLoss()
-    >>> loss.values([[2.0, 0.0, 0.0], [0.0, 0.0, 0.0]], [0, 2]).numpy()
-    array([0.2395, 1.0986])
-    >>> loss.predict([[0.0], [2.0]]).numpy()
-    array([[0.5   ],
-           [0.8808]])
+    A subclass has the parameter `multilabel`, and says what one label and what one class costs.
     """
 
     tasks = ("binary", "multiclass", "multilabel")
 
-    _parameter_constraints = {"multilabel": ["boolean"]}
+    multilabel: bool
 
-    def __init__(self, multilabel: bool = False) -> None:
-        self.multilabel = multilabel
+    @abstractmethod
+    def _label_terms(self, z: Tensor, y: Tensor) -> Tensor:
+        """Return the terms of logits for labels that are 0 or 1, elementwise."""
+
+    @abstractmethod
+    def _class_values(self, z: Tensor, y: Tensor) -> Tensor:
+        """Return the value of each row of logits, for class numbers of shape (n_samples, 1)."""
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         z = as_tensor(output)
         if not self._is_bernoulli(z):
-            return self._categorical(z, as_tensor(target))
+            return self._class_values(z, class_numbers(self, z, as_tensor(target)))
         z, y = self.pair(z, target)
-        return self.total(ops.softplus(z) - y * z)
+        return self.total(self._label_terms(z, y))
 
     def predict(self, output: Tensor) -> Tensor:
         z = as_tensor(output)
@@ -84,6 +57,7 @@ class LogLoss(Loss):
 
         Examples
         --------
+        >>> from sknet.losses import LogLoss
         >>> LogLoss().log_predict([[-1000.0]]).numpy()
         array([[-1000.]])
         """
@@ -91,41 +65,249 @@ class LogLoss(Loss):
         return ops.log_sigmoid(z) if self._is_bernoulli(z) else ops.log_softmax(z, axis=-1)
 
     def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
-        y = finite_numbers(y, name)
         if self.multilabel or n_outputs == 1:
+            y = finite_numbers(y, name)
             reject((y != 0) & (y != 1), y, name, f"0 or 1 for {self!r}")
-            return
-        classes = "a class, an integer from 0" + ("" if n_outputs is None else f" to {n_outputs - 1}")
-        bad = (y < 0) | (y != np.floor(y))
-        reject(bad if n_outputs is None else bad | (y >= n_outputs), y, name, classes)
+        else:
+            check_classes(y, name, n_outputs)
 
     def for_task(self, task: str) -> Loss:
         check_task(task)
         if task == "multilabel":
-            return self if self.multilabel else LogLoss(multilabel=True)
+            return self if self.multilabel else self._with(multilabel=True)
         if self.multilabel and task in self.tasks:
             raise ValueError(
-                f"LogLoss(multilabel=True) is for targets of several 0/1 labels; the task here is {task}. "
-                "Use LogLoss(), which also turns to several labels by itself where the target asks for it."
+                f"{self!r} is for targets of several 0/1 labels; the task here is {task}. "
+                f"Use {self._with(multilabel=False)!r}, which also turns to several labels by itself where "
+                "the target asks for it."
             )
         return super().for_task(task)
+
+    def _with(self, **params: Any) -> Loss:
+        return type(self)(**{**self.get_params(), **params})
 
     def _is_bernoulli(self, z: Tensor) -> bool:
         return bool(self.multilabel) or z.ndim == 1 or z.shape[-1] == 1
 
-    def _categorical(self, z: Tensor, y: Tensor) -> Tensor:
-        if z.ndim != 2:
-            raise ShapeError(
-                f"LogLoss got an output of shape {z.shape}; it must have shape (n_samples, n_classes). "
-                "Flatten the output before the last layer."
-            )
-        if y.shape != z.shape[:1]:
-            raise shape_error(self, z.shape, y.shape, expected=f"{z.shape[:1]}, one class number a row")
-        if np.dtype(y.dtype).kind not in "iu":
-            raise DtypeError(
-                f"LogLoss got targets of dtype {y.dtype} for {z.shape[1]} classes; they must be integers. "
-                "Cast class numbers with astype; use LogLoss(multilabel=True) for 0/1 labels."
-            )
+
+def class_numbers(loss: Loss, z: Tensor, y: Tensor) -> Tensor:
+    """Return class numbers as a column, once they are known to fit an output with a column a class."""
+    name = type(loss).__name__
+    if z.ndim != 2:
+        raise ShapeError(
+            f"{name} got an output of shape {z.shape}; it must have shape (n_samples, n_classes). "
+            "Flatten the output before the last layer."
+        )
+    if y.shape != z.shape[:1]:
+        raise shape_error(loss, z.shape, y.shape, expected=f"{z.shape[:1]}, one class number a row")
+    if np.dtype(y.dtype).kind not in "iu":
+        labels = f"{name}(multilabel=True)" if hasattr(loss, "multilabel") else "BinaryCrossEntropy()"
+        raise DtypeError(
+            f"{name} got targets of dtype {y.dtype} for {z.shape[1]} classes; they must be integers. "
+            f"Cast class numbers with astype; use {labels} for 0/1 labels."
+        )
+    return ops.expand_dims(y, axis=-1)
+
+
+def check_classes(y: Any, name: str, n_outputs: int | None) -> None:
+    """Raise a ValueError unless all targets are numbers of classes."""
+    y = finite_numbers(y, name)
+    bad = (y < 0) | (y != np.floor(y)) | (False if n_outputs is None else y >= n_outputs)
+    reject(bad, y, name, "a class, an integer from 0" + ("" if n_outputs is None else f" to {n_outputs - 1}"))
+
+
+def of_class(x: Tensor, y: Tensor) -> Tensor:
+    """Return the element of each row of x that belongs to its class, of shape (n_samples,)."""
+    return ops.reshape(ops.take_along_axis(x, y, axis=-1), x.shape[:1])
+
+
+class LogLoss(LogitLoss):
+    r"""Logistic loss, the negative log likelihood of the true classes; also known as cross-entropy.
+
+    Parameters
+    ----------
+    multilabel : bool, default=False
+        Whether each output is a label of its own that a sample has or has not. Otherwise the
+        outputs are classes that exclude each other.
+    label_smoothing : float in [0, 1), default=0.0
+        Share of each target that is spread evenly over all classes, so that no logit is asked to
+        be infinite.
+
+    See Also
+    --------
+    sklearn.metrics.log_loss : The same loss, from probabilities.
+
+    Notes
+    -----
+    With logits :math:`z`, for one output and for every output of a multilabel task
+
+    .. math:: \ell(z, y) = \log(1 + e^z) - y z, \qquad y \in \{0, 1\},
+
+    summed over the labels; for classes that exclude each other [1]_
+
+    .. math:: \ell(z, y) = \log \sum_k e^{z_k} - z_y, \qquad y \in \{0, \ldots, K - 1\}.
+
+    Label smoothing replaces the target by its mean with the uniform distribution [2]_: for K
+    classes, of which labels have two, the true class counts :math:`1 - \epsilon + \epsilon / K` and each
+    other :math:`\epsilon / K`. For classes this is PyTorch's `cross_entropy`.
+
+    Both are computed from the logits, so that no logit is too large. scikit-learn clips
+    probabilities instead, and differs where a probability is within rounding of 0 or 1.
+
+    References
+    ----------
+    .. [1] C. M. Bishop, "Pattern Recognition and Machine Learning", 2006, section 4.3.
+    .. [2] C. Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", CVPR 2016,
+       section 7.
+
+    Examples
+    --------
+    >>> from sknet.losses import LogLoss
+    >>> loss = LogLoss()
+    >>> loss.values([[2.0, 0.0, 0.0], [0.0, 0.0, 0.0]], [0, 2]).numpy()
+    array([0.2395, 1.0986])
+    >>> loss.predict([[0.0], [2.0]]).numpy()
+    array([[0.5   ],
+           [0.8808]])
+    """
+
+    _parameter_constraints = {
+        "multilabel": ["boolean"],
+        "label_smoothing": [Interval(Real, 0, 1, closed="left")],
+    }
+
+    def __init__(self, multilabel: bool = False, label_smoothing: float = 0.0) -> None:
+        self.multilabel = multilabel
+        self.label_smoothing = label_smoothing
+
+    def _label_terms(self, z: Tensor, y: Tensor) -> Tensor:
+        if self.label_smoothing:
+            y = y * (1.0 - self.label_smoothing) + 0.5 * self.label_smoothing
+        return ops.softplus(z) - y * z
+
+    def _class_values(self, z: Tensor, y: Tensor) -> Tensor:
         # The log probability and not logsumexp(z) - z[y]: near zero it keeps its digits in float32.
-        chosen = ops.take_along_axis(ops.log_softmax(z, axis=-1), ops.expand_dims(y, axis=-1), axis=-1)
-        return -ops.reshape(chosen, y.shape)
+        log_probability = ops.log_softmax(z, axis=-1)
+        values = -of_class(log_probability, y)
+        if not self.label_smoothing:
+            return values
+        spread = self.label_smoothing / z.shape[-1]
+        return values * (1.0 - self.label_smoothing) - ops.sum(log_probability, axis=-1) * spread
+
+
+class Focal(LogitLoss):
+    r"""Focal loss: a log loss in which samples that are classified well already count little.
+
+    Parameters
+    ----------
+    gamma : float, default=2.0
+        How little; 0 is the log loss.
+    multilabel : bool, default=False
+        Whether each output is a label of its own that a sample has or has not. Otherwise the
+        outputs are classes that exclude each other.
+
+    Notes
+    -----
+    With the probability :math:`p` that the logits give to the true class, or to a label's true
+    value [1]_,
+
+    .. math:: \ell = -(1 - p)^\gamma \log p,
+
+    summed over labels. The paper's factor for each class is the estimators' `class_weight`.
+
+    It draws probabilities towards each other: what `predict` returns is less sure of itself than
+    a network trained with `LogLoss`, and is no estimate of how often a class occurs.
+
+    References
+    ----------
+    .. [1] T.-Y. Lin et al., "Focal Loss for Dense Object Detection", ICCV 2017.
+
+    Examples
+    --------
+    >>> from sknet.losses import Focal
+    >>> Focal().values([[0.0], [3.0]], [1, 1]).numpy()
+    array([1.7329e-01, 1.0929e-04])
+    """
+
+    _parameter_constraints = {
+        "gamma": [Interval(Real, 0, None, closed="left")],
+        "multilabel": ["boolean"],
+    }
+
+    def __init__(self, gamma: float = 2.0, multilabel: bool = False) -> None:
+        self.gamma = gamma
+        self.multilabel = multilabel
+
+    def _label_terms(self, z: Tensor, y: Tensor) -> Tensor:
+        towards = z * (2.0 * y - 1.0)
+        return self._weight(ops.sigmoid(-towards)) * ops.softplus(-towards)
+
+    def _class_values(self, z: Tensor, y: Tensor) -> Tensor:
+        log_probability = of_class(ops.log_softmax(z, axis=-1), y)
+        return self._weight(-ops.expm1(log_probability)) * -log_probability
+
+    def _weight(self, rest: Tensor) -> Tensor:
+        # A power below 1 has no slope at 0, where the loss has none of its own: it is not looked at there.
+        return ops.clip(rest, min=float(np.finfo(rest.dtype).tiny)) ** float(self.gamma)
+
+
+class Hinge(LogitLoss):
+    r"""Hinge loss, of support vector machines: nothing but wrong and narrow decisions cost.
+
+    Parameters
+    ----------
+    squared : bool, default=False
+        Square the values, which makes the loss smooth.
+    multilabel : bool, default=False
+        Whether each output is a label of its own that a sample has or has not. Otherwise the
+        outputs are classes that exclude each other.
+
+    See Also
+    --------
+    sklearn.metrics.hinge_loss : The same loss.
+
+    Notes
+    -----
+    For one output, and for every label, and for classes that exclude each other [1]_
+
+    .. math:: \ell(z, y) = \max(0, 1 - (2 y - 1) z), \qquad
+              \ell(z, y) = \max(0, 1 + \max_{k \ne y} z_k - z_y).
+
+    Outputs are distances to a boundary and not logits: `predict` returns them as they are, there
+    are no probabilities. PyTorch's `multi_margin_loss` sums over classes instead.
+
+    References
+    ----------
+    .. [1] K. Crammer and Y. Singer, "On the Algorithmic Implementation of Multiclass Kernel-based
+       Vector Machines", JMLR 2, 2001.
+
+    Examples
+    --------
+    >>> from sknet.losses import Hinge
+    >>> Hinge().values([[2.0], [0.5], [-1.0]], [1, 1, 1]).numpy()
+    array([0. , 0.5, 2. ])
+    >>> Hinge().values([[2.0, 0.0, 1.5]], [0]).numpy()
+    array([0.5])
+    """
+
+    has_probabilities = False
+
+    _parameter_constraints = {"squared": ["boolean"], "multilabel": ["boolean"]}
+
+    def __init__(self, squared: bool = False, multilabel: bool = False) -> None:
+        self.squared = squared
+        self.multilabel = multilabel
+
+    def predict(self, output: Tensor) -> Tensor:
+        return as_tensor(output)
+
+    def _label_terms(self, z: Tensor, y: Tensor) -> Tensor:
+        return self._powered(ops.relu(1.0 - z * (2.0 * y - 1.0)))
+
+    def _class_values(self, z: Tensor, y: Tensor) -> Tensor:
+        # Each other class one higher: where the true one is the largest still, the difference is 0.
+        raised = z + (1.0 - ops.one_hot(ops.squeeze(y, -1), z.shape[-1], dtype=z.dtype))
+        return self._powered(ops.max(raised, axis=-1) - of_class(z, y))
+
+    def _powered(self, values: Tensor) -> Tensor:
+        return ops.square(values) if self.squared else values

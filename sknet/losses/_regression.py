@@ -1,12 +1,12 @@
 """Losses for regression."""
 
+import math
 from numbers import Real
-from typing import Any
 
 from sknet import ops
 from sknet._params import Interval
-from sknet.core import Tensor, as_tensor
-from sknet.losses._base import Loss, finite_numbers, reject
+from sknet.core import Tensor
+from sknet.losses._base import Loss
 
 
 class SquaredError(Loss):
@@ -140,39 +140,28 @@ class Quantile(Loss):
         return self.total(ops.relu(excess) - self.quantile * excess)
 
 
-class Poisson(Loss):
-    r"""Half the Poisson deviance, for counts and rates; the output is the logarithm of the mean.
+class LogCosh(Loss):
+    r"""Logarithm of the hyperbolic cosine: squared for small errors, absolute for large ones, and smooth.
 
     Notes
     -----
-    With the mean :math:`e^z`, summed over outputs [1]_,
+    With :math:`r = z - y`, summed over outputs,
 
-    .. math:: \ell(z, y) = e^z - y z + y \log y - y, \qquad y \ge 0.
+    .. math:: \ell(z, y) = \log \cosh r = r + \log(1 + e^{-2 r}) - \log 2,
 
-    The last two terms do not depend on the output; they make 0 the smallest value.
-
-    References
-    ----------
-    .. [1] P. McCullagh and J. A. Nelder, "Generalized Linear Models", 2nd edition, 1989, section 2.3.
+    the second form of which does not overflow. The gradient is :math:`\tanh r`.
 
     Examples
     --------
-    >>> from sknet.losses import Poisson
-    >>> Poisson().values([[0.0], [0.0]], [1.0, 0.0]).numpy()
-    array([0., 1.])
-    >>> Poisson().predict([[0.0]]).numpy()
-    array([[1.]])
+    >>> from sknet.losses import LogCosh
+    >>> LogCosh().values([[1.0], [100.0]], [0.0, 0.0]).numpy()
+    array([ 0.4338, 99.3069])
     """
 
     tasks = ("regression",)
+    mean_over_outputs = True
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         z, y = self.pair(output, target)
-        return self.total(ops.exp(z) - y * z + (ops.xlogy(y, y) - y))
-
-    def predict(self, output: Tensor) -> Tensor:
-        return ops.exp(as_tensor(output))
-
-    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
-        y = finite_numbers(y, name)
-        reject(y < 0, y, name, "0 or more for Poisson, which is for counts and rates")
+        residual = z - y
+        return self.total(residual + ops.softplus(-2.0 * residual) - math.log(2.0))

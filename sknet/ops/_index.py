@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
+from sknet.core import PRIMITIVES, Primitive, Tensor, as_tensor, bind, normalize_axis
 from sknet.core import _primitive as p
 from sknet.exceptions import DtypeError, ShapeError
 
-__all__ = ["take_along_axis"]
+__all__ = ["one_hot", "take_along_axis"]
 
 
 # -- indexing with [] -------------------------------------------------------------------------
@@ -166,3 +166,39 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
     return bind(
         _take_along_axis, (x, as_tensor(indices)), {"axis": normalize_axis(axis, x.ndim, "take_along_axis")}
     )
+
+
+def one_hot(x: Any, length: int, dtype: Any = "float32") -> Tensor:
+    """Return a row of zeros for each index in x, with a one in its place.
+
+    Parameters
+    ----------
+    x : Tensor or array of int
+        Indices below `length`, of any shape; negative ones count from the end.
+    length : int
+        Of the new last axis.
+    dtype : dtype, default="float32"
+        Of the result.
+
+    Returns
+    -------
+    Tensor
+        Of x's shape, with an axis of `length` behind; it has no gradient.
+
+    Raises
+    ------
+    DtypeError, IndexError
+        If the indices are no integers, or point outside.
+
+    Examples
+    --------
+    >>> one_hot([2, 0], 3).numpy()
+    array([[0., 0., 1.],
+           [1., 0., 0.]], dtype=float32)
+    """
+    x = as_tensor(x)
+    if x.dtype.kind not in "iu":
+        raise DtypeError(f"one_hot: indices must be integers, got {x.dtype}")
+    indices = x.reshape(*x.shape, 1)
+    ones = bind(PRIMITIVES["ones_like"], (indices,), {}).astype(dtype)
+    return _put_along_axis(ones, indices, length, -1)

@@ -216,6 +216,18 @@ ROWS = [
         torch="the adjoint of indexing, compared there",
     ),
     Row(
+        "one_hot",
+        lambda x, length, dtype="float32": np.eye(length, dtype=dtype)[x],
+        [
+            Case((indices(3, 4, below=5),), {"length": 5}),
+            Case((indices(4, low=-3, below=3),), {"length": 3, "dtype": "float64"}),
+            Case((indices(below=3),), {"length": 3}),
+            Case((indices(0, below=3),), {"length": 3}),
+        ],
+        order=0,
+        torch=lambda x, length, dtype="float32": torch.eye(length)[x],
+    ),
+    Row(
         "take_along_axis",
         lambda x, i, axis=-1: np.take_along_axis(x, i, axis),
         [

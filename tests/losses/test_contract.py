@@ -12,7 +12,25 @@ from sklearn.base import clone
 import sknet.losses
 from sknet.core import Tensor, gradients
 from sknet.exceptions import DtypeError, ShapeError
-from sknet.losses import LOSSES, AbsoluteError, Huber, LogLoss, Loss, Poisson, Quantile, SquaredError
+from sknet.losses import (
+    LOSSES,
+    NLL,
+    AbsoluteError,
+    BinaryCrossEntropy,
+    Focal,
+    Gamma,
+    GaussianNLL,
+    Hinge,
+    Huber,
+    KLDivergence,
+    LogCosh,
+    LogLoss,
+    Loss,
+    Poisson,
+    Quantile,
+    SquaredError,
+    Tweedie,
+)
 from tests.losses.helpers import value_and_gradient
 
 N = 7
@@ -34,6 +52,27 @@ def classes(rng, shape):
     return rng.integers(0, shape[1], size=shape[:1])
 
 
+def positive(rng, shape):
+    return 1 + rng.gamma(2.0, size=shape)
+
+
+def half_as_wide(rng, shape):
+    return rng.normal(size=(shape[0], shape[1] // 2))
+
+
+def distribution(rng, shape):
+    weights = rng.gamma(1.0, size=shape)
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def logit(rng, shape):
+    return 2 * rng.normal(size=shape)
+
+
+def probability(rng, shape):
+    return rng.uniform(0.05, 0.95, size=shape)
+
+
 class Case(NamedTuple):
     """One loss, the targets it takes, and PyTorch's values for them, elementwise or per sample."""
 
@@ -42,13 +81,13 @@ class Case(NamedTuple):
     torch_values: Callable[..., Any]
     shapes: tuple[tuple[int, ...], ...] = ((N, 1), (N, 3), (1, 1), (N, 2, 3))
     is_smooth: bool = True
+    output: Callable[..., Any] = logit
 
     def draw(self, shape, dtype=np.float64, seed=0):
         rng = np.random.default_rng(seed)
         target = self.target(rng, shape)
-        return 2 * rng.normal(size=shape).astype(
-            dtype
-        ), target if target.dtype.kind == "i" else target.astype(dtype)
+        output = self.output(rng, shape).astype(dtype)
+        return output, target if target.dtype.kind == "i" else target.astype(dtype)
 
 
 def torch_pinball(functional, z, y, quantile=0.3):
@@ -59,7 +98,84 @@ def torch_poisson(functional, z, y):
     return functional.poisson_nll_loss(z, y, reduction="none") + y.xlogy(y) - y
 
 
+def torch_tweedie(functional, z, y, power=1.5):
+    a, b = 1 - power, 2 - power
+    return (b * z).exp() / b - y * (a * z).exp() / a + y**b / (a * b)
+
+
+def torch_gaussian(functional, z, y):
+    mean, log_variance = z.tensor_split(2, dim=1)
+    return functional.gaussian_nll_loss(mean, y, log_variance.exp(), reduction="none", eps=1e-300)
+
+
+def torch_focal(functional, z, y, gamma=2.0):
+    loss = functional.binary_cross_entropy_with_logits(z, y, reduction="none")
+    return (1 - (-loss).exp()) ** gamma * loss
+
+
+def torch_focal_classes(functional, z, y, gamma=2.0):
+    loss = functional.cross_entropy(z, y, reduction="none")
+    return (1 - (-loss).exp()) ** gamma * loss
+
+
+def torch_crammer_singer(functional, z, y):
+    others = z.scatter(1, y[:, None], float("-inf")).max(1).values
+    return (1 + others - z.gather(1, y[:, None])[:, 0]).clamp(min=0)
+
+
+CLASSES, LABELS, ONE = ((N, 2), (N, 5), (1, 3)), ((N, 1), (N, 4), (1, 2)), ((N, 1), (1, 1))
+
+
 CASES = [
+    Case(LogCosh(), real, lambda f, z, y: (z - y).cosh().log()),
+    Case(Gamma(), positive, lambda f, z, y: y / z.exp() + z - y.log() - 1),
+    Case(Tweedie(), count, torch_tweedie),
+    Case(Tweedie(1), count, torch_poisson),
+    Case(Tweedie(2), positive, lambda f, z, y: y / z.exp() + z - y.log() - 1),
+    Case(Tweedie(3), positive, lambda f, z, y: torch_tweedie(f, z, y, 3.0), output=probability),
+    Case(GaussianNLL(), half_as_wide, torch_gaussian, ((N, 2), (N, 6), (1, 2))),
+    Case(
+        KLDivergence(),
+        distribution,
+        lambda f, z, y: f.kl_div(z.log_softmax(-1), y, reduction="none"),
+        ((N, 2), (N, 5), (N, 2, 3)),
+    ),
+    Case(Hinge(), zero_or_one, lambda f, z, y: (1 - z * (2 * y - 1)).clamp(min=0), ONE, is_smooth=False),
+    Case(Hinge(), classes, torch_crammer_singer, CLASSES, is_smooth=False),
+    Case(Hinge(squared=True), classes, lambda f, z, y: torch_crammer_singer(f, z, y) ** 2, CLASSES, False),
+    Case(
+        Hinge(multilabel=True),
+        zero_or_one,
+        lambda f, z, y: (1 - z * (2 * y - 1)).clamp(min=0),
+        LABELS,
+        is_smooth=False,
+    ),
+    Case(Focal(), zero_or_one, torch_focal, ONE),
+    Case(Focal(), classes, torch_focal_classes, CLASSES),
+    Case(Focal(0.5), classes, lambda f, z, y: torch_focal_classes(f, z, y, 0.5), CLASSES),
+    Case(Focal(multilabel=True), zero_or_one, torch_focal, LABELS),
+    Case(
+        LogLoss(label_smoothing=0.1),
+        zero_or_one,
+        lambda f, z, y: f.binary_cross_entropy_with_logits(z, y * 0.9 + 0.05, reduction="none"),
+        ONE,
+    ),
+    Case(
+        LogLoss(label_smoothing=0.1),
+        classes,
+        lambda f, z, y: f.cross_entropy(z, y, reduction="none", label_smoothing=0.1),
+        CLASSES,
+    ),
+    Case(
+        NLL(), classes, lambda f, p, y: f.nll_loss(p.log(), y, reduction="none"), CLASSES, output=probability
+    ),
+    Case(
+        BinaryCrossEntropy(),
+        zero_or_one,
+        lambda f, p, y: f.binary_cross_entropy(p, y, reduction="none"),
+        LABELS,
+        output=probability,
+    ),
     Case(SquaredError(), real, lambda f, z, y: f.mse_loss(z, y, reduction="none") / 2),
     Case(AbsoluteError(), real, lambda f, z, y: f.l1_loss(z, y, reduction="none"), is_smooth=False),
     Case(Huber(), real, lambda f, z, y: f.huber_loss(z, y, reduction="none"), is_smooth=False),
@@ -70,19 +186,14 @@ CASES = [
         LogLoss(),
         zero_or_one,
         lambda f, z, y: f.binary_cross_entropy_with_logits(z, y, reduction="none"),
-        shapes=((N, 1), (1, 1)),
+        ONE,
     ),
-    Case(
-        LogLoss(),
-        classes,
-        lambda f, z, y: f.cross_entropy(z, y, reduction="none"),
-        shapes=((N, 2), (N, 5), (1, 3)),
-    ),
+    Case(LogLoss(), classes, lambda f, z, y: f.cross_entropy(z, y, reduction="none"), CLASSES),
     Case(
         LogLoss(multilabel=True),
         zero_or_one,
         lambda f, z, y: f.binary_cross_entropy_with_logits(z, y, reduction="none"),
-        shapes=((N, 1), (N, 4), (1, 2)),
+        LABELS,
     ),
 ]
 
@@ -172,7 +283,8 @@ def test_inputs_are_left_as_they_are(case, shape):
 @each_row
 def test_nothing_reads_the_data_on_the_host(case, shape):
     z, y = (Tensor(x).to("meta") for x in case.draw(shape, np.float32))
-    for result, expected in ((case.loss.values(z, y), shape[:1]), (case.loss.predict(z), shape)):
+    predicted = (*shape[:-1], shape[-1] // case.loss.outputs_per_target)
+    for result, expected in ((case.loss.values(z, y), shape[:1]), (case.loss.predict(z), predicted)):
         assert (str(result.device), result.shape, result.dtype) == ("meta", expected, np.float32)
 
 
@@ -224,7 +336,7 @@ def test_is_a_parameter_object(case):
 
 @each_case
 def test_for_task(case):
-    served = ["multilabel"] if case.loss == LogLoss(multilabel=True) else case.loss.tasks
+    served = ["multilabel"] if case.loss.get_params().get("multilabel") else case.loss.tasks
     assert all(isinstance(case.loss.for_task(task), type(case.loss)) for task in served)
     with pytest.raises(ValueError, match=r"task must be one of 'binary', .* Got 'ranking' instead"):
         case.loss.for_task("ranking")
