@@ -249,7 +249,8 @@ def _check_params(primitive: Primitive, params: dict[str, Any]) -> None:
         if any(isinstance(part, TracedArray) for part in parts):
             raise CaptureError(
                 f"{primitive.name} is given a computed index, {place()}; it would be frozen. "
-                "Use ops.take_along_axis, which takes indices as a tensor."
+                "Use ops.take or ops.take_along_axis, which take indices as a tensor, or ops.where in place "
+                "of a mask."
             )
         if any(scipy.sparse.issparse(part) for part in parts):
             raise CaptureError(

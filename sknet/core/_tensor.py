@@ -244,6 +244,8 @@ class Tensor(Operators):
     # -- indexing -----------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> "Tensor":
+        if isinstance(index, Tensor) and index.dtype.kind in "iu" and self.ndim:
+            return bind(p.take, (self, index), {"axis": -self.ndim})  # may be computed where it is captured
         return bind(p.getitem, (self,), {"index": _plain_index(index)})
 
     # -- the methods that everyone expects ----------------------------------------------------

@@ -27,7 +27,9 @@ class Backend(ABC):
     """What the rest of sknet needs to know of a kind of device.
 
     A backend is one object per kind. Its `xp` is an array namespace with NumPy's function names,
-    and `out=` where NumPy has it; everything above this layer is written against `xp`.
+    and `out=` where NumPy has it; everything above this layer is written against `xp`. Beyond NumPy's
+    it has some special functions by SciPy's names, and ``add_rows_at(out, rows, values)``, which adds
+    each of the `values` to the row of a contiguous matrix that the integers in `rows` name.
     """
 
     kind: str
@@ -75,6 +77,11 @@ class Backend(ABC):
         """Return ones of a `shape` and `dtype`, on `device`."""
         with self.activate(device):
             return self.xp.ones(shape, dtype=dtype)
+
+    def full(self, shape: tuple[int, ...], value: float, dtype: DTypeLike, device: Device) -> Any:
+        """Return an array full of `value`, of a `shape` and `dtype`, on `device`."""
+        with self.activate(device):
+            return self.xp.full(shape, value, dtype=dtype)
 
     def is_sparse(self, array: Any) -> bool:
         """Tell whether `array` is a sparse matrix of this device."""

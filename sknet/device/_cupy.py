@@ -35,7 +35,7 @@ class CupyBackend(Backend):
         self._sparse = cupyx.scipy.sparse
         functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}
         special = {name: getattr(cupyx.scipy.special, name) for name in SPECIAL_FUNCTIONS}
-        self.xp = SimpleNamespace(**functions | special)
+        self.xp = SimpleNamespace(**functions | special, add_rows_at=cupy.add.at)
 
     @property
     def array_type(self) -> type:

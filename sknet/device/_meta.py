@@ -70,6 +70,7 @@ class _MetaNamespace:
     """Only what makes arrays: operations on meta arrays run the primitives' shape rules."""
 
     empty = zeros = ones = staticmethod(lambda shape, dtype=float: MetaArray(shape, dtype))
+    full = staticmethod(lambda shape, value, dtype: MetaArray(shape, dtype))
 
     def __getattr__(self, name: str) -> Any:
         raise DeviceError(f"{name!r} needs data, and a meta array has only a shape and a dtype")

@@ -6,28 +6,44 @@ accept tensors, arrays and numbers, and return tensors.
 
 from sknet.ops import (
     _activation,
+    _create,
+    _einsum,
     _elementwise,
     _exponential,
     _index,
+    _join,
+    _linalg,
     _logical,
     _matmul,
+    _pad,
     _random,
     _reduce,
     _rounding,
+    _scan,
     _shape,
+    _softmax,
+    _sort,
     _sparse,
     _trigonometric,
 )
 from sknet.ops._activation import *  # noqa: F403
+from sknet.ops._create import *  # noqa: F403
+from sknet.ops._einsum import *  # noqa: F403
 from sknet.ops._elementwise import *  # noqa: F403
 from sknet.ops._exponential import *  # noqa: F403
 from sknet.ops._index import *  # noqa: F403
+from sknet.ops._join import *  # noqa: F403
+from sknet.ops._linalg import *  # noqa: F403
 from sknet.ops._logical import *  # noqa: F403
 from sknet.ops._matmul import *  # noqa: F403
+from sknet.ops._pad import *  # noqa: F403
 from sknet.ops._random import *  # noqa: F403
 from sknet.ops._reduce import *  # noqa: F403
 from sknet.ops._rounding import *  # noqa: F403
+from sknet.ops._scan import *  # noqa: F403
 from sknet.ops._shape import *  # noqa: F403
+from sknet.ops._softmax import *  # noqa: F403
+from sknet.ops._sort import *  # noqa: F403
 from sknet.ops._sparse import *  # noqa: F403
 from sknet.ops._trigonometric import *  # noqa: F403
 
@@ -35,15 +51,23 @@ __all__ = sorted(
     name
     for family in (
         _activation,
+        _create,
+        _einsum,
         _elementwise,
         _exponential,
         _index,
+        _join,
+        _linalg,
         _logical,
         _matmul,
+        _pad,
         _random,
         _reduce,
         _rounding,
+        _scan,
         _shape,
+        _softmax,
+        _sort,
         _sparse,
         _trigonometric,
     )

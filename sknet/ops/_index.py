@@ -1,20 +1,32 @@
 """Taking elements out, and their adjoints, which put gradients back where the elements came from."""
 
+import math
 from typing import Any
 
 import numpy as np
 
-from sknet.core import PRIMITIVES, Primitive, Tensor, as_tensor, bind, normalize_axis
+from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
 from sknet.core import _primitive as p
 from sknet.exceptions import DtypeError, ShapeError
+from sknet.ops._create import ones
+from sknet.ops._shape import expand_dims
 
-__all__ = ["one_hot", "take_along_axis"]
+__all__ = ["embedding", "one_hot", "scatter_add", "take", "take_along_axis"]
+
+Shape = tuple[int, ...]
+
+
+def _zeros(xp: Any, shape: Shape, dtype: Any, out: Any) -> Any:
+    if out is None:
+        return xp.zeros(shape, dtype=dtype)
+    out.fill(0)
+    return out
 
 
 # -- indexing with [] -------------------------------------------------------------------------
 
 
-def _getitem_shape(x: Any, index: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _getitem_shape(x: Any, index: Any) -> tuple[Shape, np.dtype[Any]]:
     # NumPy's own indexing of an array of x's shape whose elements all share one byte of memory.
     ghost = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), tuple(x.shape), (0,) * len(x.shape))
     try:
@@ -32,20 +44,18 @@ p.getitem.define(
 )
 
 
-def _is_basic(index: Any) -> bool:
-    """Tell whether an index takes a view, in which no element can come up twice."""
+def _may_repeat(index: Any) -> bool:
+    """Tell whether an index can take an element twice: only arrays of integers do."""
     parts = index if isinstance(index, tuple) else (index,)
-    return all(
-        part is None or part is Ellipsis or isinstance(part, (int, np.integer, slice)) for part in parts
-    )
+    return any(getattr(part, "ndim", 0) > 0 and part.dtype.kind in "iu" for part in parts)
 
 
-def _scatter_add_forward(xp: Any, g: Any, *, index: Any, shape: tuple[int, ...]) -> Any:
-    out = xp.zeros(shape, dtype=g.dtype)
-    if _is_basic(index):
-        out[index] = g
-    else:
+def _scatter_add_forward(xp: Any, g: Any, *, index: Any, shape: Shape, out: Any = None) -> Any:
+    out = _zeros(xp, shape, g.dtype, out)
+    if _may_repeat(index):
         xp.add.at(out, index, g)
+    else:
+        out[index] = g
     return out
 
 
@@ -54,26 +64,160 @@ _scatter_add = Primitive("scatter_add").define(
     shape=lambda g, index, shape: (shape, g.dtype),
     vjp=(lambda g, _, x, index, shape: g[index],),
     saves="nothing",
-    writes_out=False,
 )
 
 
-def _put_back(g: Tensor, index: Any, shape: tuple[int, ...]) -> Tensor:
+def _put_back(g: Tensor, index: Any, shape: Shape) -> Tensor:
     return bind(_scatter_add, (g,), {"index": index, "shape": shape})
 
 
-def take_slice(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
-    """Return x[..., start:stop, ...] along a (negative) axis."""
-    index = (Ellipsis, slice(start, stop), *(slice(None),) * (-axis - 1))
-    return bind(p.getitem, (x,), {"index": index})
+# -- whole rows -------------------------------------------------------------------------------
+
+
+def _check_integers(name: str, indices: Any) -> None:
+    if indices.dtype.kind not in "iu":
+        raise DtypeError(f"{name}: indices must be integers, got {indices.dtype}")
+
+
+def _around(x: Any, axis: int) -> tuple[Shape, Shape]:
+    """Return the lengths before and behind a (negative) axis."""
+    at = len(x.shape) + axis
+    return tuple(x.shape[:at]), tuple(x.shape[at + 1 :])
+
+
+def _take_shape(x: Any, indices: Any, axis: int) -> tuple[Shape, np.dtype[Any]]:
+    _check_integers("take", indices)
+    before, behind = _around(x, axis)
+    return (*before, *indices.shape, *behind), x.dtype
+
+
+def _take_forward(xp: Any, x: Any, indices: Any, *, axis: int, out: Any = None) -> Any:
+    _check_integers("take", indices)  # NumPy would take booleans for 0 and 1
+    return xp.take(x, indices, axis, out)
+
+
+p.take.define(
+    forward=_take_forward,
+    shape=_take_shape,
+    vjp=(lambda g, _, x, indices, axis: _put(g, indices, x.shape[axis], axis), None),
+)
+
+
+def _put_shape(g: Any, indices: Any, length: int, axis: int) -> tuple[Shape, np.dtype[Any]]:
+    _check_integers("scatter_add", indices)
+    behind = -axis - 1
+    at = len(g.shape) - behind
+    before = at - len(indices.shape)
+    if before < 0 or tuple(g.shape[before:at]) != tuple(indices.shape):
+        raise ShapeError(
+            f"scatter_add: values of shape {tuple(g.shape)} do not have the indices' shape "
+            f"{tuple(indices.shape)} in place of axis {axis}"
+        )
+    return (*g.shape[:before], length, *g.shape[at:]), g.dtype
+
+
+def _put_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int, out: Any = None) -> Any:
+    shape, dtype = _put_shape(g, indices, length, axis)
+    out = _zeros(xp, shape, dtype, out)
+    before, behind = (math.prod(lengths) for lengths in _around(out, axis))
+    rows = xp.arange(length).take(indices.reshape(-1))  # negative ones count from the end, others are refused
+    if before != 1:
+        rows = (xp.arange(0, before * length, length).reshape(-1, 1) + rows).reshape(-1)
+    xp.add_rows_at(out.reshape(before * length, behind), rows, g.reshape(-1, behind))
+    return out
+
+
+_put_rows = Primitive("put").define(
+    forward=_put_forward,
+    shape=_put_shape,
+    vjp=(lambda g, _, x, indices, length, axis: take(g, indices, axis), None),
+)
+
+
+def _put(g: Tensor, indices: Tensor, length: int, axis: int) -> Tensor:
+    return bind(_put_rows, (g, indices), {"length": length, "axis": axis})
+
+
+def take(x: Any, indices: Any, axis: int = 0) -> Tensor:
+    """Return the parts of x that `indices` point to along `axis`.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape.
+    indices : Tensor or array of int
+        Any shape, and may be computed; negative ones count from the end. On the CPU one that points
+        outside is refused, on a GPU it counts from the start again.
+    axis : int, default=0
+        Along which axis to take.
+
+    Returns
+    -------
+    Tensor
+        Of x's shape with the shape of `indices` in place of the axis.
+
+    Raises
+    ------
+    DtypeError, IndexError
+        If the indices are no integers, or point outside.
+
+    Examples
+    --------
+    >>> take([0.1, 0.2, 0.3], [[2, 0], [2, -1]]).numpy()
+    array([[0.3, 0.1],
+           [0.3, 0.3]])
+    """
+    x = as_tensor(x)
+    return bind(p.take, (x, as_tensor(indices)), {"axis": normalize_axis(axis, x.ndim, "take")})
+
+
+def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
+    """Return x with `values` added where `indices` point to along `axis`; what comes up twice adds up.
+
+    The adjoint of `take`.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape.
+    indices : Tensor or array of int
+        Any shape, and may be computed; negative ones count from the end.
+    values : Tensor or array
+        Of the shape that `take` would return.
+    axis : int, default=0
+        Along which axis to add.
+
+    Returns
+    -------
+    Tensor
+        Of x's shape.
+
+    Raises
+    ------
+    DtypeError, ShapeError, IndexError
+        If the indices are no integers, the values have another shape, or an index points outside.
+
+    Examples
+    --------
+    >>> scatter_add([0.0, 0.0, 1.0], [2, 0, 2], [0.1, 0.2, 0.3]).numpy()
+    array([0.2, 0. , 1.4])
+    """
+    target, places = as_tensor(x), as_tensor(indices)
+    at = normalize_axis(axis, target.ndim, "scatter_add")
+    put = _put(as_tensor(values), places, target.shape[at], at)
+    if put.shape != target.shape:
+        raise ShapeError(
+            f"scatter_add: values of shape {as_tensor(values).shape} do not fit into shape {target.shape} "
+            f"with indices of shape {places.shape} along axis {axis}"
+        )
+    return target + put
 
 
 # -- one element a row ------------------------------------------------------------------------
 
 
-def _take_along_shape(x: Any, indices: Any, axis: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    if indices.dtype.kind not in "iu":
-        raise DtypeError(f"take_along_axis: indices must be integers, got {indices.dtype}")
+def _take_along_shape(x: Any, indices: Any, axis: int) -> tuple[Shape, np.dtype[Any]]:
+    _check_integers("take_along_axis", indices)
     mine, theirs = list(x.shape), list(indices.shape)
     mine[axis] = theirs[axis] if len(mine) == len(theirs) else -1
     if mine != theirs:
@@ -84,9 +228,13 @@ def _take_along_shape(x: Any, indices: Any, axis: int) -> tuple[tuple[int, ...],
     return tuple(indices.shape), x.dtype
 
 
-def _take_along_forward(xp: Any, x: Any, indices: Any, *, axis: int) -> Any:
+def _take_along_forward(xp: Any, x: Any, indices: Any, *, axis: int, out: Any = None) -> Any:
     _take_along_shape(x, indices, axis)  # NumPy would broadcast, and take booleans for a mask
-    return x[_along(xp, indices, axis)]
+    taken = x[_along(xp, indices, axis)]
+    if out is None:
+        return taken
+    out[...] = taken
+    return out
 
 
 def _along(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
@@ -100,15 +248,12 @@ def _along(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
 _take_along_axis = Primitive("take_along_axis").define(
     forward=_take_along_forward,
     shape=_take_along_shape,
-    vjp=(lambda g, _, x, indices, axis: _put_along_axis(g, indices, x.shape[axis], axis), None),
-    writes_out=False,
+    vjp=(lambda g, _, x, indices, axis: put_along_axis(g, indices, x.shape[axis], axis), None),
 )
 
 
-def _put_along_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int) -> Any:
-    shape = list(g.shape)
-    shape[axis] = length
-    out = xp.zeros(tuple(shape), dtype=g.dtype)
+def _put_along_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int, out: Any = None) -> Any:
+    out = _zeros(xp, *_put_along_shape(g, indices, length, axis), out)
     if g.shape[axis] == 1:  # one element a row cannot come up twice
         out[_along(xp, indices, axis)] = g
     else:
@@ -116,7 +261,7 @@ def _put_along_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int)
     return out
 
 
-def _put_along_shape(g: Any, indices: Any, length: int, axis: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _put_along_shape(g: Any, indices: Any, length: int, axis: int) -> tuple[Shape, np.dtype[Any]]:
     shape = list(g.shape)
     shape[axis] = length
     return tuple(shape), g.dtype
@@ -126,11 +271,11 @@ _put_along = Primitive("put_along_axis").define(
     forward=_put_along_forward,
     shape=_put_along_shape,
     vjp=(lambda g, _, x, indices, length, axis: take_along_axis(g, indices, axis), None),
-    writes_out=False,
 )
 
 
-def _put_along_axis(g: Tensor, indices: Tensor, length: int, axis: int) -> Tensor:
+def put_along_axis(g: Tensor, indices: Tensor, length: int, axis: int) -> Tensor:
+    """Return zeros of `length` along `axis`, with g added where `indices` point to: the adjoint of taking."""
     return bind(_put_along, (g, indices), {"length": length, "axis": axis})
 
 
@@ -168,22 +313,25 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
     )
 
 
-def one_hot(x: Any, length: int, dtype: Any = "float32") -> Tensor:
-    """Return a row of zeros for each index in x, with a one in its place.
+# -- classes and tables -----------------------------------------------------------------------
+
+
+def one_hot(indices: Any, n_classes: int, dtype: Any = "float32") -> Tensor:
+    """Return rows of zeros with a one where `indices` point to.
 
     Parameters
     ----------
-    x : Tensor or array of int
-        Indices below `length`, of any shape; negative ones count from the end.
-    length : int
-        Of the new last axis.
+    indices : Tensor or array of int
+        Any shape, and may be computed; negative ones count from the end.
+    n_classes : int
+        Length of a row.
     dtype : dtype, default="float32"
         Of the result.
 
     Returns
     -------
     Tensor
-        Of x's shape, with an axis of `length` behind; it has no gradient.
+        Of the shape of `indices` and one more axis, of length `n_classes`.
 
     Raises
     ------
@@ -196,9 +344,41 @@ def one_hot(x: Any, length: int, dtype: Any = "float32") -> Tensor:
     array([[0., 0., 1.],
            [1., 0., 0.]], dtype=float32)
     """
-    x = as_tensor(x)
-    if x.dtype.kind not in "iu":
-        raise DtypeError(f"one_hot: indices must be integers, got {x.dtype}")
-    indices = x.reshape(*x.shape, 1)
-    ones = bind(PRIMITIVES["ones_like"], (indices,), {}).astype(dtype)
-    return _put_along_axis(ones, indices, length, -1)
+    places = expand_dims(indices, -1)
+    _check_integers("one_hot", places)
+    return put_along_axis(ones(places.shape, dtype, places.device), places, n_classes, -1)
+
+
+def embedding(indices: Any, table: Any) -> Tensor:
+    """Return the rows of a table that `indices` point to.
+
+    The gradient of a row that is taken several times is the sum of theirs; it is as large as the table.
+
+    Parameters
+    ----------
+    indices : Tensor or array of int
+        Any shape.
+    table : Tensor or array of shape (n, d)
+        A row for each of n things.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `indices` and one more axis, of length d.
+
+    Raises
+    ------
+    ShapeError, DtypeError, IndexError
+        If the table is no matrix, the indices are no integers, or one points outside.
+
+    Examples
+    --------
+    >>> embedding([1, 1, 0], [[0.1, 0.2], [0.3, 0.4]]).numpy()
+    array([[0.3, 0.4],
+           [0.3, 0.4],
+           [0.1, 0.2]])
+    """
+    table = as_tensor(table)
+    if table.ndim != 2:
+        raise ShapeError(f"embedding: expected a table of shape (n, d), got shape {table.shape}")
+    return take(table, indices)

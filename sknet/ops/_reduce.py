@@ -9,38 +9,44 @@ from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, norma
 from sknet.core import _primitive as p
 from sknet.device import result_dtype
 from sknet.exceptions import ShapeError
-from sknet.ops._elementwise import equal, exp, square
-from sknet.ops._rules import EveryOperand, astype_like, check_floating
-from sknet.ops._shape import broadcast_to, reshape
+from sknet.ops._create import ones_like, zeros_like
+from sknet.ops._elementwise import equal, not_equal, sqrt, square, where
+from sknet.ops._join import concat, take_slice
+from sknet.ops._rules import EveryOperand, astype_like
+from sknet.ops._shape import broadcast_to, moveaxis, reshape
 
-__all__ = ["argmax", "log_softmax", "logsumexp", "max", "mean", "min", "softmax", "sum", "sum_squares", "var"]
+__all__ = [
+    "all", "any", "argmax", "argmin", "count_nonzero", "max", "mean", "min", "prod", "std", "sum",
+    "sum_squares", "var",
+]  # fmt: skip
 
 Axis = int | tuple[int, ...] | None
 
 
-def _reduced(x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
+def reduced(x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
+    """Return the shape that is left of x's when the (negative) axes are gone over."""
     gone = {a % len(x.shape) for a in axis}
     if keepdims:
         return tuple(1 if i in gone else n for i, n in enumerate(x.shape))
     return tuple(n for i, n in enumerate(x.shape) if i not in gone)
 
 
-def _spread(g: Tensor, x: Any, axis: tuple[int, ...], keepdims: bool) -> Tensor:
+def spread(g: Tensor, x: Any, axis: tuple[int, ...], keepdims: bool) -> Tensor:
     """Give `g`, the gradient of a reduction of x, x's number of axes back, so that it broadcasts."""
-    return g if keepdims or not axis else reshape(g, _reduced(x, axis, keepdims=True))
+    return g if keepdims or not axis else reshape(g, reduced(x, axis, keepdims=True))
 
 
 # -- sums -------------------------------------------------------------------------------------
 
 
 def _sum_shape(x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    return _reduced(x, axis, keepdims), np.add.reduce(np.empty(0, x.dtype)).dtype
+    return reduced(x, axis, keepdims), np.add.reduce(np.empty(0, x.dtype)).dtype
 
 
 p.total.define(
     forward="sum",
     shape=_sum_shape,
-    vjp=(lambda g, _, x, axis, keepdims: broadcast_to(_spread(g, x, axis, keepdims), x.shape),),
+    vjp=(lambda g, _, x, axis, keepdims: broadcast_to(spread(g, x, axis, keepdims), x.shape),),
     saves="nothing",
 )
 
@@ -74,6 +80,26 @@ def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False
     return total / freedom if freedom > 0 else total * math.nan
 
 
+def std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Tensor:
+    """Return the standard deviation over `axis`: the root of the variance with the same `correction`.
+
+    Where it is 0 its gradient is 0. `keepdims` leaves in the axes that are gone over, with length 1.
+    """
+    tensor = as_tensor(x)
+    variance = var(tensor, normalize_axes(axis, tensor.ndim, "std"), correction, keepdims)
+    constant = equal(variance, 0)
+    return where(constant, 0.0, sqrt(where(constant, 1.0, variance)))
+
+
+def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return how many elements over `axis` are not 0.
+
+    `keepdims` leaves in the axes that are gone over, with length 1.
+    """
+    flags = not_equal(x, 0)
+    return sum(flags, normalize_axes(axis, flags.ndim, "count_nonzero"), keepdims)
+
+
 def _sum_squares_forward(xp: Any, x: Any, *others: Any) -> Any:
     total = xp.vdot(x, x)
     for other in others:
@@ -96,25 +122,103 @@ def sum_squares(*xs: Any) -> Tensor:
     return bind(_sum_squares, tuple([as_tensor(x) for x in xs]), {})
 
 
+# -- products ---------------------------------------------------------------------------------
+
+
+def _products_of_others(x: Tensor) -> Tensor:
+    """Return for every element along the last axis the product of all others, in log(n) passes.
+
+    No division: elements may be 0, and the result can be differentiated there.
+    """
+    n = x.shape[-1]
+    if n == 1:
+        return ones_like(x)
+    half = n // 2
+    low, high = take_slice(x, -1, 0, half), take_slice(x, -1, half, 2 * half)
+    left = [take_slice(x, -1, 2 * half)] if n % 2 else []
+    others = _products_of_others(concat([low * high, *left], -1))  # an element is missing with its partner
+    mine = take_slice(others, -1, 0, half)
+    return concat([mine * high, mine * low, *([take_slice(others, -1, half)] if left else [])], -1)
+
+
+def _prod_vjp(g: Tensor, _: Any, x: Tensor, axis: tuple[int, ...], keepdims: bool) -> Tensor:
+    if not x.size or not axis:
+        return zeros_like(x) if axis else g
+    last = tuple(range(-len(axis), 0))
+    moved = moveaxis(x, axis, last)
+    flat = reshape(moved, (*moved.shape[: x.ndim - len(axis)], -1))
+    others = moveaxis(reshape(_products_of_others(flat), moved.shape), last, axis)
+    return others * spread(g, x, axis, keepdims)
+
+
+_prod = Primitive("prod").define(
+    forward="prod",
+    shape=lambda x, axis, keepdims: (
+        reduced(x, axis, keepdims),
+        np.multiply.reduce(np.empty(0, x.dtype)).dtype,
+    ),
+    vjp=(_prod_vjp,),
+)
+
+
+def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return the product over `axis` (all axes for None); elements may be 0, also for the gradient.
+
+    `keepdims` leaves in the axes that are gone over, with length 1.
+    """
+    x = as_tensor(x)
+    return bind(_prod, (x,), {"axis": normalize_axes(axis, x.ndim, "prod"), "keepdims": keepdims})
+
+
+# -- truth ------------------------------------------------------------------------------------
+
+
+def _truth(name: str) -> Primitive:
+    return Primitive(name).define(
+        forward=name, shape=lambda x, axis, keepdims: (reduced(x, axis, keepdims), np.dtype(bool)), vjp=None
+    )
+
+
+_any, _all = _truth("any"), _truth("all")
+
+
+def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return whether an element over `axis` (all axes for None) is true, or not 0.
+
+    `keepdims` leaves in the axes that are gone over, with length 1.
+    """
+    x = as_tensor(x)
+    return bind(_any, (x,), {"axis": normalize_axes(axis, x.ndim, "any"), "keepdims": keepdims})
+
+
+def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Return whether all elements over `axis` (all axes for None) are true, or not 0.
+
+    `keepdims` leaves in the axes that are gone over, with length 1.
+    """
+    x = as_tensor(x)
+    return bind(_all, (x,), {"axis": normalize_axes(axis, x.ndim, "all"), "keepdims": keepdims})
+
+
 # -- extrema ----------------------------------------------------------------------------------
 
 
 def _extremum_vjp(g: Tensor, out: Tensor, x: Tensor, axis: tuple[int, ...], keepdims: bool) -> Tensor:
     """Share the gradient equally among all elements that attain the extremum."""
-    attained = equal(x, _spread(out, x, axis, keepdims)).astype(g.dtype)
-    return attained * (_spread(g, x, axis, keepdims) / sum(attained, axis, keepdims=True))
+    attained = equal(x, spread(out, x, axis, keepdims)).astype(g.dtype)
+    return attained * (spread(g, x, axis, keepdims) / sum(attained, axis, keepdims=True))
 
 
 def check_not_empty(name: str, x: Any, axis: tuple[int, ...]) -> None:
     """Raise where an operation would have to choose among no elements."""
-    if any(x.shape[a] == 0 for a in axis):
+    if 0 in [x.shape[a] for a in axis]:
         raise ShapeError(f"{name}: there is no element along axis {axis} of shape {tuple(x.shape)}")
 
 
 def _extremum_shape(name: str) -> Any:
     def rule(x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
         check_not_empty(name, x, axis)
-        return _reduced(x, axis, keepdims), x.dtype
+        return reduced(x, axis, keepdims), x.dtype
 
     return rule
 
@@ -144,104 +248,37 @@ def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return as_tensor(x).min(axis, keepdims)
 
 
-_argmax = Primitive("argmax").define(
-    forward="argmax",
-    shape=lambda x, axis: (_extremum_shape("argmax")(x, (axis,), False)[0], np.dtype(np.intp)),
-    vjp=None,
-)
+def _place(name: str) -> Primitive:
+    return Primitive(name).define(
+        forward=name,
+        shape=lambda x, axis: (_extremum_shape(name)(x, (axis,), False)[0], np.dtype(np.intp)),
+        vjp=None,
+    )
 
 
-def argmax(x: Any, axis: int = -1) -> Tensor:
-    """Return the index of the first largest element along `axis`."""
+_argmax, _argmin = _place("argmax"), _place("argmin")
+
+
+def _place_of(primitive: Primitive, x: Any, axis: int | None, keepdims: bool) -> Tensor:
     x = as_tensor(x)
-    return bind(_argmax, (x,), {"axis": normalize_axis(axis, x.ndim, "argmax")})
+    if axis is None:
+        found = bind(primitive, (reshape(x, (-1,)),), {"axis": -1})
+        return reshape(found, (1,) * x.ndim) if keepdims else found
+    at = normalize_axis(axis, x.ndim, primitive.name)
+    return spread(bind(primitive, (x,), {"axis": at}), x, (at,) if keepdims else (), False)
 
 
-# -- softmax and its relatives ----------------------------------------------------------------
-
-
-def _logsumexp_forward(xp: Any, x: Any, *, axis: int, keepdims: bool) -> Any:
-    top = xp.max(x, axis=axis, keepdims=True)
-    top[~xp.isfinite(top)] = 0  # all -inf: exp(-inf - 0) sums to 0, and its log is -inf again
-    shifted = x - top
-    out = xp.log(xp.sum(xp.exp(shifted, out=shifted), axis=axis, keepdims=True))
-    out += top
-    return out if keepdims else xp.squeeze(out, axis)
-
-
-def _softmax_shape(name: str) -> Any:
-    def shape(x: Any, axis: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        check_floating(name, x)
-        check_not_empty(name, x, (axis,))
-        return x.shape, x.dtype
-
-    return shape
-
-
-def _logsumexp_shape(x: Any, axis: int, keepdims: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    check_floating("logsumexp", x)
-    check_not_empty("logsumexp", x, (axis,))
-    return _reduced(x, (axis,), keepdims), x.dtype
-
-
-_logsumexp = Primitive("logsumexp").define(
-    forward=_logsumexp_forward,
-    shape=_logsumexp_shape,
-    vjp=(
-        lambda g, out, x, axis, keepdims: (
-            exp(x - _spread(out, x, (axis,), keepdims)) * _spread(g, x, (axis,), keepdims)
-        ),
-    ),
-    saves="both",
-    writes_out=False,
-)
-
-
-def _softmax_forward(xp: Any, x: Any, *, axis: int, out: Any = None) -> Any:
-    out = xp.subtract(x, xp.max(x, axis=axis, keepdims=True), out=out)
-    xp.exp(out, out=out)
-    out /= xp.sum(out, axis=axis, keepdims=True)
-    return out
-
-
-_softmax = Primitive("softmax").define(
-    forward=_softmax_forward,
-    shape=_softmax_shape("softmax"),
-    vjp=(lambda g, out, x, axis: out * (g - sum(g * out, axis, keepdims=True)),),
-    saves="output",
-)
-
-
-def _log_softmax_forward(xp: Any, x: Any, *, axis: int, out: Any = None) -> Any:
-    out = xp.subtract(x, xp.max(x, axis=axis, keepdims=True), out=out)
-    out -= xp.log(xp.sum(xp.exp(out), axis=axis, keepdims=True))
-    return out
-
-
-_log_softmax = Primitive("log_softmax").define(
-    forward=_log_softmax_forward,
-    shape=_softmax_shape("log_softmax"),
-    vjp=(lambda g, out, x, axis: g - exp(out) * sum(g, axis, keepdims=True),),
-    saves="output",
-)
-
-
-def logsumexp(x: Any, axis: int = -1, keepdims: bool = False) -> Tensor:
-    """Return log(sum(exp(x))) along `axis`, shifted by the largest element so that nothing overflows.
+def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Return the index of the first largest element along `axis`; for None, in x as one row.
 
     `keepdims` leaves in the axes that are gone over, with length 1.
     """
-    x = as_tensor(x)
-    return bind(_logsumexp, (x,), {"axis": normalize_axis(axis, x.ndim, "logsumexp"), "keepdims": keepdims})
+    return _place_of(_argmax, x, axis, keepdims)
 
 
-def softmax(x: Any, axis: int = -1) -> Tensor:
-    """Return exp(x) / sum(exp(x)) along `axis`, shifted by the largest element so that nothing overflows."""
-    x = as_tensor(x)
-    return bind(_softmax, (x,), {"axis": normalize_axis(axis, x.ndim, "softmax")})
+def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Return the index of the first smallest element along `axis`; for None, in x as one row.
 
-
-def log_softmax(x: Any, axis: int = -1) -> Tensor:
-    """Return log(softmax(x)) along `axis`, finite where the softmax underflows."""
-    x = as_tensor(x)
-    return bind(_log_softmax, (x,), {"axis": normalize_axis(axis, x.ndim, "log_softmax")})
+    `keepdims` leaves in the axes that are gone over, with length 1.
+    """
+    return _place_of(_argmin, x, axis, keepdims)

@@ -8,14 +8,12 @@ import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
 from sknet.core import _primitive as p
-from sknet.device import result_dtype
 from sknet.exceptions import ShapeError
-from sknet.ops._index import take_slice
-from sknet.ops._rules import EveryOperand, astype_like, unbroadcast
+from sknet.ops._rules import broadcast, unbroadcast
 
 __all__ = [
-    "broadcast_to", "concat", "expand_dims", "matrix_transpose", "ones_like", "permute_dims", "reshape",
-    "squeeze", "stack", "zeros_like",
+    "broadcast_arrays", "broadcast_to", "expand_dims", "flatten", "matrix_transpose", "moveaxis",
+    "permute_dims", "reshape", "squeeze",
 ]  # fmt: skip
 
 Shape = tuple[int, ...]
@@ -93,6 +91,23 @@ def permute_dims(x: Any, axes: Sequence[int]) -> Tensor:
     return bind(p.permute_dims, (x,), {"axes": normalize_axes(tuple(axes), x.ndim, "permute_dims")})
 
 
+def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Return x with the axes `source` at the positions `destination`, and the others in their order."""
+    x = as_tensor(x)
+    moved = normalize_axes(_several(source), x.ndim, "moveaxis")
+    places = normalize_axes(_several(destination), x.ndim, "moveaxis")
+    if len(moved) != len(places):
+        raise ShapeError(f"moveaxis: {source} are {len(moved)} axes, {destination} are {len(places)} places")
+    taken = dict(zip(places, moved, strict=True))
+    others = iter([a for a in range(-x.ndim, 0) if a not in moved])
+    axes = tuple([taken[a] if a in taken else next(others) for a in range(-x.ndim, 0)])
+    return bind(p.permute_dims, (x,), {"axes": axes})
+
+
+def _several(axis: int | Sequence[int]) -> tuple[int, ...]:
+    return tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)  # type: ignore[return-value]
+
+
 def matrix_transpose(x: Any) -> Tensor:
     """Return x with its last two axes exchanged."""
     x = as_tensor(x)
@@ -107,11 +122,20 @@ def broadcast_to(x: Any, shape: Sequence[int]) -> Tensor:
     return x if x.shape == tuple(shape) else bind(_broadcast_to, (x,), {"shape": tuple(shape)})
 
 
-def expand_dims(x: Any, axis: int) -> Tensor:
-    """Return x with a new axis of length 1 at position `axis`."""
+def broadcast_arrays(*xs: Any) -> tuple[Tensor, ...]:
+    """Return all `xs` broadcast to their common shape, as views."""
+    tensors = [as_tensor(x) for x in xs]
+    shape = broadcast("broadcast_arrays", *tensors)
+    return tuple([broadcast_to(x, shape) for x in tensors])
+
+
+def expand_dims(x: Any, axis: int | tuple[int, ...]) -> Tensor:
+    """Return x with a new axis of length 1 at position `axis` of the result, or at several."""
     x = as_tensor(x)
-    at = normalize_axis(axis, x.ndim + 1, "expand_dims") % (x.ndim + 1)
-    return reshape(x, (*x.shape[:at], 1, *x.shape[at:]))
+    ndim = x.ndim + (1 if isinstance(axis, int) else len(axis))
+    new = {a % ndim for a in normalize_axes(axis, ndim, "expand_dims")}
+    lengths = iter(x.shape)
+    return reshape(x, tuple(1 if a in new else next(lengths) for a in range(ndim)))
 
 
 def squeeze(x: Any, axis: int | tuple[int, ...]) -> Tensor:
@@ -124,68 +148,10 @@ def squeeze(x: Any, axis: int | tuple[int, ...]) -> Tensor:
     return reshape(x, tuple(n for a, n in enumerate(x.shape) if a not in gone))
 
 
-# -- joining ----------------------------------------------------------------------------------
-
-
-def _concat_shape(*xs: Any, axis: int) -> tuple[Shape, np.dtype[Any]]:
-    at = len(xs[0].shape) + axis
-    if len({(len(x.shape), x.shape[:at], x.shape[at + 1 :]) for x in xs}) > 1:
-        raise ShapeError(f"concat: shapes {[tuple(x.shape) for x in xs]} differ outside axis {axis}")
-    lengths = list(xs[0].shape)
-    lengths[axis] = sum(x.shape[axis] for x in xs)
-    return tuple(lengths), result_dtype(*xs)
-
-
-def _part(g: Tensor, xs: Sequence[Any], i: int, axis: int) -> Tensor:
-    start = sum(x.shape[axis] for x in xs[:i])
-    return astype_like(take_slice(g, axis, start, start + xs[i].shape[axis]), xs[i])
-
-
-_concat = Primitive("concat").define(
-    forward=lambda xp, *xs, axis, out=None: xp.concatenate(xs, axis=axis, out=out),
-    shape=_concat_shape,
-    vjp=EveryOperand(_part),
-    saves="nothing",
-)
-
-
-def concat(xs: Sequence[Any], axis: int = 0) -> Tensor:
-    """Return the tensors joined along an axis that they have."""
-    tensors = [as_tensor(x) for x in xs]
-    if not tensors:
-        raise ShapeError("concat: expected at least one tensor, got an empty sequence")
-    return bind(_concat, tuple(tensors), {"axis": normalize_axis(axis, tensors[0].ndim, "concat")})
-
-
-def stack(xs: Sequence[Any], axis: int = 0) -> Tensor:
-    """Return the tensors joined along a new axis."""
-    tensors = [as_tensor(x) for x in xs]
-    shapes = {x.shape for x in tensors}
-    if len(shapes) != 1:
-        raise ShapeError(f"stack: expected tensors of one shape, got {sorted(shapes) or 'no tensor'}")
-    return concat([expand_dims(x, axis) for x in tensors], axis)
-
-
-# -- filled -----------------------------------------------------------------------------------
-
-
-def _filled(name: str) -> Primitive:
-    return Primitive(name).define(
-        forward=lambda xp, x: getattr(xp, name)(x),
-        shape=lambda x: (x.shape, x.dtype),
-        vjp=None,
-        writes_out=False,
-    )
-
-
-_zeros_like, _ones_like = _filled("zeros_like"), _filled("ones_like")
-
-
-def zeros_like(x: Any) -> Tensor:
-    """Return zeros of x's shape, dtype and device."""
-    return bind(_zeros_like, (as_tensor(x),), {})
-
-
-def ones_like(x: Any) -> Tensor:
-    """Return ones of x's shape, dtype and device."""
-    return bind(_ones_like, (as_tensor(x),), {})
+def flatten(x: Any, start: int = 0) -> Tensor:
+    """Return x with its axes from `start` on joined into one."""
+    x = as_tensor(x)
+    if not x.ndim:
+        return reshape(x, (1,))
+    at = normalize_axis(start, x.ndim, "flatten") % x.ndim
+    return reshape(x, (*x.shape[:at], math.prod(x.shape[at:])))

@@ -69,8 +69,30 @@ def test_writing_into_the_array():
 
 
 def test_a_computed_index():
-    with pytest.raises(CaptureError, match=r"getitem is given a computed index, in .*take_along_axis"):
-        capture(lambda x, i: x[i], X, np.array([0, 1]))
+    message = r"getitem is given a computed index, in .*ops.take or ops.take_along_axis, .* or ops.where"
+    with pytest.raises(CaptureError, match=message):
+        capture(lambda x, i: x[:, i], X, np.array([0, 1]))
+    with pytest.raises(CaptureError, match=message):
+        capture(lambda x: x[x > 2], X)
+
+
+def test_computed_rows():
+    """Not refused: their number is known."""
+    compiled = compile(lambda x, i: x[i], (X, np.array([0, 1])))
+    for i in ([0, 1], [1, -1]):
+        np.testing.assert_array_equal(compiled(X, np.array(i)), X[i])
+
+
+@pytest.mark.parametrize("op", [ops.nonzero, ops.unique_values], ids=lambda op: op.__name__)
+def test_shapes_that_depend_on_values(op):
+    message = f"{op.__name__}: the shape of the result depends on values, which a captured function does not"
+    with pytest.raises(CaptureError, match=message):
+        capture(op, X)
+
+
+def test_computed_repetitions():
+    with pytest.raises(CaptureError, match=VALUE):
+        capture(lambda x, n: ops.repeat(x, n), X, np.array([1, 2]))
 
 
 def test_a_tensor_that_is_trained_but_not_passed():

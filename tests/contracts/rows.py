@@ -1,9 +1,18 @@
-"""The op table: one row an op. A public op or a primitive without a row fails a test."""
+"""The op table: one row an op. A public op or a primitive without a row fails a test.
 
-from tests.contracts import rows_elementwise, rows_functions, rows_shape
+The rows stand in `rows_<family>.py`; what such a file lists as `ROWS` is in the table.
+"""
+
+import pkgutil
+from importlib import import_module
+
+import tests.contracts
 from tests.contracts.table import Case, Row
 
-ROWS: list[Row] = [*rows_elementwise.ROWS, *rows_functions.ROWS, *rows_shape.ROWS]
+FAMILIES = sorted(
+    module.name for module in pkgutil.iter_modules(tests.contracts.__path__) if module.name.startswith("rows_")
+)
+ROWS: list[Row] = [row for name in FAMILIES for row in import_module(f"tests.contracts.{name}").ROWS]
 CASES: list[tuple[Row, Case]] = [(row, case) for row in ROWS for case in row.cases]
 
 

@@ -106,14 +106,6 @@ ROWS = [
         torch=lambda x, axis=None, keepdims=False: x.amin(_axes(x, axis), keepdims),
     ),
     Row(
-        "argmax",
-        lambda x, axis=-1: np.argmax(x, axis),
-        [Case((real(4, 5),)), Case((real(2, 3, 4),), {"axis": 1}), Case((real(0, 3),))],
-        "argmax",
-        order=0,
-        torch=lambda x, axis=-1: x.argmax(axis),
-    ),
-    Row(
         "sum_squares",
         lambda *xs: sum(np.sum(x * x) for x in xs),
         [*unary(), Case((real(3, 4), real(), real(0, 2), real(5)))],
@@ -214,18 +206,6 @@ ROWS = [
         "scatter_add",
         call=_record("scatter_add"),
         torch="the adjoint of indexing, compared there",
-    ),
-    Row(
-        "one_hot",
-        lambda x, length, dtype="float32": np.eye(length, dtype=dtype)[x],
-        [
-            Case((indices(3, 4, below=5),), {"length": 5}),
-            Case((indices(4, low=-3, below=3),), {"length": 3, "dtype": "float64"}),
-            Case((indices(below=3),), {"length": 3}),
-            Case((indices(0, below=3),), {"length": 3}),
-        ],
-        order=0,
-        torch=lambda x, length, dtype="float32": torch.eye(length)[x],
     ),
     Row(
         "take_along_axis",

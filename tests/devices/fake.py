@@ -156,6 +156,8 @@ def _launch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
                       **{key: _opened(value) for key, value in kwargs.items()})  # fmt: skip
     if kwargs.get("out") is not None:
         return kwargs["out"]
+    if isinstance(result, tuple):
+        return tuple(FakeArray(part, here) for part in result)
     is_value = isinstance(result, (np.ndarray, np.generic))
     return FakeArray(np.asarray(result), here) if is_value else result
 
@@ -189,6 +191,9 @@ class _Namespace:
         return FakeArray(np.array(value, dtype=dtype), _current.get())
 
     array = asarray
+
+    def add_rows_at(self, out: FakeArray, rows: FakeArray, values: FakeArray) -> None:
+        _launch(np.add.at, out, rows, values)
 
 
 class FakeCSR:

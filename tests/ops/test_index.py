@@ -32,6 +32,40 @@ class TestBrackets:
     def test_as_in_numpy(self, index):
         np.testing.assert_array_equal(Tensor(x)[index].numpy(), x[index])
 
+    @pytest.mark.parametrize(
+        "index",
+        [
+            (np.array([0, 1]), slice(None), np.array([1, 3])),
+            (slice(None), np.array([0, 0]), np.array([1, 1])),
+            (np.array([[0], [1]]), None, np.array([0, 2, 2])),
+            (np.array([True, False]), slice(None), np.array([1])),
+            (slice(None), np.array([True, False, True])),
+            (np.array([1, -1]), Ellipsis, -1),
+            (Ellipsis, [0, 0, -1]),
+            (slice(None, None, -2), Ellipsis, slice(3, 0, -1)),
+            (None, Ellipsis, None, 1),
+            (0, slice(None), np.array([2, 2])),
+            (np.array(1), np.array([0, 0])),
+            np.arange(24.0).reshape(2, 3, 4) % 3 == 0,
+            np.zeros((2, 3), bool),
+            (np.uint8(1), np.array([1, 1], np.uint8)),
+            (False, Ellipsis),
+        ],
+        ids=repr,
+    )
+    def test_every_kind_and_its_gradient(self, index):
+        """An element that comes up twice gets both gradients; so does PyTorch."""
+        values = np.arange(24.0).reshape(2, 3, 4)
+        expected = values[index]
+        np.testing.assert_array_equal(Tensor(values)[index].numpy(), expected)
+        weights = np.arange(1.0, 1.0 + expected.size).reshape(expected.shape)
+        slope = grad(lambda t: (t[index] * weights).sum())(Tensor(values)).numpy()
+        counted = np.zeros_like(values)
+        np.add.at(counted, index, weights)
+        np.testing.assert_array_equal(slope, counted)
+        second = grad(lambda t: (grad(lambda t: (t[index] ** 3).sum())(t)[index]).sum())(Tensor(values))
+        assert second.shape == values.shape
+
     def test_tensors_index(self):
         t = Tensor(x)
         np.testing.assert_array_equal(t[t > 5].numpy(), x[x > 5])
@@ -62,6 +96,17 @@ class TestBrackets:
     def test_refused(self, index, message):
         with pytest.raises(IndexError, match=message):
             Tensor(x)[index]
+
+    def test_tensors_of_integers_take_rows(self):
+        t = Tensor(x)
+        for index in (np.array([2, 0, 2]), np.array([[0], [-1]]), np.array(1), np.zeros(0, int)):
+            np.testing.assert_array_equal(t[Tensor(index)].numpy(), x[index])
+        slope = grad(lambda t: (t[Tensor([0, 0, 2])] * np.array([[1.0], [2.0], [5.0]])).sum())(t)
+        np.testing.assert_array_equal(slope.numpy()[:, 0], [3.0, 0.0, 5.0])
+        with pytest.raises(IndexError, match=r"take: cannot compute .* index 3 is out of bounds"):
+            t[Tensor([3])]
+        with pytest.raises(IndexError, match="indexing: too many indices"):
+            Tensor(1.0)[Tensor([0])]
 
     def test_iteration_ends(self):
         rows = list(Tensor(x))
@@ -114,3 +159,62 @@ class TestTakeAlongAxis:
     def test_refused(self, indices, axis, error, message):
         with pytest.raises(error, match=message):
             ops.take_along_axis(x, indices, axis)
+
+
+class TestTake:
+    @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64"])
+    def test_adding_in_every_dtype(self, dtype):
+        values = np.arange(12).reshape(4, 3).astype(dtype)
+        out = ops.scatter_add(np.zeros((5, 3), dtype), [4, 0, 4, -1], values)
+        expected = np.zeros((5, 3), dtype)
+        np.add.at(expected, [4, 0, 4, -1], values)
+        assert out.dtype == dtype
+        np.testing.assert_array_equal(out.numpy(), expected)
+
+    @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32"])
+    def test_indices_of_every_kind(self, dtype):
+        indices = np.array([2, 0, 2], dtype)
+        np.testing.assert_array_equal(ops.take(x, indices).numpy(), x[[2, 0, 2]])
+        slope = grad(lambda t: ops.take(t, indices).sum())(Tensor(x))
+        np.testing.assert_array_equal(slope.numpy()[:, 0], [1, 0, 2])
+
+    @pytest.mark.parametrize(
+        ("call", "error", "message"),
+        [
+            (lambda: ops.take(x, [0.0]), DtypeError, "take: indices must be integers, got float64"),
+            (lambda: ops.take(x, [True]), DtypeError, "take: indices must be integers, got bool"),
+            (lambda: ops.take(x, [3]), IndexError, "take: cannot compute .* index 3 is out of bounds"),
+            (lambda: ops.take(x, [0], 2), ShapeError, "take: axis 2 does not exist in an array with 2 axes"),
+            (
+                lambda: ops.scatter_add(x, [0.0], x[:1]),
+                DtypeError,
+                "scatter_add: indices must be integers, got float64",
+            ),
+            (
+                lambda: ops.scatter_add(x, [0, 1], x),
+                ShapeError,
+                r"scatter_add: values of shape \(3, 4\) do not have the indices' shape \(2,\) in place",
+            ),
+            (
+                lambda: ops.scatter_add(x, [0, 1], x[:2, :1]),
+                ShapeError,
+                r"scatter_add: values of shape \(2, 1\) do not fit into shape \(3, 4\) with indices",
+            ),
+            (
+                lambda: ops.scatter_add(x, [-4], x[:1]),
+                IndexError,
+                "put: cannot compute with operands .* index -4 is out of bounds",
+            ),
+            (
+                lambda: ops.embedding([0], np.ones(3)),
+                ShapeError,
+                r"embedding: expected a table of shape \(n, d\), got shape \(3,\)",
+            ),
+            (lambda: ops.embedding([3], x), IndexError, "take: .* index 3 is out of bounds"),
+            (lambda: ops.one_hot([1.0], 3), DtypeError, "one_hot: indices must be integers, got float64"),
+            (lambda: ops.one_hot([3], 3), IndexError, "put_along_axis: .* index 3 is out of bounds"),
+        ],
+    )
+    def test_refused(self, call, error, message):
+        with pytest.raises(error, match=message):
+            call()

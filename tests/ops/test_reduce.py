@@ -7,9 +7,12 @@ import pytest
 import scipy.special
 
 from sknet import Tensor, grad, ops
+from sknet.autograd import gradcheck
 from sknet.exceptions import DtypeError, ShapeError
 
-REDUCTIONS = [ops.sum, ops.mean, ops.max, ops.min, ops.var]
+REDUCTIONS = [
+    *(ops.sum, ops.mean, ops.max, ops.min, ops.var, ops.std, ops.prod, ops.any, ops.all, ops.count_nonzero)
+]
 
 
 @pytest.mark.parametrize("op", REDUCTIONS, ids=lambda op: op.__name__)
@@ -56,7 +59,7 @@ class TestNothing:
         assert ops.sum_squares(np.ones(0)).item() == 0.0
 
     @pytest.mark.parametrize(
-        "op", [ops.max, ops.min, ops.argmax, ops.softmax, ops.log_softmax, ops.logsumexp]
+        "op", [ops.max, ops.min, ops.argmax, ops.argmin, ops.softmax, ops.log_softmax, ops.logsumexp]
     )
     def test_there_is_no_largest_element(self, op):
         message = rf"{op.__name__}: there is no element along axis \(-1,\) of shape \(2, 0\)"
@@ -70,7 +73,7 @@ class TestNothing:
         with pytest.raises(
             ShapeError, match=f"{op.__name__}: axis -1 does not exist in an array with 0 axes"
         ):
-            op(1.0)
+            op(1.0, axis=-1)
 
 
 class TestTies:
@@ -81,7 +84,65 @@ class TestTies:
         np.testing.assert_allclose(grad(ops.min)(x).numpy(), [[1, 0, 0], [0, 0, 0]])
 
     def test_argmax_takes_the_first(self):
-        assert ops.argmax([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]]).numpy().tolist() == [1, 0]
+        assert ops.argmax([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]], axis=1).numpy().tolist() == [1, 0]
+        assert ops.argmin([[1.0, 3.0, 1.0], [2.0, 2.0, 2.0]], axis=1).numpy().tolist() == [0, 0]
+
+
+class TestProducts:
+    """Gradients with zeros, where dividing the product by an element would not do."""
+
+    @pytest.mark.parametrize(
+        ("row", "expected"),
+        [([2.0, 3.0, 4.0], [12, 8, 6]), ([2.0, 0.0, 4.0], [0, 8, 0]), ([0.0, 3.0, 0.0], [0, 0, 0])],
+    )
+    def test_first_order(self, row, expected):
+        np.testing.assert_array_equal(grad(ops.prod)(Tensor(row)).numpy(), expected)
+
+    @pytest.mark.parametrize(
+        "op", [ops.prod, lambda x: ops.cumulative_prod(x).sum()], ids=["all", "up to each"]
+    )
+    @pytest.mark.parametrize("zeros", [(), (2,), (0,), (6,), (1, 4), (0, 1, 6)])
+    def test_second_order(self, op, zeros):
+        x = np.random.default_rng(0).uniform(0.5, 2.0, 7)
+        x[list(zeros)] = 0.0
+        assert gradcheck(op, [x], order=2)
+
+    @pytest.mark.parametrize("axis", [None, 0, (0, 2), (-1, 1)])
+    def test_over_several_axes(self, axis):
+        x = np.random.default_rng(0).uniform(0.5, 2.0, (2, 3, 2))
+        x[0, 1], x[1, 2, 0] = 0.0, 0.0
+        assert gradcheck(lambda x: ops.prod(x, axis), [x], order=2)
+
+    def test_of_nothing_is_one(self):
+        assert ops.prod(np.ones((0, 3)), 0).numpy().tolist() == [1.0, 1.0, 1.0]
+        assert grad(lambda x: ops.prod(x))(Tensor(np.ones((0, 3)))).shape == (0, 3)
+
+    def test_of_many(self):
+        x = np.random.default_rng(0).uniform(0.9, 1.1, 1001)
+        np.testing.assert_allclose(grad(ops.prod)(Tensor(x)).numpy(), x.prod() / x, rtol=1e-12)
+
+
+class TestDeviations:
+    def test_without_any_the_gradient_is_zero(self):
+        x = Tensor([[1.0, 1.0], [1.0, 3.0]])
+        assert ops.std(x, 1).numpy().tolist() == [0.0, 1.0]
+        np.testing.assert_array_equal(grad(lambda x: ops.std(x, 1).sum())(x).numpy(), [[0, 0], [-0.5, 0.5]])
+
+    def test_of_too_few_is_nan(self):
+        assert math.isnan(ops.std([3.0], correction=1).item())
+
+
+class TestTruth:
+    def test_of_nothing(self):
+        assert not ops.any(np.ones(0)).item()
+        assert ops.all(np.ones(0)).item()
+
+    def test_nan_is_true(self):
+        assert ops.all([math.nan]).item()
+        assert ops.count_nonzero([math.nan, 0.0, -0.0]).item() == 1
+
+    def test_count_of_booleans(self):
+        assert ops.count_nonzero([[True, False], [True, True]], axis=0).numpy().tolist() == [2, 1]
 
 
 class TestTypes:

@@ -19,6 +19,7 @@ def test_what_is_not_compared_says_why():
     assert {row.op: row.torch for row in ROWS if not callable(row.torch)} == {
         "astype": "a cast",
         "dropout_mask": "a stream of its own",
+        "put": "the adjoint of take, compared there",
         "put_along_axis": "the adjoint of take_along_axis, compared there",
         "scatter_add": "the adjoint of indexing, compared there",
     }

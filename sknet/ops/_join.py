@@ -1,0 +1,220 @@
+"""Joining, dividing and repeating."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
+from sknet.core import _primitive as p
+from sknet.device import result_dtype
+from sknet.exceptions import ShapeError
+from sknet.ops._index import take
+from sknet.ops._rules import EveryOperand, astype_like
+from sknet.ops._shape import broadcast_to, expand_dims, reshape
+
+__all__ = ["concat", "flip", "repeat", "roll", "split", "stack", "tile", "unstack"]
+
+Shape = tuple[int, ...]
+
+# -- joining ----------------------------------------------------------------------------------
+
+
+def _concat_shape(*xs: Any, axis: int) -> tuple[Shape, np.dtype[Any]]:
+    at = len(xs[0].shape) + axis
+    if len({(len(x.shape), x.shape[:at], x.shape[at + 1 :]) for x in xs}) > 1:
+        raise ShapeError(f"concat: shapes {[tuple(x.shape) for x in xs]} differ outside axis {axis}")
+    lengths = list(xs[0].shape)
+    lengths[axis] = sum(x.shape[axis] for x in xs)
+    return tuple(lengths), result_dtype(*xs)
+
+
+def _part(g: Tensor, xs: Sequence[Any], i: int, axis: int) -> Tensor:
+    start = sum(x.shape[axis] for x in xs[:i])
+    return astype_like(take_slice(g, axis, start, start + xs[i].shape[axis]), xs[i])
+
+
+_concat = Primitive("concat").define(
+    forward=lambda xp, *xs, axis, out=None: xp.concatenate(xs, axis=axis, out=out),
+    shape=_concat_shape,
+    vjp=EveryOperand(_part),
+    saves="nothing",
+)
+
+
+def concat(xs: Sequence[Any], axis: int | None = 0) -> Tensor:
+    """Return the tensors joined along an `axis` that they have; for None, all elements in a row."""
+    tensors = [as_tensor(x) for x in xs]
+    if not tensors:
+        raise ShapeError("concat: expected at least one tensor, got an empty sequence")
+    if axis is None:
+        tensors, axis = [reshape(x, (-1,)) for x in tensors], 0
+    return bind(_concat, tuple(tensors), {"axis": normalize_axis(axis, tensors[0].ndim, "concat")})
+
+
+def stack(xs: Sequence[Any], axis: int = 0) -> Tensor:
+    """Return the tensors joined along a new `axis`."""
+    tensors = [as_tensor(x) for x in xs]
+    shapes = {x.shape for x in tensors}
+    if len(shapes) != 1:
+        raise ShapeError(f"stack: expected tensors of one shape, got {sorted(shapes) or 'no tensor'}")
+    return concat([expand_dims(x, axis) for x in tensors], axis)
+
+
+# -- dividing ---------------------------------------------------------------------------------
+
+
+def take_slice(
+    x: Tensor, axis: int, start: int | None = None, stop: int | None = None, step: int | None = None
+) -> Tensor:
+    """Return x[..., start:stop:step, ...] along a (negative) axis, as a view."""
+    index = (Ellipsis, slice(start, stop, step), *(slice(None),) * (-axis - 1))
+    return bind(p.getitem, (x,), {"index": index})
+
+
+def unstack(x: Any, axis: int = 0) -> tuple[Tensor, ...]:
+    """Return the parts of x along `axis`, each without that axis."""
+    x = as_tensor(x)
+    at = normalize_axis(axis, x.ndim, "unstack")
+    rest = (slice(None),) * (-at - 1)
+    return tuple([bind(p.getitem, (x,), {"index": (Ellipsis, i, *rest)}) for i in range(x.shape[at])])
+
+
+def split(x: Any, parts: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
+    """Return x divided along an axis, as views.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape.
+    parts : int or sequence of int
+        How many parts of equal length, or the positions at which to cut: (2, 5) gives x[:2], x[2:5]
+        and x[5:].
+    axis : int, default=0
+        Along which axis to cut.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts in order.
+
+    Raises
+    ------
+    ShapeError
+        If the axis cannot be divided into so many equal parts.
+
+    Examples
+    --------
+    >>> [part.numpy().tolist() for part in split([1, 2, 3, 4, 5, 6], (1, 3))]
+    [[1], [2, 3], [4, 5, 6]]
+    """
+    x = as_tensor(x)
+    at = normalize_axis(axis, x.ndim, "split")
+    length = x.shape[at]
+    if not isinstance(parts, Sequence):
+        if parts < 1 or length % parts:
+            raise ShapeError(
+                f"split: axis {axis} of shape {x.shape} has length {length}, which cannot be divided into "
+                f"{parts} equal parts: give the positions at which to cut"
+            )
+        parts = range(length // parts, length, length // parts) if length else (0,) * (parts - 1)
+    return tuple([take_slice(x, at, *cut) for cut in itertools.pairwise((0, *parts, length))])
+
+
+# -- other orders -----------------------------------------------------------------------------
+
+
+def flip(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
+    """Return x with its elements in reverse order along `axis` (all axes for None), as a view."""
+    x = as_tensor(x)
+    axes = normalize_axes(axis, x.ndim, "flip")
+    index = tuple([slice(None, None, -1 if a in axes else None) for a in range(-x.ndim, 0)])
+    return bind(p.getitem, (x,), {"index": index})
+
+
+def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+    """Return x moved by `shift` places along `axis`; what falls off the end comes in at the beginning.
+
+    Several shifts go with as many axes; for None, x is moved as one row of all its elements.
+    """
+    out = as_tensor(x)
+    if axis is None:
+        return reshape(roll(reshape(out, (-1,)), shift, 0), out.shape)
+    axes = normalize_axes(axis, out.ndim, "roll")
+    shifts = tuple(shift) if isinstance(shift, Sequence) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
+        raise ShapeError(f"roll: {len(shifts)} shifts {shift} do not fit {len(axes)} axes {axis}")
+    for a, n in zip(axes, shifts, strict=True):
+        start = -n % out.shape[a] if out.shape[a] else 0
+        if start:
+            out = concat([take_slice(out, a, start), take_slice(out, a, 0, start)], a)
+    return out
+
+
+# -- repeating --------------------------------------------------------------------------------
+
+
+def tile(x: Any, repetitions: int | Sequence[int]) -> Tensor:
+    """Return copies of x side by side: `repetitions` says how many along each axis.
+
+    Of x and `repetitions`, the one with fewer axes gets more of them in front, of length 1.
+    """
+    x = as_tensor(x)
+    counts = tuple(repetitions) if isinstance(repetitions, Sequence) else (repetitions,)
+    ndim = max(x.ndim, len(counts))
+    counts, lengths = (1,) * (ndim - len(counts)) + counts, (1,) * (ndim - x.ndim) + x.shape
+    if any(n < 0 for n in counts):
+        raise ShapeError(f"tile: the numbers of repetitions must not be negative, got {repetitions}")
+    pairs = list(zip(counts, lengths, strict=True))
+    spread = broadcast_to(
+        reshape(x, [n for _, length in pairs for n in (1, length)]), [n for pair in pairs for n in pair]
+    )
+    return reshape(spread, [count * length for count, length in pairs])
+
+
+def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
+    """Return x with every element along `axis` repeated `repeats` times, next to each other.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape.
+    repeats : int or sequence of int
+        How often, one number for all or one for each element along the axis. They decide the shape
+        of the result: in a captured function they must be known.
+    axis : int, default=None
+        Along which axis; for None, x is taken as one row of all its elements.
+
+    Returns
+    -------
+    Tensor
+        Longer along `axis`.
+
+    Raises
+    ------
+    ShapeError
+        If there are neither one nor as many numbers as elements, or negative ones.
+    CaptureError
+        If the numbers are computed in a captured function.
+
+    Examples
+    --------
+    >>> repeat([1.0, 2.0], (3, 1)).numpy()
+    array([1., 1., 1., 2.])
+    """
+    x = as_tensor(x)
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    at = normalize_axis(axis, x.ndim, "repeat")
+    counts = as_tensor(repeats).numpy()
+    if counts.ndim > 1 or counts.size not in (1, x.shape[at]) or (counts < 0).any():
+        raise ShapeError(
+            f"repeat: expected one number, or {x.shape[at]} for axis {axis} of shape {x.shape}, none of them "
+            f"negative, got {counts.tolist()}"
+        )
+    if counts.size > 1:
+        return take(x, Tensor(np.repeat(np.arange(counts.size), counts), device=x.device), at)
+    n, behind = int(counts.reshape(-1)[0]), x.shape[x.ndim + at + 1 :]
+    spread = broadcast_to(expand_dims(x, x.ndim + at + 1), (*x.shape[: x.ndim + at + 1], n, *behind))
+    return reshape(spread, (*x.shape[: x.ndim + at], x.shape[at] * n, *behind))

@@ -1,0 +1,98 @@
+"""Sums, products and differences along an axis, element after element."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
+from sknet.exceptions import ShapeError
+from sknet.ops._create import full
+from sknet.ops._elementwise import not_equal
+from sknet.ops._join import concat, flip, take_slice
+
+__all__ = ["cumulative_prod", "cumulative_sum", "diff"]
+
+
+def _dtype_of(ufunc: np.ufunc) -> Any:
+    return lambda x, axis: (x.shape, ufunc.reduce(np.empty(0, x.dtype)).dtype)
+
+
+_cumsum = Primitive("cumulative_sum").define(
+    forward="cumsum",
+    shape=_dtype_of(np.add),
+    vjp=(lambda g, _, x, axis: flip(cumulative_sum(flip(g, axis), axis), axis),),
+    saves="nothing",
+)
+
+
+def _cumprod_vjp(g: Tensor, _: Any, x: Tensor, axis: int) -> Tensor:
+    """Return the product of what came before, times r where r[i] = g[i] + x[i + 1] * r[i + 1].
+
+    No division: elements may be 0. The recurrence is solved in log(n) passes, by doubling
+    (Hillis & Steele, "Data parallel algorithms", 1986).
+    """
+    n = x.shape[axis]
+    if n < 2:
+        return g
+    one = full((*x.shape[: x.ndim + axis], 1, *x.shape[x.ndim + axis + 1 :]), 1, x.dtype, x.device)
+    rest, factor, reach = g, take_slice(x, axis, 1), 1
+    while reach < n:
+        ahead = take_slice(rest, axis, reach)
+        rest = concat(
+            [take_slice(rest, axis, 0, n - reach) + factor * ahead, take_slice(rest, axis, n - reach)], axis
+        )
+        if 2 * reach < n:
+            factor = take_slice(factor, axis, 0, n - 2 * reach) * take_slice(factor, axis, reach)
+        reach *= 2
+    before = cumulative_prod(concat([one, take_slice(x, axis, 0, n - 1)], axis), axis)
+    return before * rest
+
+
+_cumprod = Primitive("cumulative_prod").define(
+    forward="cumprod", shape=_dtype_of(np.multiply), vjp=(_cumprod_vjp,)
+)
+
+
+def _scan(primitive: Primitive, x: Any, axis: int | None, start: int | None) -> Tensor:
+    x, name = as_tensor(x), primitive.name
+    if axis is None and x.ndim != 1:
+        raise ShapeError(f"{name}: of shape {x.shape}, say along which axis")
+    at = normalize_axis(-1 if axis is None else axis, x.ndim, name)
+    out = bind(primitive, (x,), {"axis": at})
+    if start is None:
+        return out
+    first = full((*x.shape[: x.ndim + at], 1, *x.shape[x.ndim + at + 1 :]), start, out.dtype, out.device)
+    return concat([first, out], at)
+
+
+def cumulative_sum(x: Any, axis: int | None = None, include_initial: bool = False) -> Tensor:
+    """Return the sums of all elements up to each, along `axis`; x of one axis needs none given.
+
+    `include_initial` puts the sum of no element, 0, in front.
+    """
+    return _scan(_cumsum, x, axis, 0 if include_initial else None)
+
+
+def cumulative_prod(x: Any, axis: int | None = None, include_initial: bool = False) -> Tensor:
+    """Return the products of all elements up to each, along `axis`; x of one axis needs none given.
+
+    Elements may be 0, also for the gradient. `include_initial` puts the product of no element, 1, in front.
+    """
+    return _scan(_cumprod, x, axis, 1 if include_initial else None)
+
+
+def diff(x: Any, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
+    """Return x[i + 1] - x[i] along `axis`, `n` times over; of booleans, whether they differ.
+
+    `prepend` and `append` are joined to x first.
+    """
+    out = as_tensor(x)
+    at = normalize_axis(axis, out.ndim, "diff")
+    if n < 0:
+        raise ValueError(f"diff: n must not be negative, got {n}")
+    if prepend is not None or append is not None:
+        out = concat([part for part in (prepend, out, append) if part is not None], at)
+    for _ in range(n):
+        later, earlier = take_slice(out, at, 1), take_slice(out, at, 0, -1)
+        out = not_equal(later, earlier) if out.dtype == bool else later - earlier
+    return out

@@ -1,0 +1,229 @@
+"""Sorting and searching."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, TracedArray, as_tensor, bind, normalize_axis
+from sknet.device import backend_of, device_of
+from sknet.exceptions import CaptureError, ShapeError
+from sknet.ops._index import put_along_axis, take_along_axis
+from sknet.ops._join import flip, take_slice
+
+__all__ = ["argsort", "nonzero", "searchsorted", "sort", "topk", "unique_values"]
+
+
+# -- sorting ----------------------------------------------------------------------------------
+
+
+def _sort_forward(xp: Any, x: Any, *, axis: int, out: Any = None) -> Any:
+    if out is None:
+        return xp.sort(x, axis)
+    out[...] = x
+    out.sort(axis)
+    return out
+
+
+_sort = Primitive("sort").define(
+    forward=_sort_forward,
+    shape=lambda x, axis: (x.shape, x.dtype),
+    # The order is found anew: a sort that nobody differentiates does not pay for it.
+    vjp=(lambda g, _, x, axis: put_along_axis(g, argsort(x, axis), x.shape[axis], axis),),
+)
+
+
+def _argsort_forward(xp: Any, x: Any, *, axis: int, descending: bool) -> Any:
+    if not descending:
+        return xp.argsort(x, axis, kind="stable")
+    # Turned around twice, so that of equal elements the first still comes first.
+    order = xp.flip(xp.argsort(xp.flip(x, axis), axis, kind="stable"), axis)
+    return x.shape[axis] - 1 - order
+
+
+_argsort = Primitive("argsort").define(
+    forward=_argsort_forward,
+    shape=lambda x, axis, descending: (x.shape, np.dtype(np.intp)),
+    vjp=None,
+    writes_out=False,
+)
+
+
+def sort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
+    """Return x with its elements along `axis` in ascending or `descending` order; NaN counts as largest."""
+    x = as_tensor(x)
+    at = normalize_axis(axis, x.ndim, "sort")
+    out = bind(_sort, (x,), {"axis": at})
+    return flip(out, at) if descending else out
+
+
+def argsort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
+    """Return the indices that sort x along `axis`, `descending` or not; equal elements keep their order."""
+    x = as_tensor(x)
+    return bind(_argsort, (x,), {"axis": normalize_axis(axis, x.ndim, "argsort"), "descending": descending})
+
+
+def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
+    """Return the k largest elements along an axis in descending order, and where they stand.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape.
+    k : int
+        How many.
+    axis : int, default=-1
+        Along which axis.
+    largest : bool, default=True
+        Whether the largest, or the smallest in ascending order.
+
+    Returns
+    -------
+    values, indices : Tensor
+        Of x's shape, with length k along the axis. Of equal elements the first is taken.
+
+    Raises
+    ------
+    ShapeError
+        If there are less than k elements.
+
+    Examples
+    --------
+    >>> values, indices = topk([0.2, 0.7, 0.1, 0.7], 2)
+    >>> values.numpy(), indices.numpy()
+    (array([0.7, 0.7]), array([1, 3]))
+    """
+    x = as_tensor(x)
+    at = normalize_axis(axis, x.ndim, "topk")
+    if not 0 <= k <= x.shape[at]:
+        raise ShapeError(f"topk: k is {k}, and axis {axis} of shape {x.shape} has {x.shape[at]} elements")
+    indices = take_slice(argsort(x, at, descending=largest), at, 0, k)
+    return take_along_axis(x, indices, at), indices
+
+
+# -- searching --------------------------------------------------------------------------------
+
+
+def _search_shape(x: Any, values: Any, side: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    if len(x.shape) != 1:
+        raise ShapeError(f"searchsorted: expected a sorted array of one axis, got shape {tuple(x.shape)}")
+    return tuple(values.shape), np.dtype(np.intp)
+
+
+def _search_forward(xp: Any, x: Any, values: Any, *, side: str) -> Any:
+    return xp.searchsorted(x, values, side)
+
+
+_searchsorted = Primitive("searchsorted").define(
+    forward=_search_forward, shape=_search_shape, vjp=None, writes_out=False
+)
+
+
+def searchsorted(x: Any, values: Any, side: str = "left") -> Tensor:
+    """Return where `values` would have to be inserted into the sorted x to keep it sorted.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (n,)
+        In ascending order.
+    values : Tensor or array
+        Any shape.
+    side : {"left", "right"}, default="left"
+        Whether before or after elements that are equal.
+
+    Returns
+    -------
+    Tensor of int
+        Of the shape of `values`, between 0 and n.
+
+    Raises
+    ------
+    ShapeError, ValueError
+        If x has not one axis, or `side` is neither.
+
+    Examples
+    --------
+    >>> searchsorted([1.0, 2.0, 2.0, 3.0], [2.0, 0.5]).numpy()
+    array([1, 0])
+    """
+    if side not in ("left", "right"):
+        raise ValueError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
+    return bind(_searchsorted, (as_tensor(x), as_tensor(values)), {"side": side})
+
+
+# -- where values decide the shape ------------------------------------------------------------
+
+
+def _values_of(name: str, x: Any) -> Any:
+    array = as_tensor(x).data
+    if isinstance(array, TracedArray):
+        raise CaptureError(
+            f"{name}: the shape of the result depends on values, which a captured function does not have: "
+            "use ops.where with a condition, or call it outside and pass the result"
+        )
+    return array
+
+
+def nonzero(x: Any) -> tuple[Tensor, ...]:
+    """Return the indices of the elements that are not 0, one array for each axis.
+
+    How many there are depends on the values: a captured function cannot call it.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Of at least one axis.
+
+    Returns
+    -------
+    tuple of Tensor of shape (n,)
+        In the order of x in memory.
+
+    Raises
+    ------
+    CaptureError
+        In a captured function.
+    ShapeError
+        If x has no axis.
+
+    Examples
+    --------
+    >>> [places.numpy().tolist() for places in nonzero([[0, 3], [1, 0]])]
+    [[0, 1], [1, 0]]
+    """
+    array = _values_of("nonzero", x)
+    if not array.shape:
+        raise ShapeError("nonzero: expected at least 1 axis, got shape ()")
+    owner = backend_of(array)
+    with owner.activate(device_of(array)):
+        return tuple([Tensor(places) for places in owner.xp.nonzero(array)])
+
+
+def unique_values(x: Any) -> Tensor:
+    """Return the different elements of x, in ascending order.
+
+    How many there are depends on the values: a captured function cannot call it.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape.
+
+    Returns
+    -------
+    Tensor of shape (n,)
+        Of x's dtype.
+
+    Raises
+    ------
+    CaptureError
+        In a captured function.
+
+    Examples
+    --------
+    >>> unique_values([[3, 1], [1, 2]]).numpy()
+    array([1, 2, 3])
+    """
+    array = _values_of("unique_values", x)
+    owner = backend_of(array)
+    with owner.activate(device_of(array)):
+        return Tensor(owner.xp.unique(array))
