@@ -9,7 +9,7 @@ from scipy.special import _ufuncs  # see device/_numpy.py
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
 from sknet.exceptions import ShapeError
 from sknet.ops._elementwise import abs, add, clip, divide, erfc, expm1, greater, multiply, square, where
-from sknet.ops._index import take_slice
+from sknet.ops._join import take_slice
 from sknet.ops._rules import check_floating, like, unary
 from sknet.ops._trigonometric import tanh
 

@@ -10,7 +10,7 @@ import tests.contracts
 from tests.contracts.table import Case, Row
 
 FAMILIES = sorted(
-    module.name for module in pkgutil.iter_modules(tests.contracts.__path__) if module.name.startswith("rows_")
+    found.name for found in pkgutil.iter_modules(tests.contracts.__path__) if found.name.startswith("rows_")
 )
 ROWS: list[Row] = [row for name in FAMILIES for row in import_module(f"tests.contracts.{name}").ROWS]
 CASES: list[tuple[Row, Case]] = [(row, case) for row in ROWS for case in row.cases]
