@@ -163,9 +163,11 @@ class Plan:
                     self.buffers[root].parent = flat
                     self.buffers[root].offset = start * whole.dtype.itemsize
 
-    def is_in_place(self, assembled: Equation, part: Variable) -> bool:
-        """Tell whether a part of an assembled array is written there by the equation that makes it."""
-        return self.buffers[self.views.root(part)].parent is self.buffers[assembled.output]
+    def is_in_place(self, assembled: Equation, i: int) -> bool:
+        """Tell whether part `i` of an assembled array is written there by the equation that makes it."""
+        home = self.buffers[self.views.root(assembled.operands[i])]
+        offset = assembled.params["starts"][i] * assembled.output.dtype.itemsize
+        return home.parent is self.buffers[assembled.output] and home.offset == offset  # a part may come twice
 
     def _take_over(self, donated: Mapping[Variable, Variable]) -> None:
         for output, donor in donated.items():

@@ -157,11 +157,22 @@ def test_what_is_joined_is_written_there(gaps):
     x, y = np.arange(4.0).reshape(2, 2), np.eye(2)
     compiled = compile(function, (x, y), exact=True)
     [assembled] = [e for e in compiled.graph.equations if e.primitive is own.assemble]
-    assert all(compiled.plan.is_in_place(assembled, part) for part in assembled.operands)
+    assert all(compiled.plan.is_in_place(assembled, i) for i in range(len(assembled.operands)))
     assert "copyto" not in compiled.source
     for _ in range(2):
         compiled.poison()
         np.testing.assert_array_equal(compiled(x, y), function(Tensor(x), Tensor(y)).numpy())
+
+
+def test_what_is_joined_twice_is_there_twice():
+    def function(x):
+        y = ops.exp(x)
+        return ops.concat([ops.reshape(y, (-1,)), ops.reshape(y[:, 0], (-1,))])
+
+    compiled = compile(function, (np.ones((3, 1, 2)),))
+    compiled.poison()
+    x = np.arange(6.0).reshape(3, 1, 2)
+    np.testing.assert_array_equal(compiled(x), np.tile(np.exp(x).ravel(), 2))
 
 
 def test_the_gradient_of_slices_is_assembled():

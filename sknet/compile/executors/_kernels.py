@@ -296,7 +296,7 @@ def _rows(w: Writer, g: Variable, positions: Variable) -> str:
 @emitter("assemble")
 def _assemble(w: Writer, equation: Equation) -> None:
     out = w.name(equation.output)
-    for start, part in zip(equation.params["starts"], equation.operands, strict=True):
-        if not w.plan.is_in_place(equation, part):
+    for i, (start, part) in enumerate(zip(equation.params["starts"], equation.operands, strict=True)):
+        if not w.plan.is_in_place(equation, i):
             target = w.made(f"{out}[{start}:{start + math.prod(part.shape)}]", "p")
             w.line(f"{w.function(np.copyto, 'copyto')}({target}, {w.name(part)})")
