@@ -167,7 +167,8 @@ class Plan:
         """Tell whether part `i` of an assembled array is written there by the equation that makes it."""
         home = self.buffers[self.views.root(assembled.operands[i])]
         offset = assembled.params["starts"][i] * assembled.output.dtype.itemsize
-        return home.parent is self.buffers[assembled.output] and home.offset == offset  # a part may come twice
+        # A value that comes twice is written to one of its places only.
+        return home.parent is self.buffers[assembled.output] and home.offset == offset
 
     def _take_over(self, donated: Mapping[Variable, Variable]) -> None:
         for output, donor in donated.items():

@@ -17,6 +17,8 @@ from sknet.ops import (
     _matmul,
     _pad,
     _random,
+    _recurrent,
+    _recurrent_cells,
     _reduce,
     _rounding,
     _scan,
@@ -38,6 +40,8 @@ from sknet.ops._logical import *  # noqa: F403
 from sknet.ops._matmul import *  # noqa: F403
 from sknet.ops._pad import *  # noqa: F403
 from sknet.ops._random import *  # noqa: F403
+from sknet.ops._recurrent import *  # noqa: F403
+from sknet.ops._recurrent_cells import *  # noqa: F403
 from sknet.ops._reduce import *  # noqa: F403
 from sknet.ops._rounding import *  # noqa: F403
 from sknet.ops._scan import *  # noqa: F403
@@ -62,6 +66,8 @@ __all__ = sorted(
         _matmul,
         _pad,
         _random,
+        _recurrent,
+        _recurrent_cells,
         _reduce,
         _rounding,
         _scan,

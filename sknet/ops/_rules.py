@@ -1,7 +1,8 @@
 """What the records of many primitives share: shape rules and the adjoint of broadcasting."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bin
 from sknet.core import _primitive as p
 from sknet.exceptions import DtypeError, ShapeError
 
-__all__ = ["astype_like", "binary", "broadcast", "check_floating", "flat", "like", "unary", "unbroadcast"]
+__all__ = ["SharedRule", "astype_like", "binary", "broadcast", "check_floating", "flat", "like", "unary", "unbroadcast"]
 
 ShapeRule = Callable[..., tuple[tuple[int, ...], np.dtype[Any]]]
 
@@ -84,6 +85,27 @@ class EveryOperand:
     def __iter__(self) -> Iterator[Any]:
         for i in itertools.count():
             yield lambda g, _, *xs, i=i, **params: self._rule(g, xs, i, **params)
+
+
+class SharedRule:
+    """The vjp of a primitive whose operands share one computation: ``rule(g, out, *inputs, **params)``.
+
+    The rule returns the shares of all operands that have one. It runs once for each time that a backward
+    pass comes through, however many operands ask.
+    """
+
+    def __init__(self, rule: Callable[..., Sequence[Tensor]]) -> None:
+        self._rule = rule
+
+    def __iter__(self) -> Iterator[Any]:
+        found: list[Tensor] = []
+
+        def share(i: int, *args: Any, **params: Any) -> Tensor:
+            if not found:
+                found.extend(self._rule(*args, **params))
+            return found[i]
+
+        return (partial(share, i) for i in itertools.count())
 
 
 def unary(primitive: Primitive, x: Any) -> Tensor:

@@ -21,6 +21,8 @@ def test_what_is_not_compared_says_why():
         "dropout_mask": "a stream of its own",
         "put": "the adjoint of take, compared there",
         "put_along_axis": "the adjoint of take_along_axis, compared there",
+        "recurrence_gradient": "the gradient of the recurrent networks, compared there",
+        "recurrence_tape": "what the recurrent networks keep, compared there",
         "scatter_add": "the adjoint of indexing, compared there",
     }
 

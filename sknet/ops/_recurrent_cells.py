@@ -1,0 +1,206 @@
+"""The cells of recurrent networks: one step forward and one step back, on arrays of any namespace.
+
+A step reads and writes arrays that lie there already: over a hundred steps, and as many back, allocating
+would take longer than computing. Every array of a step is a matrix with a row for each sample.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sknet.core import Tensor
+from sknet.ops._activation import relu, sigmoid
+from sknet.ops._elementwise import tanh
+
+__all__ = ["CELLS", "Cell"]
+
+
+class Cell(NamedTuple):
+    """A recurrent cell; lengths are in units of its hidden size h.
+
+    Attributes
+    ----------
+    gates : int
+        Columns of what is computed from the input, and of the recurrent weights.
+    biases : int
+        Length of the bias.
+    saved : int
+        Columns of what a step forward keeps for the step back, besides the states.
+    states : int
+        How many states there are: the hidden one, and the LSTM's cell state.
+    keeps : bool
+        Whether the hidden state is also handed on without going through the recurrent weights.
+    forward : callable
+        ``forward(xp, z, q, b, saved, before, after)`` reads the input's share z, the product q of hidden
+        state and recurrent weights, the bias and the states before; writes `saved` and the states after.
+    backward : callable
+        ``backward(xp, saved, before, after, slopes, d, r)`` turns the gradients of the states after
+        (`slopes`) into those of the states before, without what comes through the recurrent weights,
+        and writes the gradients d of z and r of q; for most cells they are one array.
+    step : callable
+        ``step(z, q, b, *before)`` returns the states after; it defines the cell, in differentiable
+        operations.
+    """
+
+    gates: int
+    biases: int
+    saved: int
+    states: int
+    keeps: bool
+    forward: Callable[..., None]
+    backward: Callable[..., None]
+    step: Callable[..., tuple[Tensor, ...]]
+
+
+def _parts(x: Any, count: int) -> list[Any]:
+    """Cut the last axis into equal parts."""
+    width = x.shape[-1] // count
+    return [x[..., i * width : (i + 1) * width] for i in range(count)]
+
+
+def _squash(xp: Any, x: Any) -> None:
+    """Apply the logistic function in place, by the hyperbolic tangent, which namespaces compute fastest."""
+    x *= 0.5
+    xp.tanh(x, out=x)
+    x *= 0.5
+    x += 0.5
+
+
+# -- the plain cell ---------------------------------------------------------------------------
+
+
+def _tanh_forward(xp: Any, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
+    h = xp.add(q, z, out=after[0])
+    h += b
+    xp.tanh(h, out=h)
+
+
+def _tanh_backward(xp: Any, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
+    xp.multiply(after[0], after[0], out=d)
+    xp.subtract(1, d, out=d)
+    d *= slopes[0]
+
+
+def _tanh_step(z: Tensor, q: Tensor, b: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+    return (tanh(z + q + b),)
+
+
+def _relu_forward(xp: Any, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
+    h = xp.add(q, z, out=after[0])
+    h += b
+    xp.maximum(h, 0, out=h)
+
+
+def _relu_backward(xp: Any, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
+    xp.multiply(slopes[0], after[0] > 0, out=d)
+
+
+def _relu_step(z: Tensor, q: Tensor, b: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+    return (relu(z + q + b),)
+
+
+# -- LSTM -------------------------------------------------------------------------------------
+
+
+def _lstm_forward(xp: Any, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
+    h, c = after
+    i, f, g, o = _parts(saved, 4)
+    xp.add(q, z, out=saved)
+    saved += b
+    squashed = saved[:, : 2 * h.shape[-1]], o
+    for x in squashed:
+        x *= 0.5
+    xp.tanh(saved, out=saved)  # for all gates: the logistic function of x is (1 + tanh(x / 2)) / 2
+    for x in squashed:
+        x *= 0.5
+        x += 0.5
+    xp.multiply(i, g, out=h)
+    xp.multiply(f, before[1], out=c)
+    c += h
+    xp.tanh(c, out=h)
+    h *= o
+
+
+def _lstm_backward(xp: Any, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
+    i, f, g, o = _parts(saved, 4)
+    di, df, dg, do = _parts(d, 4)
+    dh, dc = slopes
+    bent = xp.tanh(after[1])
+    xp.multiply(dh, o, out=do)
+    xp.multiply(bent, bent, out=di)
+    xp.subtract(1, di, out=di)
+    di *= do
+    dc += di  # what reaches the cell state through the hidden one
+    xp.multiply(dh, bent, out=do)
+    xp.multiply(dc, g, out=di)
+    xp.multiply(dc, before[1], out=df)
+    xp.multiply(dc, i, out=dg)
+    dc *= f
+    slope = xp.multiply(saved, saved)
+    xp.subtract(saved, slope, out=slope)  # s (1 - s); for g it is replaced
+    curved = _parts(slope, 4)[2]
+    xp.multiply(g, g, out=curved)
+    xp.subtract(1, curved, out=curved)
+    d *= slope
+
+
+def _lstm_step(z: Tensor, q: Tensor, b: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, ...]:
+    i, f, g, o = _parts(z + q + b, 4)
+    c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+    return sigmoid(o) * tanh(c), c
+
+
+# -- GRU --------------------------------------------------------------------------------------
+
+
+def _gru_forward(xp: Any, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
+    r, u, new, m = _parts(saved, 4)
+    bias, width, [h] = _parts(b, 4), 2 * r.shape[-1], after
+    both = saved[:, :width]
+    xp.add(q[:, :width], z[:, :width], out=both)
+    both += b[:width]
+    _squash(xp, both)
+    xp.add(q[:, width:], bias[3], out=m)
+    xp.multiply(r, m, out=new)
+    new += z[:, width:]
+    new += bias[2]
+    xp.tanh(new, out=new)
+    xp.subtract(before[0], new, out=h)
+    h *= u
+    h += new
+
+
+def _gru_backward(xp: Any, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
+    reset, u, new, m = _parts(saved, 4)
+    [dh], (dr, du, dn) = slopes, _parts(d, 3)
+    width = 2 * u.shape[-1]
+    xp.multiply(dh, u, out=du)
+    xp.subtract(dh, du, out=dr)
+    xp.multiply(new, new, out=dn)
+    xp.subtract(1, dn, out=dn)
+    dn *= dr
+    xp.subtract(before[0], new, out=dr)
+    dr *= du
+    dh *= u
+    xp.subtract(1, u, out=du)
+    du *= dr
+    xp.multiply(reset, reset, out=dr)
+    xp.subtract(reset, dr, out=dr)
+    dr *= dn
+    dr *= m
+    r[:, :width] = d[:, :width]
+    xp.multiply(dn, reset, out=r[:, width:])
+
+
+def _gru_step(z: Tensor, q: Tensor, b: Tensor, h: Tensor) -> tuple[Tensor, ...]:
+    (zr, zu, zn), (qr, qu, qn), (br, bu, bn, bm) = _parts(z, 3), _parts(q, 3), _parts(b, 4)
+    r, u = sigmoid(zr + qr + br), sigmoid(zu + qu + bu)
+    new = tanh(zn + bn + r * (qn + bm))
+    return (new + u * (h - new),)
+
+
+CELLS = {
+    "tanh": Cell(1, 1, 0, 1, False, _tanh_forward, _tanh_backward, _tanh_step),
+    "relu": Cell(1, 1, 0, 1, False, _relu_forward, _relu_backward, _relu_step),
+    "lstm": Cell(4, 4, 4, 2, False, _lstm_forward, _lstm_backward, _lstm_step),
+    "gru": Cell(3, 4, 4, 1, True, _gru_forward, _gru_backward, _gru_step),
+}

@@ -1,0 +1,136 @@
+"""Recurrent ops: padding, states, errors; values and gradients are in the contract tables."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from sknet import Tensor, ops
+from sknet.autograd import grad
+from sknet.core import gradients, no_grad
+from sknet.exceptions import DtypeError, ShapeError
+
+CELLS = {"rnn": (1, 1), "lstm": (4, 4), "gru": (3, 4)}
+EACH = pytest.mark.parametrize("cell", CELLS)
+
+
+def setup(cell, n=3, steps=5, features=2, size=4):
+    (gates, biases), rng = CELLS[cell], np.random.default_rng(0)
+    shapes = (n, steps, features), (features, gates * size), (size, gates * size), (biases * size,)
+    return getattr(ops, cell), [rng.normal(size=shape) for shape in shapes]
+
+
+@EACH
+def test_no_bias_and_no_state_are_zeros(cell):
+    run, [x, *weights, bias] = setup(cell)
+    zeros = np.zeros((3, 4))
+    state = (zeros, zeros) if cell == "lstm" else zeros
+    expected, _ = run(x, *weights, np.zeros_like(bias), state)
+    np.testing.assert_array_equal(run(x, *weights)[0].numpy(), expected.numpy())
+
+
+@EACH
+@pytest.mark.parametrize("reverse", [False, True])
+def test_padding_is_not_looked_at(cell, reverse):
+    run, operands = setup(cell)
+    lengths = np.array([5, 2, 3])
+    padding = np.arange(5) >= lengths[:, None]
+
+    def results(fill):
+        x = operands[0].copy()
+        x[padding] = fill
+        leaves = [Tensor(a, requires_grad=True) for a in (x, *operands[1:])]
+        output, _ = run(*leaves, lengths=lengths, reverse=reverse)
+        return [output, *gradients((output * output).sum(), leaves)]
+
+    for a, b in zip(results(0.0), results(np.nan), strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+    output, slope, *_ = results(np.nan)
+    assert not output.numpy()[padding].any()
+    assert not slope.numpy()[padding].any()
+
+
+@EACH
+def test_a_row_alone_is_the_row_among_others(cell):
+    run, [x, *weights] = setup(cell)
+    lengths = [5, 2, 0]
+    output, state = run(x, *weights, lengths=lengths, reverse=True)
+    for row, length in enumerate(lengths[:2]):
+        alone, last = run(x[row : row + 1, :length], *weights, reverse=True)
+        np.testing.assert_allclose(output.numpy()[row, :length], alone.numpy()[0], rtol=1e-12)
+        found, expected = (state[0], last[0]) if cell == "lstm" else (state, last)
+        np.testing.assert_allclose(found.numpy()[row], expected.numpy()[0], rtol=1e-12)
+    assert not output.numpy()[2].any()
+
+
+@EACH
+def test_what_needs_no_gradient_keeps_no_tape(cell):
+    run, operands = setup(cell)
+    leaves = [Tensor(a, requires_grad=True) for a in operands]
+    with no_grad():
+        bare, _ = run(*leaves)
+    np.testing.assert_array_equal(bare.numpy(), run(*leaves)[0].numpy())
+    wide = [Tensor(a, requires_grad=True) for a in setup(cell, steps=500, size=32)[1]]
+    assert peak(no_grad()(run), *wide) < 0.6 * peak(run, *wide) or cell == "rnn"  # which keeps nothing more
+
+
+def peak(function, *args):
+    """Return the most bytes that a call has in use at one time."""
+    tracemalloc.start()
+    function(*args)
+    _, found = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return found
+
+
+@EACH
+def test_gradients_of_third_order(cell):
+    run, [x, *weights] = setup(cell, n=1, steps=2, features=1, size=2)
+
+    def value(scale):
+        return (run(scale * x, *weights)[0] ** 2).sum()
+
+    third = grad(grad(grad(value)))
+    second, at, step = grad(grad(value)), 0.7, 1e-5
+    expected = (second(Tensor(at + step)).item() - second(Tensor(at - step)).item()) / (2 * step)
+    assert third(Tensor(at)).item() == pytest.approx(expected, rel=1e-6)
+
+
+@EACH
+def test_large_inputs_do_not_overflow(cell):
+    run, [x, *weights] = setup(cell)
+    with np.errstate(all="raise"):
+        output, _ = run(x * 1e4, *weights)
+    assert np.isfinite(output.numpy()).all()
+
+
+def test_errors():
+    _, [x, wi, wh, bias] = setup("lstm")
+    for message, function, *operands in [
+        (r"lstm: expected x of shape \(n, steps, features\), .* got \(3, 2\)", ops.lstm, x[:, 0], wi, wh),
+        (r"with a step at least, got \(3, 0, 2\)", ops.lstm, x[:, :0], wi, wh),
+        (r"gru: .* weight_ih of shape \(2, 3 \* size\) .* got \(2, 16\) and \(4, 16", ops.gru, x, wi, wh),
+        (r"rnn: .* weight_ih of shape \(2, size\) ", ops.rnn, x, wi, wh),
+        (r"lstm: .* weight_ih of shape \(3, 4 \* size\)", ops.lstm, np.ones((2, 5, 3)), wi, wh),
+        (r"lstm: expected bias of shape \(16,\), got \(15,\)", ops.lstm, x, wi, wh, bias[1:]),
+        (
+            "lstm: expected 2 states, hidden and cell state, got 1",
+            ops.lstm,
+            x,
+            wi,
+            wh,
+            bias,
+            [np.ones((3, 4))],
+        ),
+        (r"lstm: expected state of shape \(3, 4\), got \(4,\)", ops.lstm, x, wi, wh, bias, np.ones((2, 4))),
+    ]:
+        with pytest.raises(ShapeError, match=message):
+            function(*operands)
+    with pytest.raises(ShapeError, match=r"expected lengths of shape \(3,\), one a row of x, got \(2,\)"):
+        ops.lstm(x, wi, wh, lengths=[1, 2])
+    with pytest.raises(DtypeError, match="lstm: lengths must be integers, got float64"):
+        ops.lstm(x, wi, wh, lengths=[1.0, 2.0, 3.0])
+    with pytest.raises(DtypeError, match="lstm: expected a floating-point operand, got int64"):
+        ops.lstm(np.ones((3, 5, 2), int), wi, wh)
+    with pytest.raises(ValueError, match="rnn: activation must be 'tanh' or 'relu', got 'gelu'"):
+        ops.rnn(x, np.ones((2, 4)), np.ones((4, 4)), activation="gelu")
