@@ -321,6 +321,12 @@ def _checked_lengths(name: str, given: Any, x: Tensor) -> Tensor:
         raise ShapeError(
             f"{name}: expected lengths of shape {x.shape[:1]}, one a row of x, got {lengths.shape}"
         )
+    if isinstance(given, (list, tuple, np.ndarray)):  # a tensor's values may be traced, or far away
+        wrong = [length for length in given if not 0 <= length <= x.shape[1]]
+        if wrong:
+            raise ValueError(
+                f"{name}: lengths must be between 0 and the {x.shape[1]} steps of x, got {wrong[0]}"
+            )
     return lengths
 
 
@@ -368,7 +374,7 @@ def rnn(
     ShapeError, DtypeError
         If shapes do not fit, operands are not floating, or lengths no integers.
     ValueError
-        If there is no such activation.
+        If there is no such activation, or a length is not between 0 and steps.
 
     Notes
     -----
@@ -433,6 +439,8 @@ def lstm(
     ------
     ShapeError, DtypeError
         If shapes do not fit, operands are not floating, or lengths no integers.
+    ValueError
+        If a length is not between 0 and steps.
 
     Notes
     -----
@@ -497,6 +505,8 @@ def gru(
     ------
     ShapeError, DtypeError
         If shapes do not fit, operands are not floating, or lengths no integers.
+    ValueError
+        If a length is not between 0 and steps.
 
     Notes
     -----

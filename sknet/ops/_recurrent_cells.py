@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sknet.core import Tensor
 from sknet.ops._activation import relu, sigmoid
-from sknet.ops._elementwise import tanh
+from sknet.ops._trigonometric import tanh
 
 __all__ = ["CELLS", "Cell"]
 

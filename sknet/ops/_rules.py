@@ -11,7 +11,17 @@ from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bin
 from sknet.core import _primitive as p
 from sknet.exceptions import DtypeError, ShapeError
 
-__all__ = ["SharedRule", "astype_like", "binary", "broadcast", "check_floating", "flat", "like", "unary", "unbroadcast"]
+__all__ = [
+    "SharedRule",
+    "astype_like",
+    "binary",
+    "broadcast",
+    "check_floating",
+    "flat",
+    "like",
+    "unary",
+    "unbroadcast",
+]
 
 ShapeRule = Callable[..., tuple[tuple[int, ...], np.dtype[Any]]]
 

@@ -1,64 +1,35 @@
 """The layers: modules with one computation each, one file a family."""
 
-from sknet.nn.layers._activation import (
-    ACTIVATIONS,
-    CELU,
-    ELU,
-    GELU,
-    GLU,
-    SELU,
-    Hardsigmoid,
-    Hardswish,
-    Hardtanh,
-    Identity,
-    LeakyReLU,
-    LogSigmoid,
-    LogSoftmax,
-    Mish,
-    PReLU,
-    ReLU,
-    ReLU6,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softplus,
-    Softsign,
-    Tanh,
+from sknet.nn.layers import (
+    _activation,
+    _container,
+    _dropout,
+    _flatten,
+    _linear,
+    _norm,
+    _recurrent,
+    _recurrent_cells,
 )
-from sknet.nn.layers._container import Sequential
-from sknet.nn.layers._dropout import Dropout
-from sknet.nn.layers._flatten import Flatten
-from sknet.nn.layers._linear import Linear
-from sknet.nn.layers._norm import BatchNorm, LayerNorm
+from sknet.nn.layers._activation import *  # noqa: F403
+from sknet.nn.layers._container import *  # noqa: F403
+from sknet.nn.layers._dropout import *  # noqa: F403
+from sknet.nn.layers._flatten import *  # noqa: F403
+from sknet.nn.layers._linear import *  # noqa: F403
+from sknet.nn.layers._norm import *  # noqa: F403
+from sknet.nn.layers._recurrent import *  # noqa: F403
+from sknet.nn.layers._recurrent_cells import *  # noqa: F403
 
-__all__ = [
-    "ACTIVATIONS",
-    "CELU",
-    "ELU",
-    "GELU",
-    "GLU",
-    "SELU",
-    "BatchNorm",
-    "Dropout",
-    "Flatten",
-    "Hardsigmoid",
-    "Hardswish",
-    "Hardtanh",
-    "Identity",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "LogSigmoid",
-    "LogSoftmax",
-    "Mish",
-    "PReLU",
-    "ReLU",
-    "ReLU6",
-    "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softplus",
-    "Softsign",
-    "Tanh",
-]
+__all__ = sorted(
+    name
+    for family in (
+        _activation,
+        _container,
+        _dropout,
+        _flatten,
+        _linear,
+        _norm,
+        _recurrent,
+        _recurrent_cells,
+    )
+    for name in family.__all__
+)

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from sknet import Tensor, nn
+from sknet import Tensor, nn, ops
 from sknet.autograd import gradcheck
 from sknet.core import gradients
 from sknet.device import Device
@@ -30,6 +30,17 @@ ROWS = {
     "LayerNorm": (lambda: nn.LayerNorm(4), (4,)),
     "LayerNorm two axes": (lambda: nn.LayerNorm((2, 3)), (2, 3)),
     "Flatten": (nn.Flatten, (2, 3)),
+    "RNN": (lambda: nn.RNN(2, 3, returns="sequence"), (4, 2)),
+    "RNN relu": (lambda: nn.RNN(2, 3, activation="relu", bias=False, returns="last"), (4, 2)),
+    "LSTM": (
+        lambda: nn.LSTM(2, 3, num_layers=2, dropout=0.4, bidirectional=True, returns="sequence"),
+        (4, 2),
+    ),
+    "LSTM last": (lambda: nn.LSTM(2, 3, bidirectional=True, returns="last"), (4, 2)),
+    "GRU": (lambda: nn.GRU(2, 3, num_layers=2, returns="sequence"), (4, 2)),
+    "RNNCell": (lambda: nn.RNNCell(4, 3), (4,)),
+    "LSTMCell": (lambda: nn.LSTMCell(4, 3), (4,)),
+    "GRUCell": (lambda: nn.GRUCell(4, 3, bias=False), (4,)),
     "Sequential": (lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()), (4,)),
 }
 EACH = pytest.mark.parametrize("row", ROWS)
@@ -46,7 +57,8 @@ def setup(row, dtype="float64", n=5):
 
 
 def call(layer, x, training=True, values=None):
-    return functional_call(layer, values or {}, x, training=training, key=(0, 1))
+    output, buffers = functional_call(layer, values or {}, x, training=training, key=(0, 1))
+    return ops.concat(output, axis=-1) if isinstance(output, tuple) else output, buffers  # an LSTM has two
 
 
 def test_every_layer_has_a_row():

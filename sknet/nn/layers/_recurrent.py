@@ -1,0 +1,357 @@
+"""Recurrent layers: cells in layers and directions, run over sequences."""
+
+from abc import ABC
+from collections.abc import Callable
+from functools import partial
+from numbers import Real
+from typing import Any, ClassVar
+
+from sknet._params import Interval, StrOptions
+from sknet.core import Tensor, as_tensor
+from sknet.device import Device
+from sknet.exceptions import ShapeError
+from sknet.nn._module import Module
+from sknet.nn.layers._arguments import check_arguments
+from sknet.nn.layers._dropout import Dropout
+from sknet.nn.layers._recurrent_cells import LENGTH, GRUCell, LSTMCell, RNNCell, Scheme
+from sknet.ops import concat, stack
+
+__all__ = ["GRU", "LSTM", "RNN"]
+
+
+class _Recurrent(Module, ABC):
+    """What the layers share: cells in layers and directions, run over sequences."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "num_layers": LENGTH,
+        "dropout": [Interval(Real, 0, 1, closed="both")],
+        "bidirectional": ["boolean"],
+        "returns": [StrOptions({"all", "sequence", "last"})],
+    }
+
+    def _build(
+        self,
+        cell: Callable[[int, int], Module],
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        dropout: float,
+        bidirectional: bool,
+        returns: str,
+    ) -> None:
+        check_arguments(
+            self, num_layers=num_layers, dropout=dropout, bidirectional=bidirectional, returns=returns
+        )
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.dropout, self.bidirectional, self.returns = dropout, bidirectional, returns
+        self._ends = ("", "_reverse") if bidirectional else ("",)
+        for i in range(num_layers):
+            for end in self._ends:
+                features = len(self._ends) * hidden_size if i else input_size
+                self.register_module(f"l{i}{end}", cell(features, hidden_size))
+        self.drop = Dropout(dropout) if dropout and num_layers > 1 else None
+
+    def forward(self, x: Any, state: Any = None, lengths: Any = None) -> Any:
+        x = as_tensor(x)
+        if x.ndim != 3 or x.shape[2] != self.input_size:
+            raise ShapeError(
+                f"{self!r}: expected an input of shape (n, steps, {self.input_size}), got {x.shape}"
+            )
+        first = self._by_cell(state, x.shape[0])
+        last: list[Any] = []
+        for i in range(self.num_layers):
+            if i and self.drop is not None:
+                x = self.drop(x)
+            outputs = []
+            for end in self._ends:
+                cell = getattr(self, f"l{i}{end}")
+                output, after = cell.scan(x, first[len(last)], lengths, reverse=bool(end))
+                outputs.append(output)
+                last.append(after)
+            x = outputs[0] if len(outputs) == 1 else concat(outputs, axis=-1)
+        return self._returned(x, last)
+
+    def _returned(self, output: Tensor, last: list[Any]) -> Any:
+        if self.returns == "sequence":
+            return output
+        if self.returns == "last":
+            hidden = [_parts(state)[0] for state in last[-len(self._ends) :]]
+            return hidden[0] if len(hidden) == 1 else concat(hidden, axis=-1)
+        states = tuple([stack(parts) for parts in zip(*map(_parts, last), strict=True)])
+        return output, states if len(states) > 1 else states[0]
+
+    def _by_cell(self, state: Any, rows: int) -> list[Any]:
+        """Cut initial states of shape (cells, n, hidden_size) into those of each cell."""
+        count = self.num_layers * len(self._ends)
+        if state is None:
+            return [None] * count
+        parts = [as_tensor(part) for part in _parts(state)]
+        for part in parts:
+            if part.shape != (count, rows, self.hidden_size):
+                raise ShapeError(
+                    f"{self!r}: expected an initial state of shape {(count, rows, self.hidden_size)}, "
+                    f"got {part.shape}"
+                )
+        cells = [tuple([part[i] for part in parts]) for i in range(count)]
+        return [cell if len(cell) > 1 else cell[0] for cell in cells]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.extra_repr()})"
+
+
+def _parts(state: Any) -> tuple[Any, ...]:
+    return tuple(state) if isinstance(state, (tuple, list)) else (state,)
+
+
+class RNN(_Recurrent):
+    """Layers of a plain recurrent network over sequences.
+
+    Parameters
+    ----------
+    input_size : int
+        Features of the input.
+    hidden_size : int
+        Features of the hidden state.
+    num_layers : int, default=1
+        Layers, each over the outputs of the one before.
+    bias : bool, default=True
+        Whether to add a bias.
+    dropout : float, default=0.0
+        Probability of a zero in what a layer hands to the next.
+    bidirectional : bool, default=False
+        Run each layer in both directions, with weights for each, and join the outputs.
+    returns : {"all", "sequence", "last"}, default="all"
+        What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
+        state, for a layer after it that knows no steps.
+    activation : {"tanh", "relu"}, default="tanh"
+        Function of the sum.
+    init : Initializer or str, default=None
+        Scheme of the weights from the input; None is ``GlorotUniform()``.
+    recurrent_init : Initializer or str, default=None
+        Scheme of the weights from the hidden state; None is ``Orthogonal()``.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Attributes
+    ----------
+    l0, l0_reverse, l1, ... : RNNCell
+        The cells, with their parameters.
+
+    See Also
+    --------
+    sknet.ops.rnn : The formula.
+
+    Notes
+    -----
+    A call takes ``(x, state=None, lengths=None)``:
+
+    - x of shape (n, steps, input_size);
+    - the state before the first step, of shape (num_layers * directions, n, hidden_size);
+      None is zero;
+    - how many steps of each row are real, integers of shape (n,): the rest is not looked at, the outputs
+      there are zero, and the state is final after a row's last real step, where the reverse direction
+      starts.
+
+    The outputs have shape (n, steps, directions * hidden_size), the final state has the shape of the first.
+    ``returns="last"`` gives shape (n, directions * hidden_size): after all steps, in each direction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> x = np.ones((5, 7, 3), "float32")
+    >>> output, h = nn.RNN(3, 4, bidirectional=True).initialize(0)(x)
+    >>> output.shape, h.shape
+    ((5, 7, 8), (2, 5, 4))
+    >>> classifier = nn.Sequential(nn.RNN(3, 4, returns="last"), nn.Linear(4, 2))
+    >>> classifier.initialize(0)(x).shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        returns: str = "all",
+        activation: str = "tanh",
+        *,
+        init: Scheme = None,
+        recurrent_init: Scheme = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        cell = partial(
+            RNNCell, bias=bias, activation=activation, init=init, recurrent_init=recurrent_init, device=device
+        )
+        self.bias, self.activation = bias, activation
+        self._build(cell, input_size, hidden_size, num_layers, dropout, bidirectional, returns)
+
+
+class LSTM(_Recurrent):
+    """Layers of long short-term memory over sequences.
+
+    Parameters
+    ----------
+    input_size : int
+        Features of the input.
+    hidden_size : int
+        Features of the hidden state, and of the cell state.
+    num_layers : int, default=1
+        Layers, each over the outputs of the one before.
+    bias : bool, default=True
+        Whether to add a bias.
+    dropout : float, default=0.0
+        Probability of a zero in what a layer hands to the next.
+    bidirectional : bool, default=False
+        Run each layer in both directions, with weights for each, and join the outputs.
+    returns : {"all", "sequence", "last"}, default="all"
+        What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
+        state, for a layer after it that knows no steps.
+    init : Initializer or str, default=None
+        Scheme of the weights from the input, gate by gate; None is ``GlorotUniform()``.
+    recurrent_init : Initializer or str, default=None
+        Scheme of the weights from the hidden state, gate by gate; None is ``Orthogonal()``.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Attributes
+    ----------
+    l0, l0_reverse, l1, ... : LSTMCell
+        The cells, with their parameters.
+
+    See Also
+    --------
+    sknet.ops.lstm : The formula.
+
+    Notes
+    -----
+    A call takes ``(x, state=None, lengths=None)``:
+
+    - x of shape (n, steps, input_size);
+    - the state before the first step, of shape (num_layers * directions, n, hidden_size), in a pair
+      of hidden and cell state;
+      None is zero;
+    - how many steps of each row are real, integers of shape (n,): the rest is not looked at, the outputs
+      there are zero, and the state is final after a row's last real step, where the reverse direction
+      starts.
+
+    The outputs have shape (n, steps, directions * hidden_size), the final state has the shape of the first.
+    ``returns="last"`` gives shape (n, directions * hidden_size): after all steps, in each direction.
+    The bias of the forget gate is 1 at first, see `LSTMCell`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> x = np.ones((5, 7, 3), "float32")
+    >>> output, (h, c) = nn.LSTM(3, 4, bidirectional=True).initialize(0)(x)
+    >>> output.shape, c.shape
+    ((5, 7, 8), (2, 5, 4))
+    >>> classifier = nn.Sequential(nn.LSTM(3, 4, returns="last"), nn.Linear(4, 2))
+    >>> classifier.initialize(0)(x).shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        returns: str = "all",
+        *,
+        init: Scheme = None,
+        recurrent_init: Scheme = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        cell = partial(LSTMCell, bias=bias, init=init, recurrent_init=recurrent_init, device=device)
+        self.bias = bias
+        self._build(cell, input_size, hidden_size, num_layers, dropout, bidirectional, returns)
+
+
+class GRU(_Recurrent):
+    """Layers of gated recurrent units over sequences.
+
+    Parameters
+    ----------
+    input_size : int
+        Features of the input.
+    hidden_size : int
+        Features of the hidden state.
+    num_layers : int, default=1
+        Layers, each over the outputs of the one before.
+    bias : bool, default=True
+        Whether to add a bias.
+    dropout : float, default=0.0
+        Probability of a zero in what a layer hands to the next.
+    bidirectional : bool, default=False
+        Run each layer in both directions, with weights for each, and join the outputs.
+    returns : {"all", "sequence", "last"}, default="all"
+        What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
+        state, for a layer after it that knows no steps.
+    init : Initializer or str, default=None
+        Scheme of the weights from the input, gate by gate; None is ``GlorotUniform()``.
+    recurrent_init : Initializer or str, default=None
+        Scheme of the weights from the hidden state, gate by gate; None is ``Orthogonal()``.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Attributes
+    ----------
+    l0, l0_reverse, l1, ... : GRUCell
+        The cells, with their parameters.
+
+    See Also
+    --------
+    sknet.ops.gru : The formula.
+
+    Notes
+    -----
+    A call takes ``(x, state=None, lengths=None)``:
+
+    - x of shape (n, steps, input_size);
+    - the state before the first step, of shape (num_layers * directions, n, hidden_size);
+      None is zero;
+    - how many steps of each row are real, integers of shape (n,): the rest is not looked at, the outputs
+      there are zero, and the state is final after a row's last real step, where the reverse direction
+      starts.
+
+    The outputs have shape (n, steps, directions * hidden_size), the final state has the shape of the first.
+    ``returns="last"`` gives shape (n, directions * hidden_size): after all steps, in each direction.
+    The reset gate stands after the product, as in PyTorch, see `GRUCell`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> x = np.ones((5, 7, 3), "float32")
+    >>> output, h = nn.GRU(3, 4, bidirectional=True).initialize(0)(x)
+    >>> output.shape, h.shape
+    ((5, 7, 8), (2, 5, 4))
+    >>> classifier = nn.Sequential(nn.GRU(3, 4, returns="last"), nn.Linear(4, 2))
+    >>> classifier.initialize(0)(x).shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        returns: str = "all",
+        *,
+        init: Scheme = None,
+        recurrent_init: Scheme = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        cell = partial(GRUCell, bias=bias, init=init, recurrent_init=recurrent_init, device=device)
+        self.bias = bias
+        self._build(cell, input_size, hidden_size, num_layers, dropout, bidirectional, returns)
