@@ -4,23 +4,51 @@
 `functional_call` runs a module as a pure function of its parameters.
 """
 
-from sknet.nn import init, layers
-from sknet.nn._functional_call import bindings, functional_call
-from sknet.nn._module import Module
-from sknet.nn._parameter import Parameter
-from sknet.nn._scope import Scope, run
-from sknet.nn.layers import *  # noqa: F403
+from sknet.nn import init as init
+from sknet.nn._functional_call import bindings as bindings
+from sknet.nn._functional_call import functional_call as functional_call
+from sknet.nn._module import Module as Module
+from sknet.nn._parameter import Parameter as Parameter
+from sknet.nn._scope import Scope as Scope
+from sknet.nn._scope import run as run
 
+# -- layers, one file a family
+from sknet.nn.layers import (
+    _activation,
+    _container,
+    _dropout,
+    _flatten,
+    _linear,
+    _norm,
+    _recurrent,
+    _recurrent_cells,
+)
+from sknet.nn.layers._activation import *  # noqa: F403
+from sknet.nn.layers._container import *  # noqa: F403
+from sknet.nn.layers._dropout import *  # noqa: F403
+from sknet.nn.layers._flatten import *  # noqa: F403
+from sknet.nn.layers._linear import *  # noqa: F403
+from sknet.nn.layers._norm import *  # noqa: F403
+from sknet.nn.layers._recurrent import *  # noqa: F403
+from sknet.nn.layers._recurrent_cells import *  # noqa: F403
+
+_OWN = ["Module", "Parameter", "Scope", "bindings", "functional_call", "init", "run"]
 __all__ = sorted(
     [
-        "Module",
-        "Parameter",
-        "Scope",
-        "bindings",
-        "functional_call",
-        "init",
-        "layers",
-        "run",
-        *layers.__all__,
+        *_OWN,
+        *(
+            name
+            for family in (
+                _activation,
+                _container,
+                _dropout,
+                _flatten,
+                _linear,
+                _norm,
+                _recurrent,
+                _recurrent_cells,
+            )
+            for name in family.__all__
+        ),
     ]
 )

@@ -18,7 +18,6 @@ from sknet.ops import (
     _pad,
     _random,
     _recurrent,
-    _recurrent_cells,
     _reduce,
     _rounding,
     _scan,
@@ -41,7 +40,6 @@ from sknet.ops._matmul import *  # noqa: F403
 from sknet.ops._pad import *  # noqa: F403
 from sknet.ops._random import *  # noqa: F403
 from sknet.ops._recurrent import *  # noqa: F403
-from sknet.ops._recurrent_cells import *  # noqa: F403
 from sknet.ops._reduce import *  # noqa: F403
 from sknet.ops._rounding import *  # noqa: F403
 from sknet.ops._scan import *  # noqa: F403
@@ -67,7 +65,6 @@ __all__ = sorted(
         _pad,
         _random,
         _recurrent,
-        _recurrent_cells,
         _reduce,
         _rounding,
         _scan,

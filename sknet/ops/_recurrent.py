@@ -16,10 +16,11 @@ from sknet.core import Primitive, Tensor, as_tensor, bind, enable_grad, gradient
 from sknet.device import backend
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._elementwise import astype, less, where
+from sknet.ops._join import concat, stack
 from sknet.ops._matmul import matmul
 from sknet.ops._recurrent_cells import CELLS
 from sknet.ops._rules import SharedRule, check_floating
-from sknet.ops._shape import concat, expand_dims, reshape, stack
+from sknet.ops._shape import expand_dims, reshape
 
 __all__ = ["gru", "lstm", "rnn"]
 
