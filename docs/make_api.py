@@ -30,12 +30,14 @@ ORDER = [
     "sknet.core",
     "sknet.device",
 ]
-# A table is a dict, which has no docstring of its own.
+# A table is a dict, which has no docstring of its own; nor has a number.
 TABLES = {
     "sknet.core.PRIMITIVES": "Every primitive by its name.",
     "sknet.losses.LOSSES": "The losses that have a name, by scikit-learn's names.",
     "sknet.nn.ACTIVATIONS": "The activation layers that have a name, scikit-learn's names among them.",
     "sknet.nn.init.INITIALIZERS": "The initialisers that have a name.",
+    "sknet.nn.init.SCHEMES": "The default initialiser of every kind of layer, by version.",
+    "sknet.nn.init.VERSION": "The newest version of the default initial weights.",
     "sknet.optim.OPTIMIZERS": "The optimizers that have a name.",
 }
 
@@ -59,7 +61,7 @@ def section(module: str, entries: list[str]) -> str:
 
 def summary(path: str, value: object) -> str:
     """Return the line for a public name; a KeyError asks for the line of a new table in `TABLES`."""
-    return TABLES[path] if isinstance(value, dict) else first_paragraph(value)
+    return TABLES[path] if isinstance(value, (dict, int)) else first_paragraph(value)
 
 
 def first_paragraph(value: object) -> str:

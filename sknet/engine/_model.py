@@ -483,7 +483,7 @@ class Model:
         known = self._predictors
         flat = self._memory.flat
         found = known.get(name)
-        if name not in known or (found is not None and found.flat is not flat):
+        if name not in known or (found is not None and not found.is_current(flat)):
             compilable = flat is not None and self.device.kind == "cpu"
             found = known[name] = Predictor(self.module, self.layout, flat, head) if compilable else None
         return found

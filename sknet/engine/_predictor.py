@@ -9,6 +9,7 @@ from sknet.compile import compile as compiled
 from sknet.core import Tensor, no_grad
 from sknet.engine._layout import Layout
 from sknet.nn import Module, bindings
+from sknet.nn._hooks import changes
 from sknet.nn._scope import Scope, run
 
 __all__ = ["Head", "Predictor"]
@@ -56,6 +57,11 @@ class Predictor:
         self.flat = flat
         self._module, self._layout, self._head = module, layout, head
         self._waiting: dict[int, list[Any]] = {}
+        self._changes = changes()
+
+    def is_current(self, flat: Any) -> bool:
+        """Tell whether what is compiled is still the module's pass: on `flat`, and without new hooks."""
+        return self.flat is flat and self._changes == changes()
 
     def __call__(self, X: Any) -> Any:
         """Return the result for some rows, as an array of its own.

@@ -7,10 +7,13 @@
 from sknet.nn import init as init
 from sknet.nn._functional_call import bindings as bindings
 from sknet.nn._functional_call import functional_call as functional_call
+from sknet.nn._hooks import HookHandle as HookHandle
 from sknet.nn._module import Module as Module
 from sknet.nn._parameter import Parameter as Parameter
 from sknet.nn._scope import Scope as Scope
 from sknet.nn._scope import run as run
+from sknet.nn._state_dict import Keys as Keys
+from sknet.nn._state_dict import StateDict as StateDict
 
 # -- layers, one file a family
 from sknet.nn.layers import (
@@ -32,7 +35,18 @@ from sknet.nn.layers._norm import *  # noqa: F403
 from sknet.nn.layers._recurrent import *  # noqa: F403
 from sknet.nn.layers._recurrent_cells import *  # noqa: F403
 
-_OWN = ["Module", "Parameter", "Scope", "bindings", "functional_call", "init", "run"]
+_OWN = [
+    "HookHandle",
+    "Keys",
+    "Module",
+    "Parameter",
+    "Scope",
+    "StateDict",
+    "bindings",
+    "functional_call",
+    "init",
+    "run",
+]
 __all__ = sorted(
     [
         *_OWN,

@@ -6,9 +6,8 @@ from typing import Any
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import StateError
 from sknet.nn._module import Module
-from sknet.nn._registry import join
+from sknet.nn._registry import join, nearest
 from sknet.nn._scope import Binding, Key, Scope, current_scope, run
-from sknet.nn._state_dict import nearest
 
 __all__ = ["bindings", "functional_call"]
 

@@ -1,6 +1,7 @@
 """Module: a tree of parameters and buffers with a forward pass."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -9,10 +10,12 @@ from numpy.typing import DTypeLike
 from sklearn.utils import check_random_state
 
 from sknet.device import Device, available, check_float_dtype
-from sknet.nn import _repr, _state_dict
+from sknet.nn import _hooks, _repr, _state_dict
+from sknet.nn._hooks import HookHandle, Hooks
 from sknet.nn._parameter import convert
 from sknet.nn._registry import Registry
 from sknet.nn._scope import current_scope
+from sknet.nn._state_dict import Keys, StateDict
 
 __all__ = ["Module"]
 
@@ -51,6 +54,9 @@ class Module(Registry):
     """
 
     _training = True
+    _hooks: Hooks | None = None
+    _init_version: int | None = None
+    _version = 1
 
     def __init__(self) -> None:
         """Do nothing: a subclass may leave the call out."""
@@ -59,6 +65,8 @@ class Module(Registry):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the forward pass."""
+        if self._hooks is not None:
+            return _hooks.call(self, self._hooks, args, kwargs)
         return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -100,6 +108,122 @@ class Module(Registry):
         """Set the mode for prediction: ``train(False)``."""
         return self.train(False)
 
+    def apply(self, function: Callable[["Module"], Any]) -> Self:
+        """Call a function with every module: those below first, this one last.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(module)``; what it returns is ignored.
+
+        Returns
+        -------
+        Module
+            Itself.
+        """
+        _apply(self, function, set())
+        return self
+
+    def requires_grad_(self, mode: bool = True) -> Self:
+        """Let all parameters be learned, or freeze them.
+
+        Parameters
+        ----------
+        mode : bool, default=True
+            False freezes: no gradient is computed. A `Model` trains the parameters that are to be
+            learned when it is made.
+
+        Returns
+        -------
+        Module
+            Itself.
+        """
+        for _, parameter in self.own_parameters():
+            parameter.requires_grad = bool(mode)
+        return self
+
+    # -- hooks ------------------------------------------------------------------------------------
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> HookHandle:
+        """Let a function see, and replace, the arguments of every forward pass.
+
+        Parameters
+        ----------
+        hook : callable
+            ``hook(module, args)`` returns None, or new arguments, a tuple or a single one.
+        with_kwargs : bool, default=False
+            Call ``hook(module, args, kwargs)``, which returns None or ``(args, kwargs)``.
+
+        Returns
+        -------
+        HookHandle
+            Its `remove` takes the hook away.
+
+        Notes
+        -----
+        Hooks of a kind run in the order in which they were registered, each on what the one before
+        has left. `copy` and `copy.deepcopy` keep hooks, pickles leave them out: a function is not
+        state. A pass with hooks is not compiled: a fit warns and goes step by step in Python.
+        """
+        return _hooks.register(self, "forward_pre", hook, with_kwargs)
+
+    def register_forward_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> HookHandle:
+        """Let a function see, and replace, the output of every forward pass.
+
+        Parameters
+        ----------
+        hook : callable
+            ``hook(module, args, output)`` returns None or a new output.
+        with_kwargs : bool, default=False
+            Call ``hook(module, args, kwargs, output)``.
+
+        Returns
+        -------
+        HookHandle
+            Its `remove` takes the hook away.
+        """
+        return _hooks.register(self, "forward", hook, with_kwargs)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Let a function see, and replace, the gradients of the outputs in every backward pass.
+
+        Parameters
+        ----------
+        hook : callable
+            ``hook(module, grad_output)`` returns None or new gradients; `grad_output` is a tuple
+            with a tensor for every leaf of the output, None for one that has no gradient.
+
+        Returns
+        -------
+        HookHandle
+            Its `remove` takes the hook away.
+        """
+        return _hooks.register(self, "backward_pre", hook)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Let a function see the gradients of inputs and outputs in every backward pass.
+
+        Parameters
+        ----------
+        hook : callable
+            ``hook(module, grad_input, grad_output)`` returns None, or gradients to take the place of
+            `grad_input`: a tuple with a tensor for every leaf of the positional arguments, None for
+            one that needs no gradient.
+
+        Returns
+        -------
+        HookHandle
+            Its `remove` takes the hook away.
+
+        Notes
+        -----
+        Where no input needs a gradient, as in a first layer, the hook runs when the gradients of the
+        outputs are there. Gradients of gradients go through hooks as well.
+        """
+        return _hooks.register(self, "backward", hook)
+
+    # -- what it shows ------------------------------------------------------------------------------
+
     def extra_repr(self) -> str:
         """Return what `repr` shows in the parentheses: the arguments that differ from their defaults."""
         return _repr.arguments(self)
@@ -133,17 +257,41 @@ class Module(Registry):
             parameter.draw(source)
         return self
 
-    def state_dict(self) -> dict[str, np.ndarray[Any, Any]]:
+    def init_versions(self) -> dict[str, int]:
+        """Return which version of the default initial weights modules were made for, by path.
+
+        Returns
+        -------
+        dict of str to int
+            For the modules that took the default; see `sknet.nn.init.version`.
+        """
+        found = {path: module._init_version for path, module in self.named_modules()}
+        return {path: version for path, version in found.items() if version is not None}
+
+    def state_dict(self) -> StateDict:
         """Return copies of all parameters and persistent buffers.
 
         Returns
         -------
-        dict of str to ndarray
-            By path, on the host. What two modules share appears under its first path.
+        StateDict
+            A dict of host arrays by path. What two modules share appears under its first path.
         """
         return _state_dict.state_dict(self)
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+    def _migrate_state(self, state: dict[str, Any], prefix: str, version: int) -> None:
+        """Change this module's entries of a state that an older `_version` of its class has written.
+
+        Parameters
+        ----------
+        state : dict of str to array
+            A copy of what is loaded, changed in place.
+        prefix : str
+            What this module's paths begin with.
+        version : int
+            The class's `_version` then.
+        """
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Keys:
         """Copy values into the parameters and persistent buffers: all of them, or after an error none.
 
         Parameters
@@ -153,12 +301,22 @@ class Module(Registry):
         strict : bool, default=True
             Require the same paths. False loads those that both have.
 
+        Returns
+        -------
+        Keys
+            Which paths were missing, and which unexpected.
+
         Raises
         ------
         StateError
             Names missing and unexpected paths, and those whose shape or dtype does not fit.
+
+        Notes
+        -----
+        A class that changes its parameters counts up its `_version`, and rewrites the entries of
+        older states in `_migrate_state`.
         """
-        _state_dict.load_state_dict(self, state, strict)
+        return _state_dict.load_state_dict(self, state, strict)
 
     def to(self, dtype: DTypeLike | None = None, device: "str | Device | None" = None) -> Self:
         """Convert the floating parameters and buffers to a dtype, and move all of them to a device.
@@ -182,12 +340,14 @@ class Module(Registry):
         """
         found = None if dtype is None else check_float_dtype(dtype, where=type(self).__name__)
         place = None if device is None else available(device)
-        for _, parameter in self.own_parameters():
-            convert(parameter, found, place)
         for module in self.modules():
-            for buffer in module._buffers.values():
-                convert(buffer, found, place)
+            module._convert(found, place)
         return self
+
+    def _convert(self, dtype: "np.dtype[Any] | None", device: Device | None) -> None:
+        """Convert this module's own parameters and buffers."""
+        for tensor in (*self._parameters.values(), *self._buffers.values()):
+            convert(tensor, dtype, device)
 
     def copy(self) -> Self:
         """Return the same tree of new modules, with new parameters that share their values with these.
@@ -203,6 +363,24 @@ class Module(Registry):
         return _copy(self, {})  # type: ignore[no-any-return]
 
     __copy__ = copy
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        clone = memo[id(self)] = type(self).__new__(type(self))
+        vars(clone).update(deepcopy(self.__getstate__(), memo))
+        if self._hooks is not None:
+            vars(clone)["_hooks"] = Hooks(self._hooks)
+        return clone
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_hooks"}
+
+
+def _apply(module: Module, function: Callable[[Module], Any], seen: set[int]) -> None:
+    if id(module) not in seen:
+        seen.add(id(module))
+        for child in module.children():
+            _apply(child, function, seen)
+        function(module)
 
 
 def _copy(module: Module, done: dict[int, Any]) -> Any:
@@ -221,4 +399,6 @@ def _copy(module: Module, done: dict[int, Any]) -> Any:
         _transient=set(module._transient),
         _children=children,
     )
+    if module._hooks is not None:
+        vars(clone)["_hooks"] = Hooks(module._hooks)
     return clone

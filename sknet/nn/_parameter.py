@@ -11,10 +11,19 @@ from numpy.typing import DTypeLike
 from sklearn.utils import check_random_state
 
 from sknet.core import Tensor
-from sknet.device import Device, MetaArray, available, check_float_dtype, device_of, to_device, to_host
+from sknet.device import (
+    Device,
+    MetaArray,
+    available,
+    backend,
+    check_float_dtype,
+    device_of,
+    to_device,
+    to_host,
+)
 from sknet.exceptions import ShapeError
 
-__all__ = ["Draw", "Parameter", "convert"]
+__all__ = ["Draw", "Parameter", "convert", "ones", "zeros"]
 
 Draw = Callable[[RandomState], np.ndarray[Any, Any]]
 
@@ -36,8 +45,9 @@ class Recipe(MetaArray):
         self.draw = draw
 
     def __reduce__(self) -> Any:
-        # the device stays behind: what was made for a GPU loads where there is none
-        return Recipe, (self.shape, self.dtype, Device("cpu"), self.draw)
+        # a GPU stays behind: what was made for one loads where there is none
+        device = self.device if self.device.kind == "meta" else Device("cpu")
+        return Recipe, (self.shape, self.dtype, device, self.draw)
 
 
 class Parameter(Tensor):
@@ -55,7 +65,8 @@ class Parameter(Tensor):
     dtype : {"float32", "float64"}, default=None
         None keeps the dtype of `data`; a parameter that is drawn is then float32.
     device : str or Device, default=None
-        Where the values live; None leaves `data` where it is, and draws to the CPU.
+        Where the values live; None leaves `data` where it is, and draws to the CPU. On ``"meta"``
+        nothing is ever drawn: the parameter has a shape and a dtype, until it is moved elsewhere.
 
     Raises
     ------
@@ -114,7 +125,7 @@ class Parameter(Tensor):
         if name != "data":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.draw()
-        return _read_data(self)
+        return self._known  # on the meta device the recipe: an array without data
 
     @property
     def is_drawn(self) -> bool:
@@ -136,7 +147,7 @@ class Parameter(Tensor):
         """
         with _drawing:
             recipe = self._recipe
-            if recipe is None or self._known is not recipe:
+            if recipe is None or self._known is not recipe or recipe.device.kind == "meta":
                 return
             # NumPy's global state is nobody's `random_state`, so None does not mean that here
             values = recipe.draw(RandomState() if random_state is None else check_random_state(random_state))
@@ -229,6 +240,18 @@ def _restore(recipe: Recipe | None, data: Any, requires_grad: bool) -> Parameter
         parameter.data = data
     parameter.requires_grad = requires_grad
     return parameter
+
+
+def zeros(shape: tuple[int, ...], device: "str | Device | None" = None, dtype: DTypeLike = "float32") -> Any:
+    """Return an array of zeros made where it will live: on the meta device nothing is allocated."""
+    place = available("cpu" if device is None else device)
+    return backend(place.kind).zeros(shape, dtype, place)
+
+
+def ones(shape: tuple[int, ...], device: "str | Device | None" = None, dtype: DTypeLike = "float32") -> Any:
+    """Return an array of ones made where it will live: on the meta device nothing is allocated."""
+    place = available("cpu" if device is None else device)
+    return backend(place.kind).ones(shape, dtype, place)
 
 
 def convert(tensor: Tensor, dtype: DTypeLike | None, device: Device | None) -> None:

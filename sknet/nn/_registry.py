@@ -1,9 +1,11 @@
 """Registry: attributes that are parameters, buffers and child modules, and the paths to them."""
 
-from collections.abc import Iterator, Mapping
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from sknet.core import Tensor, as_tensor
+from sknet.device import Device
 from sknet.exceptions import ShapeError
 from sknet.nn._parameter import Parameter
 from sknet.nn._scope import Registered, bound_buffer, bound_parameter, current_scope
@@ -11,7 +13,7 @@ from sknet.nn._scope import Registered, bound_buffer, bound_parameter, current_s
 if TYPE_CHECKING:
     from sknet.nn._module import Module
 
-__all__ = ["Registry", "join"]
+__all__ = ["Registry", "join", "nearest"]
 
 
 class Registry:
@@ -81,7 +83,9 @@ class Registry:
         children: dict[str, Any] = self._children
         children[name] = vars(self)[name] = module
 
-    def register_buffer(self, name: str, value: Any, persistent: bool = True) -> None:
+    def register_buffer(
+        self, name: str, value: Any, persistent: bool = True, *, device: "str | Device | None" = None
+    ) -> None:
         """Add a tensor that is state but not learned, such as a running mean.
 
         Parameters
@@ -92,6 +96,8 @@ class Registry:
             Its first value; shape and dtype stay.
         persistent : bool, default=True
             Whether it is part of `state_dict`.
+        device : str or Device, default=None
+            Where it lives; None leaves the value where it is.
 
         Raises
         ------
@@ -99,7 +105,7 @@ class Registry:
             If the name has a dot, is empty, or is taken by a method.
         """
         self._claim(name, self._buffers)
-        self._buffers[name] = as_tensor(value).detach()
+        self._buffers[name] = Tensor(value, device=device)
         (self._transient.discard if persistent else self._transient.add)(name)
 
     def set_buffer(self, name: str, value: Any) -> None:
@@ -220,6 +226,86 @@ class Registry:
         """Yield the modules registered here."""
         return iter(list(self._children.values()))
 
+    def get_submodule(self, path: str) -> "Module":
+        """Return the module at a dotted path; this one itself for "".
+
+        Parameters
+        ----------
+        path : str
+            As `named_modules` gives it; any path to a shared module will do.
+
+        Returns
+        -------
+        Module
+            The module.
+
+        Raises
+        ------
+        AttributeError
+            Names the part of the path that does not exist, and the modules there are.
+        """
+        module: Any = self
+        for part in path.split(".") if path else ():
+            if part not in module._children:
+                raise AttributeError(
+                    f"{type(self).__name__} has no module {path!r}: {type(module).__name__} has no {part!r}"
+                    f"{nearest(part, module._children) or f', only {list(module._children)}'}"
+                )
+            module = module._children[part]
+        return module  # type: ignore[no-any-return]
+
+    def get_parameter(self, path: str) -> Parameter:
+        """Return the parameter at a dotted path, as the module's attribute would give it.
+
+        Parameters
+        ----------
+        path : str
+            As `named_parameters` gives it; any path to a shared parameter will do.
+
+        Returns
+        -------
+        Parameter
+            The parameter.
+
+        Raises
+        ------
+        AttributeError
+            If there is none.
+        """
+        owner, name = self._owner_of(path, "_parameters", "parameter")
+        return bound_parameter(owner._parameters[name])  # type: ignore[return-value]
+
+    def get_buffer(self, path: str) -> Tensor:
+        """Return the value of the buffer at a dotted path.
+
+        Parameters
+        ----------
+        path : str
+            As `named_buffers` gives it.
+
+        Returns
+        -------
+        Tensor
+            The value.
+
+        Raises
+        ------
+        AttributeError
+            If there is none.
+        """
+        return bound_buffer(*self._owner_of(path, "_buffers", "buffer"))
+
+    def _owner_of(self, path: str, registry: str, kind: str) -> tuple["Module", str]:
+        parent, _, name = path.rpartition(".")
+        owner = self.get_submodule(parent)
+        known = getattr(owner, registry)
+        if name not in known:
+            raise AttributeError(
+                f"{type(self).__name__} has no {kind} {path!r}: {type(owner).__name__} has no {name!r}"
+                f"{nearest(name, known) or f', only {list(known)}'}"
+            )
+        return owner, name
+
     def own_parameters(self, prefix: str = "") -> Iterator[tuple[str, Parameter]]:
         """Yield what `named_parameters` does outside `functional_call`; `prefix` begins every path."""
         seen: set[int] = set()
@@ -251,6 +337,12 @@ class Registry:
     def buffers(self) -> Iterator[Tensor]:
         """Yield the values of the buffers of this module and all below."""
         return (buffer for _, buffer in self.named_buffers())
+
+
+def nearest(path: str, known: Iterable[str]) -> str:
+    """Return a hint at the known path that was probably meant, or nothing."""
+    found = difflib.get_close_matches(path, list(known), n=1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def join(path: str, name: str) -> str:

@@ -1,37 +1,87 @@
-"""Reading a module's state as host arrays, and loading it back: all of it or nothing."""
+"""Reading a module's state as host arrays, and loading it back: all of it or nothing.
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+Arrays alone do not say what they mean to a later release. So a state carries metadata, small enough
+for JSON: of every module whose class has changed its state since, which `_version` wrote it, and
+which version of the initial weights drew its parameters.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sknet.core import Tensor
 from sknet.device import to_device, to_host
 from sknet.exceptions import StateError
-from sknet.nn._registry import join
+from sknet.nn._registry import join, nearest
 
 if TYPE_CHECKING:
     from sknet.nn._module import Module
 
-__all__ = ["load_state_dict", "nearest", "state_dict"]
+__all__ = ["Keys", "StateDict", "load_state_dict", "state_dict"]
 
 
-def nearest(path: str, known: Iterable[str]) -> str:
-    """Return a hint at the known path that was probably meant, or nothing."""
-    found = difflib.get_close_matches(path, list(known), n=1)
-    return f" (did you mean {found[0]!r}?)" if found else ""
+class StateDict(dict[str, "np.ndarray[Any, Any]"]):
+    """The state of a module: a dict of host arrays by path, and what they mean.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        The arrays by path.
+    metadata : dict
+        Dicts, strings and numbers, as JSON writes them.
+
+    Notes
+    -----
+    ``metadata["versions"]`` maps the paths of modules to the `_version` of their class, where it is
+    not 1, and ``metadata["init_versions"]`` to the version of the initial weights. A state without
+    metadata, such as a plain dict, is taken for one of the present versions.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> state = nn.Sequential(nn.Linear(2, 1)).state_dict()
+    >>> list(state), state.metadata
+    (['0.weight', '0.bias'], {'versions': {}, 'init_versions': {'0': 2}})
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], metadata: dict[str, Any]) -> None:
+        super().__init__(arrays)
+        self.metadata = metadata
+
+    def __reduce__(self) -> Any:
+        return StateDict, (dict(self), self.metadata)
 
 
-def state_dict(module: "Module") -> dict[str, np.ndarray[Any, Any]]:
+class Keys(NamedTuple):
+    """Where a state and a module differ.
+
+    Attributes
+    ----------
+    missing_keys : list of str
+        Paths of the module that the state does not have.
+    unexpected_keys : list of str
+        Paths of the state that the module does not have.
+    """
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+def state_dict(module: "Module") -> StateDict:
     """Return copies of the parameters and persistent buffers by path, on the host."""
-    return {path: np.array(to_host(tensor.data)) for path, tensor in _state(module)}
+    versions = {path: each._version for path, each in module.named_modules() if each._version != 1}
+    metadata = {"versions": versions, "init_versions": module.init_versions()}
+    return StateDict({path: np.array(to_host(tensor.data)) for path, tensor in _state(module)}, metadata)
 
 
-def load_state_dict(module: "Module", state: Mapping[str, Any], strict: bool = True) -> None:
+def load_state_dict(module: "Module", state: Mapping[str, Any], strict: bool = True) -> Keys:
     """Copy a state into a module, after checking that all of it fits."""
-    own = dict(_state(module))
-    problems = _differences(own, state) if strict else []
+    own, metadata = dict(_state(module)), getattr(state, "metadata", None)
+    if metadata is not None:
+        state = _migrated(module, state, metadata["versions"])
+    keys = Keys([path for path in own if path not in state], [path for path in state if path not in own])
+    problems = _differences(keys) if strict else []
     arrays = {path: _host(state[path]) for path in own if path in state}
     problems += [complaint for path, array in arrays.items() for complaint in _misfit(path, own[path], array)]
     if problems:
@@ -42,6 +92,26 @@ def load_state_dict(module: "Module", state: Mapping[str, Any], strict: bool = T
     for path, array in arrays.items():
         target = own[path]
         target.data = to_device(np.array(array, dtype=target.dtype), target.device)
+    if metadata is not None:
+        for path, each in module.named_modules():
+            vars(each)["_init_version"] = metadata["init_versions"].get(path)
+    return keys
+
+
+def _migrated(module: "Module", state: Mapping[str, Any], versions: Mapping[str, int]) -> dict[str, Any]:
+    """Return a state as the present classes would have written it."""
+    changed = dict(state)
+    for path, each in module.named_modules():
+        version = versions.get(path, 1)
+        if version > each._version:
+            raise StateError(
+                f"the state of {path or type(each).__name__!r} was written by version {version} of "
+                f"{type(each).__name__}, this release knows versions up to {each._version}: "
+                "install a later one"
+            )
+        if version < each._version:
+            each._migrate_state(changed, f"{path}." if path else "", version)
+    return changed
 
 
 def _state(module: "Module") -> Iterator[tuple[str, Tensor]]:
@@ -56,9 +126,8 @@ def _host(value: Any) -> np.ndarray[Any, Any]:
     return np.asarray(to_host(value.data) if isinstance(value, Tensor) else value)
 
 
-def _differences(own: Mapping[str, Any], state: Mapping[str, Any]) -> list[str]:
-    missing = [path for path in own if path not in state]
-    unexpected = [path for path in state if path not in own]
+def _differences(keys: Keys) -> list[str]:
+    missing, unexpected = keys
     problems = []
     if missing:
         problems.append(f"missing: {', '.join(map(repr, missing))}")

@@ -1,22 +1,34 @@
-"""Initialisers: how the weights of a layer are drawn.
+"""Initialisers: how the weights of a layer are drawn, and which scheme is the default of which version.
 
 They are parameter objects, so a grid search reaches into them. All draw on the host in float64,
 from a `RandomState`, so that a seed gives the same weights on every device.
+
+Practice changes, and a default that follows it would change what an old script computes. So the
+defaults have versions: layers draw from the newest, `version` asks for an older one, and a module
+remembers which it was (`Module.init_versions`).
 """
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.random import RandomState
 
-from sknet._params import Interval, ParameterObject
+from sknet._params import Interval, ParameterObject, resolve
 from sknet.exceptions import ShapeError
+
+if TYPE_CHECKING:
+    from sknet.nn._module import Module
 
 __all__ = [
     "INITIALIZERS",
+    "SCHEMES",
+    "VERSION",
     "Constant",
     "GlorotNormal",
     "GlorotUniform",
@@ -29,6 +41,8 @@ __all__ = [
     "Orthogonal",
     "Uniform",
     "Zeros",
+    "scheme",
+    "version",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -380,3 +394,100 @@ INITIALIZERS: dict[str, type[Initializer]] = {
     "uniform": Uniform,
     "zeros": Zeros,
 }
+
+
+# -- versions ---------------------------------------------------------------------------------
+
+VERSION = 2
+
+# kind of layer -> version -> scheme. A kind that a version leaves alone keeps the one before. An entry
+# is never changed once it was released: what it drew must be drawn again.
+SCHEMES: dict[str, dict[int, Initializer]] = {
+    "linear": {1: GlorotUniform(), 2: HeNormal()},
+}
+
+_active: ContextVar[int] = ContextVar("sknet.nn.init.version", default=VERSION)
+
+
+@contextmanager
+def version(number: int) -> Iterator[None]:
+    """Let the layers that are made inside draw by the default schemes of a version.
+
+    Parameters
+    ----------
+    number : int
+        1 is scikit-learn's scheme everywhere: `GlorotUniform` for weights and biases. 2, the
+        newest, is `HeNormal` (K. He et al., ICCV 2015) with zero biases.
+
+    Yields
+    ------
+    None
+        For a ``with`` block. It holds for the thread that enters it.
+
+    Raises
+    ------
+    ValueError
+        If there is no such version.
+
+    Notes
+    -----
+    A layer that is given `init=` follows that. The estimators give it: they draw as scikit-learn
+    does, in every version.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> with nn.init.version(1):
+    ...     old = nn.Linear(2, 3)
+    >>> nn.Sequential(old, nn.ReLU(), nn.Linear(3, 1)).init_versions()
+    {'0': 1, '2': 2}
+    """
+    if number not in range(1, VERSION + 1):
+        raise ValueError(
+            f"there is no version {number!r} of the initial weights: expected an int from 1 to {VERSION}, "
+            "the newest of this release"
+        )
+    token = _active.set(number)
+    try:
+        yield
+    finally:
+        _active.reset(token)
+
+
+def scheme(init: "Initializer | str | None", layer: "Module", kind: str) -> Initializer:
+    """Return the scheme that a layer draws from, and note its version on the layer.
+
+    Parameters
+    ----------
+    init : Initializer, str or None
+        The layer's own argument; None is the active version's scheme.
+    layer : Module
+        For whom.
+    kind : str
+        Its row in `SCHEMES`.
+
+    Returns
+    -------
+    Initializer
+        Validated.
+
+    Raises
+    ------
+    InvalidParameterError
+        If `init` is no initialiser, nor the name of one.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.init.scheme(None, nn.Linear(2, 3), "linear")
+    HeNormal()
+    """
+    if init is not None:
+        return resolve(init, INITIALIZERS, Initializer, parameter="init", caller=type(layer).__name__)  # type: ignore[no-any-return]
+    wanted = _active.get()
+    vars(layer)["_init_version"] = wanted
+    return _of_version(SCHEMES[kind], wanted)
+
+
+def _of_version(schemes: Mapping[int, Initializer], wanted: int) -> Initializer:
+    return schemes[max((number for number in schemes if number <= wanted), default=min(schemes))]

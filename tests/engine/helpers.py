@@ -13,6 +13,7 @@ REAL = RNG.normal(size=(12, 2))
 WEIGHT = RNG.uniform(0.5, 2.0, 12)
 
 
+@nn.init.version(1)  # no bias is zero: a difference from it has a scale
 def network(n_outputs: int = 3, *, noisy: bool = False) -> nn.Sequential:
     """Return a small network; a noisy one has everything that draws numbers or keeps statistics."""
     middle = [nn.BatchNorm(8), nn.Tanh(), nn.Dropout(0.3)] if noisy else [nn.Tanh()]

@@ -1,12 +1,13 @@
 """Initialisers: their distributions, their names, and their life as parameter objects."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
-from sknet import nn
+from sknet import MLPClassifier, nn
 from sknet.exceptions import ShapeError
 from sknet.nn import init
 
@@ -109,3 +110,65 @@ def test_values():
 def test_wrong_parameters(bad, name):
     with pytest.raises(ValueError, match=f"The {name!r} parameter of {type(bad).__name__} must be"):
         nn.Linear(2, 1, init=bad)
+
+
+# -- versions -----------------------------------------------------------------------------------
+
+
+def test_the_first_version_is_scikit_learns():
+    with init.version(1):
+        layer = nn.Linear(5, 4)
+    asked = nn.Linear(5, 4, init=init.GlorotUniform())
+    for a, b in zip(layer.initialize(0).parameters(), asked.initialize(0).parameters(), strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+    assert (layer.init_versions(), asked.init_versions()) == ({"": 1}, {})
+
+
+def test_the_newest_version_is_the_default():
+    layer, asked = nn.Linear(5, 4), nn.Linear(5, 4, init="he_normal")
+    for a, b in zip(layer.initialize(0).parameters(), asked.initialize(0).parameters(), strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+    assert layer.init_versions() == {"": init.VERSION}
+    assert not layer.bias.numpy().any()
+
+
+def test_versions_are_remembered_and_nest():
+    with init.version(1):
+        with init.version(2):
+            inner = nn.Linear(2, 2)
+        outer = nn.Linear(2, 2)
+    net = nn.Sequential(inner, outer, nn.ReLU(), nn.Linear(2, 2, init="zeros"), nn.Linear(2, 2))
+    expected = {"0": 2, "1": 1, "4": 2}
+    for twin in (net, net.copy(), pickle.loads(pickle.dumps(net))):
+        assert twin.init_versions() == expected
+    assert net.state_dict().metadata["init_versions"] == expected
+
+
+def test_a_version_is_asked_for_in_one_thread_only():
+    with init.version(1), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: nn.Linear(1, 1).init_versions()).result() == {"": 2}
+
+
+@pytest.mark.parametrize("number", [0, init.VERSION + 1, 1.5, "1", None])
+def test_unknown_versions(number):
+    context = init.version(number)
+    with pytest.raises(ValueError, match=rf"no version {number!r} of the initial weights: expected an int"):
+        context.__enter__()
+
+
+def test_every_kind_has_a_scheme_for_every_version():
+    for schemes in init.SCHEMES.values():
+        assert min(schemes) == 1
+        assert max(schemes) <= init.VERSION
+        assert all(isinstance(scheme, init.Initializer) for scheme in schemes.values())
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+@pytest.mark.parametrize("number", [1, 2])
+def test_estimators_draw_as_scikit_learn_in_every_version(number):
+    X, y = np.eye(6), np.arange(6) % 2
+    weights = MLPClassifier((3,), max_iter=1, random_state=0).fit(X, y).coefs_
+    with init.version(number):
+        again = MLPClassifier((3,), max_iter=1, random_state=0).fit(X, y).coefs_
+    for a, b in zip(weights, again, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -58,7 +58,8 @@ def test_modes():
 
 
 def test_initialize_draws_in_order():
-    net = Net().to(dtype="float64").initialize(7)
+    with nn.init.version(1):
+        net = Net().to(dtype="float64").initialize(7)
     random_state = np.random.RandomState(7)
     for layer, fan_in, fan_out in ((net.encoder[0], 3, 4), (net.head, 4, 2)):
         bound = np.sqrt(6 / (fan_in + fan_out))
@@ -230,3 +231,52 @@ def test_copies_compute_the_same():
     expected = net(X).numpy()
     for twin in (net.copy(), copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
         np.testing.assert_array_equal(twin(X).numpy(), expected)
+
+
+# -- all modules at once ------------------------------------------------------------------------
+
+
+def test_apply_goes_from_below():
+    net, seen = Net(), []
+    assert net.apply(seen.append) is net
+    assert seen == [*net.encoder, net.encoder, net.norm, net.head, net]
+    shared = nn.Sequential(net.head, net.head)
+    seen.clear()
+    shared.apply(seen.append)
+    assert seen == [net.head, shared]
+
+
+def test_freezing():
+    net = Net().initialize(0)
+    assert net.encoder.requires_grad_(False) is net.encoder
+    trained = [path for path, parameter in net.named_parameters() if parameter.requires_grad]
+    assert trained == ["norm.weight", "norm.bias", "head.weight", "head.bias"]
+    net(X).sum().backward()
+    assert net.head.weight.grad is not None
+    assert all(parameter.grad is None for parameter in net.encoder.parameters())
+    assert all(parameter.requires_grad for parameter in net.requires_grad_().parameters())
+
+
+def test_frozen_before_they_are_drawn():
+    net = Net().requires_grad_(False).initialize(0)
+    assert not net(X).requires_grad
+    assert not any(parameter.requires_grad for parameter in net.copy().parameters())
+
+
+# -- the meta device ----------------------------------------------------------------------------
+
+
+def test_what_is_made_on_meta_is_drawn_elsewhere():
+    net = nn.Linear(4, 3, device="meta").initialize(0)
+    assert net(Tensor(np.zeros((2, 4)), device="meta")).device.kind == "meta"
+    assert not net.weight.is_drawn
+    twin = pickle.loads(pickle.dumps(net))
+    assert twin.weight.device.kind == "meta"
+    there = net.to(device="cpu").initialize(0)
+    np.testing.assert_array_equal(there.weight.numpy(), nn.Linear(4, 3).initialize(0).weight.numpy())
+
+
+@pytest.mark.parametrize("kind", [lambda n, **kw: nn.Linear(n, n, **kw), nn.BatchNorm, nn.LayerNorm])
+def test_meta_allocates_nothing(kind):
+    net = kind(10**12, device="meta")  # no machine has the memory
+    assert all(x.device.kind == "meta" for x in (*net.parameters(), *net.buffers()))

@@ -228,3 +228,55 @@ def test_wrong_buffers():
         net.set_buffer("scale", [1.0])
     with pytest.raises(ShapeError, match=r"Net\.mean is a buffer of shape \(2,\), got \(3,\)"):
         net.set_buffer("mean", np.ones(3))
+
+
+# -- by path ------------------------------------------------------------------------------------
+
+
+def test_looking_up_paths():
+    net = nn.Sequential(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm(3)), nn.Linear(3, 1))
+    assert net.get_submodule("") is net
+    assert net.get_submodule("0.1") is net[0][1]
+    for path, parameter in net.named_parameters():
+        assert net.get_parameter(path) is parameter
+    for path, buffer in net.named_buffers():
+        assert net.get_buffer(path) is buffer
+    stand_in = np.zeros((3, 1))
+
+    class Reads(nn.Module):
+        def __init__(self):
+            self.inner = net
+
+        def forward(self):
+            return self.get_parameter("inner.1.weight")
+
+    assert nn.functional_call(Reads(), {"inner.1.weight": stand_in}, ())[0].data is stand_in
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "message"),
+    [
+        ("get_submodule", "enc.0", r"no module 'enc.0': Named has no 'enc' \(did you mean 'encoder'\?\)"),
+        ("get_submodule", "encoder.7", r"no module 'encoder.7': Sequential has no '7', only \['0'\]"),
+        ("get_parameter", "encoder.0.wait", r"no parameter 'encoder.0.wait': Linear has no 'wait'"),
+        ("get_parameter", "encoder.0", r"no parameter 'encoder.0': Sequential has no '0', only \[\]"),
+        (
+            "get_buffer",
+            "encoder.0.weight",
+            r"no buffer 'encoder.0.weight': Linear has no 'weight', only \[\]",
+        ),
+    ],
+)
+def test_unknown_paths(method, path, message):
+    class Named(nn.Module):
+        def __init__(self):
+            self.encoder = nn.Sequential(nn.Linear(2, 2))
+
+    with pytest.raises(AttributeError, match=message):
+        getattr(Named(), method)(path)
+
+
+def test_buffers_live_where_they_are_told():
+    layer = nn.Identity()
+    layer.register_buffer("mean", np.zeros(2), device="meta")
+    assert layer.mean.device.kind == "meta"

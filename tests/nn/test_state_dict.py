@@ -1,5 +1,9 @@
 """Reading state and loading it: round trips, and errors that change nothing."""
 
+import copy
+import json
+import pickle
+
 import numpy as np
 import pytest
 
@@ -41,7 +45,7 @@ def test_values_are_copies():
 
 def test_round_trip():
     net = Net()
-    assert net.load_state_dict(state(1)) is None
+    assert net.load_state_dict(state(1)) == ([], [])
     assert_same(net.state_dict(), state(1))
 
 
@@ -110,3 +114,67 @@ def test_not_strict():
     np.testing.assert_array_equal(net.first.weight.numpy(), state(0)["first.weight"])
     with pytest.raises(StateError, match=r"'first\.bias': expected shape \(2,\), got \(3,\)"):
         net.load_state_dict({"first.bias": np.ones(3)}, strict=False)
+
+
+def test_what_differs_is_returned():
+    found = Net().load_state_dict({"first.bias": np.ones(2), "other": np.zeros(1)}, strict=False)
+    assert found.unexpected_keys == ["other"]
+    assert found.missing_keys == [path for path in state() if path != "first.bias"]
+
+
+# -- versions -----------------------------------------------------------------------------------
+
+
+class Renamed(nn.Module):
+    """A layer whose first version called its parameter `scale`, and kept its logarithm."""
+
+    _version = 3
+
+    def __init__(self):
+        self.weight = nn.Parameter(np.ones(2))
+
+    def forward(self, x):
+        return x * self.weight
+
+    def _migrate_state(self, state, prefix, version):
+        if version < 2:
+            state[f"{prefix}weight"] = state.pop(f"{prefix}scale")
+        if version < 3:
+            state[f"{prefix}weight"] = np.exp(state[f"{prefix}weight"])
+
+
+def test_states_know_the_versions_of_their_classes():
+    net = nn.Sequential(nn.Linear(2, 2, init="ones"), Renamed())
+    found = net.state_dict()
+    assert found.metadata == {"versions": {"1": 3}, "init_versions": {}}
+    assert json.loads(json.dumps(found.metadata)) == found.metadata
+    for twin in (pickle.loads(pickle.dumps(found)), copy.deepcopy(found)):
+        assert twin.metadata == found.metadata
+        assert_same(twin, found)
+
+
+@pytest.mark.parametrize(("versions", "name"), [({}, "scale"), ({"1": 2}, "weight")])
+def test_older_states_are_rewritten(versions, name):
+    net = nn.Sequential(nn.Identity(), Renamed())
+    old = nn.StateDict({f"1.{name}": np.zeros(2)}, {"versions": versions, "init_versions": {}})
+    assert net.load_state_dict(old) == ([], [])
+    np.testing.assert_array_equal(net[1].weight.numpy(), np.ones(2))
+    assert list(old) == [f"1.{name}"]
+
+
+def test_newer_states_and_states_without_versions():
+    net = nn.Sequential(nn.Identity(), Renamed())
+    newer = nn.StateDict({"1.weight": np.zeros(2)}, {"versions": {"1": 4}, "init_versions": {}})
+    with pytest.raises(StateError, match="the state of '1' was written by version 4 of Renamed"):
+        net.load_state_dict(newer)
+    net.load_state_dict({"1.weight": np.zeros(2)})  # taken for one of today
+    np.testing.assert_array_equal(net[1].weight.numpy(), np.zeros(2))
+
+
+def test_a_state_brings_the_version_of_its_initial_weights():
+    with nn.init.version(1):
+        old = nn.Sequential(nn.Linear(2, 2))
+    net = nn.Sequential(nn.Linear(2, 2))
+    assert net.init_versions() == {"0": 2}
+    net.load_state_dict(old.state_dict())
+    assert net.init_versions() == {"0": 1}

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from sknet._params import Interval, resolve
+from sknet._params import Interval
 from sknet.core import Tensor
+from sknet.device import Device
 from sknet.exceptions import ShapeError
 from sknet.nn._module import Module
 from sknet.nn._parameter import Parameter
 from sknet.nn._scope import Registered
-from sknet.nn.init import INITIALIZERS, GlorotUniform, Initializer
+from sknet.nn.init import Initializer, scheme
 from sknet.nn.layers._arguments import check_arguments
 from sknet.ops import matmul
 
@@ -31,8 +32,10 @@ class Linear(Module):
     bias : bool, default=True
         Whether to add a bias.
     init : Initializer or str, default=None
-        Scheme of weight and bias, an object or its name; None is ``GlorotUniform()``,
-        scikit-learn's. The weight is drawn first, then the bias.
+        Scheme of weight and bias, an object or its name; None is that of `init.version`. The
+        weight is drawn first, then the bias.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -70,17 +73,19 @@ class Linear(Module):
         bias: bool = True,
         *,
         init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
     ) -> None:
         check_arguments(self, in_features=in_features, out_features=out_features, bias=bias)
-        scheme = GlorotUniform() if init is None else init
-        scheme = resolve(scheme, INITIALIZERS, Initializer, parameter="init", caller="Linear")
         self.in_features = int(in_features)
         self.out_features = int(out_features)
-        shape, fans = (self.in_features, self.out_features), {"fan_in": in_features, "fan_out": out_features}
-        self.weight = Parameter(shape=shape, draw=partial(scheme.draw, shape=shape, **fans))
+        found = scheme(init, self, "linear")
+        shape = (self.in_features, self.out_features)
+        fans: Any = {"fan_in": self.in_features, "fan_out": self.out_features}
+        draw, draw_bias = partial(found.draw, **fans), partial(found.draw_bias, **fans)
+        self.weight = Parameter(shape=shape, draw=partial(draw, shape=shape), device=device)
         self.bias = None
         if bias:
-            self.bias = Parameter(shape=shape[1:], draw=partial(scheme.draw_bias, shape=shape[1:], **fans))
+            self.bias = Parameter(shape=shape[1:], draw=partial(draw_bias, shape=shape[1:]), device=device)
 
     def forward(self, x: Any) -> Tensor:
         try:

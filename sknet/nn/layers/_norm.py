@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
+from sknet.device import Device
 from sknet.exceptions import ShapeError
 from sknet.nn._module import Module
-from sknet.nn._parameter import DEFAULT_DTYPE, Parameter
+from sknet.nn._parameter import Parameter, ones, zeros
 from sknet.nn._scope import Registered
 from sknet.nn.layers._arguments import check_arguments
 from sknet.ops import mean, reshape, sqrt, square
@@ -32,6 +31,8 @@ class BatchNorm(Module):
         Added to the variance.
     momentum : float or None, default=0.1
         Weight of a batch in the running statistics; None averages all batches equally.
+    device : str or Device, default=None
+        Where parameters and buffers live; None is the CPU.
 
     Attributes
     ----------
@@ -77,16 +78,24 @@ class BatchNorm(Module):
         "momentum": [Interval(Real, 0, 1, closed="both"), None],
     }
 
-    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1) -> None:
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        *,
+        device: "str | Device | None" = None,
+    ) -> None:
         check_arguments(self, num_features=num_features, eps=eps, momentum=momentum)
         self.num_features = int(num_features)
         self.eps = eps
         self.momentum = momentum
-        self.weight = Parameter(np.ones(self.num_features, DEFAULT_DTYPE))
-        self.bias = Parameter(np.zeros(self.num_features, DEFAULT_DTYPE))
-        self.register_buffer("running_mean", np.zeros(self.num_features, DEFAULT_DTYPE))
-        self.register_buffer("running_var", np.ones(self.num_features, DEFAULT_DTYPE))
-        self.register_buffer("num_batches", np.zeros((), np.int64))
+        shape = (self.num_features,)
+        self.weight = Parameter(ones(shape, device))
+        self.bias = Parameter(zeros(shape, device))
+        self.register_buffer("running_mean", zeros(shape, device))
+        self.register_buffer("running_var", ones(shape, device))
+        self.register_buffer("num_batches", zeros((), device, "int64"))
 
     def forward(self, x: Any) -> Any:
         x = as_tensor(x)
@@ -135,6 +144,8 @@ class LayerNorm(Module):
         Shape of the axes to normalise over, the input's last ones.
     eps : float, default=1e-5
         Added to the variance.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
 
     Attributes
     ----------
@@ -161,14 +172,20 @@ class LayerNorm(Module):
 
     _parameter_constraints = {"normalized_shape": LENGTH, "eps": SMALL}
 
-    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5) -> None:
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        *,
+        device: "str | Device | None" = None,
+    ) -> None:
         lengths = normalized_shape if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
         for length in lengths or (None,):
             check_arguments(self, normalized_shape=length, eps=eps)
         self.normalized_shape = tuple(int(length) for length in lengths)
         self.eps = eps
-        self.weight = Parameter(np.ones(self.normalized_shape, DEFAULT_DTYPE))
-        self.bias = Parameter(np.zeros(self.normalized_shape, DEFAULT_DTYPE))
+        self.weight = Parameter(ones(self.normalized_shape, device))
+        self.bias = Parameter(zeros(self.normalized_shape, device))
 
     def forward(self, x: Any) -> Any:
         x = as_tensor(x)

@@ -1,6 +1,7 @@
 """What every layer promises: one row each, and a layer without a row fails."""
 
 import copy
+import inspect
 import pickle
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from sknet import Tensor, nn, ops
 from sknet.autograd import gradcheck
 from sknet.core import gradients
-from sknet.device import Device
+from sknet.device import Device, MetaArray
 from sknet.nn import functional_call
 
 # name -> (layer, shape of its input without the first axis)
@@ -150,6 +151,25 @@ def test_shapes_without_data(row, training):
     assert {path: value.shape for path, value in updates.items()} == {
         path: b.shape for path, b in buffers.items()
     }
+
+
+@EACH
+def test_a_layer_is_made_where_it_is_told(row, monkeypatch):
+    """Every layer with parameters or buffers of its own takes `device`; on meta there are no data."""
+    calls, new = [], nn.Module.__new__
+    monkeypatch.setattr(
+        nn.Module, "__new__", lambda cls, *args, **kwargs: calls.append((cls, args, kwargs)) or new(cls)
+    )
+    made = ROWS[row][0]()
+    kind, args, kwargs = next(call for call in calls if call[0] is type(made))
+    state = [*made.parameters(), *made.buffers()]
+    if not state or any(isinstance(value, nn.Module) for value in (*args, *kwargs.values())):
+        return  # nothing to place, or only what other layers have placed
+    assert inspect.signature(kind).parameters["device"].kind is inspect.Parameter.KEYWORD_ONLY
+    layer = kind(*args, **kwargs, device="meta")
+    there = [*layer.parameters(), *layer.buffers()]
+    assert [(x.shape, x.dtype) for x in there] == [(x.shape, x.dtype) for x in state]
+    assert all(x.device == Device("meta") and isinstance(x.data, MetaArray) for x in there)
 
 
 @EACH
