@@ -59,6 +59,7 @@ def minimize(
     assert isinstance(optimizer, LBFGS)
     with active(model.device):
         X, y, weight = batches.take(slice(None))
+    model.materialize(X)
     guard = InterruptGuard()
 
     def value_and_grad(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:

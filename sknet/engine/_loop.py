@@ -204,7 +204,7 @@ def train(
     KeyboardInterrupt
         At the second Ctrl-C, which a step does not hold back; the first ends the loop with a warning.
     """
-    optimizer = model.optimizer
+    optimizer = model.materialize(batches.X).optimizer
     assert isinstance(optimizer, Optimizer)
     planned = settings.max_iter * batches.n_batches
     model.progress = model.progress._replace(total_steps=model.progress.step + planned)

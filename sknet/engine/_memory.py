@@ -17,7 +17,30 @@ from sknet.nn import Module
 from sknet.optim import OptimizerState
 from sknet.optim.schedules import Progress
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "Pending"]
+
+
+class Pending:
+    """What stands in a memory's place until the shapes of a lazy module are known.
+
+    Parameters
+    ----------
+    module : Module
+        A lazy one.
+    device : Device
+        Where the model will compute.
+    """
+
+    def __init__(self, module: Module, device: Device) -> None:
+        self.module, self.device = module, device
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # protocols of copy and pickle
+            raise AttributeError(name)
+        raise StateError(
+            "this model's module is lazy, and has no parameters before its first batch: call "
+            "model.materialize(X), or begin with a step"
+        )
 
 
 class Memory:

@@ -15,14 +15,14 @@ from sknet.device import Device, available, check_float_dtype, is_array, stream_
 from sknet.engine import _objective
 from sknet.engine._checks import check_reached, check_targets, check_weights
 from sknet.engine._layout import Gradient, Layout
-from sknet.engine._memory import Memory
+from sknet.engine._memory import Memory, Pending
 from sknet.engine._place import active, on_device
 from sknet.engine._predictor import Head, Predictor
 from sknet.engine._state import ModelState, StepResult, copied_random_state
 from sknet.engine._stepping import Stepper
 from sknet.engine._update import apply_rule
 from sknet.losses import Loss, check_loss
-from sknet.nn import Module, bindings
+from sknet.nn import Module, bindings, is_lazy, materialize
 from sknet.nn._scope import Scope, run
 from sknet.optim import LBFGS, Optimizer, check_optimizer
 from sknet.optim.schedules import Progress
@@ -37,7 +37,7 @@ class Model:
     ----------
     module : Module
         The network. The model takes it over: the module's parameters become views of the model's
-        one flat buffer, and follow its training.
+        one flat buffer, and follow its training. The shapes of a lazy one are those of the first batch.
     loss : str or Loss, default="squared_error"
         What is minimised.
     optimizer : str or Optimizer, default="adam"
@@ -109,10 +109,41 @@ class Model:
         self._predictors: dict[str, Predictor | None] = {}
         place = available(device)
         module.to(dtype=self.dtype, device=place)  # first, so that what is drawn keeps all its digits
-        module.initialize(self.random_state)
+        self._memory: Memory = Pending(module, place)  # type: ignore[assignment]
+        if not is_lazy(module):
+            self._begin()
+
+    def _begin(self) -> None:
+        """Draw what was not drawn yet, and make the memory."""
+        self.module.initialize(self.random_state)
         self.key = stream_key(self.random_state)
-        with active(place):
-            self._memory = Memory(module, self.dtype, place, _slot_names(self.optimizer))
+        with active(self.device):
+            self._memory = Memory(self.module, self.dtype, self.device, _slot_names(self.optimizer))
+
+    def materialize(self, X: Any) -> Self:
+        """Give a lazy module its shapes, and draw its weights; nothing happens where that was done.
+
+        Every way to train or to compute does it with its first batch.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, Tensor, or tuple of int
+            A batch, of which only the shape counts, or that shape.
+
+        Returns
+        -------
+        Model
+            Itself.
+
+        Raises
+        ------
+        ShapeError
+            If the batch does not fit; the model is as before then.
+        """
+        if isinstance(self._memory, Pending):
+            materialize(self.module, X, dtype=self.dtype)
+            self._begin()
+        return self
 
     # -- state --------------------------------------------------------------------------------
 
@@ -221,6 +252,7 @@ class Model:
         Tensor of shape (n_samples, n_outputs)
             Raw output: logits, means or log means, as the loss reads them.
         """
+        self.materialize(X)
         scope = Scope({}, training, self.key, self.progress.step)
         output = run(self.module, scope, (self._operand(X),))
         if scope.updates and output.requires_grad:
@@ -399,6 +431,7 @@ class Model:
         CaptureError
             With ``compile=True``, if the step cannot be captured.
         """
+        self.materialize(X)
         return self._stepper.step(self, self._operand(X), *self._checked(y, sample_weight))
 
     def stepping_optimizer(self) -> Optimizer:

@@ -14,6 +14,14 @@ from sknet.nn._scope import Scope as Scope
 from sknet.nn._scope import run as run
 from sknet.nn._state_dict import Keys as Keys
 from sknet.nn._state_dict import StateDict as StateDict
+from sknet.nn._lazy import Lazy as Lazy
+from sknet.nn._lazy import LazyBatchNorm as LazyBatchNorm
+from sknet.nn._lazy import LazyLinear as LazyLinear
+from sknet.nn._lazy import is_lazy as is_lazy
+from sknet.nn._lazy import materialize as materialize
+from sknet.nn._summary import Summary as Summary
+from sknet.nn._summary import SummaryRow as SummaryRow
+from sknet.nn._summary import summary as summary
 
 # -- layers, one file a family
 from sknet.nn.layers import (
@@ -38,14 +46,22 @@ from sknet.nn.layers._recurrent_cells import *  # noqa: F403
 _OWN = [
     "HookHandle",
     "Keys",
+    "Lazy",
+    "LazyBatchNorm",
+    "LazyLinear",
     "Module",
     "Parameter",
     "Scope",
     "StateDict",
+    "Summary",
+    "SummaryRow",
     "bindings",
     "functional_call",
     "init",
+    "is_lazy",
+    "materialize",
     "run",
+    "summary",
 ]
 __all__ = sorted(
     [

@@ -40,6 +40,12 @@ class Hooks:
             kind: {} if known is None else dict(known.by_kind[kind]) for kind in KINDS
         }
 
+    def add(self, kind: str, hook: Hook, with_kwargs: bool = False) -> int:
+        """Add a hook and return its number."""
+        number = next(_numbers)
+        self.by_kind[kind][number] = hook, with_kwargs
+        return number
+
     def of(self, kind: str) -> list[tuple[Hook, bool]]:
         """Return the hooks of a kind: a hook may remove itself while they run."""
         return list(self.by_kind[kind].values())
@@ -98,8 +104,7 @@ def register(module: "Module", kind: str, hook: Any, with_kwargs: bool = False) 
     if not callable(hook):
         raise TypeError(f"a hook of {type(module).__name__} must be callable, got {type(hook).__name__}")
     hooks: Hooks = vars(module).setdefault("_hooks", Hooks())
-    number = next(_numbers)
-    hooks.by_kind[kind][number] = hook, with_kwargs
+    number = hooks.add(kind, hook, with_kwargs)
     _changes += 1
     return HookHandle(module, kind, number)
 

@@ -295,6 +295,9 @@ class Registry:
         """
         return bound_buffer(*self._owner_of(path, "_buffers", "buffer"))
 
+    def _check_shapes(self) -> None:
+        """Raise a StateError if this is a lazy module, whose parameters are not made yet."""
+
     def _owner_of(self, path: str, registry: str, kind: str) -> tuple["Module", str]:
         parent, _, name = path.rpartition(".")
         owner = self.get_submodule(parent)
@@ -310,6 +313,7 @@ class Registry:
         """Yield what `named_parameters` does outside `functional_call`; `prefix` begins every path."""
         seen: set[int] = set()
         for path, module in self.named_modules(prefix):
+            module._check_shapes()
             for name, parameter in module._parameters.items():
                 if id(parameter) not in seen:
                     seen.add(id(parameter))

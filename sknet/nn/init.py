@@ -41,6 +41,7 @@ __all__ = [
     "Orthogonal",
     "Uniform",
     "Zeros",
+    "active_version",
     "scheme",
     "version",
 ]
@@ -454,6 +455,23 @@ def version(number: int) -> Iterator[None]:
         _active.reset(token)
 
 
+def active_version() -> int:
+    """Return the version of the default schemes that layers made now draw by.
+
+    Returns
+    -------
+    int
+        `VERSION`, unless `version` has asked for another one.
+
+    Examples
+    --------
+    >>> with version(1):
+    ...     active_version()
+    1
+    """
+    return _active.get()
+
+
 def scheme(init: "Initializer | str | None", layer: "Module", kind: str) -> Initializer:
     """Return the scheme that a layer draws from, and note its version on the layer.
 
@@ -484,7 +502,7 @@ def scheme(init: "Initializer | str | None", layer: "Module", kind: str) -> Init
     """
     if init is not None:
         return resolve(init, INITIALIZERS, Initializer, parameter="init", caller=type(layer).__name__)  # type: ignore[no-any-return]
-    wanted = _active.get()
+    wanted = active_version()
     vars(layer)["_init_version"] = wanted
     return _of_version(SCHEMES[kind], wanted)
 

@@ -1,11 +1,14 @@
 """Model: what it is made of, its step in place, and what it refuses."""
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse
 
 from sknet import Model, nn, ops
 from sknet.core import Tensor
+from sknet.engine import Accuracy, Batches, History, Plateau, Settings, minimize, train
 from sknet.exceptions import DeviceError, DtypeError, GradientError, NonFiniteError, ShapeError, StateError
 from sknet.losses import LogLoss, SquaredError
 from sknet.optim import LBFGS, SGD, Adam, Optimizer
@@ -342,3 +345,61 @@ def test_gradient_of_a_loss_of_ones_own():
     gradient = model.backward(ops.sum(model(X)))
     np.testing.assert_allclose(gradient["weight"], np.outer(X.sum(axis=0), [1, 1]))
     assert_same(dict(gradient), {"weight": gradient["weight"], "bias": np.array([12.0, 12.0])})
+
+
+# -- lazy modules -------------------------------------------------------------------------------
+
+
+def lazy_model(**params):
+    net = nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm(), nn.Tanh(), nn.LazyLinear(3))
+    return Model(net, "log_loss", **{"random_state": 0} | params)
+
+
+def ordinary_model(**params):
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm(8), nn.Tanh(), nn.Linear(8, 3))
+    return Model(net, "log_loss", **{"random_state": 0} | params)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda model: model.materialize(X),
+        lambda model: model.materialize((1, 4)),
+        lambda model: model(X),
+        lambda model: model.predict(X),
+        lambda model: pickle.loads(pickle.dumps(model)).materialize(X),
+        lambda model: model.copy(),
+    ],
+)
+def test_the_first_batch_makes_a_lazy_model_an_ordinary_one(begin, dtype):
+    lazy, ordinary = lazy_model(dtype=dtype), ordinary_model(dtype=dtype)
+    assert "LazyLinear" in repr(lazy)
+    begin(lazy)
+    for _ in range(3):
+        assert lazy.step(X, CLASSES).loss == ordinary.step(X, CLASSES).loss
+    assert_same_state(lazy.state, ordinary.state)
+    assert repr(lazy) == repr(ordinary)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+def test_fits_of_lazy_models(optimizer):
+    lazy, ordinary = lazy_model(optimizer=optimizer), ordinary_model(optimizer=optimizer)
+    for model in (lazy, ordinary):
+        batches = Batches(X, CLASSES, None, 5, model.dtype, model.device)
+        if optimizer == "lbfgs":
+            minimize(model, batches, 100, 1e-3, False)
+        else:
+            plateau = Plateau(10, 1e-4, higher_is_better=False)
+            train(model, batches, History(), plateau, Settings(max_iter=3), Accuracy)
+    assert_same_state(lazy.state, ordinary.state)
+
+
+def test_before_its_first_batch_a_lazy_model_has_no_state():
+    model = lazy_model()
+    for ask in (lambda: model.state, lambda: model.parameters, lambda: model.replace(None)):
+        with pytest.raises(StateError, match=r"lazy, and has no parameters .* model\.materialize\(X\)"):
+            ask()
+    with pytest.raises(ShapeError):
+        model.step(X[:, 0], CLASSES)
+    assert model.step(X, CLASSES).loss > 0

@@ -1,0 +1,225 @@
+"""Lazy modules: layers that read one of their lengths from the first input."""
+
+import inspect
+import re
+import threading
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from sknet.device import Device
+from sknet.exceptions import ShapeError, StateError
+from sknet.nn import init
+from sknet.nn._module import Module
+from sknet.nn._shape_pass import shadows, shape_pass
+from sknet.nn.layers import BatchNorm, Linear
+from sknet.nn.layers._arguments import check_arguments
+
+__all__ = ["Lazy", "LazyBatchNorm", "LazyLinear", "is_lazy", "materialize"]
+
+M = TypeVar("M", bound=Module)
+
+_becoming = threading.RLock()
+
+
+class Lazy(Module):
+    """Base of the lazy layers: what turns into an ordinary layer when its first input comes.
+
+    A lazy class names itself, the ordinary class, the constructor's argument that is left out, and
+    the axis of the first input whose length it is.
+
+    Parameters
+    ----------
+    *args, **kwargs : object
+        The ordinary class's arguments but for that one.
+
+    Notes
+    -----
+    After its first call a lazy layer *is* the ordinary one: its class is, and it prints, pickles and
+    loads like it. Before, it has a mode, a dtype, a device and hooks, but no parameters, and whatever
+    asks for those raises a `StateError`. `materialize` does without a call, and a `Model` does it with
+    its first batch.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> class Scale(nn.Module):
+    ...     def __init__(self, width, *, device=None):
+    ...         self.weight = nn.Parameter([1.0] * width, device=device)
+    ...
+    ...     def forward(self, x):
+    ...         return x * self.weight
+    >>> class LazyScale(nn.Lazy, Scale, infer="width", axis=-1):
+    ...     'A scale for every column.'
+    >>> scale = LazyScale()
+    >>> scale([[1.0, 2.0, 3.0]]).shape
+    (1, 3)
+    >>> type(scale).__name__
+    'Scale'
+    """
+
+    _ordinary: type[Module]
+    _infer: str
+    _axis: int
+    __signature__: inspect.Signature
+
+    def __init_subclass__(cls, *, infer: str | None = None, axis: int = -1, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if infer is None:  # a subclass of a lazy class
+            return
+        cls._ordinary, cls._infer, cls._axis = cls.__bases__[-1], infer, axis
+        full = inspect.signature(cls._ordinary)
+        if infer not in full.parameters:
+            raise TypeError(
+                f"{cls.__name__}: {cls._ordinary.__name__} has no argument {infer!r} to leave out"
+            )
+        left = [parameter for name, parameter in full.parameters.items() if name != infer]
+        cls.__signature__ = full.replace(parameters=left)
+        cls.__doc__ = _documented(inspect.getdoc(cls) or "", inspect.getdoc(cls._ordinary) or "", infer)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        arguments = dict(self.__signature__.bind(*args, **kwargs).arguments)
+        constraints = getattr(self, "_parameter_constraints", {})
+        check_arguments(self, **{name: value for name, value in arguments.items() if name in constraints})
+        vars(self).update(_arguments=arguments, _place=(None, None), _init_version=init.active_version())
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        with _becoming:
+            if isinstance(self, Lazy):  # of two first calls at once, the second comes too late
+                self._become(self._made_for(np.shape(args[0]) if args else ()))
+        return self.forward(*args, **kwargs)
+
+    def _made_for(self, shape: tuple[int, ...]) -> Module:
+        """Return the ordinary module for an input of this shape."""
+        if not -len(shape) <= self._axis < len(shape):
+            raise ShapeError(
+                f"{self!r}: expected an input with an axis {self._axis}, whose length is its {self._infer}, "
+                f"got shape {shape}"
+            )
+        with init.version(vars(self)["_init_version"]):
+            made = self._ordinary(**vars(self)["_arguments"], **{self._infer: shape[self._axis]})
+        made._convert(*vars(self)["_place"])
+        return made
+
+    def _become(self, other: Module) -> None:
+        """Take over class, parameters and all else of a module that nobody else has."""
+        own = {name: value for name, value in vars(self).items() if name in ("_training", "_hooks")}
+        vars(self).clear()
+        vars(self).update(vars(other))
+        vars(self).update(own)
+        self.__class__ = type(other)  # type: ignore[assignment]
+
+    def _convert(self, dtype: "np.dtype[Any] | None", device: Device | None) -> None:
+        before = vars(self)["_place"]
+        vars(self)["_place"] = (dtype or before[0], device or before[1])
+
+    def _check_shapes(self) -> NoReturn:
+        raise StateError(
+            f"{self!r} has no parameters before its {self._infer} is known: call the module on an input, or "
+            "nn.materialize(module, X.shape)"
+        )
+
+    def extra_repr(self) -> str:
+        """Return the arguments that it was given."""
+        return ", ".join(f"{name}={value!r}" for name, value in vars(self)["_arguments"].items())
+
+
+def _documented(doc: str, ordinary: str, left_out: str) -> str:
+    """Return a lazy class's docstring with the ordinary one's section on parameters, but for one."""
+    found = re.search(r"^Parameters\n-+\n(?:.+\n)*", ordinary, re.MULTILINE)
+    if found is None:
+        return doc
+    section = re.sub(rf"^{left_out} :.*\n(?: +.*\n)*", "", found[0], flags=re.MULTILINE)
+    head, *rest = doc.split("\n\n", 1)
+    return "\n\n".join([head, section.rstrip("\n"), *rest])
+
+
+class LazyLinear(Lazy, Linear, infer="in_features", axis=-1):
+    """A `Linear` layer whose `in_features` is the length of its first input's last axis.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> layer = nn.LazyLinear(2)
+    >>> layer
+    LazyLinear(out_features=2)
+    >>> layer([[1.0, 2.0, 3.0]]).shape
+    (1, 2)
+    >>> layer
+    Linear(3, 2)
+    """
+
+
+class LazyBatchNorm(Lazy, BatchNorm, infer="num_features", axis=1):
+    """A `BatchNorm` layer whose `num_features` is the length of its first input's second axis.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> layer = nn.LazyBatchNorm()
+    >>> layer([[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]]).shape
+    (2, 3)
+    >>> layer
+    BatchNorm(num_features=3)
+    """
+
+
+def is_lazy(module: Module) -> bool:
+    """Tell whether there is a module here or below whose shapes are not known yet.
+
+    Parameters
+    ----------
+    module : Module
+        Where to look.
+
+    Returns
+    -------
+    bool
+        True until `materialize` or the first call.
+    """
+    return any(isinstance(each, Lazy) for each in module.modules())
+
+
+def materialize(module: M, *inputs: Any, dtype: DTypeLike = "float32") -> M:
+    """Let lazy modules become ordinary ones, by a pass without data.
+
+    Parameters
+    ----------
+    module : Module
+        Changed in place, if it is lazy.
+    *inputs : tuple of int, array, or tree of those
+        What the forward pass takes: shapes, with the batch's axis, or examples.
+    dtype : dtype, default="float32"
+        Of the inputs that are shapes.
+
+    Returns
+    -------
+    Module
+        The same module; nothing is drawn yet.
+
+    Raises
+    ------
+    ShapeError
+        If the inputs do not fit; the module is as before then.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> net = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(1))
+    >>> nn.materialize(net, (32, 7))
+    Sequential(
+      (0): Linear(7, 4)
+      (1): ReLU()
+      (2): Linear(4, 1)
+    )
+    """
+    if not is_lazy(module):
+        return module
+    twin = module.copy()  # it runs, so that an error leaves the module as it was
+    pairs = list(zip(module.modules(), twin.modules(), strict=True))
+    shape_pass(twin, tuple([shadows(x, dtype) for x in inputs]))
+    for each, made in pairs:
+        if isinstance(each, Lazy) and not isinstance(made, Lazy):
+            each._become(made)
+    return module

@@ -1,0 +1,113 @@
+"""A forward pass without data: every operation's shape rule is run, and nothing is computed or allocated."""
+
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
+
+from numpy.typing import DTypeLike
+
+from sknet.core import Primitive, Tensor, TracedArray, no_grad
+from sknet.device import Device
+from sknet.exceptions import DeviceError
+from sknet.nn._module import Module
+from sknet.nn._scope import Binding, Scope, run
+
+__all__ = ["Shadow", "shadows", "shape_pass"]
+
+META = Device("meta")
+VIEWS = frozenset({"broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze"})
+
+Seen = Callable[[Primitive, list[Any], "Shadow"], None]
+
+
+class Shadow(TracedArray):
+    """An array without data that may meet arrays of any device, and tells what is computed with it.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Its shape.
+    dtype : dtype
+        Its dtype.
+    seen : callable
+        ``seen(primitive, operands, result)`` is called for every operation.
+    """
+
+    __slots__ = ("memory", "seen")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, seen: Seen) -> None:
+        super().__init__(shape, dtype, META)
+        self.seen = seen
+        self.memory: object = self  # of a view: the array whose memory it would share
+
+    def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> TracedArray:
+        arrays = [x.data if isinstance(x, Tensor) else x for x in inputs]
+        shape, dtype = primitive.shape(*arrays, **params)
+        result = Shadow(shape, dtype, self.seen)
+        if primitive.name in VIEWS and isinstance(arrays[0], Shadow):
+            result.memory = arrays[0].memory
+        self.seen(primitive, arrays, result)
+        return result
+
+
+class _StandIns(dict[Binding, Tensor]):
+    """Shadows in place of all parameters and buffers, also of those that the pass itself makes."""
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+
+    def get(self, binding: Binding, own: Any = None) -> Any:
+        """Return the stand-in for a parameter or buffer, which is `own`."""
+        if binding not in self:
+            self[binding] = Tensor(Shadow(own.shape, own.dtype, self._seen))
+        return self[binding]
+
+
+def ignore(primitive: Primitive, operands: list[Any], result: Shadow) -> None:
+    """See nothing."""
+
+
+def shape_pass(module: Module, inputs: tuple[Any, ...], training: bool = False, seen: Seen = ignore) -> Any:
+    """Run a module without data.
+
+    Parameters
+    ----------
+    module : Module
+        It computes nothing and draws nothing, but runs: what its code does besides is done.
+    inputs : tuple
+        Arguments of the forward pass, as `shadows` returns them.
+    training : bool, default=False
+        The mode.
+    seen : callable, default=ignore
+        As for `Shadow`.
+
+    Returns
+    -------
+    tree of Tensor
+        What the module returned: tensors of shadows.
+
+    Raises
+    ------
+    DeviceError
+        If the forward pass reads values.
+    """
+    scope = Scope(_StandIns(seen), training, (0, 0), Tensor(Shadow((), "int64", seen)))
+    try:
+        with no_grad():
+            return run(module, scope, inputs)
+    except DeviceError as error:
+        error.add_note("in a pass without data, by which shapes are found out")
+        raise
+
+
+def shadows(x: Any, dtype: DTypeLike, seen: Seen = ignore) -> Any:
+    """Return a tree with a tensor without data for every array in `x` and every shape, a tuple of int."""
+    if hasattr(x, "shape") and hasattr(x, "dtype"):
+        return Tensor(Shadow(tuple(x.shape), x.dtype, seen))
+    if isinstance(x, tuple) and all(isinstance(length, Integral) for length in x):
+        return Tensor(Shadow(x, dtype, seen))
+    if isinstance(x, dict):
+        return {key: shadows(part, dtype, seen) for key, part in x.items()}
+    if isinstance(x, (list, tuple)):
+        return type(x)([shadows(part, dtype, seen) for part in x])
+    return x
