@@ -22,6 +22,10 @@ from sknet.nn._lazy import materialize as materialize
 from sknet.nn._summary import Summary as Summary
 from sknet.nn._summary import SummaryRow as SummaryRow
 from sknet.nn._summary import summary as summary
+from sknet.nn._collections import ModuleDict as ModuleDict
+from sknet.nn._collections import ModuleList as ModuleList
+from sknet.nn._collections import ParameterDict as ParameterDict
+from sknet.nn._collections import ParameterList as ParameterList
 
 # -- layers, one file a family
 from sknet.nn.layers import (
@@ -50,7 +54,11 @@ _OWN = [
     "LazyBatchNorm",
     "LazyLinear",
     "Module",
+    "ModuleDict",
+    "ModuleList",
     "Parameter",
+    "ParameterDict",
+    "ParameterList",
     "Scope",
     "StateDict",
     "Summary",

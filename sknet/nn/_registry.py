@@ -183,7 +183,7 @@ class Registry:
         elif isinstance(value, (list, tuple, dict)) and _holds_state(value):
             raise TypeError(
                 f"{self._place(name)}: modules or parameters inside a {type(value).__name__} are not found; "
-                "keep modules in nn.Sequential, which can be indexed and iterated, or give each its own name"
+                "keep them in nn.ModuleList, nn.ModuleDict, nn.ParameterList or nn.ParameterDict"
             )
         else:
             if name in self._parameters or name in self._buffers or name in self._children:

@@ -1,20 +1,29 @@
-"""Sequential: modules one after the other."""
+"""Modules made of modules: one after the other, around a shortcut, side by side."""
 
-from collections.abc import Iterator
-from typing import Any, Self, overload
+from collections.abc import Callable
+from functools import reduce
+from numbers import Integral
+from operator import add, mul
+from typing import Any
 
+from sknet._params import Interval, StrOptions
+from sknet.core import Tensor, as_tensor
+from sknet.exceptions import ShapeError
+from sknet.nn._collections import Indexed
 from sknet.nn._module import Module
+from sknet.nn.layers._arguments import check_arguments
+from sknet.ops import concat, stack
 
-__all__ = ["Sequential"]
+__all__ = ["Lambda", "Parallel", "Residual", "Sequential"]
 
 
-class Sequential(Module):
+class Sequential(Indexed):
     """Modules one after the other, each on the output of the one before.
 
     Parameters
     ----------
     *layers : Module
-        They are named "0", "1", ...
+        They are named "0", "1", ... Or one mapping of names to modules, in its order.
 
     Examples
     --------
@@ -31,27 +40,8 @@ class Sequential(Module):
     (5, 3)
     """
 
-    def __init__(self, *layers: Module) -> None:
-        if len(layers) == 1 and isinstance(layers[0], (list, tuple)):
-            raise TypeError("Sequential takes modules as separate arguments: write Sequential(*layers)")
-        for layer in layers:
-            self.append(layer)
-
-    def append(self, layer: Module) -> Self:
-        """Add a module at the end.
-
-        Parameters
-        ----------
-        layer : Module
-            Its name is its index.
-
-        Returns
-        -------
-        Sequential
-            Itself.
-        """
-        self.register_module(str(len(self)), layer)
-        return self
+    def __init__(self, *layers: Any) -> None:
+        super().__init__(*layers)
 
     def forward(self, x: Any) -> Any:
         layer = None
@@ -65,25 +55,129 @@ class Sequential(Module):
             raise
         return x
 
-    def __len__(self) -> int:
-        return len(self._children)
 
-    def __iter__(self) -> Iterator[Module]:
-        return self.children()
+class Residual(Module):
+    """A module with a shortcut around it: ``x + module(x)``.
 
-    @overload
-    def __getitem__(self, index: int) -> Module: ...
+    Parameters
+    ----------
+    module : Module
+        What is learned besides the identity.
+    projection : Module, default=None
+        What the shortcut does where the module's output has another shape; None hands x on.
 
-    @overload
-    def __getitem__(self, index: slice) -> "Sequential": ...
+    Notes
+    -----
+    K. He et al., "Deep residual learning for image recognition", CVPR 2016, equations 1 and 2.
 
-    def __getitem__(self, index: int | slice) -> Module:
-        layers = list(self._children.values())
-        if isinstance(index, slice):
-            return Sequential(*layers[index])
-        try:
-            return layers[index]
-        except IndexError:
-            raise IndexError(
-                f"layer {index} does not exist: this Sequential has {len(layers)} layers"
-            ) from None
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> block = nn.Residual(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 3)))
+    >>> block(np.ones((5, 3))).shape
+    (5, 3)
+    """
+
+    def __init__(self, module: Module, projection: Module | None = None) -> None:
+        self.register_module("module", module)
+        self.projection = None
+        if projection is not None:
+            self.register_module("projection", projection)
+
+    def forward(self, x: Any) -> Tensor:
+        x = as_tensor(x)
+        learned, shortcut = self.module(x), x if self.projection is None else self.projection(x)
+        if learned.shape != shortcut.shape:
+            raise ShapeError(
+                f"Residual: the module's output has shape {learned.shape}, the shortcut's {shortcut.shape}: "
+                "give it a projection with the module's output shape"
+            )
+        return learned + shortcut  # type: ignore[no-any-return]
+
+
+Reduction = Callable[[list[Any], int], Any]
+
+REDUCTIONS: dict[str, Reduction] = {
+    "concat": lambda outputs, axis: concat(outputs, axis=axis),
+    "stack": lambda outputs, axis: stack(outputs, axis=axis),
+    "sum": lambda outputs, axis: reduce(add, outputs),
+    "mean": lambda outputs, axis: reduce(add, outputs) / len(outputs),
+    "product": lambda outputs, axis: reduce(mul, outputs),
+}
+
+
+class Parallel(Indexed):
+    """Modules side by side on the same input, and what becomes of their outputs.
+
+    Parameters
+    ----------
+    *modules : Module
+        They are named "0", "1", ... Or one mapping of names to modules, in its order.
+    reduce : {"concat", "stack", "sum", "mean", "product"}, default="concat"
+        How the outputs become one; all but "concat" need outputs of one shape.
+    axis : int, default=-1
+        Along which axis "concat" joins, or which axis of the result "stack" makes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> towers = nn.Parallel(nn.Linear(3, 2), nn.Sequential(nn.Linear(3, 4), nn.ReLU()))
+    >>> towers(np.ones((5, 3))).shape
+    (5, 6)
+    """
+
+    _noun = "module"
+    _parameter_constraints = {
+        "reduce": [StrOptions(set(REDUCTIONS))],
+        "axis": [Interval(Integral, None, None, closed="neither")],
+    }
+
+    def __init__(self, *modules: Any, reduce: str = "concat", axis: int = -1) -> None:
+        check_arguments(self, reduce=reduce, axis=axis)
+        self.reduce = reduce
+        self.axis = axis
+        super().__init__(*modules)
+
+    def forward(self, x: Any) -> Any:
+        outputs = [as_tensor(module(x)) for module in self._children.values()]
+        shapes = [output.shape for output in outputs]
+        if not outputs or (self.reduce != "concat" and len(set(shapes)) > 1):
+            needed = "at least one module" if not outputs else "outputs of one shape"
+            raise ShapeError(f"Parallel(reduce={self.reduce!r}): expected {needed}, got {shapes}")
+        return REDUCTIONS[self.reduce](outputs, self.axis)
+
+
+class Lambda(Module):
+    """A function of tensors as a module without parameters.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(x)``, in operations of `sknet.ops` and of tensors.
+
+    Notes
+    -----
+    The function is pickled as Python pickles functions: by its module and name, so that a ``lambda``
+    serves only where nothing is pickled (joblib with several processes does).
+
+    Examples
+    --------
+    >>> from sknet import nn, ops
+    >>> net = nn.Sequential(nn.Linear(3, 2), nn.Lambda(ops.exp))
+    >>> net[1]
+    Lambda(exp)
+    """
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        if not callable(function) or isinstance(function, Module):
+            raise TypeError(f"Lambda needs a function, got {type(function).__name__}")
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+    def extra_repr(self) -> str:
+        """Return the function's name."""
+        return str(getattr(self.function, "__qualname__", self.function))
