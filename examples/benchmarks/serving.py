@@ -26,10 +26,14 @@ def one_row(estimator: object, row: np.ndarray) -> float:
     return statistics.median(times) / calls * 1e6
 
 
-def import_seconds(module: str) -> float:
-    """Return the median seconds of an import in a fresh Python, its start included."""
-    command = [sys.executable, "-c", f"import {module}"]
-    return statistics.median(timeit.repeat(lambda: subprocess.run(command, check=True), number=1, repeat=7))
+def import_seconds(modules: tuple[str, ...], rounds: int = 9) -> dict[str, float]:
+    """Return the median seconds of imports in a fresh Python, its start included, by turns."""
+    seconds: dict[str, list[float]] = {module: [] for module in modules}
+    for _ in range(rounds):
+        for module, times in seconds.items():
+            command = [sys.executable, "-c", f"import {module}"]
+            times.append(timeit.timeit(lambda command=command: subprocess.run(command, check=True), number=1))
+    return {module: statistics.median(times) for module, times in seconds.items()}
 
 
 def main() -> None:
@@ -43,8 +47,8 @@ def main() -> None:
         size = sum(array.nbytes for array in fitted.coefs_ + fitted.intercepts_)
         print(f"| {name} | {one_row(fitted, X[:1]):.0f} | {len(pickle.dumps(fitted)) / size:.2f} |")
     print("\n| import | seconds |\n|---|---|")
-    for module in ("numpy", "sklearn.neural_network", "sknet"):
-        print(f"| {module} | {import_seconds(module):.2f} |")
+    for module, seconds in import_seconds(("numpy", "sklearn", "sklearn.neural_network", "sknet")).items():
+        print(f"| {module} | {seconds:.2f} |")
 
 
 if __name__ == "__main__":

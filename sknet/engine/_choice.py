@@ -4,10 +4,8 @@ import os
 import warnings
 
 from sknet import ops
-from sknet.compile.executors._native import UnsupportedError
 from sknet.engine._batches import Batches
 from sknet.engine._model import Model
-from sknet.engine._native_steps import NativeSteps
 from sknet.engine._stepping import not_compiled
 from sknet.engine._steps import CompiledSteps, EagerSteps, Steps
 from sknet.exceptions import CaptureError, DtypeError, GradientError, GraphError, ShapeError
@@ -62,6 +60,10 @@ def _compiled_steps(
     model: Model, batches: Batches, check_finite: bool, planned: int, seeded: bool
 ) -> CompiledSteps:
     if os.environ.get("SKNET_NATIVE") != "0" and not ops.is_sparse(batches.X):
+        # Importing sknet should not take the time to load a compiler that nobody may ask for.
+        from sknet.compile.executors._native import UnsupportedError
+        from sknet.engine._native_steps import NativeSteps
+
         try:
             return NativeSteps(model, batches, check_finite, planned, wait=seeded)
         except UnsupportedError:

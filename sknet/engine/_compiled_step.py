@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sknet.compile import Compiled
-from sknet.compile.executors._native import native_source
 from sknet.engine._model import Model
 from sknet.engine._programs import Programs
 
@@ -65,6 +64,8 @@ def compiled_step(model: Model, X: Any, y: Any, weight: Any = None) -> CompiledS
     CaptureError
         If the step cannot be captured.
     """
+    from sknet.compile.executors._native import native_source  # loads what imports should not wait for
+
     programs = Programs(model)
     gradient = programs.gradient_of(X, y, weight)
     source = native_source(gradient, programs.update, list(model.buffers), weight is not None)

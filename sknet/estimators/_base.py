@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._params import validate_parameters
@@ -220,6 +219,8 @@ class BaseMLP(BaseEstimator, ABC):
 
     def _split(self, model: Model, fraction: float, y: Any, weight: Any) -> tuple[Any, Any]:
         """Return the rows to train and to validate on, as scikit-learn's networks draw them."""
+        from sklearn.model_selection import train_test_split  # it loads half of scikit-learn
+
         # Shares of classes are kept for two classes only, as there: the same seed gives the same split.
         stratify = y.astype(bool) if self._targets.task == "binary" else None
         training, held_out = train_test_split(

@@ -1,0 +1,47 @@
+"""Importing sknet takes little more than importing scikit-learn: it loads no heavy part that can wait.
+
+Timings would decide by chance, so what is loaded decides; `examples/benchmarks/serving.py` measures.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+# What scikit-learn's own base classes and checks load is there anyway.
+ANYWAY = "sklearn.base, sklearn.utils.validation, sklearn.utils.multiclass, sklearn.utils.metaestimators"
+HEAVY = (
+    "matplotlib",
+    "numba",
+    "pandas",
+    "scipy.optimize",
+    "scipy.signal",
+    "scipy.stats",
+    "sklearn.metrics",
+    "sklearn.model_selection",
+    "sklearn.preprocessing",
+    "sknet.compile.executors._native",
+    "sknet.engine._native_steps",
+    "unittest",
+)
+
+
+def added(module: str) -> set[str]:
+    """Return the modules that an import adds in a fresh Python."""
+    script = (
+        f"import sys, {ANYWAY}\n"
+        "before = set(sys.modules)\n"
+        f"import {module}\n"
+        "print(*(set(sys.modules) - before))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["sknet", "sknet.neural_network"])
+def test_heavy_parts_wait_until_they_are_needed(module):
+    found = added(module)
+    assert module in found
+    assert found.isdisjoint(HEAVY)
+    others = {name.split(".")[0] for name in found} - {"sknet"}
+    assert others <= {"sklearn", "scipy", "numpy", "rich", *sys.stdlib_module_names}, others
