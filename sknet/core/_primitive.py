@@ -46,6 +46,9 @@ class Primitive:
         which fused kernels are generated.
     writes_out : bool
         Whether `forward` takes ``out=``.
+    scratch : callable or None
+        ``scratch(*arrays, **params)`` lists shape and dtype of the arrays that `forward` works in, and
+        takes as ``scratch=`` where memory is planned; None where it needs none.
 
     Examples
     --------
@@ -54,7 +57,9 @@ class Primitive:
     'x + y'
     """
 
-    __slots__ = ("_kernels", "expression", "forward", "name", "saves", "shape", "vjp", "writes_out")
+    __slots__ = (
+        "_kernels", "expression", "forward", "name", "saves", "scratch", "shape", "vjp", "writes_out",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         if name in PRIMITIVES:
@@ -71,10 +76,12 @@ class Primitive:
         saves: Saves = "inputs",
         expression: str | None = None,
         writes_out: bool = True,
+        scratch: Callable[..., list[tuple[tuple[int, ...], Any]]] | None = None,
     ) -> "Primitive":
         """Attach all rules and return the primitive.
 
-        The class says what `forward`, `shape`, `vjp`, `saves`, `expression` and `writes_out` are.
+        The class says what `forward`, `shape`, `vjp`, `saves`, `expression`, `writes_out` and
+        `scratch` are.
         """
         self.forward = forward
         self._kernels: dict[Backend, Callable[..., Any]] = {}
@@ -83,6 +90,7 @@ class Primitive:
         self.saves = saves
         self.expression = expression
         self.writes_out = writes_out
+        self.scratch = scratch
         return self
 
     def kernel(self, owner: Backend) -> Callable[..., Any]:

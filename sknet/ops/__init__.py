@@ -6,6 +6,8 @@ accept tensors, arrays and numbers, and return tensors.
 
 from sknet.ops import (
     _activation,
+    _attention,
+    _conv,
     _create,
     _einsum,
     _elementwise,
@@ -15,7 +17,9 @@ from sknet.ops import (
     _linalg,
     _logical,
     _matmul,
+    _norm,
     _pad,
+    _pool,
     _random,
     _recurrent,
     _reduce,
@@ -28,6 +32,8 @@ from sknet.ops import (
     _trigonometric,
 )
 from sknet.ops._activation import *  # noqa: F403
+from sknet.ops._attention import *  # noqa: F403
+from sknet.ops._conv import *  # noqa: F403
 from sknet.ops._create import *  # noqa: F403
 from sknet.ops._einsum import *  # noqa: F403
 from sknet.ops._elementwise import *  # noqa: F403
@@ -37,7 +43,9 @@ from sknet.ops._join import *  # noqa: F403
 from sknet.ops._linalg import *  # noqa: F403
 from sknet.ops._logical import *  # noqa: F403
 from sknet.ops._matmul import *  # noqa: F403
+from sknet.ops._norm import *  # noqa: F403
 from sknet.ops._pad import *  # noqa: F403
+from sknet.ops._pool import *  # noqa: F403
 from sknet.ops._random import *  # noqa: F403
 from sknet.ops._recurrent import *  # noqa: F403
 from sknet.ops._reduce import *  # noqa: F403
@@ -53,6 +61,8 @@ __all__ = sorted(
     name
     for family in (
         _activation,
+        _attention,
+        _conv,
         _create,
         _einsum,
         _elementwise,
@@ -62,7 +72,9 @@ __all__ = sorted(
         _linalg,
         _logical,
         _matmul,
+        _norm,
         _pad,
+        _pool,
         _random,
         _recurrent,
         _reduce,

@@ -76,6 +76,10 @@ def check_record(primitive: Primitive, arrays: tuple[Any, ...], params: dict[str
         out = np.full(shape, 7, dtype)
         assert primitive.kernel(backend("cpu"))(*arrays, **params, out=out) is out, primitive
         assert out.tobytes() == np.asarray(result).tobytes(), primitive
+    if primitive.scratch is not None:
+        given = [np.full(size, np.nan, kind) for size, kind in primitive.scratch(*arrays, **params)]
+        found = primitive.kernel(backend("cpu"))(*arrays, **params, scratch=given)
+        assert found.tobytes() == np.asarray(result).tobytes(), primitive
     if primitive.expression is not None:
         expected = evaluate(primitive.expression, arrays, dtype)
         tolerance = 1e-5 if dtype == np.float32 else 1e-12

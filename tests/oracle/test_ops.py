@@ -18,12 +18,17 @@ COMPARED = [
 def test_what_is_not_compared_says_why():
     assert {row.op: row.torch for row in ROWS if not callable(row.torch)} == {
         "astype": "a cast",
+        "conv_weight": "the gradient of conv2d, compared there",
         "dropout_mask": "a stream of its own",
         "put": "the adjoint of take, compared there",
+        "max_pool_put": "the gradient of max_pool2d, compared there",
+        "max_pool_take": "the second gradient of max_pool2d",
         "put_along_axis": "the adjoint of take_along_axis, compared there",
         "recurrence_gradient": "the gradient of the recurrent networks, compared there",
         "recurrence_tape": "what the recurrent networks keep, compared there",
         "scatter_add": "the adjoint of indexing, compared there",
+        "sum_pool": "avg_pool2d without its divisor, compared there",
+        "sum_pool_spread": "the gradient of avg_pool2d, compared there",
     }
 
 

@@ -60,6 +60,9 @@ def _by_its_forward(w: Writer, equation: Equation) -> None:
         return
     bound = partial(kernel, **equation.params) if equation.params else kernel
     name = w.partial(bound, primitive.name) if equation.params else w.function(kernel, primitive.name)
+    if primitive.scratch:
+        works_in = [w.scratch(equation, i) for i in range(len(w.plan.scratch[equation]))]
+        operands += f", scratch=({', '.join(works_in)},)"
     w.line(f"{name}({operands}, out={out})" if primitive.writes_out else f"{out}[...] = {name}({operands})")
 
 
@@ -86,7 +89,8 @@ def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], A
         return [(equation.operands[2].shape, equation.output.dtype)]
     if name == "sum_squares" and len(equation.operands) > 1:
         return [((), equation.output.dtype)]
-    return []
+    rule = equation.primitive.scratch
+    return rule(*equation.operands, **equation.params) if rule else []
 
 
 # -- matrix products and sums -----------------------------------------------------------------

@@ -1,0 +1,268 @@
+"""Convolutions of signals and images, and their adjoints, as users call them."""
+
+from typing import Any
+
+from sknet.core import Tensor, as_tensor
+from sknet.device import result_dtype
+from sknet.exceptions import ShapeError
+from sknet.ops._convolution import conv, conv_image
+from sknet.ops._rules import check_floating
+from sknet.ops._shape import reshape
+from sknet.ops._windows import (
+    Windows,
+    as_image,
+    each_axis,
+    from_image,
+    padding_pairs,
+    spatial,
+    windows_on,
+)
+
+__all__ = ["conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d"]
+
+
+def _operands(name: str, x: Any, weight: Any, rank: int) -> tuple[Tensor, Tensor]:
+    """Return both as floating tensors of one dtype."""
+    x, weight = as_tensor(x), as_tensor(weight)
+    check_floating(name, x)
+    check_floating(name, weight)
+    if weight.ndim != rank + 2:
+        raise ShapeError(
+            f"{name}: expected a weight of {rank + 2} axes, filters, channels and kernel, got {weight.shape}"
+        )
+    dtype = result_dtype(x, weight)
+    return x.astype(dtype), weight.astype(dtype)
+
+
+def _check_channels(name: str, x: Tensor, weight: Tensor, groups: Any, rank: int, expected: int) -> None:
+    if not isinstance(groups, int) or groups < 1 or weight.shape[0] % groups:
+        raise ValueError(
+            f"{name}: groups must be an int that divides the weight's first axis, {weight.shape[0]}, "
+            f"got {groups!r}"
+        )
+    if x.ndim > rank and x.shape[-rank - 1] != expected:
+        raise ShapeError(
+            f"{name}: a weight of shape {weight.shape} with groups={groups} needs an input of {expected} "
+            f"channels, got shape {x.shape}"
+        )
+
+
+def _biased(name: str, out: Tensor, bias: Any, rank: int) -> Tensor:
+    if bias is None:
+        return out
+    bias = as_tensor(bias)
+    if bias.shape != (out.shape[-rank - 1],):
+        raise ShapeError(f"{name}: expected a bias of shape {(out.shape[-rank - 1],)}, got {bias.shape}")
+    return out + reshape(bias, (*bias.shape, *(1,) * rank))
+
+
+def _convolved(
+    rank: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
+    name = f"conv{rank}d"
+    x, weight = _operands(name, x, weight, rank)
+    _check_channels(name, x, weight, groups, rank, weight.shape[1] * groups)
+    image, kernels = as_image(name, x, rank), _as_kernels(weight)
+    strides = each_axis(name, "stride", stride, rank)
+    dilations = each_axis(name, "dilation", dilation, rank)
+    pads = padding_pairs(name, padding, rank, spatial(kernels), strides, dilations)
+    windows_on(name, Windows(spatial(image), spatial(kernels), strides, pads, dilations), rank)
+    where = {"stride": strides, "padding": pads, "dilation": dilations, "groups": groups}
+    return _biased(name, from_image(conv(image, kernels, **where), x, rank), bias, rank)
+
+
+def _as_kernels(weight: Tensor) -> Tensor:
+    if weight.ndim == 4:
+        return weight
+    return reshape(weight, (*weight.shape[:2], 1, *weight.shape[2:]))
+
+
+def _transposed(
+    rank: int,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Tensor:
+    name = f"conv_transpose{rank}d"
+    x, weight = _operands(name, x, weight, rank)
+    _check_channels(name, x, weight, groups, rank, weight.shape[0])
+    image, kernels = as_image(name, x, rank), _as_kernels(weight)
+    strides = each_axis(name, "stride", stride, rank)
+    dilations = each_axis(name, "dilation", dilation, rank)
+    pads = each_axis(name, "padding", padding, rank, least=0, default=0)
+    more = each_axis(name, "output_padding", output_padding, rank, least=0, default=0)
+    if any(m >= s for m, s in zip(more, strides, strict=True)):
+        raise ValueError(
+            f"{name}: output_padding must be smaller than the stride {strides[2 - rank :]}, "
+            f"got {output_padding!r}"
+        )
+    parts = zip(image.shape[2:], kernels.shape[2:], strides, pads, dilations, more, strict=True)
+    rows, columns = ((n - 1) * s - 2 * p + d * (k - 1) + m + 1 for n, k, s, p, d, m in parts)
+    if min(rows, columns) < 1:
+        raise ShapeError(f"{name}: an input of shape {x.shape} with padding={padding!r} leaves nothing over")
+    pairs = ((pads[0], pads[0]), (pads[1], pads[1]))
+    where = {"stride": strides, "padding": pairs, "dilation": dilations, "groups": groups}
+    out = conv_image(image, kernels, size=(rows, columns), **where)
+    return _biased(name, from_image(out, x, rank), bias, rank)
+
+
+def conv1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int | tuple[int, ...] = 1,
+    padding: int | tuple[int, ...] | str = 0,
+    dilation: int | tuple[int, ...] = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Return the cross-correlation of signals with kernels.
+
+    `x` is of shape (..., channels, length) and `weight` of (filters, channels / groups, elements);
+    `bias`, `stride`, `padding`, `dilation` and `groups` are those of `conv2d`.
+
+    Examples
+    --------
+    >>> conv1d([[1.0, 2.0, 3.0, 4.0]], [[[1.0, -1.0]]]).numpy()
+    array([[-1., -1., -1.]])
+    """
+    return _convolved(1, x, weight, bias, stride, padding, dilation, groups)
+
+
+def conv2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int | tuple[int, ...] = 1,
+    padding: int | tuple[int, ...] | str = 0,
+    dilation: int | tuple[int, ...] = 1,
+    groups: int = 1,
+) -> Tensor:
+    r"""Return the cross-correlation of images with kernels, what networks call a convolution.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (..., channels, height, width)
+        Images.
+    weight : Tensor or array of shape (filters, channels / groups, rows, columns)
+        Kernels.
+    bias : Tensor or array of shape (filters,), default=None
+        Added to each output of a filter.
+    stride : int or tuple of int, default=1
+        Steps from one window to the next.
+    padding : int, tuple of int, "same" or "valid", default=0
+        Zeros around the image; "same" gives the output the image's size (for a stride of 1, with the
+        odd zero at the end), "valid" is 0.
+    dilation : int or tuple of int, default=1
+        Steps from one element of a kernel to the next.
+    groups : int, default=1
+        Channels and filters are divided into so many groups that do not see each other.
+
+    Returns
+    -------
+    Tensor of shape (..., filters, rows, columns)
+        Along each axis ``(n + padding before and after - dilation * (k - 1) - 1) // stride + 1`` long.
+
+    Raises
+    ------
+    ShapeError
+        If channels do not fit, or no window fits on the image.
+    DtypeError
+        If an operand is not floating.
+    ValueError
+        If an option is not what it may be.
+
+    Notes
+    -----
+    .. math:: y_{o,h,w} = b_o + \sum_{c,i,j} W_{o,c,i,j} \, x_{c,\, s h + d i - p,\, s w + d j - p}
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> conv2d(np.ones((1, 3, 3)), np.ones((1, 1, 2, 2)), padding="same").numpy()
+    array([[[4., 4., 2.],
+            [4., 4., 2.],
+            [2., 2., 1.]]])
+    """
+    return _convolved(2, x, weight, bias, stride, padding, dilation, groups)
+
+
+def conv_transpose1d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int | tuple[int, ...] = 1,
+    padding: int | tuple[int, ...] = 0,
+    output_padding: int | tuple[int, ...] = 0,
+    groups: int = 1,
+    dilation: int | tuple[int, ...] = 1,
+) -> Tensor:
+    """Return the adjoint of `conv1d` in its first argument: every input element spreads a kernel.
+
+    `x` is of shape (..., channels, length) and `weight` of (channels, filters / groups, elements);
+    `bias`, `stride`, `padding`, `output_padding`, `groups` and `dilation` are those of
+    `conv_transpose2d`.
+
+    Examples
+    --------
+    >>> conv_transpose1d([[1.0, 2.0]], [[[1.0, 10.0]]], stride=2).numpy()
+    array([[ 1., 10.,  2., 20.]])
+    """
+    return _transposed(1, x, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+def conv_transpose2d(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int | tuple[int, ...] = 1,
+    padding: int | tuple[int, ...] = 0,
+    output_padding: int | tuple[int, ...] = 0,
+    groups: int = 1,
+    dilation: int | tuple[int, ...] = 1,
+) -> Tensor:
+    """Return the adjoint of `conv2d` in its first argument: every input element spreads a kernel.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (..., channels, height, width)
+        Images.
+    weight : Tensor or array of shape (channels, filters / groups, rows, columns)
+        Kernels, as those of the `conv2d` that leads from the result's shape to x's.
+    bias : Tensor or array of shape (filters,), default=None
+        Added to each output of a filter.
+    stride, padding : int or tuple of int
+        Those of that `conv2d`.
+    output_padding : int or tuple of int, default=0
+        Rows and columns more at the end, fewer than the stride: a strided convolution has several
+        inputs' shapes for one output's.
+    groups, dilation : int or tuple of int
+        Those of that `conv2d`.
+
+    Returns
+    -------
+    Tensor of shape (..., filters, rows, columns)
+        Along each axis ``(n - 1) * stride - 2 * padding + dilation * (k - 1) + output_padding + 1`` long.
+
+    Raises
+    ------
+    ShapeError
+        If channels do not fit, or nothing is left over.
+    DtypeError
+        If an operand is not floating.
+    ValueError
+        If an option is not what it may be.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> conv_transpose2d(np.ones((1, 2, 2)), np.ones((1, 1, 2, 2))).numpy()
+    array([[[1., 2., 1.],
+            [2., 4., 2.],
+            [1., 2., 1.]]])
+    """
+    return _transposed(2, x, weight, bias, stride, padding, output_padding, groups, dilation)

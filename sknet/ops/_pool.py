@@ -1,0 +1,486 @@
+"""Pools: the largest element of every window, or the mean of it."""
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, as_tensor, bind
+from sknet.device import to_device
+from sknet.exceptions import ShapeError
+from sknet.ops._matmul import matmul
+from sknet.ops._rules import check_floating
+from sknet.ops._windows import Pair, Windows, as_image, each_axis, from_image, spatial, windows_on
+
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d",
+    "avg_pool2d", "max_pool1d", "max_pool2d",
+]  # fmt: skip
+
+Shape = tuple[int, ...]
+Size = int | tuple[int, ...]
+
+
+def _pooled_shape(x: Any, *others: Any, **where: Any) -> tuple[Shape, np.dtype[Any]]:
+    return (*x.shape[:2], *Windows(x.shape[2:], **where).grid), x.dtype
+
+
+def _padded(xp: Any, x: Any, windows: Windows, value: float) -> Any:
+    """Return images with `value` around them; the images themselves where nothing is added."""
+    if windows.is_whole:
+        return x
+    image = xp.full((*x.shape[:2], *windows.padded), value, dtype=x.dtype)
+    image[windows.inside] = x
+    return image
+
+
+def _reduced(image: Any, windows: Windows, function: Any, out: Any) -> Any:
+    """Combine the elements of every window by a function of two arrays: first rows, then columns."""
+    rows = functools.reduce(function, [image[index] for index in windows.along(-2)])
+    first, *others = [rows[index] for index in windows.along(-1)]
+    if not others:
+        out[...] = first
+    for other in others:
+        first = function(first, other, out=out)
+    return out
+
+
+# -- the largest ------------------------------------------------------------------------------
+
+
+def _max_forward(xp: Any, x: Any, *, out: Any = None, **where: Any) -> Any:
+    windows = Windows(x.shape[2:], **where)
+    out = xp.empty((*x.shape[:2], *windows.grid), dtype=x.dtype) if out is None else out
+    return _reduced(_padded(xp, x, windows, -math.inf), windows, xp.maximum, out)
+
+
+def _put_forward(xp: Any, g: Any, x: Any, top: Any, *, out: Any = None, **where: Any) -> Any:
+    """Give each window's gradient to the first of its largest elements."""
+    windows = Windows(x.shape[2:], **where)
+    image, left = _padded(xp, x, windows, -math.inf), g.copy()
+    total = xp.zeros(image.shape, dtype=g.dtype)
+    for _, _, index in windows.elements():
+        share = left * (image[index] == top)
+        left -= share
+        total[index] += share
+    if out is None:
+        out = xp.empty(x.shape, dtype=g.dtype)
+    out[...] = total[windows.inside]
+    return out
+
+
+def _take_forward(xp: Any, h: Any, x: Any, top: Any, *, out: Any = None, **where: Any) -> Any:
+    """Take from h the element where x has the first of its largest in each window."""
+    windows = Windows(x.shape[2:], **where)
+    image, values = _padded(xp, x, windows, -math.inf), _padded(xp, h, windows, 0.0)
+    left = xp.ones(top.shape, dtype=h.dtype)
+    out = xp.empty(top.shape, dtype=h.dtype) if out is None else out
+    out[...] = 0
+    for _, _, index in windows.elements():
+        share = left * (image[index] == top)
+        left -= share
+        out += values[index] * share
+    return out
+
+
+_max: Primitive = Primitive("max_pool").define(
+    forward=_max_forward,
+    shape=_pooled_shape,
+    vjp=(lambda g, top, x, **where: bind(_put, (g, x.detach(), top.detach()), where),),
+    saves="both",
+)
+_put: Primitive = Primitive("max_pool_put").define(
+    forward=_put_forward,
+    shape=lambda g, x, top, **where: (x.shape, g.dtype),
+    vjp=(lambda h, _, g, x, top, **where: bind(_take, (h, x, top), where), None, None),
+)
+_take: Primitive = Primitive("max_pool_take").define(
+    forward=_take_forward,
+    shape=_pooled_shape,
+    vjp=(lambda g, _, h, x, top, **where: bind(_put, (g, x, top), where), None, None),
+)
+
+
+# -- the sum ----------------------------------------------------------------------------------
+
+
+def _sum_forward(xp: Any, x: Any, *, out: Any = None, **where: Any) -> Any:
+    windows = Windows(x.shape[2:], **where)
+    out = xp.empty((*x.shape[:2], *windows.grid), dtype=x.dtype) if out is None else out
+    return _reduced(_padded(xp, x, windows, 0.0), windows, xp.add, out)
+
+
+def _spread_forward(xp: Any, g: Any, *, size: Pair, out: Any = None, **where: Any) -> Any:
+    """Give every window's gradient to all of its elements."""
+    windows = Windows(size, **where)
+    total = xp.zeros((*g.shape[:2], *windows.padded), dtype=g.dtype)
+    for _, _, index in windows.elements():
+        total[index] += g
+    if out is None:
+        out = xp.empty((*g.shape[:2], *size), dtype=g.dtype)
+    out[...] = total[windows.inside]
+    return out
+
+
+_sum: Primitive = Primitive("sum_pool").define(
+    forward=_sum_forward,
+    shape=_pooled_shape,
+    vjp=(lambda g, _, x, **where: bind(_spread, (g,), {"size": x.shape[2:], **where}),),
+    saves="nothing",
+)
+_spread: Primitive = Primitive("sum_pool_spread").define(
+    forward=_spread_forward,
+    shape=lambda g, size, **where: ((*g.shape[:2], *size), g.dtype),
+    vjp=(lambda h, _, g, size, **where: bind(_sum, (h,), where),),
+    saves="nothing",
+)
+
+
+# -- what users call --------------------------------------------------------------------------
+
+
+def _floating_image(name: str, x: Any, rank: int) -> tuple[Tensor, Tensor]:
+    x = as_tensor(x)
+    check_floating(name, x)
+    return x, as_image(name, x, rank)
+
+
+def _windows(
+    name: str,
+    rank: int,
+    size: Pair,
+    kernel_size: Size,
+    stride: Size | None,
+    padding: Size,
+    dilation: Size,
+    ceil_mode: bool,
+) -> Windows:
+    kernel = each_axis(name, "kernel_size", kernel_size, rank)
+    strides = kernel if stride is None else each_axis(name, "stride", stride, rank)
+    pads = each_axis(name, "padding", padding, rank, least=0, default=0)
+    dilations = each_axis(name, "dilation", dilation, rank)
+    if any(2 * p > k for p, k in zip(pads, kernel, strict=True)):
+        raise ValueError(
+            f"{name}: padding must be at most half of the kernel_size {kernel[2 - rank :]}, got {padding!r}"
+        )
+    axes = zip(size, kernel, strides, pads, dilations, strict=True)
+    rows, columns = ((p, _after(n, d * (k - 1) + 1, s, p) if ceil_mode else p) for n, k, s, p, d in axes)
+    return windows_on(name, Windows(size, kernel, strides, (rows, columns), dilations), rank)
+
+
+def _after(n: int, extent: int, stride: int, padding: int) -> int:
+    """Return what is added at the end for a window that would reach over it, if it begins before it."""
+    last = -(-(n + 2 * padding - extent) // stride)
+    if last * stride >= n + padding:
+        last -= 1
+    return max(padding, last * stride + extent - n - padding)
+
+
+def _max_pooled(rank: int, x: Any, *where: Any) -> Tensor:
+    name = f"max_pool{rank}d"
+    x, image = _floating_image(name, x, rank)
+    windows = _windows(name, rank, spatial(image), *where)
+    return from_image(bind(_max, (image,), _params(windows)), x, rank)
+
+
+def _params(windows: Windows) -> dict[str, Any]:
+    return {name: value for name, value in windows._asdict().items() if name != "size"}
+
+
+def _avg_pooled(
+    rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool
+) -> Tensor:
+    name = f"avg_pool{rank}d"
+    x, image = _floating_image(name, x, rank)
+    windows = _windows(name, rank, spatial(image), kernel_size, stride, padding, 1, ceil_mode)
+    rows, columns = (_counts(windows, axis, count_include_pad) for axis in (0, 1))
+    counts = np.outer(rows, columns)
+    total = bind(_sum, (image,), _params(windows))
+    if counts.min() == counts.max():
+        return from_image(total * (1.0 / float(counts[0, 0])), x, rank)
+    return from_image(total * _constant(1.0 / counts, image), x, rank)
+
+
+def _counts(windows: Windows, axis: int, count_include_pad: bool) -> np.ndarray:
+    """Return how many elements the windows along an axis have; what `ceil_mode` adds counts never."""
+    n, (before, _) = windows.size[axis], windows.padding[axis]
+    start = np.arange(windows.grid[axis]) * windows.stride[axis] - before
+    stop = np.minimum(start + windows.kernel[axis], n + before)
+    if count_include_pad:
+        return stop - start
+    return np.minimum(stop, n) - np.maximum(start, 0)
+
+
+def _constant(values: np.ndarray, like: Tensor) -> Tensor:
+    """Return values of the host with the dtype and on the device of a tensor."""
+    return Tensor(to_device(np.ascontiguousarray(values, like.dtype), like.device))
+
+
+# -- a given number of windows ----------------------------------------------------------------
+
+
+def _output_size(name: str, size: Any, image: Tensor, rank: int) -> Pair:
+    given = (size,) * rank if size is None or isinstance(size, int) else tuple(size)
+    if len(given) == rank:
+        given = tuple(n if m is None else m for m, n in zip(given, image.shape[4 - rank :], strict=True))
+    return each_axis(name, "output_size", given[0] if rank == len(given) == 1 else given, rank)
+
+
+def _bins(n: int, count: int) -> list[tuple[int, int]]:
+    """Divide n elements among `count` windows, which overlap where that leaves a rest."""
+    return [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
+
+
+def _check_any(name: str, x: Tensor, rank: int) -> None:
+    if 0 in x.shape[-rank:]:
+        raise ShapeError(f"{name}: there is no element in an input of shape {x.shape}")
+
+
+def _adaptive_avg(rank: int, x: Any, output_size: Any) -> Tensor:
+    name = f"adaptive_avg_pool{rank}d"
+    x, image = _floating_image(name, x, rank)
+    _check_any(name, x, rank)
+    rows, columns = _output_size(name, output_size, image, rank)
+    if columns == 1:
+        image = image.mean(-1, keepdims=True)
+    elif columns != image.shape[3]:
+        image = matmul(image, _constant(_averaging(image.shape[3], columns).T, image))
+    if rows == 1:
+        image = image.mean(-2, keepdims=True)
+    elif rows != image.shape[2]:
+        image = matmul(_constant(_averaging(image.shape[2], rows), image), image)
+    return from_image(image, x, rank)
+
+
+def _averaging(n: int, count: int) -> np.ndarray:
+    """Return the matrix that takes the means over windows of n elements."""
+    matrix = np.zeros((count, n))
+    for row, (start, stop) in zip(matrix, _bins(n, count), strict=True):
+        row[start:stop] = 1 / (stop - start)
+    return matrix
+
+
+def _adaptive_max(rank: int, x: Any, output_size: Any) -> Tensor:
+    name = f"adaptive_max_pool{rank}d"
+    x, image = _floating_image(name, x, rank)
+    _check_any(name, x, rank)
+    rows, columns = _output_size(name, output_size, image, rank)
+    height, width = image.shape[2:]
+    if height % rows == 0 and width % columns == 0:
+        kernel = (height // rows, width // columns)
+        windows = Windows((height, width), kernel, kernel, ((0, 0), (0, 0)), (1, 1))
+        return from_image(bind(_max, (image,), _params(windows)), x, rank)
+    image = image[..., _members(height, rows), :].max(-2)
+    return from_image(image[..., _members(width, columns)].max(-1), x, rank)
+
+
+def _members(n: int, count: int) -> np.ndarray:
+    """Return the elements of all windows; the last of a short one comes again."""
+    bins = _bins(n, count)
+    longest = max(stop - start for start, stop in bins)
+    return np.array([np.minimum(np.arange(start, start + longest), stop - 1) for start, stop in bins])
+
+
+def max_pool1d(
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Return the largest element of every window of signals, of shape (..., channels, length).
+
+    `kernel_size`, `stride`, `padding`, `dilation` and `ceil_mode` are those of `max_pool2d`.
+
+    Examples
+    --------
+    >>> max_pool1d([[1.0, 3.0, 2.0, 0.0]], 2).numpy()
+    array([[3., 2.]])
+    """
+    return _max_pooled(1, x, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def avg_pool1d(
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Return the mean of every window of signals, of shape (..., channels, length).
+
+    `kernel_size`, `stride`, `padding`, `ceil_mode` and `count_include_pad` are those of `avg_pool2d`.
+
+    Examples
+    --------
+    >>> avg_pool1d([[1.0, 3.0, 2.0, 0.0]], 2).numpy()
+    array([[2., 1.]])
+    """
+    return _avg_pooled(1, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
+
+
+def adaptive_avg_pool1d(x: Any, output_size: Size | None) -> Tensor:
+    """Return the means of `output_size` windows of signals, of shape (..., channels, length).
+
+    Examples
+    --------
+    >>> adaptive_avg_pool1d([[1.0, 3.0, 2.0]], 2).numpy()
+    array([[2. , 2.5]])
+    """
+    return _adaptive_avg(1, x, output_size)
+
+
+def adaptive_max_pool1d(x: Any, output_size: Size | None) -> Tensor:
+    """Return the largest elements of `output_size` windows of signals, of shape (..., channels, length).
+
+    Examples
+    --------
+    >>> adaptive_max_pool1d([[1.0, 3.0, 2.0]], 2).numpy()
+    array([[3., 3.]])
+    """
+    return _adaptive_max(1, x, output_size)
+
+
+def max_pool2d(
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    dilation: Size = 1,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Return the largest element of every window of images.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (..., channels, height, width)
+        Images, floating point.
+    kernel_size : int or tuple of int
+        Rows and columns of a window.
+    stride : int or tuple of int, default=None
+        Steps from one window to the next; None is `kernel_size`.
+    padding : int or tuple of int, default=0
+        What is added around the image, at most half a window; it is never the largest.
+    dilation : int or tuple of int, default=1
+        Steps from one element of a window to the next.
+    ceil_mode : bool, default=False
+        Whether a last window may reach over the end, if it begins before it.
+
+    Returns
+    -------
+    Tensor of shape (..., channels, rows, columns)
+        The gradient goes to the first of equal elements.
+
+    Raises
+    ------
+    ShapeError, DtypeError, ValueError
+        If no window fits on the image, it is not floating, or an option is not what it may be.
+
+    Examples
+    --------
+    >>> max_pool2d([[[1.0, 2.0, 5.0], [4.0, 3.0, 6.0]]], 2, stride=1).numpy()
+    array([[[4., 6.]]])
+    """
+    return _max_pooled(2, x, kernel_size, stride, padding, dilation, ceil_mode)
+
+
+def avg_pool2d(
+    x: Any,
+    kernel_size: Size,
+    stride: Size | None = None,
+    padding: Size = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Return the mean of every window of images.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (..., channels, height, width)
+        Images, floating point.
+    kernel_size : int or tuple of int
+        Rows and columns of a window.
+    stride : int or tuple of int, default=None
+        Steps from one window to the next; None is `kernel_size`.
+    padding : int or tuple of int, default=0
+        Zeros around the image, at most half a window.
+    ceil_mode : bool, default=False
+        Whether a last window may reach over the end, if it begins before it.
+    count_include_pad : bool, default=True
+        Whether a mean is over the padding too. Over what `ceil_mode` adds it never is.
+
+    Returns
+    -------
+    Tensor of shape (..., channels, rows, columns)
+        The means.
+
+    Raises
+    ------
+    ShapeError, DtypeError, ValueError
+        If no window fits on the image, it is not floating, or an option is not what it may be.
+
+    Examples
+    --------
+    >>> avg_pool2d([[[1.0, 2.0, 5.0], [4.0, 3.0, 6.0]]], 2, stride=1).numpy()
+    array([[[2.5, 4. ]]])
+    """
+    return _avg_pooled(2, x, kernel_size, stride, padding, ceil_mode, count_include_pad)
+
+
+def adaptive_avg_pool2d(x: Any, output_size: int | tuple[int | None, ...] | None) -> Tensor:
+    """Return the mean of as many windows as are asked for, which together cover the images.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (..., channels, height, width)
+        Images, floating point.
+    output_size : int, None or tuple of int or None
+        Windows along each axis; None for as many as there are elements.
+
+    Returns
+    -------
+    Tensor of shape (..., channels, rows, columns)
+        Window i of m along an axis of n goes from ``floor(i n / m)`` to ``ceil((i + 1) n / m)``.
+
+    Raises
+    ------
+    ShapeError, DtypeError, ValueError
+        If the images have no elements, are not floating, or the size is not what it may be.
+
+    Examples
+    --------
+    >>> adaptive_avg_pool2d([[[1.0, 2.0, 5.0], [4.0, 3.0, 6.0]]], (1, 2)).numpy()
+    array([[[2.5, 4. ]]])
+    """
+    return _adaptive_avg(2, x, output_size)
+
+
+def adaptive_max_pool2d(x: Any, output_size: int | tuple[int | None, ...] | None) -> Tensor:
+    """Return the largest element of as many windows as are asked for, which together cover the images.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (..., channels, height, width)
+        Images, floating point.
+    output_size : int, None or tuple of int or None
+        Windows along each axis; None for as many as there are elements.
+
+    Returns
+    -------
+    Tensor of shape (..., channels, rows, columns)
+        Window i of m along an axis of n goes from ``floor(i n / m)`` to ``ceil((i + 1) n / m)``.
+
+    Raises
+    ------
+    ShapeError, DtypeError, ValueError
+        If the images have no elements, are not floating, or the size is not what it may be.
+
+    Examples
+    --------
+    >>> adaptive_max_pool2d([[[1.0, 2.0, 5.0], [4.0, 3.0, 6.0]]], (1, 2)).numpy()
+    array([[[4., 6.]]])
+    """
+    return _adaptive_max(2, x, output_size)

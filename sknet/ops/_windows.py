@@ -1,0 +1,173 @@
+"""Where the windows of a kernel lie on an image: what convolutions and pools share.
+
+All computing is done on images with two spatial axes; a signal with one is an image of one row.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sknet.core import Tensor
+from sknet.exceptions import ShapeError
+from sknet.ops._shape import reshape
+
+__all__ = ["Windows", "as_image", "each_axis", "from_image", "padding_pairs", "spatial", "windows_on"]
+
+Pair = tuple[int, int]
+Pairs = tuple[Pair, Pair]
+
+
+class Windows(NamedTuple):
+    """A grid of windows on a padded image of two axes.
+
+    Attributes
+    ----------
+    size : tuple of two int
+        Rows and columns of the image.
+    kernel, stride, dilation : tuple of two int
+        Elements of a window, steps from one window to the next, and from element to element.
+    padding : pair of pairs of int
+        What is added before and after the rows, and the columns; after may be negative where the
+        last elements are in no window.
+    """
+
+    size: Pair
+    kernel: Pair
+    stride: Pair
+    padding: Pairs
+    dilation: Pair
+
+    @property
+    def padded(self) -> Pair:
+        """Rows and columns of the padded image."""
+        (top, bottom), (left, right) = self.padding
+        return self.size[0] + top + bottom, self.size[1] + left + right
+
+    @property
+    def grid(self) -> Pair:
+        """How many windows there are along each axis."""
+        rows, columns = (
+            (n - d * (k - 1) - 1) // s + 1
+            for n, k, s, d in zip(self.padded, self.kernel, self.stride, self.dilation, strict=True)
+        )
+        return rows, columns
+
+    @property
+    def inside(self) -> tuple[Any, ...]:
+        """Index of the image in the padded one."""
+        starts = [before for before, _ in self.padding]
+        return (..., *[slice(a, a + n) for a, n in zip(starts, self.size, strict=True)])
+
+    def along(self, axis: int) -> list[tuple[Any, ...]]:
+        """Return, for each element of a window along one axis (-2 or -1), the index of it in all windows."""
+        span = self.stride[axis] * (self.grid[axis] - 1) + 1
+        starts = range(0, self.dilation[axis] * self.kernel[axis], self.dilation[axis])
+        rest = (slice(None),) * (-axis - 1)
+        return [(..., slice(a, a + span, self.stride[axis]), *rest) for a in starts]
+
+    def elements(self) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
+        """Yield row and column of each element of a window, and the index of it in all windows."""
+        rows, columns = self.along(-2), self.along(-1)
+        for i, j in itertools.product(range(self.kernel[0]), range(self.kernel[1])):
+            yield i, j, (..., rows[i][1], columns[j][1])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is padded or cut off."""
+        return self.padded == self.size and self.padding[0][0] == self.padding[1][0] == 0
+
+
+def each_axis(name: str, what: str, value: Any, rank: int, least: int = 1, default: int = 1) -> Pair:
+    """Return a number for both axes of an image: one of `value`, which is a number or one for each axis.
+
+    Parameters
+    ----------
+    name, what : str
+        Operation and argument, for the message.
+    value : int or sequence of int
+        Given by the user.
+    rank : int
+        How many axes the user's images have, 1 or 2.
+    least : int, default=1
+        The smallest number allowed.
+    default : int, default=1
+        What stands for the row axis that a signal lacks.
+
+    Raises
+    ------
+    ValueError
+        If it is neither, or too small.
+    """
+    values = (value,) * rank if isinstance(value, int) else value
+    fits = isinstance(values, Sequence) and len(values) == rank and not isinstance(values, str)
+    if not fits or not all(isinstance(n, int) and n >= least for n in values):
+        expected = f"an int >= {least}" + (f" or {rank} of them" if rank > 1 else "")
+        raise ValueError(f"{name}: {what} must be {expected}, got {value!r}")
+    first, second = (default,) * (2 - rank) + tuple(values)
+    return first, second
+
+
+def padding_pairs(name: str, padding: Any, rank: int, kernel: Pair, stride: Pair, dilation: Pair) -> Pairs:
+    """Return what is added before and after each axis: by number, "valid" (nothing) or "same".
+
+    Raises
+    ------
+    ValueError
+        If it is neither, or "same" with a stride.
+    """
+    if padding == "valid":
+        padding = 0
+    if padding == "same":
+        if stride != (1, 1):
+            raise ValueError(f"{name}: padding='same' needs a stride of 1, got {stride[2 - rank :]}")
+        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+        rows, columns = ((total // 2, total - total // 2) for total in totals)
+        return rows, columns
+    if isinstance(padding, str):
+        raise ValueError(f"{name}: padding must be an int >= 0, 'same' or 'valid', got {padding!r}")
+    row, column = each_axis(name, "padding", padding, rank, least=0, default=0)
+    return (row, row), (column, column)
+
+
+def windows_on(name: str, windows: Windows, rank: int) -> Windows:
+    """Return the windows.
+
+    Raises
+    ------
+    ShapeError
+        If not one of them fits on the image.
+    """
+    if min(windows.grid) < 1:
+        extents = [d * (k - 1) + 1 for d, k in zip(windows.dilation, windows.kernel, strict=True)]
+        shown = [tuple(n[2 - rank :]) for n in (extents, windows.padded)]
+        raise ShapeError(f"{name}: a window of {shown[0]} does not fit on a padded input of {shown[1]}")
+    return windows
+
+
+def as_image(name: str, x: Tensor, rank: int) -> Tensor:
+    """Return x of shape (..., C, L) or (..., C, H, W) as (N, C, H, W).
+
+    Raises
+    ------
+    ShapeError
+        If x has fewer axes.
+    """
+    if x.ndim <= rank:
+        axes = "(..., channels, length)" if rank == 1 else "(..., channels, height, width)"
+        raise ShapeError(f"{name}: expected an input of shape {axes}, got {x.shape}")
+    lead, (channels, *size) = x.shape[: -rank - 1], x.shape[-rank - 1 :]
+    shape = (math.prod(lead), channels, *(1,) * (2 - rank), *size)
+    return x if x.shape == shape else reshape(x, shape)
+
+
+def spatial(x: Tensor) -> Pair:
+    """Return height and width of an image."""
+    height, width = x.shape[2:]
+    return height, width
+
+
+def from_image(image: Tensor, like: Tensor, rank: int) -> Tensor:
+    """Return (N, C, H, W) in the form of `like`, of which it was made."""
+    shape = (*like.shape[: -rank - 1], image.shape[1], *image.shape[4 - rank :])
+    return image if image.shape == shape else reshape(image, shape)
