@@ -13,9 +13,9 @@ from sknet.exceptions import ShapeError, StateError
 from sknet.nn import init
 from sknet.nn._module import Module
 from sknet.nn._shape_pass import shadows, shape_pass
+from sknet.nn.layers._arguments import check_arguments
 from sknet.nn.layers._linear import Linear
 from sknet.nn.layers._norm import BatchNorm
-from sknet.nn.layers._arguments import check_arguments
 
 __all__ = ["Lazy", "LazyBatchNorm", "LazyLinear", "is_lazy", "materialize"]
 

@@ -12,9 +12,9 @@ from sknet.exceptions import ShapeError
 from sknet.ops._elementwise import greater, maximum, where
 from sknet.ops._matmul import matmul
 from sknet.ops._reduce import max as largest
-from sknet.ops._reduce import softmax
 from sknet.ops._rules import check_floating
 from sknet.ops._shape import matrix_transpose
+from sknet.ops._softmax import softmax
 
 __all__ = ["attention_weights", "scaled_dot_product_attention"]
 
