@@ -35,7 +35,10 @@ class CupyBackend(Backend):
         self._sparse = cupyx.scipy.sparse
         functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}
         special = {name: getattr(cupyx.scipy.special, name) for name in SPECIAL_FUNCTIONS}
-        self.xp = SimpleNamespace(**functions | special, add_rows_at=cupy.add.at)
+        self.xp = SimpleNamespace(**functions | special, add_rows_at=self._add_rows_at)
+
+    def _add_rows_at(self, out: Any, rows: Any, values: Any) -> None:
+        self._cupy.add.at(out, rows, values)
 
     @property
     def array_type(self) -> type:

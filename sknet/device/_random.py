@@ -33,7 +33,12 @@ def stream_key(random_state: np.random.RandomState) -> Key:
 
 
 def philox_uniform(
-    key: Key, step: int, site: int, shape: tuple[int, ...], dtype: DTypeLike
+    key: Key,
+    step: int,
+    site: int,
+    shape: tuple[int, ...],
+    dtype: DTypeLike,
+    out: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
     """Draw uniform numbers in [0, 1) that depend on nothing but the arguments.
 
@@ -50,6 +55,8 @@ def philox_uniform(
         Shape of the result.
     dtype : dtype
         float32 or float64.
+    out : ndarray of shape `shape`, default=None
+        Where to draw them, a contiguous array of the dtype; None makes a new one.
 
     Returns
     -------
@@ -65,5 +72,9 @@ def philox_uniform(
     """
     bits = np.random.Philox(key=np.array(key, np.uint64), counter=np.array([0, 0, site, step], np.uint64))
     kind: Any = np.dtype(dtype)
-    draws: np.ndarray[Any, Any] = np.random.Generator(bits).random(math.prod(shape), dtype=kind)
-    return draws.reshape(shape)
+    draws: np.ndarray[Any, Any]
+    if out is None:
+        draws = np.random.Generator(bits).random(math.prod(shape), dtype=kind)
+        return draws.reshape(shape)
+    np.random.Generator(bits).random(dtype=kind, out=out)
+    return out

@@ -44,19 +44,34 @@ p.getitem.define(
 )
 
 
-def _may_repeat(index: Any) -> bool:
+def may_repeat(index: Any) -> bool:
     """Tell whether an index can take an element twice: only arrays of integers do."""
     parts = index if isinstance(index, tuple) else (index,)
     return any(getattr(part, "ndim", 0) > 0 and part.dtype.kind in "iu" for part in parts)
 
 
+def rows_of(xp: Any, index: Any, shape: Shape) -> tuple[Any, int]:
+    """Return the numbers of the rows that an index takes of an array of a shape, and how long a row is.
+
+    An array of integers takes rows as they are; for other indices a row is a single element.
+    """
+    n = 1 if hasattr(index, "dtype") and index.dtype.kind in "iu" else len(shape)
+    places = xp.arange(math.prod(shape[:n])).reshape(shape[:n])
+    return places[index].reshape(-1), math.prod(shape[n:])
+
+
 def _scatter_add_forward(xp: Any, g: Any, *, index: Any, shape: Shape, out: Any = None) -> Any:
     out = _zeros(xp, shape, g.dtype, out)
-    if _may_repeat(index):
-        xp.add.at(out, index, g)
+    if may_repeat(index):
+        rows, length = rows_of(xp, index, shape)
+        xp.add_rows_at(_matrix(out, length), rows, _matrix(g, length))
     else:
         out[index] = g
     return out
+
+
+def _matrix(x: Any, length: int) -> Any:
+    return x.reshape(x.size // length if length else 0, length)
 
 
 _scatter_add = Primitive("scatter_add").define(
@@ -256,8 +271,11 @@ def _put_along_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int,
     out = _zeros(xp, *_put_along_shape(g, indices, length, axis), out)
     if g.shape[axis] == 1:  # one element a row cannot come up twice
         out[_along(xp, indices, axis)] = g
-    else:
-        xp.add.at(out, _along(xp, indices, axis), g)
+        return out
+    before, behind = (math.prod(lengths) for lengths in _around(out, axis))
+    places = xp.arange(out.size).reshape(before, length, behind)
+    taken = places[_along(xp, indices.reshape(before, indices.shape[axis], behind), 1)]
+    xp.add_rows_at(out.reshape(-1, 1), taken.reshape(-1), g.reshape(-1, 1))
     return out
 
 

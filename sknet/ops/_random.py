@@ -21,18 +21,22 @@ def _mask_forward(
     key: tuple[int, int],
     site: int,
     dtype: Any,
+    out: Any = None,
 ) -> Any:
     # Drawn on the host: the same bits on every device.
     keep = philox_uniform(key, step, site, shape, np.float32) >= p
     scale = 1.0 / (1.0 - p) if p < 1 else 0.0
-    return xp.asarray(keep.astype(dtype) * np.dtype(dtype).type(scale))
+    mask = xp.asarray(keep.astype(dtype) * np.dtype(dtype).type(scale))
+    if out is None:
+        return mask
+    out[...] = mask
+    return out
 
 
 _mask = Primitive("dropout_mask").define(
     forward=_mask_forward,
     shape=lambda like, step, shape, p, key, site, dtype: (shape, np.dtype(dtype)),
     vjp=None,
-    writes_out=False,
 )
 
 

@@ -100,18 +100,20 @@ def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return sum(flags, normalize_axes(axis, flags.ndim, "count_nonzero"), keepdims)
 
 
-def _sum_squares_forward(xp: Any, x: Any, *others: Any) -> Any:
+def _sum_squares_forward(xp: Any, x: Any, *others: Any, out: Any = None) -> Any:
     total = xp.vdot(x, x)
     for other in others:
         total = total + xp.vdot(other, other)
-    return total
+    if out is None:
+        return total
+    out[...] = total
+    return out
 
 
 _sum_squares = Primitive("sum_squares").define(
     forward=_sum_squares_forward,
     shape=lambda *xs: ((), result_dtype(*xs)),
     vjp=EveryOperand(lambda g, xs, i: astype_like(xs[i] * (g * 2.0), xs[i])),
-    writes_out=False,
 )
 
 

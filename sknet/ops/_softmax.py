@@ -12,13 +12,16 @@ from sknet.ops._rules import check_floating
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
 
-def _logsumexp_forward(xp: Any, x: Any, *, axis: int, keepdims: bool) -> Any:
+def _logsumexp_forward(xp: Any, x: Any, *, axis: int, keepdims: bool, out: Any = None) -> Any:
     top = xp.max(x, axis=axis, keepdims=True)
     top[~xp.isfinite(top)] = 0  # all -inf: exp(-inf - 0) sums to 0, and its log is -inf again
     shifted = x - top
-    out = xp.log(xp.sum(xp.exp(shifted, out=shifted), axis=axis, keepdims=True))
-    out += top
-    return out if keepdims else xp.squeeze(out, axis)
+    total = xp.log(xp.sum(xp.exp(shifted, out=shifted), axis=axis, keepdims=True))
+    total += top
+    if out is None:
+        return total if keepdims else xp.squeeze(total, axis)
+    out[...] = total.reshape(out.shape)
+    return out
 
 
 def _softmax_shape(name: str) -> Any:
@@ -45,7 +48,6 @@ _logsumexp = Primitive("logsumexp").define(
         ),
     ),
     saves="both",
-    writes_out=False,
 )
 
 

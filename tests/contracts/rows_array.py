@@ -162,7 +162,7 @@ REDUCTIONS = [
     *(
         Row(
             name,
-            getattr(np, name),
+            lambda x, axis=0, include_initial=False, name=name: _scan(name, x, axis, include_initial),
             [
                 Case((real(5),)),
                 Case((real(1),)),
@@ -192,6 +192,14 @@ REDUCTIONS = [
         torch=lambda x, axis=-1, n=1: torch.diff(x, n, axis) if n else x * 1,
     ),
 ]
+
+
+def _scan(name, x, axis, include_initial):
+    out = (np.cumsum if name == "cumulative_sum" else np.cumprod)(x, axis)
+    if not include_initial:
+        return out
+    ends = [(int(i == axis % x.ndim), 0) for i in range(x.ndim)]
+    return np.pad(out, ends, constant_values=int(name == "cumulative_prod"))
 
 
 def _torch_scan(name, x, axis, include_initial):

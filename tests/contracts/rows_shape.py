@@ -189,6 +189,12 @@ ROWS = [
                 (),
                 [],
                 (1, 2),
+                (np.array([2, 0]), slice(1, 3)),
+                (slice(None), np.array([[3, 0], [0, 0]])),
+                (None, np.array([1, 1]), Ellipsis),
+                (np.array([[0], [2]]), np.array([1, 1, 3])),
+                (slice(None), np.array([True, False, False, True])),
+                (np.array([True, False, True]), np.array([2, 2])),
             )
         ],
         "getitem",

@@ -196,7 +196,7 @@ class Interrupting(LogLoss):
 
 def test_an_interrupt_keeps_what_was_learned():
     Interrupting.calls = 0
-    model, other = model_for(Interrupting()), model_for()
+    model, other = model_for(Interrupting(), compile=False), model_for(compile=False)
     with pytest.warns(
         FitInterruptedWarning, match="interrupted by user after 1 whole epochs; what was learned is kept"
     ):

@@ -14,11 +14,14 @@ from scipy.linalg import blas
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._writer import Emitter, Writer
-from sknet.device import backend
+from sknet.device import backend, philox_uniform
 
-__all__ = ["emit", "scratch_of"]
+__all__ = ["by_its_forward", "emit", "emitter", "reshaped", "scratch", "scratch_of", "unless_in_place"]
+
+Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
 
 EMITTERS: dict[str, Emitter] = {}
+SCRATCH: dict[str, Scratch] = {}
 NARROW = 64  # up to so many columns, a maximum over them is faster in the transposed array
 WIDE = 1 << 16  # elements up to which a constant array of zeros is worth its memory
 
@@ -29,6 +32,17 @@ def emitter(*names: str) -> Callable[[Emitter], Emitter]:
     def register(function: Emitter) -> Emitter:
         for name in names:
             EMITTERS[name] = function
+        return function
+
+    return register
+
+
+def scratch(*names: str) -> Callable[[Scratch], Scratch]:
+    """Register what arrays the primitives of these names need besides their output."""
+
+    def register(function: Scratch) -> Scratch:
+        for name in names:
+            SCRATCH[name] = function
         return function
 
     return register
@@ -46,12 +60,12 @@ def emit(w: Writer, equation: Equation) -> None:
     """
     special = EMITTERS.get(equation.primitive.name)
     if special is None:
-        _by_its_forward(w, equation)
+        by_its_forward(w, equation)
     else:
         special(w, equation)
 
 
-def _by_its_forward(w: Writer, equation: Equation) -> None:
+def by_its_forward(w: Writer, equation: Equation) -> None:
     primitive = equation.primitive
     kernel = primitive.kernel(backend("cpu"))
     operands, out = ", ".join(w.operands(equation)), w.name(equation.output)
@@ -81,16 +95,11 @@ def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], A
     list of (tuple of int, dtype)
         Usually empty.
     """
-    name = equation.primitive.name
-    if name == "max" and _is_narrow(equation):
-        x = equation.operands[0]
-        return [(x.shape[::-1], x.dtype)]
-    if name == "subtract_at":
-        return [(equation.operands[2].shape, equation.output.dtype)]
-    if name == "sum_squares" and len(equation.operands) > 1:
-        return [((), equation.output.dtype)]
-    rule = equation.primitive.scratch
-    return rule(*equation.operands, **equation.params) if rule else []
+    needed = SCRATCH.get(equation.primitive.name)
+    if needed is not None:  # by the lines written here
+        return needed(equation)
+    needed = equation.primitive.scratch  # by the primitive's own kernel
+    return needed(*equation.operands, **equation.params) if needed is not None else []
 
 
 # -- matrix products and sums -----------------------------------------------------------------
@@ -130,7 +139,13 @@ def _sum(w: Writer, equation: Equation) -> None:
     ones = w.constant(np.ones(x.shape[axis[0]], x.dtype))
     first, second = (ones, w.name(x)) if axis[0] == -x.ndim else (w.name(x), ones)
     shape = tuple(n for i, n in enumerate(x.shape) if i - x.ndim != axis[0])
-    w.line(f"{w.function(np.dot, 'dot')}({first}, {second}, {_reshaped(w, equation.output, shape)})")
+    w.line(f"{w.function(np.dot, 'dot')}({first}, {second}, {reshaped(w, equation.output, shape)})")
+
+
+@scratch("max")
+def _turned(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+    x = equation.operands[0]
+    return [(x.shape[::-1], x.dtype)] if _is_narrow(equation) else []
 
 
 @emitter("max", "min")
@@ -143,7 +158,7 @@ def _extremum(w: Writer, equation: Equation) -> None:
     [x] = equation.operands
     turned, copyto = w.scratch(equation), w.function(np.copyto, "copyto")
     w.line(f"{copyto}({turned}, {w.made(w.name(x) + '.T', 't')})")
-    w.line(f"{w.function(function, name)}({turned}, 0, None, {_reshaped(w, equation.output, x.shape[:1])})")
+    w.line(f"{w.function(function, name)}({turned}, 0, None, {reshaped(w, equation.output, x.shape[:1])})")
 
 
 def _is_narrow(equation: Equation) -> bool:
@@ -151,22 +166,42 @@ def _is_narrow(equation: Equation) -> bool:
     return x.ndim == 2 and equation.params["axis"] == (-1,) and 1 < x.shape[1] <= NARROW
 
 
+@scratch("sum_squares")
+def _one_square(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+    return [((), equation.output.dtype)] if len(equation.operands) > 1 else []
+
+
 @emitter("sum_squares")
 def _sum_squares(w: Writer, equation: Equation) -> None:
     out, dot = w.name(equation.output), w.function(np.dot, "dot")
     for i, x in enumerate(equation.operands):
         if not w.plan.views.is_contiguous(x):
-            _by_its_forward(w, equation)
+            by_its_forward(w, equation)
             return
-        flat = _reshaped(w, x, (x.size,))
+        flat = reshaped(w, x, (x.size,))
         target = w.scratch(equation) if i else out
         w.line(f"{dot}({flat}, {flat}, {target})")
         if i:
             w.line(f"{w.function(np.add, 'add')}({out}, {target}, {out})")
 
 
-def _reshaped(w: Writer, x: Variable, shape: tuple[int, ...]) -> str:
-    """Name a view of a contiguous array in another shape."""
+def reshaped(w: Writer, x: Variable, shape: tuple[int, ...]) -> str:
+    """Return the name of a view of a contiguous array in another shape.
+
+    Parameters
+    ----------
+    w : Writer
+        Where names are found.
+    x : Variable
+        The array.
+    shape : tuple of int
+        The shape of the view.
+
+    Returns
+    -------
+    str
+        The name.
+    """
     return w.name(x) if x.shape == shape else w.made(f"{w.name(x)}.reshape({shape})", "r")
 
 
@@ -188,7 +223,7 @@ def _multiply(w: Writer, equation: Equation) -> None:
     number, array = (x, y) if type(y) is Variable and y.shape == equation.output.shape else (y, x)
     is_number = type(number) is not Variable or (not number.shape and number.dtype == array.dtype)
     if w.exact or not is_number or not _for_level_1(w, array) or not _shares(w, array, equation.output):
-        _by_its_forward(w, equation)
+        by_its_forward(w, equation)
         return
     scale = w.function(blas.get_blas_funcs("scal", dtype=array.dtype), "scal")
     w.line(f"{scale}({w.number(number)}, {w.name(array)})")
@@ -197,7 +232,7 @@ def _multiply(w: Writer, equation: Equation) -> None:
 @emitter("axpy")
 def _axpy(w: Writer, equation: Equation) -> None:
     x, y, a = equation.operands
-    _unless_in_place(w, x, equation.output)
+    unless_in_place(w, x, equation.output)
     function = w.function(blas.get_blas_funcs("axpy", dtype=x.dtype), "axpy")
     size = w.name(y) + ".size" if w.is_dividing else y.size
     w.line(f"{function}({w.name(y)}, {w.name(equation.output)}, {size}, {w.number(a)})")
@@ -212,7 +247,7 @@ def _shares(w: Writer, x: Variable, output: Variable) -> bool:
     return w.plan.buffers[w.plan.views.root(x)] is w.plan.buffers[output]
 
 
-def _unless_in_place(w: Writer, x: Variable, output: Variable) -> None:
+def unless_in_place(w: Writer, x: Variable, output: Variable) -> None:
     if not _shares(w, x, output):
         w.line(f"{w.function(np.copyto, 'copyto')}({w.name(output)}, {w.name(x)})")
 
@@ -231,7 +266,7 @@ def _copy(w: Writer, equation: Equation) -> None:
 @emitter("reshape")
 def _reshape(w: Writer, equation: Equation) -> None:
     [x] = equation.operands  # its elements do not stand in a row: this is a copy, not a view
-    out = _reshaped(w, equation.output, x.shape)
+    out = reshaped(w, equation.output, x.shape)
     w.line(f"{w.function(np.copyto, 'copyto')}({out}, {w.name(x)})")
 
 
@@ -245,53 +280,28 @@ def _where(w: Writer, equation: Equation) -> None:
     w.line(f"{copyto}({out}, {x}, where={condition})")
 
 
-# -- one element a row ------------------------------------------------------------------------
+@scratch("dropout_mask")
+def _draws(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+    shape = equation.output.shape
+    return [(shape, np.dtype(np.float32)), (shape, np.dtype(bool))]
 
 
-@emitter("flat_index")
-def _flat_index(w: Writer, equation: Equation) -> None:
-    [indices], out = equation.operands, w.name(equation.output)
-    length = equation.params["length"]
-    take = w.made(f"{w.constant(np.arange(length))}.take", "take")
-    starts = w.constant(np.arange(0, indices.size * length, length))
-    # Through a table, so that negative indices count from the end and others are refused.
-    w.line(f"{take}({w.name(indices)}, None, {out})")
-    w.line(f"{w.function(np.add, 'add')}({out}, {starts}, {out})")
+@emitter("dropout_mask")
+def _dropout_mask(w: Writer, equation: Equation) -> None:
+    step, out = w.operands(equation)[1], w.name(equation.output)
+    draws, keep = w.scratch(equation), w.scratch(equation, 1)
+    key, site, shape, p = (equation.params[name] for name in ("key", "site", "shape", "p"))
+    uniform = w.partial(partial(_uniform, key, site, shape), "uniform")
+    limit = w.constant(p, np.float32)
+    scale = w.constant(1.0 / (1.0 - p) if p < 1 else 0.0, equation.output.dtype)
+    w.line(f"{uniform}({step}, {draws})")
+    w.line(f"{w.function(np.greater_equal, 'greater_equal')}({draws}, {limit}, {keep})")
+    w.line(f"{w.function(np.copyto, 'copyto')}({out}, {keep})")
+    w.line(f"{w.function(np.multiply, 'multiply')}({out}, {scale}, {out})")
 
 
-@emitter("take_at")
-def _take_at(w: Writer, equation: Equation) -> None:
-    x, positions = equation.operands
-    if not w.plan.views.is_contiguous(x):
-        _by_its_forward(w, equation)
-        return
-    take = w.made(f"{w.name(x)}.reshape(-1).take", "take")
-    # "clip" does not check, and needs no buffer; the positions are valid.
-    w.line(f"{take}({w.name(positions)}, None, {w.name(equation.output)}, 'clip')")
-
-
-@emitter("subtract_at")
-def _subtract_at(w: Writer, equation: Equation) -> None:
-    x, g, positions = equation.operands
-    out, part, at = w.name(equation.output), w.scratch(equation), w.name(positions)
-    _unless_in_place(w, x, equation.output)
-    flat = w.made(f"{out}.reshape(-1)", "r")
-    take = w.made(f"{out}.reshape(-1).take", "take")
-    w.line(f"{take}({at}, None, {part}, 'clip')")
-    w.line(f"{w.function(np.subtract, 'subtract')}({part}, {_rows(w, g, positions)}, {part})")
-    w.line(f"{flat}[{at}] = {part}")
-
-
-@emitter("put_at")
-def _put_at(w: Writer, equation: Equation) -> None:
-    g, positions = equation.operands
-    out = w.name(equation.output)
-    w.line(f"{w.made(out + '.fill', 'fill')}(0)")
-    w.line(f"{w.made(out + '.reshape(-1)', 'r')}[{w.name(positions)}] = {_rows(w, g, positions)}")
-
-
-def _rows(w: Writer, g: Variable, positions: Variable) -> str:
-    return _reshaped(w, g, positions.shape) if w.plan.views.is_contiguous(g) else f"{w.name(g)}.reshape(-1)"
+def _uniform(key: tuple[int, int], site: int, shape: tuple[int, ...], step: Any, out: np.ndarray) -> None:
+    philox_uniform(key, step, site, shape, np.float32, out)
 
 
 # -- flat arrays ------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import numpy as np
 
 from sknet.compile._graph import Variable
 from sknet.compile._plan import Plan
+from sknet.compile.executors import _kernels_index as _kernels_index  # adds its own
+from sknet.compile.executors import _kernels_softmax as _kernels_softmax
 from sknet.compile.executors._kernels import emit, scratch_of
 from sknet.compile.executors._writer import Writer
 from sknet.compile.passes import Group
