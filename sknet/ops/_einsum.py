@@ -3,10 +3,11 @@
 Gradients, capture and the speed of BLAS then come from these.
 """
 
+import functools
 import itertools
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from sknet.core import Tensor, as_tensor
@@ -68,7 +69,7 @@ def einsum(subscripts: str, *xs: Any) -> Tensor:
     array(5.)
     """
     tensors = [as_tensor(x) for x in xs]
-    inputs, output = _read(subscripts, [x.ndim for x in tensors])
+    inputs, output = _read(subscripts, tuple([x.ndim for x in tensors]))
     terms = [_Term(*pair) for pair in zip(tensors, inputs, strict=True)]
     terms = _of_one_length([_without_repeats(term) for term in terms], subscripts)
     while len(terms) > 1:
@@ -77,13 +78,14 @@ def einsum(subscripts: str, *xs: Any) -> Tensor:
         kept = {label for term in rest for label in term.labels} | set(output)
         terms = [*rest, _product(terms[i], terms[j], kept)]
     result = _summed(terms[0], output)
-    return permute_dims(result.tensor, [result.labels.index(label) for label in output])
+    return _ordered(result, output)
 
 
 # -- reading ----------------------------------------------------------------------------------
 
 
-def _read(subscripts: str, ndims: Sequence[int]) -> tuple[list[Labels], Labels]:
+@functools.lru_cache(maxsize=256)
+def _read(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[Labels], Labels]:
     """Return the labels of every operand and of the result; ``...`` becomes numbers, counted from the end."""
     left, arrow, right = subscripts.replace(" ", "").partition("->")
     texts = left.split(",")
@@ -191,12 +193,21 @@ def _product(x: _Term, y: _Term, kept: set[str]) -> _Term:
     product = matmul(left, right) if inner else left * right
     labels = (*stack, *rows, *columns)
     lengths = dict(zip(x.labels + y.labels, x.tensor.shape + y.tensor.shape, strict=True))
-    return _Term(reshape(product, [lengths[label] for label in labels]), labels)
+    return _Term(_shaped(product, tuple([lengths[label] for label in labels])), labels)
 
 
 def _matrices(term: _Term, stack: Labels, rows: Labels, columns: Labels) -> Tensor:
     """Order the axes, and join those of the rows and those of the columns into one each."""
-    order = [term.labels.index(label) for label in (*stack, *rows, *columns)]
-    ordered = permute_dims(term.tensor, order)
+    ordered = _ordered(term, (*stack, *rows, *columns))
     shape, n, m = ordered.shape, len(stack), len(stack) + len(rows)
-    return reshape(ordered, (*shape[:n], math.prod(shape[n:m]), math.prod(shape[m:])))
+    return _shaped(ordered, (*shape[:n], math.prod(shape[n:m]), math.prod(shape[m:])))
+
+
+def _ordered(term: _Term, labels: Labels) -> Tensor:
+    if term.labels == labels:
+        return term.tensor
+    return permute_dims(term.tensor, [term.labels.index(label) for label in labels])
+
+
+def _shaped(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return x if x.shape == shape else reshape(x, shape)

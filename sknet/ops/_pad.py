@@ -1,6 +1,6 @@
 """Padding: more elements at the ends of axes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.core import _primitive as p
 from sknet.exceptions import ShapeError
-from sknet.ops._index import take
+from sknet.ops._join import concat, take_slice
 
 __all__ = ["pad"]
 
@@ -95,6 +95,18 @@ def pad(x: Any, widths: int | Sequence[Sequence[int]], mode: str = "constant", v
         if any(pair):
             if not out.shape[axis]:
                 raise ShapeError(f"pad: axis {axis} of shape {out.shape} has no element to repeat")
-            places = np.pad(np.arange(out.shape[axis]), pair, NUMPYS[mode])
-            out = take(out, Tensor(places, device=out.device), axis)
+            places = np.pad(np.arange(out.shape[axis]), pair, NUMPYS[mode]).tolist()
+            out = concat([take_slice(out, axis, *run) for run in _runs(places)], axis)
     return out
+
+
+def _runs(places: list[int]) -> Iterator[tuple[int, int | None, int]]:
+    """Divide places into slices that go forwards or backwards: views, which are joined in one pass."""
+    while places:
+        step = places[1] - places[0] if len(places) > 1 else 1
+        n = 1
+        while step in (1, -1) and n < len(places) and places[n] - places[n - 1] == step:
+            n += 1
+        end = places[n - 1] + (step if n > 1 else 1)
+        yield places[0], end if end >= 0 else None, step if n > 1 else 1
+        places = places[n:]

@@ -8,9 +8,11 @@ from sknet.core import Primitive, Tensor, TracedArray, as_tensor, bind, normaliz
 from sknet.device import backend_of, device_of
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.ops._index import put_along_axis, take_along_axis
-from sknet.ops._join import flip, take_slice
+from sknet.ops._join import flip
 
 __all__ = ["argsort", "nonzero", "searchsorted", "sort", "topk", "unique_values"]
+
+FEW = 64  # up to so many elements, all are sorted to find the largest
 
 
 # -- sorting ----------------------------------------------------------------------------------
@@ -62,6 +64,34 @@ def argsort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
     return bind(_argsort, (x,), {"axis": normalize_axis(axis, x.ndim, "argsort"), "descending": descending})
 
 
+def _topk_forward(xp: Any, x: Any, *, k: int, axis: int, largest: bool) -> Any:
+    x = xp.moveaxis(x, axis, -1)
+    if x.shape[-1] <= FEW or not k:
+        order = _argsort_forward(xp, x, axis=-1, descending=largest)
+        return xp.moveaxis(order[..., :k], -1, axis)
+    at = x.shape[-1] - k if largest else k - 1
+    last = xp.partition(x, at, -1)[..., at : at + 1]
+    # What comes before the last one, and as many of its equals as there is place for, the first of them.
+    is_nan, last_is_nan = x != x, last != last
+    before = (x > last) | (is_nan & ~last_is_nan) if largest else (x < last) | (last_is_nan & ~is_nan)
+    equals = (x == last) | (is_nan & last_is_nan)
+    places = k - xp.sum(before, axis=-1, keepdims=True)
+    chosen = before | (equals & (xp.cumsum(equals, axis=-1) <= places))
+    found = xp.argsort(~chosen, -1, kind="stable")[..., :k]  # and not nonzero, for which a GPU would stop
+    values = xp.take_along_axis(x, found, -1)
+    order = _argsort_forward(xp, values, axis=-1, descending=largest)
+    return xp.moveaxis(xp.take_along_axis(found, order, -1), -1, axis)
+
+
+def _topk_shape(x: Any, k: int, axis: int, largest: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    shape = list(x.shape)
+    shape[axis] = k
+    return tuple(shape), np.dtype(np.intp)
+
+
+_topk = Primitive("topk").define(forward=_topk_forward, shape=_topk_shape, vjp=None, writes_out=False)
+
+
 def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
     """Return the k largest elements along an axis in descending order, and where they stand.
 
@@ -96,7 +126,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, 
     at = normalize_axis(axis, x.ndim, "topk")
     if not 0 <= k <= x.shape[at]:
         raise ShapeError(f"topk: k is {k}, and axis {axis} of shape {x.shape} has {x.shape[at]} elements")
-    indices = take_slice(argsort(x, at, descending=largest), at, 0, k)
+    indices = bind(_topk, (x,), {"k": k, "axis": at, "largest": largest})
     return take_along_axis(x, indices, at), indices
 
 

@@ -556,6 +556,23 @@ SORTS = [
         torch=lambda x, k, axis=-1, largest=True: x.topk(k, axis, largest).values,
     ),
     Row(
+        "topk",
+        lambda x, k, axis=-1, largest=True: np.take(_argsorted(x, axis, largest), range(k), axis),
+        [
+            Case((real(6),), {"k": 2}),
+            Case((indices(100, below=9),), {"k": 30}),
+            Case((real(2, 80, 3),), {"k": 5, "axis": 1, "largest": False}),
+            Case((indices(3, 70, below=5),), {"k": 70, "largest": False}),
+            Case((real(0, 90),), {"k": 4}),
+        ],
+        "topk",
+        order=0,
+        call=lambda x, k, axis=-1, largest=True: ops.topk(x, k, axis, largest)[1],
+        torch=lambda x, k, axis=-1, largest=True: x.argsort(dim=axis, descending=largest, stable=True).narrow(
+            axis, 0, k
+        ),
+    ),
+    Row(
         "searchsorted",
         np.searchsorted,
         [Case((np.arange(5.0), real(3, 4, low=-1.0, high=6.0)), {"side": side}) for side in ("left", "right")]

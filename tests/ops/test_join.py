@@ -94,7 +94,7 @@ def test_parts_get_their_gradients():
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
-@pytest.mark.parametrize("widths", [((1, 2),), ((0, 5), (7, 0))])
+@pytest.mark.parametrize("widths", [((1, 2),), ((0, 5), (7, 0)), ((1, 0), (2, 2))])
 def test_padding_wider_than_the_axis(mode, widths):
     numpys = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
     every = ((0, 0),) * (2 - len(widths)) + widths

@@ -47,6 +47,16 @@ class TestTopK:
         values, indices = ops.topk(TIES, 3, largest=False)
         assert (values.numpy().tolist(), indices.numpy().tolist()) == ([1.0, 1.0, 2.0], [1, 4, 0])
 
+    @pytest.mark.parametrize("largest", [True, False])
+    @pytest.mark.parametrize("k", [1, 7, 50, 99, 100])
+    def test_among_many_as_if_all_were_sorted(self, k, largest):
+        x = np.random.default_rng(k).integers(0, 12, (20, 100)).astype("float32")
+        x[x == 11] = np.nan
+        x[x == 10] = np.inf
+        expected = ops.argsort(x, descending=largest).numpy()[:, :k]
+        np.testing.assert_array_equal(ops.topk(x, k, largest=largest)[1].numpy(), expected)
+        np.testing.assert_array_equal(ops.topk(x.T, k, 0, largest)[1].numpy(), expected.T)
+
     def test_gradient(self):
         slope = grad(lambda x: (ops.topk(x, 2)[0] * [1.0, 10.0]).sum())(Tensor([1.0, 5.0, 3.0]))
         assert slope.numpy().tolist() == [0.0, 1.0, 10.0]
