@@ -112,7 +112,7 @@ def split(x: Any, parts: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ..
     x = as_tensor(x)
     at = normalize_axis(axis, x.ndim, "split")
     length = x.shape[at]
-    if not isinstance(parts, Sequence):
+    if isinstance(parts, (int, np.integer)):
         if parts < 1 or length % parts:
             raise ShapeError(
                 f"split: axis {axis} of shape {x.shape} has length {length}, which cannot be divided into "
@@ -129,7 +129,7 @@ def flip(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Return x with its elements in reverse order along `axis` (all axes for None), as a view."""
     x = as_tensor(x)
     axes = normalize_axes(axis, x.ndim, "flip")
-    index = tuple([slice(None, None, -1 if a in axes else None) for a in range(-x.ndim, 0)])
+    index = (Ellipsis, *[slice(None, None, -1 if a in axes else None) for a in range(-x.ndim, 0)])
     return bind(p.getitem, (x,), {"index": index})
 
 
@@ -161,7 +161,7 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Tensor:
     Of x and `repetitions`, the one with fewer axes gets more of them in front, of length 1.
     """
     x = as_tensor(x)
-    counts = tuple(repetitions) if isinstance(repetitions, Sequence) else (repetitions,)
+    counts = (repetitions,) if isinstance(repetitions, (int, np.integer)) else tuple(repetitions)
     ndim = max(x.ndim, len(counts))
     counts, lengths = (1,) * (ndim - len(counts)) + counts, (1,) * (ndim - x.ndim) + x.shape
     if any(n < 0 for n in counts):

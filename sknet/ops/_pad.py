@@ -44,7 +44,11 @@ _pad = Primitive("pad").define(
 
 
 def _checked(x: Tensor, widths: int | Sequence[Sequence[int]]) -> Widths:
-    pairs = [(widths, widths)] * x.ndim if isinstance(widths, int) else [tuple(pair) for pair in widths]
+    pairs = (
+        [(widths, widths)] * x.ndim
+        if isinstance(widths, (int, np.integer))
+        else [tuple(pair) for pair in widths]
+    )
     fit = len(pairs) <= x.ndim and all(len(pair) == 2 and min(pair) >= 0 for pair in pairs)
     if not fit:
         raise ShapeError(

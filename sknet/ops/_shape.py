@@ -132,7 +132,7 @@ def broadcast_arrays(*xs: Any) -> tuple[Tensor, ...]:
 def expand_dims(x: Any, axis: int | tuple[int, ...]) -> Tensor:
     """Return x with a new axis of length 1 at position `axis` of the result, or at several."""
     x = as_tensor(x)
-    ndim = x.ndim + (1 if isinstance(axis, int) else len(axis))
+    ndim = x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
     new = {a % ndim for a in normalize_axes(axis, ndim, "expand_dims")}
     lengths = iter(x.shape)
     return reshape(x, tuple(1 if a in new else next(lengths) for a in range(ndim)))

@@ -82,7 +82,7 @@ def test_all_elements_in_a_row():
 
 
 def test_several_new_axes():
-    for axis in ((0, 1), (-1, 0), (1, -2), ()):
+    for axis in ((0, 1), (-1, 0), (1, -2), (), np.int64(1)):
         assert ops.expand_dims(x, axis).shape == np.expand_dims(x, axis).shape
 
 
@@ -99,6 +99,17 @@ def test_padding_wider_than_the_axis(mode, widths):
     numpys = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
     every = ((0, 0),) * (2 - len(widths)) + widths
     np.testing.assert_array_equal(ops.pad(x, widths, mode).numpy(), np.pad(x, every, numpys))
+
+
+def test_numpys_integers_and_arrays():
+    two = np.int64(2)
+    np.testing.assert_array_equal(ops.tile(x, two).numpy(), np.tile(x, 2))
+    np.testing.assert_array_equal(ops.tile(x, np.array([2, 1])).numpy(), np.tile(x, (2, 1)))
+    np.testing.assert_array_equal(ops.pad(x, two).numpy(), np.pad(x, 2))
+    np.testing.assert_array_equal(ops.roll(x, two, np.int8(0)).numpy(), np.roll(x, 2, 0))
+    np.testing.assert_array_equal(ops.repeat(x, two, 1).numpy(), np.repeat(x, 2, 1))
+    assert [part.shape for part in ops.split(x, two)] == [(1, 3), (1, 3)]
+    assert [part.shape for part in ops.split(x, np.array([1]), 1)] == [(2, 1), (2, 2)]
 
 
 def test_padding_of_integers():
