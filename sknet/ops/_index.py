@@ -189,7 +189,7 @@ def take(x: Any, indices: Any, axis: int = 0) -> Tensor:
 def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
     """Return x with `values` added where `indices` point to along `axis`; what comes up twice adds up.
 
-    The adjoint of `take`.
+    The adjoint of `take`. On a GPU the order of additions is not fixed, nor are the last digits then.
 
     Parameters
     ----------

@@ -135,11 +135,26 @@ class TestArrays:
             for make in (owner.empty, owner.zeros, owner.ones):
                 made = make((2, 3), "float32", device)
                 assert (made.shape, made.dtype, device_of(made)) == ((2, 3), "float32", device)
+            full = owner.full((2, 3), 1.5, "float32", device)
+            assert (full.shape, full.dtype, device_of(full)) == ((2, 3), "float32", device)
         assert to_host(owner_ones := backend("fake").ones((2,), "float64", fake_device)).tolist() == [
             1.0,
             1.0,
         ]
         assert owner_ones.index == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64"])
+@pytest.mark.parametrize("length", [1, 5])
+def test_rows_are_added_one_after_the_other(dtype, length):
+    """Bit for bit as NumPy would add them, also those of a transposed matrix."""
+    rng = np.random.default_rng(0)
+    values, rows = (10 * rng.standard_normal((length, 300))).astype(dtype).T, rng.integers(0, 20, 300)
+    expected = np.ones((20, length), dtype)
+    found = expected.copy()
+    np.add.at(expected, rows, values)
+    backend("cpu").xp.add_rows_at(found, rows, values)
+    assert found.tobytes() == expected.tobytes()
 
 
 def test_a_kind_can_be_registered_anew():
