@@ -7,7 +7,7 @@ import numpy as np
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.device import backend
 
-__all__ = ["Views"]
+__all__ = ["Views", "is_basic", "with_ellipsis"]
 
 VIEW_PRIMITIVES = frozenset({"broadcast_to", "getitem", "permute_dims", "reshape"})
 
@@ -70,7 +70,7 @@ class Views:
     def applied(self, equation: Equation, array: np.ndarray) -> np.ndarray:
         """Return the view of an array that an equation takes."""
         if equation.primitive.name == "getitem":
-            return array[_with_ellipsis(equation.params["index"])]  # type: ignore[no-any-return]
+            return array[with_ellipsis(equation.params["index"])]  # type: ignore[no-any-return]
         kernel = equation.primitive.kernel(self._kernels)
         view: np.ndarray = kernel(array, **equation.params)
         return view
@@ -79,17 +79,18 @@ class Views:
 def _may_be_view(equation: Equation) -> bool:
     name = equation.primitive.name
     if name == "getitem":
-        return _is_basic(equation.params["index"]) and equation.output.size > 0
+        return is_basic(equation.params["index"]) and equation.output.size > 0
     return name in VIEW_PRIMITIVES
 
 
-def _with_ellipsis(index: Any) -> Any:
+def with_ellipsis(index: Any) -> Any:
     """Return the same index in a form that gives an array also where one element is chosen."""
     parts = index if isinstance(index, tuple) else (index,)
     return parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
 
 
-def _is_basic(index: Any) -> bool:
+def is_basic(index: Any) -> bool:
+    """Tell whether an index takes a view: integers, slices, new axes and an ellipsis do."""
     parts = index if isinstance(index, tuple) else (index,)
     return all(
         part is None

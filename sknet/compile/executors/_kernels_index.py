@@ -9,6 +9,7 @@ import numpy as np
 from scipy.sparse._sparsetools import csc_matvecs
 
 from sknet.compile._graph import Equation, Variable
+from sknet.compile._views import is_basic, with_ellipsis
 from sknet.compile.executors._kernels import by_its_forward, emitter, reshaped, scratch, unless_in_place
 from sknet.compile.executors._writer import Writer
 from sknet.ops._index import may_repeat, rows_of
@@ -209,15 +210,10 @@ def _put_along(w: Writer, equation: Equation) -> None:
 # -- with [] ----------------------------------------------------------------------------------
 
 
-def _is_basic(index: Any) -> bool:
-    parts = index if isinstance(index, tuple) else (index,)
-    return not any(hasattr(part, "ndim") or isinstance(part, bool) for part in parts)
-
-
 @emitter("getitem")
 def _getitem(w: Writer, equation: Equation) -> None:
     [x], index = equation.operands, equation.params["index"]
-    if _is_basic(index) or not _is_simple(w, x) or not equation.output.size:
+    if is_basic(index) or not _is_simple(w, x) or not equation.output.size:
         by_its_forward(w, equation)
         return
     rows, length = rows_of(np, index, x.shape)
@@ -227,19 +223,13 @@ def _getitem(w: Writer, equation: Equation) -> None:
 @emitter("scatter_add")
 def _scatter_add(w: Writer, equation: Equation) -> None:
     [g], index, output = equation.operands, equation.params["index"], equation.output
-    if not _is_simple(w, g) or not (_is_basic(index) or (may_repeat(index) and _has_loops(g))):
+    if not _is_simple(w, g) or not (is_basic(index) or (may_repeat(index) and _has_loops(g))):
         by_its_forward(w, equation)
         return
     _fill(w, output)
-    if _is_basic(index):
-        part = w.made(f"{w.name(output)}[{w.partial(_with_ellipsis(index), 'index')}]", "p")
+    if is_basic(index):
+        part = w.made(f"{w.name(output)}[{w.partial(with_ellipsis(index), 'at')}]", "p")
         w.line(f"{w.function(np.copyto, 'copyto')}({part}, {w.name(g)})")
         return
     rows, length = rows_of(np, index, output.shape)
     _add(w, g, w.constant(rows), rows.size, length, output)
-
-
-def _with_ellipsis(index: Any) -> Any:
-    """Return the same index in a form that gives an array also where one element is chosen."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
