@@ -5,27 +5,27 @@
 """
 
 from sknet.nn import init as init
+from sknet.nn._collections import ModuleDict as ModuleDict
+from sknet.nn._collections import ModuleList as ModuleList
+from sknet.nn._collections import ParameterDict as ParameterDict
+from sknet.nn._collections import ParameterList as ParameterList
 from sknet.nn._functional_call import bindings as bindings
 from sknet.nn._functional_call import functional_call as functional_call
 from sknet.nn._hooks import HookHandle as HookHandle
+from sknet.nn._lazy import Lazy as Lazy
+from sknet.nn._lazy import LazyBatchNorm as LazyBatchNorm
+from sknet.nn._lazy import LazyLinear as LazyLinear
+from sknet.nn._lazy import is_lazy as is_lazy
+from sknet.nn._lazy import materialize as materialize
 from sknet.nn._module import Module as Module
 from sknet.nn._parameter import Parameter as Parameter
 from sknet.nn._scope import Scope as Scope
 from sknet.nn._scope import run as run
 from sknet.nn._state_dict import Keys as Keys
 from sknet.nn._state_dict import StateDict as StateDict
-from sknet.nn._lazy import Lazy as Lazy
-from sknet.nn._lazy import LazyBatchNorm as LazyBatchNorm
-from sknet.nn._lazy import LazyLinear as LazyLinear
-from sknet.nn._lazy import is_lazy as is_lazy
-from sknet.nn._lazy import materialize as materialize
 from sknet.nn._summary import Summary as Summary
 from sknet.nn._summary import SummaryRow as SummaryRow
 from sknet.nn._summary import summary as summary
-from sknet.nn._collections import ModuleDict as ModuleDict
-from sknet.nn._collections import ModuleList as ModuleList
-from sknet.nn._collections import ParameterDict as ParameterDict
-from sknet.nn._collections import ParameterList as ParameterList
 
 # -- layers, one file a family
 from sknet.nn.layers import (
