@@ -404,6 +404,9 @@ VERSION = 2
 # kind of layer -> version -> scheme. A kind that a version leaves alone keeps the one before. An entry
 # is never changed once it was released: what it drew must be drawn again.
 SCHEMES: dict[str, dict[int, Initializer]] = {
+    "attention": {1: LeCunNormal()},  # of a square projection, what Glorot's is
+    "conv": {1: HeNormal()},
+    "embedding": {1: Normal(1.0)},
     "linear": {1: GlorotUniform(), 2: HeNormal()},
 }
 

@@ -249,15 +249,17 @@ def batch_norm(
     x = _with_channels("batch_norm", x, 2)
     if (mean is None) != (variance is None):
         raise ValueError("batch_norm: mean and variance must be given together, or neither of them")
-    weight, bias = per_channel(weight, x), per_channel(bias, x)
     if mean is None:
-        return _affine(_normalized(x, channel_axes(x), eps), weight, bias)
+        return batch_norm_moments(x, weight, bias, eps)[0]
+    weight, bias = per_channel(weight, x), per_channel(bias, x)
     # One product and one sum over the batch: shift and scale are folded on the side of the channels.
     scale = (1.0 if weight is None else weight) / sqrt(per_channel(as_tensor(variance), x) + eps)
     shift = per_channel(as_tensor(mean), x) * scale
     return _affine(x, scale, -shift if bias is None else bias - shift)
 
 
-def channel_axes(x: Tensor) -> Shape:
-    """Return all axes but the second."""
-    return (-x.ndim, *range(2 - x.ndim, 0))
+def batch_norm_moments(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what `batch_norm` makes of x by the batch's statistics, and those: mean and biased variance."""
+    centered, center, variance = moments(x, (-x.ndim, *range(2 - x.ndim, 0)))
+    normalized = centered / sqrt(variance + eps)
+    return _affine(normalized, per_channel(weight, x), per_channel(bias, x)), center, variance

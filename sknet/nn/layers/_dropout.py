@@ -4,13 +4,15 @@ from numbers import Real
 from typing import Any
 
 from sknet._params import Interval
-from sknet.core import as_tensor
+from sknet.core import Tensor, as_tensor
+from sknet.exceptions import ShapeError
 from sknet.nn._module import Module
 from sknet.nn._scope import next_draw
 from sknet.nn.layers._arguments import check_arguments
 from sknet.ops import dropout_mask
+from sknet.ops._activation import SELU_ALPHA, SELU_SCALE
 
-__all__ = ["Dropout"]
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d"]
 
 
 class Dropout(Module):
@@ -46,10 +48,132 @@ class Dropout(Module):
         if self.p == 0 or not self.training:
             return x
         x = as_tensor(x)
-        key, step, site = next_draw()
-        return x * dropout_mask(
-            x.shape, self.p, key=key, step=step, site=site, dtype=x.dtype, device=x.device
-        )
+        return x * _mask(x, x.shape, self.p)
+
+    def extra_repr(self) -> str:
+        """Return the probability."""
+        return f"{self.p}"
+
+
+def _mask(x: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
+    """Draw zeros and 1 / (1 - p), of x's dtype and on its device."""
+    key, step, site = next_draw()
+    return dropout_mask(shape, p, key=key, step=step, site=site, dtype=x.dtype, device=x.device)
+
+
+class _ChannelDropout(Module):
+    """What both have: one draw for every channel of every sample."""
+
+    rank: int
+
+    _parameter_constraints = {"p": [Interval(Real, 0, 1, closed="both")]}
+
+    def __init__(self, p: float = 0.5) -> None:
+        check_arguments(self, p=p)
+        self.p = p
+
+    def forward(self, x: Any) -> Any:
+        x = as_tensor(x)
+        if x.ndim <= self.rank:
+            axes = "length" if self.rank == 1 else "height, width"
+            raise ShapeError(f"{self!r}: expected an input of shape (n, channels, {axes}), got {x.shape}")
+        if self.p == 0 or not self.training:
+            return x
+        return x * _mask(x, (*x.shape[: -self.rank], *(1,) * self.rank), self.p)
+
+    def extra_repr(self) -> str:
+        """Return the probability."""
+        return f"{self.p}"
+
+
+class Dropout1d(_ChannelDropout):
+    """Set whole channels of signals, (n, channels, length), to zero at random in training.
+
+    Parameters
+    ----------
+    p : float, default=0.5
+        Probability of a zero, in [0, 1].
+
+    Notes
+    -----
+    Neighbours in a channel are alike, so that dropping single elements takes little away
+    (J. Tompson et al., "Efficient object localization using convolutional networks", CVPR 2015).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> output, _ = nn.functional_call(nn.Dropout1d(0.5), {}, np.ones((1, 100, 3)), key=(0, 0))
+    >>> bool((output.numpy() == output.numpy().max(axis=-1, keepdims=True)).all())
+    True
+    """
+
+    rank = 1
+
+
+class Dropout2d(_ChannelDropout):
+    """Set whole channels of images, (n, channels, height, width), to zero at random in training.
+
+    Parameters
+    ----------
+    p : float, default=0.5
+        Probability of a zero, in [0, 1].
+
+    Notes
+    -----
+    Neighbours in a channel are alike, so that dropping single elements takes little away
+    (J. Tompson et al., "Efficient object localization using convolutional networks", CVPR 2015).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> output, _ = nn.functional_call(nn.Dropout2d(0.5), {}, np.ones((1, 100, 2, 2)), key=(0, 0))
+    >>> bool((output.numpy() == output.numpy().max(axis=(-2, -1), keepdims=True)).all())
+    True
+    """
+
+    rank = 2
+
+
+class AlphaDropout(Module):
+    r"""Dropout for networks of SELU: mean and variance stay what they were.
+
+    Parameters
+    ----------
+    p : float, default=0.5
+        Probability that an element is dropped, in [0, 1).
+
+    Notes
+    -----
+    What is dropped becomes :math:`\alpha' = -\lambda\alpha`, SELU's limit for low inputs; an affine
+    map then restores mean 0 and variance 1 (G. Klambauer et al., "Self-normalizing neural
+    networks", NeurIPS 2017).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> x = np.random.default_rng(0).normal(size=100_000)
+    >>> output, _ = nn.functional_call(nn.AlphaDropout(0.2), {}, x, key=(0, 0))
+    >>> bool(abs(output.numpy().mean()) < 0.02 and abs(output.numpy().std() - 1) < 0.02)
+    True
+    """
+
+    _parameter_constraints = {"p": [Interval(Real, 0, 1, closed="left")]}
+
+    def __init__(self, p: float = 0.5) -> None:
+        check_arguments(self, p=p)
+        self.p = p
+
+    def forward(self, x: Any) -> Any:
+        if self.p == 0 or not self.training:
+            return x
+        x = as_tensor(x)
+        low, kept = -SELU_SCALE * SELU_ALPHA, 1 - self.p
+        keep = _mask(x, x.shape, self.p) * kept
+        scale = (kept + low**2 * kept * self.p) ** -0.5
+        return (x * keep + (1.0 - keep) * low) * scale - scale * self.p * low
 
     def extra_repr(self) -> str:
         """Return the probability."""

@@ -1,6 +1,6 @@
 """Normalisation layers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,9 +12,10 @@ from sknet.nn._module import Module
 from sknet.nn._parameter import Parameter, ones, zeros
 from sknet.nn._scope import Registered
 from sknet.nn.layers._arguments import check_arguments
-from sknet.ops import mean, reshape, sqrt, square
+from sknet.ops import batch_norm, group_norm, layer_norm, reshape, rms_norm
+from sknet.ops._norm import batch_norm_moments
 
-__all__ = ["BatchNorm", "LayerNorm"]
+__all__ = ["BatchNorm", "GroupNorm", "LayerNorm", "RMSNorm"]
 
 LENGTH = [Interval(Integral, 1, None, closed="left")]
 SMALL = [Interval(Real, 0, None, closed="left")]
@@ -103,28 +104,17 @@ class BatchNorm(Module):
             raise ShapeError(
                 f"{self!r}: expected an input of shape (n, {self.num_features}, ...), got {x.shape}"
             )
-        channels = (self.num_features, *(1,) * (x.ndim - 2))  # broadcasts against the input
-        weight, bias = _view(self.weight, channels), _view(self.bias, channels)
-        if self.training:
-            return self._normalized(x) * weight + bias
-        # one product and one sum over the batch: shift and scale are folded on the side of the features
-        scale = weight / sqrt(_view(self.running_var, channels) + self.eps)
-        return x * scale + (bias - _view(self.running_mean, channels) * scale)
-
-    def _normalized(self, x: Tensor) -> Tensor:
-        """Normalise by the batch's own statistics, and add them to the running ones."""
+        if not self.training:
+            return batch_norm(x, self.weight, self.bias, self.running_mean, self.running_var, self.eps)
         count = x.size // self.num_features
         if count < 2:
             raise ShapeError(
                 f"{self!r}: training needs at least 2 values per feature, got an input of shape {x.shape}: "
                 "use larger batches, or eval()"
             )
-        axes = (-x.ndim, *range(2 - x.ndim, 0))
-        center = mean(x, axes, keepdims=True)
-        centered = x - center
-        variance = mean(square(centered), axes, keepdims=True)
+        output, center, variance = batch_norm_moments(x, self.weight, self.bias, self.eps)
         self._update(center.detach(), variance.detach() * (count / (count - 1)))
-        return centered / sqrt(variance + self.eps)
+        return output
 
     def _update(self, center: Tensor, variance: Tensor) -> None:
         seen = self.num_batches + 1
@@ -179,24 +169,138 @@ class LayerNorm(Module):
         *,
         device: "str | Device | None" = None,
     ) -> None:
-        lengths = normalized_shape if isinstance(normalized_shape, (tuple, list)) else (normalized_shape,)
-        for length in lengths or (None,):
-            check_arguments(self, normalized_shape=length, eps=eps)
-        self.normalized_shape = tuple(int(length) for length in lengths)
+        self.normalized_shape = _lengths(self, normalized_shape, eps)
         self.eps = eps
         self.weight = Parameter(ones(self.normalized_shape, device))
         self.bias = Parameter(zeros(self.normalized_shape, device))
 
     def forward(self, x: Any) -> Any:
+        return _over_last_axes(self, x, layer_norm, self.weight, self.bias, self.eps)
+
+
+class RMSNorm(Module):
+    r"""Divide every sample by its root mean square over its last axes, then scale it.
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple of int
+        Shape of the axes to normalise over, the input's last ones.
+    eps : float, default=1e-6
+        Added to the mean square.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Attributes
+    ----------
+    weight : Parameter of shape `normalized_shape`
+        The scale, at first 1.
+
+    Notes
+    -----
+    .. math:: y = \frac{x}{\sqrt{\mathrm{E}[x^2] + \epsilon}} \gamma
+
+    (B. Zhang, R. Sennrich, NeurIPS 2019): as good as `LayerNorm` in most networks, and faster.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.RMSNorm(2)([[3.0, 4.0]]).numpy()
+    array([[0.848528, 1.131371]])
+    """
+
+    weight: Any = Registered()
+
+    _parameter_constraints = {"normalized_shape": LENGTH, "eps": SMALL}
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-6,
+        *,
+        device: "str | Device | None" = None,
+    ) -> None:
+        self.normalized_shape = _lengths(self, normalized_shape, eps)
+        self.eps = eps
+        self.weight = Parameter(ones(self.normalized_shape, device))
+
+    def forward(self, x: Any) -> Any:
+        return _over_last_axes(self, x, rms_norm, self.weight, self.eps)
+
+
+class GroupNorm(Module):
+    r"""Give every group of channels of every sample mean 0 and variance 1, then scale and shift channels.
+
+    Parameters
+    ----------
+    num_groups : int
+        Into how many groups the channels are divided; as many as channels is an instance norm.
+    num_channels : int
+        Length of the input's second axis.
+    eps : float, default=1e-5
+        Added to the variance.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (num_channels,)
+        The scale, at first 1.
+    bias : Parameter of shape (num_channels,)
+        The shift, at first 0.
+
+    Notes
+    -----
+    For input of shape (n, num_channels, ...) (Y. Wu, K. He, ECCV 2018). It does not depend on the
+    batch, so it suits small ones, and is the same in training and prediction.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.GroupNorm(1, 2)([[1.0, 3.0]]).numpy()
+    array([[-0.999995,  0.999995]])
+    """
+
+    weight: Any = Registered()
+    bias: Any = Registered()
+
+    _parameter_constraints = {"num_groups": LENGTH, "num_channels": LENGTH, "eps": SMALL}
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        *,
+        device: "str | Device | None" = None,
+    ) -> None:
+        check_arguments(self, num_groups=num_groups, num_channels=num_channels, eps=eps)
+        if num_channels % num_groups:
+            raise ValueError(f"GroupNorm: num_groups={num_groups} must divide num_channels={num_channels}")
+        self.num_groups = int(num_groups)
+        self.num_channels = int(num_channels)
+        self.eps = eps
+        self.weight = Parameter(ones((self.num_channels,), device))
+        self.bias = Parameter(zeros((self.num_channels,), device))
+
+    def forward(self, x: Any) -> Any:
         x = as_tensor(x)
-        shape = self.normalized_shape
-        if x.shape[-len(shape) :] != shape:
-            raise ShapeError(f"{self!r}: expected an input of shape (..., {str(shape)[1:-1]}), got {x.shape}")
-        axes = tuple(range(-len(shape), 0))
-        centered = x - mean(x, axes, keepdims=True)
-        variance = mean(square(centered), axes, keepdims=True)
-        return centered / sqrt(variance + self.eps) * self.weight + self.bias
+        if x.ndim < 2 or x.shape[1] != self.num_channels:
+            raise ShapeError(
+                f"{self!r}: expected an input of shape (n, {self.num_channels}, ...), got {x.shape}"
+            )
+        return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
-def _view(features: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return features if len(shape) == 1 else reshape(features, shape)
+def _lengths(layer: Module, shape: int | Sequence[int], eps: float) -> tuple[int, ...]:
+    """Check the arguments of a norm over the last axes, and return their shape."""
+    lengths = shape if isinstance(shape, (tuple, list)) else (shape,)
+    for length in lengths or (None,):
+        check_arguments(layer, normalized_shape=length, eps=eps)
+    return tuple(int(length) for length in lengths)
+
+
+def _over_last_axes(layer: Any, x: Any, function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    x, shape = as_tensor(x), layer.normalized_shape
+    if x.shape[-len(shape) :] != shape:
+        raise ShapeError(f"{layer!r}: expected an input of shape (..., {str(shape)[1:-1]}), got {x.shape}")
+    return function(x, shape, *arguments)

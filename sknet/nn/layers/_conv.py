@@ -1,0 +1,457 @@
+"""Convolution layers."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+from sknet._params import Interval, StrOptions
+from sknet.core import Tensor, as_tensor
+from sknet.device import Device
+from sknet.exceptions import ShapeError
+from sknet.nn._module import Module
+from sknet.nn._parameter import Parameter
+from sknet.nn._scope import Registered
+from sknet.nn.init import Initializer, scheme
+from sknet.nn.layers._arguments import check_arguments
+from sknet.ops import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+
+__all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
+
+Size = int | tuple[int, ...]
+
+COUNT = [Interval(Integral, 1, None, closed="left")]
+STEPS = [*COUNT, tuple]
+EDGES = [Interval(Integral, 0, None, closed="left"), tuple]
+AXES = {1: "length", 2: "height, width"}
+
+
+class _Convolution(Module):
+    """What all four have: a weight with a kernel for every pair of channels, and a bias."""
+
+    weight: Any = Registered()
+    bias: Any = Registered()
+
+    rank: int
+    function: Callable[..., Tensor]
+
+    _parameter_constraints = {
+        "in_channels": COUNT,
+        "out_channels": COUNT,
+        "kernel_size": STEPS,
+        "stride": STEPS,
+        "padding": EDGES,
+        "output_padding": EDGES,
+        "dilation": STEPS,
+        "groups": COUNT,
+        "bias": ["boolean"],
+    }
+
+    def _make(
+        self, init: "Initializer | str | None", device: "str | Device | None", **arguments: Any
+    ) -> None:
+        """Check and keep the arguments, and make the parameters."""
+        check_arguments(self, **arguments)
+        bias = arguments.pop("bias")
+        vars(self).update(arguments)
+        first, second = self.in_channels, self.out_channels
+        if first % self.groups or second % self.groups:
+            raise ValueError(
+                f"{type(self).__name__}: groups={self.groups} must divide in_channels={first} and "
+                f"out_channels={second}"
+            )
+        kernel = _lengths(self, "kernel_size")
+        for name in ("stride", "padding", "dilation", "output_padding"):
+            if isinstance(arguments.get(name), tuple):
+                _lengths(self, name)
+        found = scheme(init, self, "conv")
+        n_elements = math.prod(kernel)
+        fans: Any = {
+            "fan_in": first // self.groups * n_elements,
+            "fan_out": second // self.groups * n_elements,
+        }
+        shape = self._weight_shape(kernel)
+        self.weight = Parameter(shape=shape, draw=partial(found.draw, shape=shape, **fans), device=device)
+        self.bias = None
+        if bias:
+            draw = partial(found.draw_bias, shape=(second,), **fans)
+            self.bias = Parameter(shape=(second,), draw=draw, device=device)
+
+    def _weight_shape(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
+        return (self.out_channels, self.in_channels // self.groups, *kernel)
+
+    def _options(self) -> dict[str, Any]:
+        names = ("stride", "padding", "output_padding", "dilation", "groups")
+        return {name: vars(self)[name] for name in names if name in vars(self)}
+
+    def forward(self, x: Any) -> Tensor:
+        x = as_tensor(x)
+        if x.ndim <= self.rank or x.shape[-self.rank - 1] != self.in_channels:
+            raise ShapeError(
+                f"{self!r}: expected an input of shape (n, {self.in_channels}, {AXES[self.rank]}), "
+                f"got {x.shape}"
+            )
+        return type(self).function(x, self.weight, self.bias, **self._options())
+
+    def extra_repr(self) -> str:
+        """Return the channels, the kernel, and what differs from the defaults."""
+        usual = {"padding": 0, "output_padding": 0}
+        options = {k: v for k, v in self._options().items() if v != usual.get(k, 1)}
+        options |= {} if self.bias is not None else {"bias": False}
+        shown = "".join(f", {name}={value!r}" for name, value in options.items())
+        return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size!r}{shown}"
+
+
+def _lengths(layer: Any, name: str) -> tuple[int, ...]:
+    """Return one number for each axis of an argument that is a number or one for each axis."""
+    value = vars(layer)[name]
+    values = value if isinstance(value, tuple) else (value,) * layer.rank
+    for each in values:
+        check_arguments(layer, **{name: None if isinstance(each, tuple) else each})
+    if len(values) != layer.rank:
+        raise ValueError(
+            f"The {name!r} parameter of {type(layer).__name__} must be an int or a tuple of {layer.rank}. "
+            f"Got {value!r} instead."
+        )
+    return tuple(int(each) for each in values)
+
+
+class Conv1d(_Convolution):
+    """Convolution of signals.
+
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the input.
+    out_channels : int
+        Channels of the output: filters.
+    kernel_size : int or tuple of int
+        Length of a kernel.
+    stride : int or tuple of int, default=1
+        Steps from one window to the next.
+    padding : int, tuple of int, "same" or "valid", default=0
+        Zeros before and after; "same" keeps the size, for a stride of 1.
+    dilation : int or tuple of int, default=1
+        Steps from one element of a kernel to the next.
+    groups : int, default=1
+        Channels are divided into so many groups that do not see each other; `in_channels` gives
+        every channel filters of its own.
+    bias : bool, default=True
+        Whether to add a bias.
+    init : Initializer or str, default=None
+        Scheme of weight and bias, an object or its name; None is that of `init.version`,
+        `HeNormal` by the inputs of a filter, with a bias of zeros (K. He et al., ICCV 2015).
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (out_channels, in_channels / groups, length)
+        The kernels, as in PyTorch.
+    bias : Parameter of shape (out_channels,), or None
+        One number a filter.
+
+    Notes
+    -----
+    The input is of shape (n, in_channels, length); `sknet.ops.conv1d` has the formula.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.Conv1d(3, 8, 3, padding=1)
+    >>> layer
+    Conv1d(3, 8, kernel_size=3, padding=1)
+    >>> layer(np.ones((5, 3, 16), np.float32)).shape
+    (5, 8, 16)
+    """
+
+    _parameter_constraints = {
+        **_Convolution._parameter_constraints,
+        "padding": [*EDGES, StrOptions({"same", "valid"})],
+    }
+    rank = 1
+    function = staticmethod(conv1d)
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        *,
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        self._make(
+            init,
+            device,
+            in_channels=in_channels,
+            out_channels=out_channels,
+            kernel_size=kernel_size,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            bias=bias,
+        )
+
+
+class Conv2d(_Convolution):
+    """Convolution of images.
+
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the input.
+    out_channels : int
+        Channels of the output: filters.
+    kernel_size : int or tuple of int
+        Rows and columns of a kernel.
+    stride : int or tuple of int, default=1
+        Steps from one window to the next.
+    padding : int, tuple of int, "same" or "valid", default=0
+        Zeros before and after; "same" keeps the size, for a stride of 1.
+    dilation : int or tuple of int, default=1
+        Steps from one element of a kernel to the next.
+    groups : int, default=1
+        Channels are divided into so many groups that do not see each other; `in_channels` gives
+        every channel filters of its own.
+    bias : bool, default=True
+        Whether to add a bias.
+    init : Initializer or str, default=None
+        Scheme of weight and bias, an object or its name; None is that of `init.version`,
+        `HeNormal` by the inputs of a filter, with a bias of zeros (K. He et al., ICCV 2015).
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (out_channels, in_channels / groups, rows, columns)
+        The kernels, as in PyTorch.
+    bias : Parameter of shape (out_channels,), or None
+        One number a filter.
+
+    Notes
+    -----
+    The input is of shape (n, in_channels, height, width); `sknet.ops.conv2d` has the formula.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.Conv2d(3, 8, 3, padding=1)
+    >>> layer
+    Conv2d(3, 8, kernel_size=3, padding=1)
+    >>> layer(np.ones((5, 3, 16, 16), np.float32)).shape
+    (5, 8, 16, 16)
+    """
+
+    _parameter_constraints = {
+        **_Convolution._parameter_constraints,
+        "padding": [*EDGES, StrOptions({"same", "valid"})],
+    }
+    rank = 2
+    function = staticmethod(conv2d)
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        *,
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        self._make(
+            init,
+            device,
+            in_channels=in_channels,
+            out_channels=out_channels,
+            kernel_size=kernel_size,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            bias=bias,
+        )
+
+
+class ConvTranspose1d(_Convolution):
+    """Transposed convolution of signals: every input element spreads a kernel.
+
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the input.
+    out_channels : int
+        Channels of the output.
+    kernel_size : int or tuple of int
+        Length of a kernel.
+    stride : int or tuple of int, default=1
+        Steps between what neighbouring inputs are spread over.
+    padding : int or tuple of int, default=0
+        How much of the output is cut off, before and after.
+    output_padding : int or tuple of int, default=0
+        How much is added at the end, less than the stride.
+    groups : int, default=1
+        Channels are divided into so many groups that do not see each other.
+    bias : bool, default=True
+        Whether to add a bias.
+    dilation : int or tuple of int, default=1
+        Steps from one element of a kernel to the next.
+    init : Initializer or str, default=None
+        Scheme of weight and bias, as for `Conv1d`.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (in_channels, out_channels / groups, length)
+        The kernels, as in PyTorch.
+    bias : Parameter of shape (out_channels,), or None
+        One number a channel.
+
+    Notes
+    -----
+    The input is of shape (n, in_channels, length); `sknet.ops.conv_transpose1d` says how large
+    the output is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.ConvTranspose1d(8, 3, 4, stride=2, padding=1)
+    >>> layer(np.ones((5, 8, 16), np.float32)).shape
+    (5, 3, 32)
+    """
+
+    rank = 1
+    function = staticmethod(conv_transpose1d)
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Size = 1,
+        *,
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        self._make(
+            init,
+            device,
+            in_channels=in_channels,
+            out_channels=out_channels,
+            kernel_size=kernel_size,
+            stride=stride,
+            padding=padding,
+            output_padding=output_padding,
+            groups=groups,
+            bias=bias,
+            dilation=dilation,
+        )
+
+    def _weight_shape(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
+        return (self.in_channels, self.out_channels // self.groups, *kernel)
+
+
+class ConvTranspose2d(_Convolution):
+    """Transposed convolution of images: every input element spreads a kernel.
+
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the input.
+    out_channels : int
+        Channels of the output.
+    kernel_size : int or tuple of int
+        Rows and columns of a kernel.
+    stride : int or tuple of int, default=1
+        Steps between what neighbouring inputs are spread over.
+    padding : int or tuple of int, default=0
+        How much of the output is cut off, before and after.
+    output_padding : int or tuple of int, default=0
+        How much is added at the end, less than the stride.
+    groups : int, default=1
+        Channels are divided into so many groups that do not see each other.
+    bias : bool, default=True
+        Whether to add a bias.
+    dilation : int or tuple of int, default=1
+        Steps from one element of a kernel to the next.
+    init : Initializer or str, default=None
+        Scheme of weight and bias, as for `Conv2d`.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (in_channels, out_channels / groups, rows, columns)
+        The kernels, as in PyTorch.
+    bias : Parameter of shape (out_channels,), or None
+        One number a channel.
+
+    Notes
+    -----
+    The input is of shape (n, in_channels, height, width); `sknet.ops.conv_transpose2d` says how large
+    the output is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.ConvTranspose2d(8, 3, 4, stride=2, padding=1)
+    >>> layer(np.ones((5, 8, 16, 16), np.float32)).shape
+    (5, 3, 32, 32)
+    """
+
+    rank = 2
+    function = staticmethod(conv_transpose2d)
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Size,
+        stride: Size = 1,
+        padding: Size = 0,
+        output_padding: Size = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Size = 1,
+        *,
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        self._make(
+            init,
+            device,
+            in_channels=in_channels,
+            out_channels=out_channels,
+            kernel_size=kernel_size,
+            stride=stride,
+            padding=padding,
+            output_padding=output_padding,
+            groups=groups,
+            bias=bias,
+            dilation=dilation,
+        )
+
+    def _weight_shape(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
+        return (self.in_channels, self.out_channels // self.groups, *kernel)
