@@ -1,6 +1,7 @@
 """Losses for classification, from logits."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
-from sknet.exceptions import DtypeError, ShapeError
+from sknet.exceptions import DtypeError
 from sknet.losses._base import Loss, check_task, finite_numbers, reject, shape_error
 
 
@@ -34,7 +35,7 @@ class LogitLoss(Loss):
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         z = as_tensor(output)
         if not self._is_bernoulli(z):
-            return self._class_values(z, class_numbers(self, z, as_tensor(target)))
+            return class_values(self, self._class_values, z, as_tensor(target))
         z, y = self.pair(z, target)
         return self.total(self._label_terms(z, y))
 
@@ -90,23 +91,22 @@ class LogitLoss(Loss):
         return bool(self.multilabel) or z.ndim == 1 or z.shape[-1] == 1
 
 
-def class_numbers(loss: Loss, z: Tensor, y: Tensor) -> Tensor:
-    """Return class numbers as a column, once they are known to fit an output with a column a class."""
-    name = type(loss).__name__
-    if z.ndim != 2:
-        raise ShapeError(
-            f"{name} got an output of shape {z.shape}; it must have shape (n_samples, n_classes). "
-            "Flatten the output before the last layer."
-        )
-    if y.shape != z.shape[:1]:
-        raise shape_error(loss, z.shape, y.shape, expected=f"{z.shape[:1]}, one class number a row")
+def class_values(loss: Loss, values: Callable[[Tensor, Tensor], Tensor], z: Tensor, y: Tensor) -> Tensor:
+    """Return `values` of rows z and their classes, a column; of several positions a sample, the mean."""
+    if y.shape != z.shape[:-1]:
+        what = "a row" if z.ndim == 2 else "a position"
+        raise shape_error(loss, z.shape, y.shape, expected=f"{z.shape[:-1]}, one class number {what}")
     if np.dtype(y.dtype).kind not in "iu":
+        name = type(loss).__name__
         labels = f"{name}(multilabel=True)" if hasattr(loss, "multilabel") else "BinaryCrossEntropy()"
         raise DtypeError(
-            f"{name} got targets of dtype {y.dtype} for {z.shape[1]} classes; they must be integers. "
+            f"{name} got targets of dtype {y.dtype} for {z.shape[-1]} classes; they must be integers. "
             f"Cast class numbers with astype; use {labels} for 0/1 labels."
         )
-    return ops.expand_dims(y, axis=-1)
+    if z.ndim == 2:
+        return values(z, ops.expand_dims(y, axis=-1))
+    each = values(ops.reshape(z, (y.size, z.shape[-1])), ops.reshape(y, (y.size, 1)))
+    return ops.mean(ops.reshape(each, y.shape), axis=tuple(range(1 - y.ndim, 0)))
 
 
 def check_classes(y: Any, name: str, n_outputs: int | None) -> None:
@@ -150,6 +150,9 @@ class LogLoss(LogitLoss):
     Label smoothing replaces the target by its mean with the uniform distribution [2]_: for K
     classes, of which labels have two, the true class counts :math:`1 - \epsilon + \epsilon / K` and each
     other :math:`\epsilon / K`. For classes this is PyTorch's `cross_entropy`.
+
+    An output of shape (n_samples, ..., n_classes), such as one for every step of a sequence, meets class
+    numbers of shape (n_samples, ...): a sample's value is the mean over its positions.
 
     Both are computed from the logits, so that no logit is too large. scikit-learn clips
     probabilities instead, and differs where a probability is within rounding of 0 or 1.

@@ -8,7 +8,7 @@ import numpy as np
 from sknet import ops
 from sknet.core import Tensor, as_tensor
 from sknet.losses._base import Loss, finite_numbers, reject
-from sknet.losses._classification import check_classes, class_numbers, of_class
+from sknet.losses._classification import check_classes, class_values, of_class
 
 
 class NLL(Loss):
@@ -39,7 +39,7 @@ class NLL(Loss):
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         p = as_tensor(output)
-        return -_log(of_class(p, class_numbers(self, p, as_tensor(target))))
+        return class_values(self, lambda p, y: -_log(of_class(p, y)), p, as_tensor(target))
 
     def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
         check_classes(y, name, n_outputs)

@@ -119,10 +119,18 @@ def test_class_targets_must_be_integers():
         LogLoss().values(np.zeros((2, 3)), np.zeros(2))
 
 
-def test_classes_need_two_axes():
-    with pytest.raises(
-        ShapeError, match=r"output of shape \(2, 3, 4\); it must have shape \(n_samples, n_classes\)"
-    ):
+def test_a_class_at_every_position():
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(6, 3, 5, 4)), rng.integers(0, 4, (6, 3, 5))
+    expected = [LogLoss().values(z[i].reshape(15, 4), y[i].ravel()).numpy().mean() for i in range(6)]
+    np.testing.assert_allclose(LogLoss().values(z, y).numpy(), expected, rtol=1e-13)
+    _, slope = value_and_gradient(LogLoss(), z, y)
+    _, flat = value_and_gradient(LogLoss(), z.reshape(90, 4), y.ravel())
+    np.testing.assert_allclose(slope.reshape(90, 4), flat / 15, rtol=1e-12)
+
+
+def test_classes_are_one_a_position():
+    with pytest.raises(ShapeError, match=r"must have shape \(2, 3\), one class number a position"):
         LogLoss().values(np.zeros((2, 3, 4)), np.zeros(2, int))
 
 
