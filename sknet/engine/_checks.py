@@ -40,7 +40,7 @@ def check_weights(weight: Tensor) -> None:
 
 
 def _least(x: Tensor) -> float:
-    return namespace(x.data).min(x.data).item()  # type: ignore[no-any-return]
+    return namespace(x.data).min(x.data, axis=None).item()  # type: ignore[no-any-return]
 
 
 def check_reached(loss: Tensor, leaves: Iterable[Tensor]) -> None:

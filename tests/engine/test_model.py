@@ -340,6 +340,17 @@ def test_negative_integers_are_fine_for_a_regression():
     assert model.step(X, -CLASSES).loss > 0
 
 
+def test_integer_targets_may_have_more_axes():
+    """Class numbers at every step of a sequence, and 0/1 labels."""
+    sequences, numbers = X.reshape(4, 3, 4), CLASSES.reshape(4, 3)
+    model, rows = classifier(), classifier()
+    assert model.step(sequences, numbers).loss == pytest.approx(rows.step(X, CLASSES).loss)
+    with pytest.raises(ValueError, match=r"a class, an integer from 0, but y\[0, 0\] is -1"):
+        model.step(sequences, numbers - 1)
+    labels = Model(nn.Linear(4, 2), loss=LogLoss(multilabel=True), random_state=0)
+    assert labels.step(X, np.stack([CLASSES == 0, CLASSES == 1], axis=1).astype(int)).loss > 0
+
+
 def test_gradient_of_a_loss_of_ones_own():
     model = Model(nn.Linear(4, 2), random_state=0, dtype="float64")
     gradient = model.backward(ops.sum(model(X)))
