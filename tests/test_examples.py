@@ -13,7 +13,13 @@ import pytest
 from tests.project import ROOT
 
 EXAMPLES = ROOT / "examples"
-ON_DATA = {"fashion_mnist.py": "Fashion-MNIST", "adult.py": "Adult"}
+ON_DATA = {
+    "fashion_mnist.py": "Fashion-MNIST",
+    "adult.py": "Adult",
+    "char_lstm.py": "a text",
+    "char_transformer.py": "a text",
+}
+CHARACTER_MODELS = ["char_lstm.py", "char_transformer.py"]
 # A few epochs on made-up rows do not converge; no other warning is expected.
 STRICT = ("-W", "error", "-W", "ignore:Stochastic Optimizer")
 
@@ -35,7 +41,7 @@ def number_after(text: str, output: str) -> float:
 
 def test_every_example_is_tested():
     tested = {"quickstart.py", "four_doors.py", *ON_DATA}
-    assert {path.name for path in EXAMPLES.glob("*.py")} == tested
+    assert {path.name for path in EXAMPLES.glob("[!_]*.py")} == tested
 
 
 def test_quickstart():
@@ -179,3 +185,39 @@ def test_adult_without_optional_packages(missing, adult, tmp_path):
     done = run("adult.py", "--data", absent / "adult.parquet", path=absent, status=2)
     assert f"{missing} is not installed" in done.stderr
     assert 'pip install "sknet[data]"' in done.stderr
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A file of one sentence, over and over."""
+    path = tmp_path / "text.txt"
+    path.write_text("ROMEO:\nIt is the east, and Juliet is the sun.\n\n" * 100)
+    return path
+
+
+@pytest.mark.parametrize("script", CHARACTER_MODELS)
+def test_character_models(script, text, tmp_path):
+    printed = run(script, "--data", text, "--quick", "--plot", tmp_path / "loss.png").stdout
+    assert "4230 characters to train on, 470 to test on" in printed
+    assert re.search(r"\[#{30}\] \d+/\d+ steps, \d\.\d{3} bits per character", printed)
+    assert number_after("\ntest:", printed) < 4  # from 4.6 bits, of 24 kinds
+    assert "\n\nROMEO:\n" in printed
+    assert (tmp_path / "loss.png").exists() or "matplotlib is not installed" in printed
+
+
+@pytest.mark.parametrize("script", CHARACTER_MODELS)
+def test_character_models_read_archives(script, text, tmp_path):
+    np.savez(tmp_path / "text.npz", data=np.frombuffer(text.read_bytes(), np.uint8))
+    plots = "--plot", tmp_path / "loss.png"
+    first, second = (
+        run(script, "--data", path, "--quick", *plots).stdout for path in (text, tmp_path / "text.npz")
+    )
+    assert first.split("test:")[1] == second.split("test:")[1]
+
+
+def test_character_models_without_matplotlib(text, tmp_path):
+    absent = tmp_path / "absent"
+    absent.mkdir()
+    (absent / "matplotlib.py").write_text("raise ImportError('hidden')")
+    printed = run("char_lstm.py", "--data", text, "--quick", path=absent).stdout
+    assert 'no plot: matplotlib is not installed (pip install "sknet[plot]")' in printed
