@@ -30,6 +30,10 @@ class Text:
         self.alphabet, codes = np.unique(raw, return_inverse=True)
         self.train, self.test = np.split(codes.astype(np.int64), [len(codes) * 9 // 10])
 
+    def __str__(self) -> str:
+        sizes = f"{len(self.train)} characters to train on, {len(self.test)} to test on"
+        return f"{sizes}, {len(self.alphabet)} kinds"
+
     def decoded(self, codes: list[int]) -> str:
         return self.alphabet[codes].astype(np.uint8).tobytes().decode("latin-1")
 

@@ -64,7 +64,9 @@ def main() -> int:
     text = Text(arguments.data)
     quick, full = (16, 1, 20, 8, 20), (128, 4, arguments.steps, 32, 64)
     size, layers, steps, rows, length = quick if arguments.quick else full
-    print(f"{len(text.train)} characters to train on, {len(text.test)} to test on, {len(text.alphabet)} kinds")
+    print(
+        f"{len(text.train)} characters to train on, {len(text.test)} to test on, {len(text.alphabet)} kinds"
+    )
 
     network = CharTransformer(len(text.alphabet), size, layers, context=2 * length)
     optimizer = AdamW(lr=Cosine(3e-3, min_lr=1e-4, n_steps=steps), weight_decay=0.01)

@@ -408,6 +408,8 @@ SCHEMES: dict[str, dict[int, Initializer]] = {
     "conv": {1: HeNormal()},
     "embedding": {1: Normal(1.0)},
     "linear": {1: GlorotUniform(), 2: HeNormal()},
+    "recurrent input": {1: GlorotUniform()},
+    "recurrent state": {1: Orthogonal()},  # of one gate: states keep their length (A. Saxe et al., ICLR 2014)
 }
 
 _active: ContextVar[int] = ContextVar("sknet.nn.init.version", default=VERSION)
@@ -475,7 +477,9 @@ def active_version() -> int:
     return _active.get()
 
 
-def scheme(init: "Initializer | str | None", layer: "Module", kind: str) -> Initializer:
+def scheme(
+    init: "Initializer | str | None", layer: "Module", kind: str, parameter: str = "init"
+) -> Initializer:
     """Return the scheme that a layer draws from, and note its version on the layer.
 
     Parameters
@@ -486,6 +490,8 @@ def scheme(init: "Initializer | str | None", layer: "Module", kind: str) -> Init
         For whom.
     kind : str
         Its row in `SCHEMES`.
+    parameter : str, default="init"
+        What the layer calls the argument.
 
     Returns
     -------
@@ -504,7 +510,7 @@ def scheme(init: "Initializer | str | None", layer: "Module", kind: str) -> Init
     HeNormal()
     """
     if init is not None:
-        return resolve(init, INITIALIZERS, Initializer, parameter="init", caller=type(layer).__name__)  # type: ignore[no-any-return]
+        return resolve(init, INITIALIZERS, Initializer, parameter=parameter, caller=type(layer).__name__)  # type: ignore[no-any-return]
     wanted = active_version()
     vars(layer)["_init_version"] = wanted
     return _of_version(SCHEMES[kind], wanted)

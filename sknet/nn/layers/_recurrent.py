@@ -126,9 +126,9 @@ class RNN(_Recurrent):
     activation : {"tanh", "relu"}, default="tanh"
         Function of the sum.
     init : Initializer or str, default=None
-        Scheme of the weights from the input; None is ``GlorotUniform()``.
+        Scheme of the weights from the input; None is that of `init.version`, `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
-        Scheme of the weights from the hidden state; None is ``Orthogonal()``.
+        Scheme of the weights from the hidden state; None is that of `init.version`, `Orthogonal`.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
@@ -211,9 +211,11 @@ class LSTM(_Recurrent):
         What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
         state, for a layer after it that knows no steps.
     init : Initializer or str, default=None
-        Scheme of the weights from the input, gate by gate; None is ``GlorotUniform()``.
+        Scheme of the weights from the input, gate by gate; None is that of `init.version`,
+        `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
-        Scheme of the weights from the hidden state, gate by gate; None is ``Orthogonal()``.
+        Scheme of the weights from the hidden state, gate by gate; None is that of
+        `init.version`, `Orthogonal`.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
@@ -295,9 +297,11 @@ class GRU(_Recurrent):
         What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
         state, for a layer after it that knows no steps.
     init : Initializer or str, default=None
-        Scheme of the weights from the input, gate by gate; None is ``GlorotUniform()``.
+        Scheme of the weights from the input, gate by gate; None is that of `init.version`,
+        `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
-        Scheme of the weights from the hidden state, gate by gate; None is ``Orthogonal()``.
+        Scheme of the weights from the hidden state, gate by gate; None is that of
+        `init.version`, `Orthogonal`.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 

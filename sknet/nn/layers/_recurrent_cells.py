@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import RandomState
 
-from sknet._params import Interval, StrOptions, resolve
+from sknet._params import Interval, StrOptions
 from sknet.core import as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
 from sknet.nn._module import Module
 from sknet.nn._parameter import DEFAULT_DTYPE, Parameter
 from sknet.nn._scope import Registered
-from sknet.nn.init import INITIALIZERS, GlorotUniform, Initializer, Orthogonal
+from sknet.nn.init import Initializer, scheme
 from sknet.nn.layers._arguments import check_arguments
 from sknet.ops import expand_dims, gru, lstm, rnn
 
@@ -53,17 +53,14 @@ class _Cell(Module, ABC):
     ) -> None:
         check_arguments(self, input_size=input_size, hidden_size=hidden_size, bias=bias)
         self.input_size, self.hidden_size = int(input_size), int(hidden_size)
-        init = GlorotUniform() if init is None else init
-        recurrent_init = Orthogonal() if recurrent_init is None else recurrent_init
-        self.weight_ih = self._weight("init", init, self.input_size, device)
-        self.weight_hh = self._weight("recurrent_init", recurrent_init, self.hidden_size, device)
+        ih = scheme(init, self, "recurrent input")
+        hh = scheme(recurrent_init, self, "recurrent state", parameter="recurrent_init")
+        self.weight_ih = self._weight(ih, self.input_size, device)
+        self.weight_hh = self._weight(hh, self.hidden_size, device)
         self.bias = Parameter(self._first_bias(), device=device) if bias else None
 
-    def _weight(
-        self, parameter: str, init: Initializer | str, rows: int, device: "str | Device | None"
-    ) -> Parameter:
-        scheme = resolve(init, INITIALIZERS, Initializer, parameter=parameter, caller=type(self).__name__)
-        draw = partial(_draw, scheme=scheme, rows=rows, size=self.hidden_size, gates=self.gates)
+    def _weight(self, found: Initializer, rows: int, device: "str | Device | None") -> Parameter:
+        draw = partial(_draw, found=found, rows=rows, size=self.hidden_size, gates=self.gates)
         return Parameter(shape=(rows, self.gates * self.hidden_size), draw=draw, device=device)
 
     def _first_bias(self) -> np.ndarray[Any, Any]:
@@ -100,10 +97,10 @@ class _Cell(Module, ABC):
 
 
 def _draw(
-    random_state: RandomState, scheme: Initializer, rows: int, size: int, gates: int
+    random_state: RandomState, found: Initializer, rows: int, size: int, gates: int
 ) -> np.ndarray[Any, Any]:
     """Draw the weights of one gate after the other, each a matrix of its own."""
-    parts = [scheme.draw(random_state, (rows, size), fan_in=rows, fan_out=size) for _ in range(gates)]
+    parts = [found.draw(random_state, (rows, size), fan_in=rows, fan_out=size) for _ in range(gates)]
     return np.concatenate(parts, axis=1)
 
 
@@ -121,9 +118,9 @@ class RNNCell(_Cell):
     activation : {"tanh", "relu"}, default="tanh"
         Function of the sum.
     init : Initializer or str, default=None
-        Scheme of `weight_ih`; None is ``GlorotUniform()``.
+        Scheme of `weight_ih`; None is that of `init.version`, `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
-        Scheme of `weight_hh`; None is ``Orthogonal()``.
+        Scheme of `weight_hh`; None is that of `init.version`, `Orthogonal`.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
@@ -191,9 +188,9 @@ class LSTMCell(_Cell):
     bias : bool, default=True
         Whether to add a bias.
     init : Initializer or str, default=None
-        Scheme of `weight_ih`, gate by gate; None is ``GlorotUniform()``.
+        Scheme of `weight_ih`, gate by gate; None is that of `init.version`, `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
-        Scheme of `weight_hh`, gate by gate; None is ``Orthogonal()``.
+        Scheme of `weight_hh`, gate by gate; None is that of `init.version`, `Orthogonal`.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
@@ -262,9 +259,9 @@ class GRUCell(_Cell):
     bias : bool, default=True
         Whether to add a bias.
     init : Initializer or str, default=None
-        Scheme of `weight_ih`, gate by gate; None is ``GlorotUniform()``.
+        Scheme of `weight_ih`, gate by gate; None is that of `init.version`, `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
-        Scheme of `weight_hh`, gate by gate; None is ``Orthogonal()``.
+        Scheme of `weight_hh`, gate by gate; None is that of `init.version`, `Orthogonal`.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
