@@ -30,22 +30,32 @@ from sknet.nn._summary import summary as summary
 # -- layers, one file a family
 from sknet.nn.layers import (
     _activation,
+    _attention,
     _container,
+    _conv,
     _dropout,
+    _embedding,
     _flatten,
     _linear,
     _norm,
+    _pool,
     _recurrent,
     _recurrent_cells,
+    _transformer,
 )
 from sknet.nn.layers._activation import *  # noqa: F403
+from sknet.nn.layers._attention import *  # noqa: F403
 from sknet.nn.layers._container import *  # noqa: F403
+from sknet.nn.layers._conv import *  # noqa: F403
 from sknet.nn.layers._dropout import *  # noqa: F403
+from sknet.nn.layers._embedding import *  # noqa: F403
 from sknet.nn.layers._flatten import *  # noqa: F403
 from sknet.nn.layers._linear import *  # noqa: F403
 from sknet.nn.layers._norm import *  # noqa: F403
+from sknet.nn.layers._pool import *  # noqa: F403
 from sknet.nn.layers._recurrent import *  # noqa: F403
 from sknet.nn.layers._recurrent_cells import *  # noqa: F403
+from sknet.nn.layers._transformer import *  # noqa: F403
 
 _OWN = [
     "HookHandle",
@@ -78,13 +88,18 @@ __all__ = sorted(
             name
             for family in (
                 _activation,
+                _attention,
                 _container,
+                _conv,
                 _dropout,
+                _embedding,
                 _flatten,
                 _linear,
                 _norm,
+                _pool,
                 _recurrent,
                 _recurrent_cells,
+                _transformer,
             )
             for name in family.__all__
         ),
