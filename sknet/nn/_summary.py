@@ -1,5 +1,6 @@
 """A table of a module's layers: shapes, parameters, work and memory, found without computing anything."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -21,6 +22,25 @@ def _product(operands: list[Any], result: Shadow) -> int:
     return 2 * result.size * int(operands[0].shape[-1])
 
 
+def _convolution(operands: list[Any], result: Shadow) -> int:
+    """Every element of the result sums over the kernel of its filter."""
+    return 2 * result.size * math.prod(operands[1].shape[1:])
+
+
+def _convolution_back(operands: list[Any], result: Shadow) -> int:
+    """What a transposed convolution is: every element of the first operand is spread by a kernel."""
+    return 2 * int(operands[0].size) * math.prod(operands[1].shape[1:])
+
+
+def _convolution_weight(operands: list[Any], result: Shadow) -> int:
+    return 2 * int(operands[1].size) * math.prod(result.shape[1:])
+
+
+def _recurrence(operands: list[Any], result: Shadow) -> int:
+    """The products of the states; those of the inputs are a matrix product before."""
+    return 2 * int(operands[0].size) * int(operands[1].shape[0])
+
+
 def _nothing(operands: list[Any], result: Shadow) -> int:
     return 0
 
@@ -35,7 +55,11 @@ MOVES = (
     *("permute_dims", "reshape", "squeeze", "stack", "take", "take_along_axis", "zeros_like"),
 )
 FLOPS: dict[str, Callable[[list[Any], Shadow], int]] = {
+    "conv": _convolution,
+    "conv_image": _convolution_back,
+    "conv_weight": _convolution_weight,
     "matmul": _product,
+    "recurrence_tape": _recurrence,
     **dict.fromkeys(MOVES, _nothing),
 }
 

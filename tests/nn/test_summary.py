@@ -1,6 +1,7 @@
 """The summary: what a module is made of and what it costs, found without data."""
 
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -136,3 +137,22 @@ def test_products_are_counted_as_in_pytorch():
         twin(torch.zeros(4, 2, 7))
     net = nn.Sequential(nn.Linear(7, 5, bias=False), nn.Linear(5, 3, bias=False))
     assert nn.summary(net, (4, 2, 7)).total_flops == counter.get_total_flops()
+
+
+@pytest.mark.parametrize(
+    ("name", "weight", "options"),
+    [
+        ("conv1d", (6, 2, 3), {"groups": 2, "padding": 1}),
+        ("conv2d", (6, 4, 3, 2), {"stride": 2, "padding": 1}),
+        ("conv_transpose1d", (4, 5, 3), {"stride": 2}),
+        ("conv_transpose2d", (4, 3, 3, 2), {"groups": 2, "padding": 1}),
+    ],
+)
+def test_convolutions_are_counted_as_in_pytorch(name, weight, options):
+    torch = pytest.importorskip("torch")
+    flop_counter = pytest.importorskip("torch.utils.flop_counter")
+    shape = (5, 4, *(9, 8)[: len(weight) - 2])
+    with flop_counter.FlopCounterMode(display=False) as counter:
+        getattr(torch.nn.functional, name)(torch.zeros(shape), torch.zeros(weight), **options)
+    layer = nn.Lambda(partial(getattr(ops, name), weight=np.zeros(weight, np.float32), **options))
+    assert nn.summary(layer, shape).total_flops == counter.get_total_flops()
