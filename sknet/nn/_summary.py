@@ -19,26 +19,26 @@ __all__ = ["Summary", "SummaryRow", "summary"]
 
 
 def _product(operands: list[Any], result: Shadow) -> int:
-    return 2 * result.size * int(operands[0].shape[-1])
+    return int(2 * result.size * operands[0].shape[-1])
 
 
 def _convolution(operands: list[Any], result: Shadow) -> int:
     """Every element of the result sums over the kernel of its filter."""
-    return 2 * result.size * math.prod(operands[1].shape[1:])
+    return int(2 * result.size * math.prod(operands[1].shape[1:]))
 
 
 def _convolution_back(operands: list[Any], result: Shadow) -> int:
     """What a transposed convolution is: every element of the first operand is spread by a kernel."""
-    return 2 * int(operands[0].size) * math.prod(operands[1].shape[1:])
+    return int(2 * operands[0].size * math.prod(operands[1].shape[1:]))
 
 
 def _convolution_weight(operands: list[Any], result: Shadow) -> int:
-    return 2 * int(operands[1].size) * math.prod(result.shape[1:])
+    return int(2 * operands[1].size * math.prod(result.shape[1:]))
 
 
 def _recurrence(operands: list[Any], result: Shadow) -> int:
     """The products of the states; those of the inputs are a matrix product before."""
-    return 2 * int(operands[0].size) * int(operands[1].shape[0])
+    return int(2 * operands[0].size * operands[1].shape[0])
 
 
 def _nothing(operands: list[Any], result: Shadow) -> int:
