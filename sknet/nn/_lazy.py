@@ -14,10 +14,21 @@ from sknet.nn import init
 from sknet.nn._module import Module
 from sknet.nn._shape_pass import shadows, shape_pass
 from sknet.nn.layers._arguments import check_arguments
+from sknet.nn.layers._conv import Conv1d, Conv2d, ConvTranspose1d, ConvTranspose2d
 from sknet.nn.layers._linear import Linear
 from sknet.nn.layers._norm import BatchNorm
 
-__all__ = ["Lazy", "LazyBatchNorm", "LazyLinear", "is_lazy", "materialize"]
+__all__ = [
+    "Lazy",
+    "LazyBatchNorm",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyLinear",
+    "is_lazy",
+    "materialize",
+]
 
 M = TypeVar("M", bound=Module)
 
@@ -163,6 +174,66 @@ class LazyBatchNorm(Lazy, BatchNorm, infer="num_features", axis=1):
     (2, 3)
     >>> layer
     BatchNorm(num_features=3)
+    """
+
+
+class LazyConv1d(Lazy, Conv1d, infer="in_channels", axis=-2):
+    """A `Conv1d` layer whose `in_channels` is the length of its first input's last but one axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.LazyConv1d(8, 3)
+    >>> layer(np.ones((5, 2, 16), np.float32)).shape
+    (5, 8, 14)
+    >>> layer
+    Conv1d(2, 8, kernel_size=3)
+    """
+
+
+class LazyConv2d(Lazy, Conv2d, infer="in_channels", axis=-3):
+    """A `Conv2d` layer whose `in_channels` is the length of its first input's last but two axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.LazyConv2d(8, 3)
+    >>> layer(np.ones((5, 2, 16, 16), np.float32)).shape
+    (5, 8, 14, 14)
+    >>> layer
+    Conv2d(2, 8, kernel_size=3)
+    """
+
+
+class LazyConvTranspose1d(Lazy, ConvTranspose1d, infer="in_channels", axis=-2):
+    """A `ConvTranspose1d` layer whose `in_channels` is the length of its first input's last but one axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.LazyConvTranspose1d(8, 3)
+    >>> layer(np.ones((5, 2, 16), np.float32)).shape
+    (5, 8, 18)
+    >>> layer
+    ConvTranspose1d(2, 8, kernel_size=3)
+    """
+
+
+class LazyConvTranspose2d(Lazy, ConvTranspose2d, infer="in_channels", axis=-3):
+    """A `ConvTranspose2d` layer whose `in_channels` is the length of its first input's last but two axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.LazyConvTranspose2d(8, 3)
+    >>> layer(np.ones((5, 2, 16, 16), np.float32)).shape
+    (5, 8, 18, 18)
+    >>> layer
+    ConvTranspose2d(2, 8, kernel_size=3)
     """
 
 

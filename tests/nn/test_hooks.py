@@ -306,3 +306,11 @@ def test_hooks_may_compute_with_ops():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert net(X).numpy().max() <= 0.1
+
+
+def test_gradients_stay_on_their_device(fake_device):
+    layer, seen = nn.Linear(3, 2, device=fake_device).initialize(0), []
+    layer.register_full_backward_hook(lambda module, found, given: seen.extend([*found, *given]))
+    x = Tensor(X.astype("float32"), requires_grad=True, device=fake_device)
+    layer(x).sum().backward()
+    assert [gradient.device for gradient in (*seen, x.grad)] == [fake_device] * 3

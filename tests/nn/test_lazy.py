@@ -16,6 +16,10 @@ from sknet.exceptions import DeviceError, ShapeError, StateError
 ROWS = {
     nn.LazyLinear: ((3,), (5, 2, 4), (4, 3)),
     nn.LazyBatchNorm: ((), (5, 4), (4,)),
+    nn.LazyConv1d: ((6, 3), (5, 4, 9), (4, 6, 3)),
+    nn.LazyConv2d: ((6, (3, 2)), (5, 4, 9, 8), (4, 6, (3, 2))),
+    nn.LazyConvTranspose1d: ((6, 3, 2), (5, 4, 9), (4, 6, 3, 2)),
+    nn.LazyConvTranspose2d: ((6, 3), (5, 4, 9, 8), (4, 6, 3)),
 }
 EACH = pytest.mark.parametrize("kind", ROWS)
 COPIES = pytest.mark.parametrize(
@@ -150,6 +154,23 @@ def test_bad_arguments():
         type("Wrong", (nn.Lazy, nn.Linear), {}, infer="width")
 
 
+def test_a_network_of_convolutions():
+    net = nn.Sequential(
+        nn.LazyConv2d(8, 3, stride=2), nn.LazyBatchNorm(), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10)
+    )
+    found = nn.summary(net, (5, 3, 28, 28))
+    assert [row.output_shape for row in found.rows[1:]] == [
+        *[(5, 8, 13, 13)] * 3,
+        (5, 8 * 13 * 13),
+        (5, 10),
+    ]
+    assert nn.materialize(net, (1, 3, 28, 28))[4].in_features == 8 * 13 * 13
+    odd = nn.LazyConv2d(4, 3, groups=2)
+    with pytest.raises(ValueError, match="groups=2 must divide in_channels=3"):
+        odd(np.zeros((1, 3, 9, 9)))
+    assert nn.is_lazy(odd)
+
+
 def test_bad_inputs_leave_it_as_it_was():
     layer = nn.LazyBatchNorm()
     with pytest.raises(ShapeError, match=r"an axis 1, whose length is its num_features, got shape \(3,\)"):
@@ -181,3 +202,9 @@ def test_signature_and_documentation():
     assert list(inspect.signature(nn.LazyLinear).parameters) == ["out_features", "bias", "init", "device"]
     assert "in_features : int" not in nn.LazyLinear.__doc__
     assert "out_features : int" in nn.LazyLinear.__doc__
+
+
+def test_it_becomes_one_on_its_device(fake_device):
+    net = nn.Sequential(nn.LazyLinear(3, device=fake_device), nn.LazyBatchNorm()).to(device=fake_device)
+    output = net(Tensor(np.ones((5, 2), np.float32), device=fake_device))
+    assert {x.device for x in (*net.parameters(), *net.buffers(), output)} == {fake_device}

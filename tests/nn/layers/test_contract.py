@@ -214,6 +214,33 @@ def test_a_layer_is_made_where_it_is_told(row, monkeypatch):
 
 @EACH
 @MODES
+def test_a_summary_knows_the_output(row, training):
+    layer, x = setup(row)
+    output, _ = call(layer, x, training)
+    whole = nn.summary(layer, x, training=training).rows[0]
+    assert whole.output_shape == output.shape
+
+
+@EACH
+def test_hooks_change_nothing_by_looking(row):
+    layer, x = setup(row)
+    inputs = [Tensor(x, requires_grad=True), *layer.parameters()]
+
+    def slopes():
+        output = call(layer, inputs[0])[0]
+        return [output, *gradients((output * output).sum(), inputs)]
+
+    expected, seen = slopes(), []
+    for module in layer.modules():
+        module.register_forward_hook(lambda module, args, output: seen.append(module))
+        module.register_full_backward_hook(lambda module, found, given: seen.append(module))
+    for mine, theirs in zip(slopes(), expected, strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-12, atol=1e-14)
+    assert layer in seen
+
+
+@EACH
+@MODES
 def test_a_pass_is_a_pure_function(row, training):
     layer, x = setup(row)
     before = layer.state_dict()
