@@ -141,7 +141,8 @@ class Model:
             If the batch does not fit; the model is as before then.
         """
         if isinstance(self._memory, Pending):
-            materialize(self.module, X, dtype=self.dtype)
+            example = X if isinstance(X, tuple) or hasattr(X, "dtype") else np.asarray(X)
+            materialize(self.module, example, dtype=self.dtype)
             self._begin()
         return self
 

@@ -378,6 +378,7 @@ def ordinary_model(**params):
         lambda model: model.materialize(X),
         lambda model: model.materialize((1, 4)),
         lambda model: model(X),
+        lambda model: model(X.tolist()),
         lambda model: model.predict(X),
         lambda model: pickle.loads(pickle.dumps(model)).materialize(X),
         lambda model: model.copy(),

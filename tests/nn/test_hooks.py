@@ -281,6 +281,21 @@ def test_a_fit_runs_hooks_in_every_step():
         np.testing.assert_allclose(hooked.parameters[name], array, rtol=1e-9)
 
 
+def test_a_fit_sees_hooks_that_come_in_between():
+    net, calls = model(), []
+
+    def new_score():  # asked for once an epoch
+        calls.append(0)
+        if len(calls) == 2:
+            net.module.register_forward_hook(lambda module, args, output: calls.append(1))
+        return Accuracy()
+
+    batches = Batches(X, np.array([0, 1, 0, 1, 0]), None, 2, net.dtype, net.device)
+    with pytest.warns(UserWarning, match="Sequential has hooks"):
+        train(net, batches, History(), Plateau(10, 1e-4, higher_is_better=False), Settings(4), new_score)
+    assert calls == [0, 0, 0, 1, 1, 1, 0, 1, 1, 1]
+
+
 def test_compiled_predictions_see_hooks_come_and_go():
     net = model()
     row = X[:1]
