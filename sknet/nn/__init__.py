@@ -14,6 +14,10 @@ from sknet.nn._functional_call import functional_call as functional_call
 from sknet.nn._hooks import HookHandle as HookHandle
 from sknet.nn._lazy import Lazy as Lazy
 from sknet.nn._lazy import LazyBatchNorm as LazyBatchNorm
+from sknet.nn._lazy import LazyConv1d as LazyConv1d
+from sknet.nn._lazy import LazyConv2d as LazyConv2d
+from sknet.nn._lazy import LazyConvTranspose1d as LazyConvTranspose1d
+from sknet.nn._lazy import LazyConvTranspose2d as LazyConvTranspose2d
 from sknet.nn._lazy import LazyLinear as LazyLinear
 from sknet.nn._lazy import is_lazy as is_lazy
 from sknet.nn._lazy import materialize as materialize
@@ -62,6 +66,10 @@ _OWN = [
     "Keys",
     "Lazy",
     "LazyBatchNorm",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
     "LazyLinear",
     "Module",
     "ModuleDict",
