@@ -1,13 +1,13 @@
 """Time layers of sknet and PyTorch, forward and back, in turns and in one process.
 
-A case is one call: a layer's output, and the gradients of its sum with respect to the input and all
-parameters. sknet computes it as a training step does, captured and replayed, and "eager", one operation
-after the other.
+A case is a layer and an input. "forward" is the output alone, as a prediction computes it; "both" is the
+output and the gradients of its sum with respect to the input and all parameters. sknet computes as a
+training step does, captured and replayed, and "eager", one operation after the other.
 
-Prints, for each case, milliseconds (median over the rounds) and how many times as long as PyTorch sknet
-takes. The threads are those of the BLAS library: OMP_NUM_THREADS=2 gives both sides two.
+Prints, for each case and pass, milliseconds (median over the rounds) and how many times as long as
+PyTorch sknet takes. The threads are those of the BLAS library: OMP_NUM_THREADS=2 gives both sides two.
 
-    python examples/benchmarks/layers.py [--rounds 9] [--only LSTM]
+    python examples/benchmarks/layers.py [--rounds 9] [--only Conv2d]
 """
 
 import argparse
@@ -21,13 +21,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import sknet
-from sknet import Tensor, nn
+from sknet import Tensor, nn, no_grad
 from sknet.compile import compile
 from sknet.core import gradients
 from sknet.nn import functional_call
 
 REST = 0.2  # seconds before each turn: the threads of the one before spin for a while
 REPEATS = 3  # calls a turn
+PASSES = ("forward", "both")
 
 
 class Case(NamedTuple):
@@ -39,7 +40,7 @@ class Case(NamedTuple):
     shape: tuple[int, ...]  # of the input
 
 
-CASES = [
+RECURRENT = [
     Case(
         f"{name}(128), batch 64, 100 steps",
         lambda name=name: getattr(nn, name)(128, 128, returns="sequence"),
@@ -48,6 +49,51 @@ CASES = [
     )
     for name in ("RNN", "LSTM", "GRU")
 ]
+CONVOLUTIONS = [
+    Case(
+        f"Conv2d({channels}, {filters}, 3), {size} x {size}, batch 32",
+        lambda channels=channels, filters=filters: nn.Conv2d(channels, filters, 3, padding=1),
+        lambda torch, channels=channels, filters=filters: torch.nn.Conv2d(channels, filters, 3, padding=1),
+        (32, channels, size, size),
+    )
+    for channels, filters, size in [(1, 32, 28), (32, 64, 14), (64, 64, 28)]
+]
+CASES = [
+    *CONVOLUTIONS,
+    Case(
+        "Conv2d depthwise, 64 channels, 28 x 28, batch 32",
+        lambda: nn.Conv2d(64, 64, 3, padding=1, groups=64),
+        lambda torch: torch.nn.Conv2d(64, 64, 3, padding=1, groups=64),
+        (32, 64, 28, 28),
+    ),
+    Case(
+        "MaxPool2d(2), 32 channels, 28 x 28, batch 32",
+        lambda: nn.MaxPool2d(2),
+        lambda torch: torch.nn.MaxPool2d(2),
+        (32, 32, 28, 28),
+    ),
+    Case(
+        "BatchNorm, 32 channels, 28 x 28, batch 32",
+        lambda: nn.BatchNorm(32),
+        lambda torch: torch.nn.BatchNorm2d(32),
+        (32, 32, 28, 28),
+    ),
+    Case(
+        "LayerNorm(128), 64 x 100",
+        lambda: nn.LayerNorm(128),
+        lambda torch: torch.nn.LayerNorm(128),
+        (64, 100, 128),
+    ),
+    Case(
+        "TransformerEncoderLayer(128, 4), batch 32, 64 steps",
+        lambda: nn.TransformerEncoderLayer(128, 4, dropout=0.0),
+        lambda torch: torch.nn.TransformerEncoderLayer(
+            128, 4, 512, 0.0, "gelu", batch_first=True, norm_first=True
+        ),
+        (32, 64, 128),
+    ),
+    *RECURRENT,
+]
 
 
 def data(case: Case) -> np.ndarray:
@@ -55,14 +101,20 @@ def data(case: Case) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(case.shape, dtype=np.float32)
 
 
-def eager(case: Case) -> Callable[[], object]:
+def eager(case: Case, backward: bool) -> Callable[[], object]:
     """Return the call, one operation after the other."""
-    layer, x = case.layer().initialize(0), Tensor(data(case), requires_grad=True)
+    layer = case.layer().initialize(0)
+    x = Tensor(data(case), requires_grad=True)
     inputs = [x, *layer.parameters()]
-    return lambda: gradients(layer(x).sum(), inputs)
+
+    def forward() -> None:
+        with no_grad():
+            layer(x)
+
+    return (lambda: gradients(layer(x).sum(), inputs)) if backward else forward
 
 
-def compiled(case: Case) -> Callable[[], object]:
+def compiled(case: Case, backward: bool) -> Callable[[], object]:
     """Return the call, captured and planned."""
     layer = case.layer().initialize(0)
     arrays = {"x": data(case)} | {path: value.numpy() for path, value in layer.named_parameters()}
@@ -70,35 +122,45 @@ def compiled(case: Case) -> Callable[[], object]:
     def step(arrays: dict[str, Tensor]) -> list[Tensor]:
         leaves = {name: value.detach() for name, value in arrays.items()}
         for leaf in leaves.values():
-            leaf.requires_grad = True
+            leaf.requires_grad = backward
         parameters = {name: leaf for name, leaf in leaves.items() if name != "x"}
-        output, _ = functional_call(layer, parameters, leaves["x"])
-        return gradients(output.sum(), list(leaves.values()))
+        output, _ = functional_call(layer, parameters, leaves["x"], training=True)
+        return [output, *gradients(output.sum(), list(leaves.values()))] if backward else [output]
 
     program = compile(step, (arrays,))
     program(arrays)
     return program.run
 
 
-def torch_call(case: Case) -> Callable[[], object]:
+def torch_call(case: Case, backward: bool) -> Callable[[], object]:
     """Return PyTorch's call."""
     import torch
 
     layer = case.counterpart(torch)
     x = torch.from_numpy(data(case)).requires_grad_()
 
-    def call() -> None:
+    def output() -> Any:
+        found = layer(x)
+        return found[0] if isinstance(found, tuple) else found
+
+    def forward() -> None:
+        with torch.no_grad():
+            output()
+
+    def both() -> None:
         layer.zero_grad(set_to_none=True)
         x.grad = None
-        output = layer(x)
-        (output[0] if isinstance(output, tuple) else output).sum().backward()
+        output().sum().backward()
 
-    return call
+    return both if backward else forward
 
 
-def contenders() -> dict[str, Callable[[Case], Callable[[], object]]]:
+Maker = Callable[[Case, bool], Callable[[], object]]
+
+
+def contenders() -> dict[str, Maker]:
     """Return who takes part; PyTorch if it is installed, with as many threads as BLAS has."""
-    found: dict[str, Callable[[Case], Callable[[], object]]] = {"sknet": compiled, "sknet eager": eager}
+    found: dict[str, Maker] = {"sknet": compiled, "sknet eager": eager}
     try:
         import torch
     except ImportError:
@@ -107,11 +169,8 @@ def contenders() -> dict[str, Callable[[Case], Callable[[], object]]]:
     return {**found, f"torch {torch.__version__.split('+')[0]}": torch_call}
 
 
-def measure(
-    case: Case, makers: dict[str, Callable[[Case], Callable[[], object]]], rounds: int
-) -> list[float]:
-    """Return the median milliseconds of each contender."""
-    calls = [make(case) for make in makers.values()]
+def measure(calls: list[Callable[[], object]], rounds: int) -> list[float]:
+    """Return the median milliseconds of each call."""
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds + 1):
         for call, found in zip(calls, times, strict=True):
@@ -137,16 +196,16 @@ def main() -> None:
         f"{os.environ.get('OMP_NUM_THREADS', os.cpu_count())} threads, milliseconds a call\n"
     )
     peers = [name for name in makers if name.startswith("torch")]
-    print(
-        "| case | " + " | ".join([*makers, *[f"{name} / torch" for name in list(makers)[:2] if peers]]) + " |"
-    )
-    print("|---" * (1 + len(makers) + 2 * len(peers)) + "|")
+    ratios = [f"{name} / torch" for name in list(makers)[:2] if peers]
+    print("| case | pass | " + " | ".join([*makers, *ratios]) + " |")
+    print("|---" * (2 + len(makers) + len(ratios)) + "|")
     for case in CASES:
-        if arguments.only in case.name:
-            times = measure(case, makers, arguments.rounds)
-            cells = [f"{value:.1f}" for value in times]
+        for which in PASSES if arguments.only in case.name else ():
+            calls = [make(case, which == "both") for make in makers.values()]
+            times = measure(calls, arguments.rounds)
+            cells = [f"{value:.2f}" for value in times]
             cells += [f"{value / times[2]:.2f}" for value in times[:2] if peers]
-            print(f"| {case.name} | " + " | ".join(cells) + " |", flush=True)
+            print(f"| {case.name} | {which} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

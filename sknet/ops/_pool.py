@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -59,14 +60,32 @@ def _put_forward(xp: Any, g: Any, x: Any, top: Any, *, out: Any = None, **where:
     """Give each window's gradient to the first of its largest elements."""
     windows = Windows(x.shape[2:], **where)
     image, left = _padded(xp, x, windows, -math.inf), g.copy()
-    total = xp.zeros(image.shape, dtype=g.dtype)
-    for _, _, index in windows.elements():
-        share = left * (image[index] == top)
-        left -= share
-        total[index] += share
+    hit, share = xp.empty(top.shape, dtype=bool), xp.empty_like(left)
+
+    def shares() -> Iterator[Any]:
+        for _, _, index in windows.elements():
+            xp.equal(image[index], top, out=hit)
+            xp.multiply(left, hit, out=share)
+            xp.subtract(left, share, out=left)
+            yield index, share
+
+    return _gathered(xp, windows, shares(), g, out)
+
+
+def _gathered(xp: Any, windows: Windows, shares: Iterable[Any], g: Any, out: Any) -> Any:
+    """Add up what the elements of all windows are given, on an image."""
     if out is None:
-        out = xp.empty(x.shape, dtype=g.dtype)
-    out[...] = total[windows.inside]
+        out = xp.empty((*g.shape[:2], *windows.size), dtype=g.dtype)
+    total = out if windows.is_whole else xp.empty((*g.shape[:2], *windows.padded), dtype=g.dtype)
+    if not windows.tile:
+        total[...] = 0
+    for index, share in shares:
+        if windows.are_apart:
+            total[index] = share
+        else:
+            total[index] += share
+    if total is not out:
+        out[...] = total[windows.inside]
     return out
 
 
@@ -114,13 +133,7 @@ def _sum_forward(xp: Any, x: Any, *, out: Any = None, **where: Any) -> Any:
 def _spread_forward(xp: Any, g: Any, *, size: Pair, out: Any = None, **where: Any) -> Any:
     """Give every window's gradient to all of its elements."""
     windows = Windows(size, **where)
-    total = xp.zeros((*g.shape[:2], *windows.padded), dtype=g.dtype)
-    for _, _, index in windows.elements():
-        total[index] += g
-    if out is None:
-        out = xp.empty((*g.shape[:2], *size), dtype=g.dtype)
-    out[...] = total[windows.inside]
-    return out
+    return _gathered(xp, windows, ((index, g) for _, _, index in windows.elements()), g, out)
 
 
 _sum: Primitive = Primitive("sum_pool").define(

@@ -6,6 +6,7 @@ All computing is done on images with two spatial axes; a signal with one is an i
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from sknet.core import Tensor
@@ -77,6 +78,18 @@ class Windows(NamedTuple):
         """Whether nothing is padded or cut off."""
         return self.padded == self.size and self.padding[0][0] == self.padding[1][0] == 0
 
+    @property
+    def are_apart(self) -> bool:
+        """Whether no element is in two windows."""
+        axes = zip(self.stride, self.kernel, self.dilation, strict=True)
+        return all(s >= d * (k - 1) + 1 for s, k, d in axes)
+
+    @property
+    def tile(self) -> bool:
+        """Whether every element is in exactly one window."""
+        axes = zip(self.kernel, self.grid, self.padded, strict=True)
+        return self.stride == self.kernel and all(k * m == n for k, m, n in axes) and self.are_apart
+
 
 def each_axis(name: str, what: str, value: Any, rank: int, least: int = 1, default: int = 1) -> Pair:
     """Return a number for both axes of an image: one of `value`, which is a number or one for each axis.
@@ -99,13 +112,13 @@ def each_axis(name: str, what: str, value: Any, rank: int, least: int = 1, defau
     ValueError
         If it is neither, or too small.
     """
-    values = (value,) * rank if isinstance(value, int) else value
+    values = (value,) * rank if isinstance(value, Integral) else value
     fits = isinstance(values, Sequence) and len(values) == rank and not isinstance(values, str)
-    if not fits or not all(isinstance(n, int) and n >= least for n in values):
+    if not fits or not all(isinstance(n, Integral) and int(n) >= least for n in values):
         expected = f"an int >= {least}" + (f" or {rank} of them" if rank > 1 else "")
         raise ValueError(f"{name}: {what} must be {expected}, got {value!r}")
     first, second = (default,) * (2 - rank) + tuple(values)
-    return first, second
+    return int(first), int(second)
 
 
 def padding_pairs(name: str, padding: Any, rank: int, kernel: Pair, stride: Pair, dilation: Pair) -> Pairs:
