@@ -46,8 +46,13 @@ class Score(ABC):
 class Accuracy(Score):
     """Share of rows with all labels right, of the weight of all rows.
 
-    Targets with as many axes as the output are 0/1 labels, predicted where the logit is positive;
-    targets with one axis less are class numbers, predicted by the largest logit.
+    Targets with as many axes as the output are 0/1 labels, predicted where the output is above the
+    threshold; targets with one axis less are class numbers, predicted by the largest output.
+
+    Parameters
+    ----------
+    threshold : float, default=0.0
+        Of the loss: 0 for logits.
 
     Examples
     --------
@@ -59,14 +64,15 @@ class Accuracy(Score):
     0.5
     """
 
-    def __init__(self) -> None:
+    def __init__(self, threshold: float = 0.0) -> None:
+        self._threshold = threshold
         self._right = self._all = 0.0
         self._finite = True
 
     def add(self, output: Any, target: Any, weight: Any) -> None:
         output, target = to_host(output), to_host(target)
         if target.ndim == output.ndim:
-            right = ((output > 0) == (target > 0.5)).all(axis=1)
+            right = ((output > self._threshold) == (target > 0.5)).all(axis=1)
         else:
             right = output.argmax(axis=1) == target
         weight = None if weight is None else to_host(weight)

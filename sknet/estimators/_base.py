@@ -33,7 +33,7 @@ from sknet.estimators._input import check_weights, check_X, check_X_y
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._undo import all_or_nothing
 from sknet.exceptions import NonFiniteError
-from sknet.losses import Loss
+from sknet.losses import LOSSES, Loss
 
 __all__ = ["BaseMLP", "goes_in_steps"]
 
@@ -154,7 +154,7 @@ class BaseMLP(BaseEstimator, ABC):
 
     def _new_model(self, recipe: Recipe, loss: Loss, X: Any) -> Model:
         return Model(
-            recipe.network(int(X.shape[1]), self._targets.n_outputs),
+            recipe.network(int(X.shape[1]), self._targets.n_outputs * loss.outputs_per_target),
             loss=loss,
             optimizer=recipe.optimizer,
             alpha=recipe.alpha,
@@ -259,7 +259,7 @@ class BaseMLP(BaseEstimator, ABC):
         self.model_, self.history_, self._plateau = model, history, plateau
         self.n_iter_ = n_iter
         self.t_ = model.progress.samples
-        self.n_outputs_ = self._targets.n_outputs
+        self.n_outputs_ = self._targets.n_outputs * model.loss_function.outputs_per_target
         self.n_layers_ = len(self.coefs_) + 1
         self.out_activation_ = OUT_ACTIVATIONS.get(
             (self._targets.task, type(model.loss_function).__name__), "identity"
@@ -316,6 +316,15 @@ class BaseMLP(BaseEstimator, ABC):
         """Return a method of the fitted loss, from raw outputs to what they mean; None before the fit."""
         return getattr(self.model_.loss_function, name) if self.__sklearn_is_fitted__() else None
 
+    @property
+    def _loss(self) -> Loss | None:
+        """The fitted loss, or before the fit the parameter; None where that is missing or wrong."""
+        if self.__sklearn_is_fitted__():
+            return self.model_.loss_function
+        loss = getattr(self, "loss", None)
+        loss = LOSSES[loss]() if isinstance(loss, str) and loss in LOSSES else loss
+        return loss if isinstance(loss, Loss) else None
+
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in self.__dict__
 
@@ -326,10 +335,10 @@ class BaseMLP(BaseEstimator, ABC):
 
 
 OUT_ACTIVATIONS = {
-    ("binary", "LogLoss"): "logistic",
-    ("multilabel", "LogLoss"): "logistic",
-    ("multiclass", "LogLoss"): "softmax",
-    ("regression", "Poisson"): "exp",
+    **{(task, loss): "logistic" for task in ("binary", "multilabel") for loss in ("LogLoss", "Focal")},
+    **{("multiclass", loss): "softmax" for loss in ("LogLoss", "Focal")},
+    **{("regression", loss): "exp" for loss in ("Poisson", "Gamma", "Tweedie")},
+    ("regression", "KLDivergence"): "softmax",
 }
 
 

@@ -15,7 +15,7 @@ from sknet.device import device_of, to_device, to_host
 from sknet.engine import Accuracy, Batches, History, Model, Plateau, Score, active
 from sknet.engine._predictor import Head
 from sknet.estimators._base import BaseMLP, goes_in_steps
-from sknet.estimators._frozen import FrozenClassifier, both_classes
+from sknet.estimators._frozen import FrozenClassifier, both_classes, gives_probabilities
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import ClassTargets
 
@@ -84,7 +84,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         return weights[np.searchsorted(self._targets.classes, y)]
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
-        return Accuracy
+        return lambda: Accuracy(model.loss_function.threshold)
 
     def _take(self, model: Model, history: History, plateau: Plateau, n_iter: int, validated: bool) -> None:
         self.classes_ = self._targets.classes
@@ -132,11 +132,11 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
             The label of largest probability; for several labels a row, a 0/1 indicator.
         """
         output = self._predicted(X)
-        labels = self._targets.decode(to_host(output))
+        labels = self._targets.decode(to_host(output), self.model_.loss_function.threshold)
         return to_device(labels, device_of(output)) if labels.dtype.kind in "biuf" else labels
 
     def decision_function(self, X: Any) -> Any:
-        """Return the network's raw outputs, the logits.
+        """Return the network's raw outputs: logits, or what else the loss reads.
 
         Parameters
         ----------
@@ -152,6 +152,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         with active(device_of(output)):
             return output[:, 0] if self._targets.task == "binary" else output
 
+    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
         """Predict probabilities.
 
@@ -167,6 +168,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         """
         return self._predicted(X, "probabilities", self._of_both_classes(self._link("predict")))
 
+    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows.
 
@@ -184,7 +186,11 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
 
     def _of_both_classes(self, link: Head | None) -> Head | None:
         """Return the link with a column for each class, also where the network has one output for two."""
-        return link if link is None or self._targets.task != "binary" else both_classes(link)
+        return (
+            link
+            if link is None or self._targets.task != "binary"
+            else both_classes(link, self.model_.loss_function.threshold)
+        )
 
     def freeze(self) -> FrozenClassifier:
         """Return a predictor without any training state: small, picklable, fast for single rows.

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from sknet import ops
 from sknet.device import to_host
@@ -12,16 +13,16 @@ from sknet.engine._predictor import Head
 from sknet.estimators._recipe import perceptron
 from sknet.estimators._targets import ClassTargets, RealTargets
 
-__all__ = ["FrozenClassifier", "FrozenRegressor", "both_classes"]
+__all__ = ["FrozenClassifier", "FrozenRegressor", "both_classes", "gives_deviations", "gives_probabilities"]
 
 
-def both_classes(link: Head) -> Head:
+def both_classes(link: Head, threshold: float) -> Head:
     """Return a link with a column for each of two classes, for a network that has one output for both.
 
-    The link of a binary loss is symmetric: class 0 has class 1's probability at the negated
-    output, which is exact where 1 - p is not.
+    The link of a binary loss is symmetric: class 0 has class 1's probability at the output on the other
+    side of the threshold, which is exact where 1 - p is not.
     """
-    return lambda output: ops.concat([link(-output), link(output)], axis=1)
+    return lambda output: ops.concat([link(2.0 * threshold - output), link(output)], axis=1)
 
 
 class _Frozen:
@@ -86,6 +87,27 @@ class _Frozen:
         )
 
 
+def gives_probabilities(classifier: Any) -> bool:
+    """Tell whether probabilities can be predicted; raise an AttributeError that says why not."""
+    loss = classifier._loss
+    if loss is not None and not loss.has_probabilities:
+        raise AttributeError(
+            f"{type(classifier).__name__} has no probabilities with {loss!r}, which trains distances to a "
+            "boundary: use decision_function, or train with 'log_loss'"
+        )
+    return True
+
+
+def gives_deviations(regressor: Any) -> bool:
+    """Tell whether standard deviations can be predicted; raise an AttributeError that says why not."""
+    if not hasattr(regressor._loss, "predict_std"):
+        raise AttributeError(
+            f"{type(regressor).__name__} has standard deviations with a loss that learns them alone: "
+            "use loss='gaussian_nll'"
+        )
+    return True
+
+
 class FrozenClassifier(_Frozen):
     """A classifier that only predicts: small, picklable, and with no state of a training.
 
@@ -128,18 +150,20 @@ class FrozenClassifier(_Frozen):
 
     def predict(self, X: Any) -> Any:
         """Return labels, as the estimator's method of this name does for X of shape (n, n_features)."""
-        return self._targets.decode(self._predicted(X, "raw"))
+        return self._targets.decode(self._predicted(X, "raw"), self._loss.threshold)
 
+    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
         """Return probabilities, as the estimator's method of this name does for X of its shape."""
         return self._predicted(X, "probabilities", self._of_every_class(self._loss.predict))
 
+    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Any:
         """Return log probabilities, as the estimator's method of this name does for X of its shape."""
         return self._predicted(X, "log_probabilities", self._of_every_class(self._loss.log_predict))
 
     def _of_every_class(self, link: Head) -> Head:
-        return both_classes(link) if self._targets.task == "binary" else link
+        return both_classes(link, self._loss.threshold) if self._targets.task == "binary" else link
 
 
 class FrozenRegressor(_Frozen):
@@ -172,3 +196,8 @@ class FrozenRegressor(_Frozen):
     def predict(self, X: Any) -> Any:
         """Return predictions, as the estimator's method of this name does for X of shape (n, n_features)."""
         return self._targets.decode(self._predicted(X, "means", self._loss.predict))
+
+    @available_if(gives_deviations)  # type: ignore[untyped-decorator]
+    def predict_std(self, X: Any) -> Any:
+        """Return standard deviations, as the estimator's method of this name does for X of its shape."""
+        return self._targets.decode(self._predicted(X, "deviations", self._loss.predict_std))

@@ -43,11 +43,17 @@ def _recipe(estimator: Any) -> Recipe:
     name = type(estimator).__name__
     # Only checked: a name is resolved where the network is built, and compared when a fit continues.
     resolve(estimator.activation, nn.ACTIVATIONS, nn.Module, parameter="activation", caller=name)
+    loss = check_loss(estimator.loss, name)
+    if loss.of_probabilities:
+        raise ValueError(
+            f"{loss!r} reads probabilities, and the outputs of {name} are none: use 'log_loss', the same "
+            "from logits"
+        )
     return Recipe(
         hidden_layer_sizes=layer_sizes(estimator.hidden_layer_sizes),
         activation=estimator.activation,
         dropout=estimator.dropout,
-        loss=check_loss(estimator.loss, name),
+        loss=loss,
         optimizer=check_optimizer(estimator.optimizer, name),
         alpha=estimator.alpha,
         batch_size=estimator.batch_size,

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet.engine import Batches, Model, RSquared, Score
 from sknet.estimators._base import BaseMLP, goes_in_steps
-from sknet.estimators._frozen import FrozenRegressor
+from sknet.estimators._frozen import FrozenRegressor, gives_deviations
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import RealTargets
 
@@ -67,6 +67,22 @@ class RegressorMLP(RegressorMixin, BaseMLP):
         """
         prediction = self._predicted(X, "means", self._link("predict"))
         return self._targets.decode(prediction)
+
+    @available_if(gives_deviations)  # type: ignore[untyped-decorator]
+    def predict_std(self, X: Any) -> Any:
+        """Predict how far targets lie from their means, where the loss is ``"gaussian_nll"``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Standard deviations.
+        """
+        return self._targets.decode(self._predicted(X, "deviations", self._link("predict_std")))
 
     def freeze(self) -> FrozenRegressor:
         """Return a predictor without any training state: small, picklable, fast for single rows.

@@ -88,13 +88,15 @@ class ClassTargets:
         numbers = np.searchsorted(self.classes, y)
         return numbers.astype(np.float64).reshape(-1, 1) if self.task == "binary" else numbers
 
-    def decode(self, output: Any) -> Any:
+    def decode(self, output: Any, threshold: float = 0.0) -> Any:
         """Return the labels that raw outputs predict.
 
         Parameters
         ----------
         output : ndarray of shape (n_samples, n_outputs)
-            Logits.
+            What the network returned.
+        threshold : float, default=0.0
+            Of the loss: above it lies the second of two classes, and a label that a row has.
 
         Returns
         -------
@@ -102,9 +104,9 @@ class ClassTargets:
             Labels; for several a row, a 0/1 indicator.
         """
         if self.task == "multilabel":
-            return (output > 0).astype(np.int64)
+            return (output > threshold).astype(np.int64)
         if self.task == "binary":
-            positive = (output[:, 0] > 0).astype(np.intp)
+            positive = (output[:, 0] > threshold).astype(np.intp)
             return self.classes[np.minimum(positive, len(self.classes) - 1)]
         return self.classes[output.argmax(axis=1)]
 

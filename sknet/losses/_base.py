@@ -51,7 +51,7 @@ class Loss(ParameterObject, ABC):
     """Outputs of the network for each column of the targets."""
 
     of_probabilities: ClassVar[bool] = False
-    """Whether the outputs it reads are probabilities; those of two classes then part at 0.5, and not at 0."""
+    """Whether the outputs that it reads are probabilities, of a network that ends in a softmax or sigmoid."""
 
     has_probabilities: ClassVar[bool] = True
     """Whether `predict` returns probabilities, where the task is a classification."""
@@ -77,6 +77,11 @@ class Loss(ParameterObject, ABC):
         ShapeError
             If target and output do not belong together; nothing is broadcast.
         """
+
+    @property
+    def threshold(self) -> float:
+        """The output at which two classes part, where one output stands for both."""
+        return 0.5 if self.of_probabilities else 0.0
 
     def predict(self, output: Tensor) -> Tensor:
         """Apply the inverse link: from what the network returns to what it predicts.
