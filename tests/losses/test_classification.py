@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from scipy.special import expit, log_expit, log_softmax, softmax
-from sklearn.metrics import log_loss
+from sklearn.metrics import hinge_loss, log_loss
 
 from sknet.exceptions import DtypeError, ShapeError
-from sknet.losses import LogLoss
+from sknet.losses import Focal, Hinge, LogLoss
 from tests.losses.helpers import value_and_gradient
 
 
@@ -144,6 +144,7 @@ def test_for_task_turns_to_several_labels():
     assert loss.for_task("binary") is loss.for_task("multiclass") is loss
     assert loss.for_task("multilabel") == LogLoss(multilabel=True)
     assert loss == LogLoss()
+    assert Hinge(squared=True).for_task("multilabel") == Hinge(squared=True, multilabel=True)
     labels = LogLoss(multilabel=True)
     assert labels.for_task("multilabel") is labels
 
@@ -152,3 +153,50 @@ def test_for_task_turns_to_several_labels():
 def test_several_labels_are_no_classes(task):
     with pytest.raises(ValueError, match=rf"several 0/1 labels; the task here is {task}. Use LogLoss\(\)"):
         LogLoss(multilabel=True).for_task(task)
+    with pytest.raises(ValueError, match=r"Use Focal\(gamma=1.0\), which also"):
+        Focal(1.0, multilabel=True).for_task(task)
+
+
+def test_smoothed_labels_are_two_smoothed_classes():
+    z, y = np.random.default_rng(0).normal(size=(20, 1)), np.random.default_rng(1).integers(0, 2, 20)
+    loss, both = LogLoss(label_smoothing=0.3), np.hstack([np.zeros_like(z), z])
+    np.testing.assert_allclose(loss.values(z, y).numpy(), loss.values(both, y).numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(50, 1), (50, 4)])
+def test_hinge_equals_scikit_learn(shape):
+    rng = np.random.default_rng(0)
+    z, y = 2 * rng.normal(size=shape), rng.integers(0, max(shape[1], 2), 50)
+    expected = hinge_loss(
+        y, z if shape[1] > 1 else z.ravel(), labels=range(shape[1]) if shape[1] > 1 else None
+    )
+    assert Hinge().values(z, y).numpy().mean() == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_array_equal(Hinge(squared=True).values(z, y).numpy(), Hinge().values(z, y).numpy() ** 2)
+    np.testing.assert_array_equal(Hinge().predict(z).numpy(), z)
+    assert not Hinge.has_probabilities
+
+
+def test_hinge_moves_the_true_class_and_the_one_that_is_too_near():
+    _, gradient = value_and_gradient(Hinge(), np.array([[2.0, 0.0, 1.5], [5.0, 1.0, 1.0]]), np.array([0, 0]))
+    np.testing.assert_array_equal(gradient, [[-1, 0, 1], [0, 0, 0]])
+
+
+def test_focal_without_gamma_is_the_log_loss():
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(20, 4)), rng.integers(0, 4, 20)
+    np.testing.assert_allclose(Focal(0.0).values(z, y).numpy(), LogLoss().values(z, y).numpy(), rtol=1e-12)
+    np.testing.assert_array_equal(Focal().predict(z).numpy(), LogLoss().predict(z).numpy())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 2.0, 5.0])
+def test_focal_is_finite_far_out(gamma, dtype):
+    loss = Focal(gamma)
+    for z, y, expected in (
+        ([[1e4], [-1e4]], [1, 0], [0, 0]),
+        ([[1e4], [-1e4]], [0, 1], [1e4, 1e4]),
+        ([[1e4, -1e4, 0], [1e4, -1e4, 0]], [0, 1], [0, 2e4]),
+    ):
+        values, gradient = value_and_gradient(loss, np.array(z, dtype), np.array(y))
+        np.testing.assert_allclose(values, expected, atol=1e-12)
+        assert np.isfinite(gradient).all()

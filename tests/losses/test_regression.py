@@ -6,7 +6,7 @@ import scipy.special
 from sklearn import metrics
 
 from sknet.exceptions import ShapeError
-from sknet.losses import AbsoluteError, Huber, Poisson, Quantile, SquaredError
+from sknet.losses import AbsoluteError, Huber, LogCosh, Quantile, SquaredError
 from tests.losses.helpers import value_and_gradient
 
 
@@ -31,8 +31,9 @@ def targets():
         (AbsoluteError(), metrics.mean_absolute_error),
         (Quantile(0.2), lambda y, z: metrics.mean_pinball_loss(y, z, alpha=0.2)),
         (Huber(2.0), lambda y, z: scipy.special.huber(2.0, y - z).mean()),
+        (LogCosh(), lambda y, z: np.log(np.cosh(y - z)).mean()),
     ],
-    ids=["squared_error", "absolute_error", "quantile", "huber"],
+    ids=["squared_error", "absolute_error", "quantile", "huber", "log_cosh"],
 )
 def test_values_are_the_sum_over_outputs_of_a_known_metric(loss, metric, outputs, targets):
     expected = sum(metric(targets[:, k], outputs[:, k]) for k in range(3))
@@ -40,22 +41,9 @@ def test_values_are_the_sum_over_outputs_of_a_known_metric(loss, metric, outputs
     np.testing.assert_array_equal(loss.predict(outputs).numpy(), outputs)
 
 
-def test_poisson_is_half_the_deviance(outputs):
-    y = np.random.default_rng(2).poisson(2.0, size=outputs.shape)
-    mean = Poisson().predict(outputs).numpy()
-    np.testing.assert_allclose(mean, np.exp(outputs))
-    expected = sum(metrics.mean_poisson_deviance(y[:, k], mean[:, k]) for k in range(3)) / 2
-    assert Poisson().values(outputs, y).numpy().mean() == pytest.approx(expected, rel=1e-13)
-
-
-def test_only_poisson_is_reported_as_a_sum():
-    assert not Poisson.mean_over_outputs
-    assert all(loss.mean_over_outputs for loss in (SquaredError, AbsoluteError, Huber, Quantile))
-
-
 @pytest.mark.parametrize(
     ("loss", "at_the_kink"),
-    [(AbsoluteError(), 0.0), (Quantile(0.3), -0.3), (SquaredError(), 0.0), (Huber(), 0.0)],
+    [(AbsoluteError(), 0.0), (Quantile(0.3), -0.3), (SquaredError(), 0.0), (Huber(), 0.0), (LogCosh(), 0.0)],
     ids=str,
 )
 def test_gradient_where_output_and_target_are_equal(loss, at_the_kink):
@@ -68,7 +56,7 @@ def test_huber_is_smooth_where_it_changes():
     )
 
 
-@pytest.mark.parametrize("loss", [AbsoluteError(), Huber(), Quantile(0.3)], ids=str)
+@pytest.mark.parametrize("loss", [AbsoluteError(), Huber(), Quantile(0.3), LogCosh()], ids=str)
 def test_large_errors_stay_exact(loss):
     z = np.array([[1e30], [-1e30]], np.float32)
     values = loss.values(z, np.zeros(2)).numpy()
@@ -79,12 +67,6 @@ def test_large_errors_stay_exact(loss):
 @pytest.mark.parametrize("loss", [Huber(np.float64(0.5)), Quantile(np.float64(0.5))], ids=str)
 def test_numpy_scalars_do_not_raise_the_precision(loss):
     assert loss.values(np.ones((2, 1), np.float32), np.zeros(2)).dtype == np.float32
-
-
-def test_poisson_targets():
-    with pytest.raises(ValueError, match=r"y must be 0 or more for Poisson, which is .*, but y\[1\] is -0.5"):
-        Poisson().check_target(np.array([0.0, -0.5]))
-    Poisson().check_target(np.array([0.0, 0.5, 3.0]))
 
 
 def test_shape_error_says_what_is_expected():
