@@ -10,7 +10,7 @@ import numpy as np
 
 from sknet.core import Primitive
 
-__all__ = ["assemble", "axpy", "copy", "flat_index", "put_at", "subtract_at", "take_at"]
+__all__ = ["assemble", "axpy", "copy", "flat_index", "masked", "put_at", "subtract_at", "take_at"]
 
 Shape = tuple[int, ...]
 
@@ -97,6 +97,19 @@ def _axpy(xp: Any, x: Any, y: Any, a: Any, *, out: Any = None) -> Any:
 # BLAS has a function for it, which reads and writes memory once.
 axpy = _Internal("axpy").define(
     forward=_axpy, shape=lambda x, y, a: (x.shape, x.dtype), vjp=None, expression="x + z * y"
+)
+
+
+# -- x where a mask holds, and 0 elsewhere ------------------------------------------------------
+
+
+def _masked(xp: Any, x: Any, mask: Any, *, out: Any = None) -> Any:
+    return _copy(xp, xp.where(mask, x, 0), out=out)
+
+
+# Not x * mask, which is NaN where x is infinite and the mask does not hold.
+masked = _Internal("masked").define(
+    forward=_masked, shape=lambda x, mask: (x.shape, x.dtype), vjp=None, expression="x if y else 0"
 )
 
 

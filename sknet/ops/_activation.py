@@ -26,8 +26,7 @@ SELU_ALPHA, SELU_SCALE = (
 _relu = Primitive("relu").define(
     forward=lambda xp, x, out=None: xp.maximum(x, 0, out=out),
     shape=like(np.maximum, "relu", 0),
-    # A product with the mask: NumPy's where is eight times slower on a mask without a pattern.
-    vjp=(lambda g, out, x: g * greater(out, 0),),
+    vjp=(lambda g, out, x: where(greater(out, 0), g, 0.0),),
     saves="output",
     expression="max(x, 0)",
 )

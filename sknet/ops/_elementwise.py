@@ -9,7 +9,7 @@ from scipy.special import _ufuncs  # see device/_numpy.py
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
 from sknet.core import _primitive as p
 from sknet.device import result_dtype
-from sknet.ops._logical import logical_and, logical_or
+from sknet.ops._logical import logical_and, logical_not, logical_or
 from sknet.ops._rules import astype_like, binary, broadcast, flat, like, unary, unbroadcast
 
 __all__ = [
@@ -313,7 +313,7 @@ _where = Primitive("where").define(
     vjp=(
         None,
         lambda g, _, condition, x, y: unbroadcast(where(condition, g, 0.0), x),
-        lambda g, _, condition, x, y: unbroadcast(where(condition, 0.0, g), y),
+        lambda g, _, condition, x, y: unbroadcast(where(logical_not(condition), g, 0.0), y),
     ),
     expression="y if x else z",
 )
@@ -356,13 +356,21 @@ _clip = Primitive("clip").define(
     forward=lambda xp, x, low, high, out=None: xp.clip(x, low, high, out=out),
     shape=lambda x, low, high: (broadcast("clip", x, low, high), result_dtype(x, low, high)),
     vjp=(
-        lambda g, out, x, low, high: unbroadcast(g * equal(out, x), x),
-        lambda g, _, x, low, high: unbroadcast(g * logical_and(less(x, low), less_equal(low, high)), low),
-        lambda g, _, x, low, high: unbroadcast(g * logical_or(greater(x, high), greater(low, high)), high),
+        lambda g, out, x, low, high: unbroadcast(where(equal(out, x), g, 0.0), x),
+        lambda g, _, x, low, high: unbroadcast(where(_is_low(x, low, high), g, 0.0), low),
+        lambda g, _, x, low, high: unbroadcast(where(_is_high(x, low, high), g, 0.0), high),
     ),
     saves="both",
     expression="z if x > z or y > z else y if x < y else x",
 )
+
+
+def _is_low(x: Any, low: Any, high: Any) -> Tensor:
+    return logical_and(less(x, low), less_equal(low, high))
+
+
+def _is_high(x: Any, low: Any, high: Any) -> Tensor:
+    return logical_or(greater(x, high), greater(low, high))
 
 
 def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:

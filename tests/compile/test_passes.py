@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import ops
-from sknet.compile import capture
+from sknet.compile import capture, compile
 from sknet.compile.passes import fuse, optimize
 from sknet.core import gradients
 
@@ -68,6 +68,21 @@ def test_rules_that_change_rounding(function, left):
     assert [name for name in found if name in left] == left
     assert len(found) == len(left)
     assert names(function, X, exact=True) != left
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_zeros_on_one_side_make_a_mask(exact):
+    assert names(lambda x: ops.where(x > 0, x, 0.0), X, exact=exact) == ["greater", "masked"]
+    assert names(lambda x: ops.where(x > 0, 0.0, x), X, exact=exact) == ["greater", "logical_not", "masked"]
+    assert names(lambda x: ops.where(x > 0, x, 1.0), X, exact=exact) == ["greater", "where"]
+    assert names(lambda x: ops.where(x, x, 0.0), X, exact=exact) == ["where"]
+
+
+def test_a_mask_in_blocks_is_the_same_to_the_last_bit():
+    x = np.random.default_rng(0).standard_normal((4096, 128))
+    x[::7] = np.inf
+    run = compile(lambda x: ops.where(x > 0.5, ops.exp(x), 0.0) * 2.0, (x,), exact=True)
+    np.testing.assert_array_equal(run(x), np.where(x > 0.5, np.exp(x), 0.0) * 2.0)
 
 
 def test_loss_and_gradient_share_the_softmax():

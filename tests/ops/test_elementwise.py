@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, grad, ops
+from sknet.core import gradients
 from sknet.exceptions import DtypeError, ShapeError
+from tests.ops.helpers import slopes
 
 inf, nan = math.inf, math.nan
 
 
-def slopes(function, *points):
-    """Return the gradients of a function's sum at some points."""
-    values = [np.asarray(x, dtype=float) for x in points]
-    found = grad(lambda *xs: function(*xs).sum(), argnums=range(len(points)))(*map(Tensor, values))
-    return [g.numpy().tolist() for g in found]
+def dtype_of(x):
+    return x.dtype.type
 
 
 class TestPow:
@@ -92,6 +91,31 @@ class TestTies:
             [0.0, 1.0, 1.0, 1.0, 0.0]
         ]
 
+    def test_tensors_as_limits_of_clip_get_the_gradient_where_they_are_met(self):
+        x, low, high = [-1.0, 0.0, 0.5, 1.0, 2.0, 0.5], [0.0] * 5 + [2.0], [1.0] * 6
+        assert slopes(ops.clip, x, low, high) == [
+            [0.0, 1.0, 1.0, 1.0, 0.0, 0.0],
+            [1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            [0.0, 0.0, 0.0, 0.0, 1.0, 1.0],  # where low > high the result is high
+        ]
+
+    @pytest.mark.parametrize("dtype", ["float32", "int8", "uint8", "bool"])
+    def test_clip_with_one_limit(self, dtype):
+        x = np.array([0, 1, 3], dtype)
+        assert ops.clip(x, min=1).numpy().tolist() == np.maximum(x, 1).tolist()
+        assert ops.clip(x, max=1).numpy().tolist() == np.minimum(x, 1).tolist()
+        assert ops.clip(x, max=1.5).dtype == np.clip(x, None, 1.5).dtype
+        assert ops.clip(x).data is x
+
+    @pytest.mark.parametrize(
+        "function", [ops.relu, ops.relu6, lambda x: ops.where(x > 0, x, 0.0), lambda x: ops.clip(x, 0.5, 2)]
+    )
+    @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+    def test_infinite_gradients_do_not_spoil_what_is_not_chosen(self, function, dtype):
+        x = Tensor(np.array([-1.0, 1.0], dtype), requires_grad=True)
+        [g] = gradients(function(x), [x], Tensor(np.array([inf, inf], dtype)))
+        assert g.numpy().tolist() == [0.0, inf]
+
     def test_nan_stays(self):
         x = Tensor([nan])
         for function in (
@@ -108,31 +132,21 @@ class TestTies:
             assert math.isnan(function(x, *arguments).item()), function
 
 
-class TestXlogy:
-    def test_nothing_times_log_of_nothing(self):
-        assert ops.xlogy([0.0, 0.0, 2.0], [0.0, 3.0, 1.0]).numpy().tolist() == [0.0, 0.0, 0.0]
-
-    def test_gradients_at_zero(self):
-        left, right = slopes(ops.xlogy, [0.0, 2.0], [3.0, 4.0])
-        np.testing.assert_allclose(left, np.log([3.0, 4.0]))
-        np.testing.assert_allclose(right, [0.0, 0.5])
-        assert grad(lambda y: ops.xlogy(0.0, y))(Tensor(0.0)).item() == 0.0
-        assert grad(lambda y: ops.xlogy(Tensor(0.0), y))(Tensor(0.0)).item() == 0.0
-
-    def test_mixed_second_order_at_zero(self):
-        # d/dx (x / y) is 1 / y, also at x = 0
-        slope = grad(lambda x: grad(ops.xlogy, argnums=1)(x, Tensor(4.0)))(Tensor(0.0))
-        assert slope.item() == 0.25
-
-    def test_numbers_are_weakly_typed(self):
-        x = Tensor(np.ones(2, "float32"))
-        assert ops.xlogy(x, 2.0).dtype == ops.xlogy(2, x).dtype == "float32"
-        assert ops.xlogy(Tensor([1, 2]), 2.5).numpy().tolist() == pytest.approx(
-            [math.log(2.5), 2 * math.log(2.5)]
-        )
-
-
 class TestWhere:
+    @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+    @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+    def test_or_zero_is_numpys_to_the_last_bit(self, dtype, shape):
+        condition = np.array([True, False, True])
+        for value in (inf, nan, -0.0, 1.5, -1e-7):
+            x = np.full(shape, value, dtype)
+            for out, expected in (
+                (ops.where(condition, x, 0.0), np.where(condition, x, dtype_of(x)(0))),
+                (ops.where(condition, x[..., None], 0.0), np.where(condition, x[..., None], dtype_of(x)(0))),
+                (ops.where(condition, x, -0.0), np.where(condition, x, dtype_of(x)(-0.0))),
+            ):
+                assert out.dtype == dtype
+                assert out.numpy().tobytes() == expected.tobytes()
+
     def test_numbers_on_both_sides(self):
         out = ops.where([True, False], 1.0, 0.0)
         assert out.numpy().tolist() == [1.0, 0.0]

@@ -20,6 +20,7 @@ EXPRESSIONS = {
     "sign": "1 if x > 0 else -1 if x < 0 else x * 0",
     "square": "x * x",
     "axpy": "x + z * y",
+    "masked": "x if y else 0",
     "copy": "x",
     "astype": "x",
     "put_at": "x if j == y else 0",
@@ -34,6 +35,7 @@ for _name in (
     OF_NUMPY[_name] = _name
 PLAIN = (0.0, 1.0, -1.0, 0.5, 2.0)  # numbers that belong to the structure; others are given at run time
 INDEX = {"put_at": 1, "subtract_at": 2}  # operands that are indices
+CONDITION = {"where": 0, "masked": 1}  # operands that are truth values
 
 
 class ScalarWriter:
@@ -111,7 +113,7 @@ class ScalarWriter:
         name = names[x]
         if value.op in ("astype", "copy") or INDEX.get(value.op) == position or x.dtype == dtype:
             return name
-        if value.op == "where" and position == 0:
+        if CONDITION.get(value.op) == position:
             return name
         return f"{self.type_of(dtype)}({name})"
 

@@ -127,6 +127,25 @@ def _unbroadcast(rewriter: Rewriter, x: Operand) -> Operand:
     return single.operands[0] if single is not None and not single.operands[0].shape else x
 
 
+@ALGEBRA.on("where")
+def where_or_zero(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """With zeros on one side, where is a mask: each element of x, or none of its bits."""
+    condition, x, y = equation.operands
+    if type(condition) is not Variable or condition.dtype.kind != "b":
+        return None
+    if scalar_of(rewriter, condition) is not None:
+        return None
+    if scalar_of(rewriter, y) == 0 and _is_floating(rewriter, x, equation):
+        return rewriter.emit(own.masked, x, condition)
+    if scalar_of(rewriter, x) == 0 and _is_floating(rewriter, y, equation):
+        return rewriter.emit(own.masked, y, rewriter.emit("logical_not", condition))
+    return None
+
+
+def _is_floating(rewriter: Rewriter, x: Operand, equation: Equation) -> bool:
+    return _same_kind(x, equation) and x.dtype.kind == "f" and scalar_of(rewriter, x) is None
+
+
 # -- signs ------------------------------------------------------------------------------------
 
 
