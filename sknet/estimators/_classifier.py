@@ -129,7 +129,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_labels)
-            The label of largest probability; for several labels a row, a 0/1 indicator.
+            The label of largest output; for several labels a row, a 0/1 indicator.
         """
         output = self._predicted(X)
         labels = self._targets.decode(to_host(output), self.model_.loss_function.threshold)
@@ -165,6 +165,11 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         -------
         ndarray of shape (n_samples, n_classes)
             In the order of `classes_`; for several labels a row, each label's own probability.
+
+        Raises
+        ------
+        AttributeError
+            For a loss without probabilities, such as ``"hinge"``; `decision_function` is there then.
         """
         return self._predicted(X, "probabilities", self._of_both_classes(self._link("predict")))
 
