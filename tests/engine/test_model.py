@@ -170,7 +170,7 @@ MAKING = [
     (
         lambda: classifier(loss="logloss"),
         ValueError,
-        r"'loss' parameter of Model .* Did you mean 'log_loss'",
+        r"'loss' parameter of Model .* Did you mean 'log_loss' or 'log_cosh'\?",
     ),
     (lambda: classifier(loss=LogLoss), ValueError, r"Pass an instance: LogLoss\(\)"),
     (

@@ -134,7 +134,7 @@ class PReLU(Module):
     --------
     >>> from sknet import nn
     >>> nn.PReLU()([-1.0, 2.0])
-    Tensor([-0.25,  2.  ], dtype=float64)
+    Tensor([-0.25,  2.  ], dtype=float64, requires_grad=True)
     """
 
     slope: Any = Registered()
