@@ -2,7 +2,7 @@
 
 from sknet import autograd, losses, nn, ops, optim
 from sknet.autograd import Function, grad, value_and_grad
-from sknet.core import Tensor, enable_grad, no_grad
+from sknet.core import Tensor, enable_grad, inference_mode, no_grad, set_grad_enabled
 from sknet.engine import Model
 from sknet.estimators import MLPClassifier, MLPRegressor
 
@@ -18,10 +18,12 @@ __all__ = [
     "autograd",
     "enable_grad",
     "grad",
+    "inference_mode",
     "losses",
     "nn",
     "no_grad",
     "ops",
     "optim",
+    "set_grad_enabled",
     "value_and_grad",
 ]

@@ -1,7 +1,24 @@
-"""Derivatives of functions, functions with a derivative of their own, and a check of both."""
+"""Derivatives of functions, functions with a derivative of their own, and checks of both."""
 
-from sknet.autograd._function import Context, Function
+from sknet.autograd._anomaly import detect_anomaly
+from sknet.autograd._checkpoint import checkpoint
+from sknet.autograd._function import Context, Function, once_differentiable
 from sknet.autograd._gradcheck import gradcheck
-from sknet.autograd._transforms import grad, value_and_grad
+from sknet.autograd._jacobian import hessian, jacobian
+from sknet.autograd._transforms import grad, hvp, jvp, value_and_grad, vjp
 
-__all__ = ["Context", "Function", "grad", "gradcheck", "value_and_grad"]
+__all__ = [
+    "Context",
+    "Function",
+    "checkpoint",
+    "detect_anomaly",
+    "grad",
+    "gradcheck",
+    "hessian",
+    "hvp",
+    "jacobian",
+    "jvp",
+    "once_differentiable",
+    "value_and_grad",
+    "vjp",
+]

@@ -1,14 +1,15 @@
 """Functions with a gradient of their own."""
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
+from sknet.autograd._joint import Bundle, Call, result
 from sknet.core import Shaped, Tensor, as_tensor, is_grad_enabled, no_grad
+from sknet.core._backward import zeros_like
 from sknet.core._bind import Node, make_tensor
 from sknet.exceptions import GradientError, ShapeError
 
-__all__ = ["Context", "Function"]
+__all__ = ["Context", "Function", "once_differentiable"]
 
 
 class Context:
@@ -16,38 +17,46 @@ class Context:
 
     Attributes
     ----------
-    saved : tuple of Tensor
+    saved_tensors : tuple of Tensor
         What `save_for_backward` was given. Any other attribute can be set freely.
+    needs_input_grad : tuple of bool
+        For every argument of `forward`, whether its gradient is asked for.
 
     Examples
     --------
     >>> from sknet import Tensor
     >>> ctx = Context()
     >>> ctx.save_for_backward(Tensor([1.0]))
-    >>> len(ctx.saved)
+    >>> len(ctx.saved_tensors)
     1
     """
 
     def __init__(self) -> None:
-        self.saved: tuple[Tensor, ...] = ()
+        self.saved_tensors: tuple[Tensor, ...] = ()
+        self.needs_input_grad: tuple[bool, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor) -> None:
-        """Keep `tensors` for the backward; inputs and the result stay differentiable there."""
-        self.saved = tensors
+        """Keep `tensors` for the backward; inputs and results stay differentiable there.
+
+        A tensor that is changed in place between forward and backward makes backward raise.
+        """
+        self.saved_tensors = tensors
 
 
 class Function:
     """Base of functions that bring their own gradient.
 
-    A subclass defines two static methods, ``forward(ctx, *inputs) -> Tensor`` and
-    ``backward(ctx, gradient) -> Tensor`` (a tuple with one entry an input where there are several,
-    None for an input without a gradient), and is called with ``apply``.
+    A subclass defines two static methods, ``forward(ctx, *inputs)``, which returns a tensor or a tuple
+    of tensors, and ``backward(ctx, *gradients)``, which takes one gradient a result and returns one
+    an input (not in a tuple if there is only one); it is called with ``apply``.
 
     Notes
     -----
     `forward` runs unrecorded. `backward` is recorded when a gradient of the gradient is asked for,
-    so written in differentiable operations of what was saved (inputs, or the very tensor that
-    `forward` returns), it has gradients of any order.
+    so written in differentiable operations of what was saved (inputs, or the very tensors that
+    `forward` returns), it has gradients of any order; `once_differentiable` is for those that are
+    written otherwise. A result that nothing was computed from has a gradient of zeros. None stands
+    for an input that gets no gradient: a number, a flag, or a tensor that is to be cut off.
 
     Examples
     --------
@@ -59,7 +68,7 @@ class Function:
     ...         return x * x * x
     ...     @staticmethod
     ...     def backward(ctx, gradient):
-    ...         [x] = ctx.saved
+    ...         [x] = ctx.saved_tensors
     ...         return gradient * 3 * x * x
     >>> x = Tensor(2.0, requires_grad=True)
     >>> Cube.apply(x).backward()
@@ -68,17 +77,17 @@ class Function:
     """
 
     @staticmethod
-    def forward(ctx: Context, *inputs: Any) -> Tensor:
+    def forward(ctx: Context, *inputs: Any) -> Any:
         """Compute the value at `inputs`; a subclass defines it, and saves in `ctx` what `backward` needs."""
         raise TypeError("a Function must define a static method forward(ctx, *inputs)")
 
     @staticmethod
-    def backward(ctx: Context, gradient: Tensor) -> Any:
-        """Compute the inputs' gradients from the result's `gradient` and `ctx`; a subclass defines it."""
-        raise TypeError("a Function must define a static method backward(ctx, gradient)")
+    def backward(ctx: Context, *gradients: Any) -> Any:
+        """Compute the inputs' gradients from the results' `gradients` and `ctx`; a subclass defines it."""
+        raise TypeError("a Function must define a static method backward(ctx, *gradients)")
 
     @classmethod
-    def apply(cls, *inputs: Any) -> Tensor:
+    def apply(cls, *inputs: Any) -> Any:
         """Call the function on tensors (and anything else, passed through).
 
         Parameters
@@ -88,75 +97,149 @@ class Function:
 
         Returns
         -------
-        Tensor
-            What `forward` returned, with this function's gradient.
+        Tensor or tuple of Tensor
+            What `forward` returned, with this function's gradient; those that are not floating have none.
 
         Raises
         ------
-        GradientError
+        GradientError, ShapeError
             If `forward` or, later, `backward` returns something that does not fit.
         """
         ctx = Context()
+        parents = tuple([x.node if isinstance(x, Tensor) and is_grad_enabled() else None for x in inputs])
+        ctx.needs_input_grad = tuple([node is not None for node in parents])
         with no_grad():
-            value = cls.forward(ctx, *inputs)
-        if not isinstance(value, Tensor):
-            raise GradientError(f"{cls.__name__}.forward must return one tensor, got {type(value).__name__}")
-        parents = tuple(x.node if isinstance(x, Tensor) else None for x in inputs)
-        if not is_grad_enabled() or not any(parents):
-            return value.detach()
-        call: Any = _OneCall(cls, ctx, inputs, value)
-        return make_tensor(value.data, Node(call, parents, (), value.data, {}))
+            returned = cls.forward(ctx, *inputs)
+        values = _checked_values(cls.__name__, returned)
+        if any(parents):
+            call: Any = _FunctionCall(cls, ctx, inputs, values)
+            arrays = tuple([x.data for x in values])
+            node = Node(call, parents, ctx.saved_tensors, arrays, {})
+            found = [
+                result(node, i, x.data) if x.dtype.kind == "f" else x.detach() for i, x in enumerate(values)
+            ]
+        else:
+            found = [x.detach() for x in values]
+        return tuple(found) if isinstance(returned, tuple) else found[0]
 
 
-class _OneCall:
-    """Stands where a primitive stands on the tape: one rule an input, all from one `backward`."""
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark the `backward` of a `Function` that has no gradient itself, so that asking for one raises.
+
+    Parameters
+    ----------
+    backward : callable
+        Written in anything, such as NumPy on ``tensor.data``; it runs unrecorded.
+
+    Returns
+    -------
+    callable
+        The same function; `staticmethod` goes around it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Function, Tensor
+    >>> class Sine(Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return Tensor(np.sin(x.data))
+    ...     @staticmethod
+    ...     @once_differentiable
+    ...     def backward(ctx, gradient):
+    ...         [x] = ctx.saved_tensors
+    ...         return gradient.data * np.cos(x.data)
+    >>> x = Tensor(0.0, requires_grad=True)
+    >>> Sine.apply(x).backward()
+    >>> x.grad.item()
+    1.0
+    """
+    backward.is_once_differentiable = True  # type: ignore[attr-defined]
+    return backward
+
+
+def _checked_values(name: str, returned: Any) -> tuple[Tensor, ...]:
+    values = returned if isinstance(returned, tuple) else (returned,)
+    if not values or not all(isinstance(x, Tensor) for x in values):
+        got = ", ".join([type(x).__name__ for x in values])
+        raise GradientError(
+            f"{name}.forward must return a tensor or a tuple of tensors, got {got or 'an empty tuple'}"
+        )
+    return values
+
+
+class _FunctionCall(Call):
+    """One call of a `Function`: the rules that its `backward` makes."""
 
     def __init__(
-        self, function: type[Function], ctx: Context, inputs: tuple[Any, ...], value: Tensor
+        self, function: type[Function], ctx: Context, inputs: tuple[Any, ...], values: tuple[Tensor, ...]
     ) -> None:
-        self.name = function.__name__
+        super().__init__(function.__name__, len(inputs))
         self._function, self._ctx = function, ctx
         self._inputs = [Shaped(x.shape, x.dtype) if isinstance(x, Tensor) else None for x in inputs]
-        self._saved = ctx.saved
-        self._is_value = [x is value for x in ctx.saved]
+        # Which of the results each saved tensor is, if any.
+        numbers = {id(x): i for i, x in enumerate(values)}
+        self._numbers = [numbers.get(id(x)) for x in ctx.saved_tensors]
 
-    @property
-    def vjp(self) -> tuple[Callable[..., Tensor], ...]:
-        """The rules of one backward walk; they share one call of `backward`."""
-        shares: list[Any] = []
-
-        def rule(i: int, g: Tensor, out: Tensor) -> Tensor:
-            if not shares:
-                shares.extend(self._backward(g, out))
-            return self._checked(shares[i], i)
-
-        return tuple([partial(rule, i) for i in range(len(self._inputs))])
-
-    def _backward(self, g: Tensor, out: Tensor) -> tuple[Any, ...]:
-        # The value that forward saved was not on the tape; the result is, so that it can be differentiated.
-        pairs = zip(self._saved, self._is_value, strict=True)
-        self._ctx.saved = tuple([out if is_value else x for x, is_value in pairs])
+    def shares(self, bundle: Bundle, out: Any, *inputs: Any) -> list[Tensor | None]:
+        node: Any = out.node
+        # A result that forward saved was not on the tape; here it is, so that it can be differentiated.
+        self._ctx.saved_tensors = tuple(
+            [
+                x if i is None else result(node, i, out.data[i])
+                for x, i in zip(inputs, self._numbers, strict=True)
+            ]
+        )
+        gradients = [
+            bundle.parts[i] if i in bundle.parts else zeros_like(make_tensor(value, None))
+            for i, value in enumerate(out.data)
+        ]
+        once = getattr(self._function.backward, "is_once_differentiable", False)
         try:
-            shares = self._function.backward(self._ctx, g)
+            if once:
+                with no_grad():
+                    shares = self._function.backward(self._ctx, *[g.detach() for g in gradients])
+            else:
+                shares = self._function.backward(self._ctx, *gradients)
         finally:
-            self._ctx.saved = self._saved
-        shares = shares if isinstance(shares, tuple) else (shares,)
+            self._ctx.saved_tensors = inputs
+        found = self._checked(shares)
+        if once and is_grad_enabled():
+            origins = (*node.parents, *[g.node for g in gradients])
+            return [x if x is None else _undifferentiable(self.name, x, origins) for x in found]
+        return found
+
+    def _checked(self, returned: Any) -> list[Tensor | None]:
+        shares = returned if isinstance(returned, (tuple, list)) else (returned,)
         if len(shares) != len(self._inputs):
             raise GradientError(
                 f"{self.name}.backward must return one gradient for each of {len(self._inputs)} inputs, "
                 f"got {len(shares)}"
             )
-        return shares
+        return [_fitted(self.name, i, x, self._inputs[i]) for i, x in enumerate(shares)]
 
-    def _checked(self, share: Any, i: int) -> Tensor:
-        operand: Any = self._inputs[i]
-        if share is None:
-            raise GradientError(
-                f"{self.name}.backward returned None for input {i}, which requires a gradient"
-            )
-        found = as_tensor(share)
-        if found.shape != operand.shape:
-            raise ShapeError(
-                f"{self.name}.backward: input {i} has shape {operand.shape}, its gradient {found.shape}"
-            )
-        return found if found.dtype == operand.dtype else found.astype(operand.dtype)
+
+def _fitted(name: str, i: int, share: Any, operand: Shaped | None) -> Tensor | None:
+    """Return a gradient in its input's dtype, after a look at its shape."""
+    if share is None or operand is None:
+        return None
+    found = as_tensor(share)
+    if found.shape != operand.shape:
+        raise ShapeError(f"{name}.backward: input {i} has shape {operand.shape}, its gradient {found.shape}")
+    return found if found.dtype == operand.dtype else found.astype(operand.dtype)
+
+
+class _Refused(Call):
+    """A gradient whose own gradient is refused."""
+
+    def shares(self, bundle: Bundle, out: Any, *inputs: Any) -> NoReturn:
+        raise GradientError(
+            f"{self.name} is marked with once_differentiable, and a gradient of its gradient is asked for: "
+            "write it in sknet.ops, without the mark"
+        )
+
+
+def _undifferentiable(name: str, share: Tensor, origins: Sequence[Node | None]) -> Tensor:
+    call: Any = _Refused(f"{name}.backward", len(origins))
+    return make_tensor(share.data, Node(call, tuple(origins), (), None, {}))

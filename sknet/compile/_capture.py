@@ -1,9 +1,6 @@
 """Capture: run a function once on arrays without data, and write down what it does."""
 
-import linecache
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,13 +8,12 @@ import scipy.sparse
 
 from sknet._tree import leaves, map_leaves
 from sknet.compile._graph import Equation, Graph, Operand, Variable
-from sknet.core import Primitive, Tensor, TracedArray, capturing
+from sknet.core import Primitive, Tensor, TracedArray, capturing, place
 from sknet.device import Device, MetaArray, backend, device_of, is_array, to_host
 from sknet.exceptions import CaptureError
 
 __all__ = ["capture", "trace"]
 
-PACKAGE = str(Path(__file__).parents[1])
 backend("meta")  # now its arrays, and the traced ones among them, are known as arrays
 
 
@@ -218,23 +214,6 @@ def is_dense(leaf: Any) -> bool:
     if scipy.sparse.issparse(leaf):
         raise CaptureError("a sparse matrix cannot be an argument of a captured function: pass a dense array")
     return isinstance(leaf, (Tensor, Variable)) or is_array(leaf)
-
-
-def place() -> str:
-    """Return where the user's code is: file, line, and the line's text."""
-    for frame in _frames():
-        path = frame.f_code.co_filename
-        if not path.startswith((PACKAGE, "<frozen")) and "site-packages" not in path:
-            text = linecache.getline(path, frame.f_lineno).strip()
-            return f"in {path}, line {frame.f_lineno}" + (f": `{text}`" if text else "")
-    return "in sknet itself"
-
-
-def _frames() -> Iterator[Any]:
-    frame = sys._getframe(1)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back  # type: ignore[assignment]
 
 
 def _device(args: tuple[Any, ...]) -> Device:

@@ -4,14 +4,25 @@ from sknet.core._axes import normalize_axes, normalize_axis
 from sknet.core._backward import gradients
 from sknet.core._bind import Shaped, bind
 from sknet.core._carry import cargo_of, carry
-from sknet.core._modes import capturing, enable_grad, is_capturing, is_grad_enabled, no_grad
+from sknet.core._hooks import HookHandle
+from sknet.core._modes import (
+    capturing,
+    enable_grad,
+    inference_mode,
+    is_capturing,
+    is_grad_enabled,
+    no_grad,
+    set_grad_enabled,
+)
 from sknet.core._operators import as_operand
+from sknet.core._place import place
 from sknet.core._primitive import PRIMITIVES, Primitive
 from sknet.core._tensor import Tensor, as_tensor, leaf_node
 from sknet.core._traced import TracedArray
 
 __all__ = [
     "PRIMITIVES",
+    "HookHandle",
     "Primitive",
     "Shaped",
     "Tensor",
@@ -24,10 +35,13 @@ __all__ = [
     "carry",
     "enable_grad",
     "gradients",
+    "inference_mode",
     "is_capturing",
     "is_grad_enabled",
     "leaf_node",
     "no_grad",
     "normalize_axes",
     "normalize_axis",
+    "place",
+    "set_grad_enabled",
 ]

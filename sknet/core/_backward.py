@@ -1,19 +1,21 @@
 """Reverse mode: walk the tape from a result back to the leaves."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sknet.core import _bind
 from sknet.core import _primitive as p
 from sknet.core._bind import Node, bind
+from sknet.core._changes import CHANGES, check_unchanged, owner_of
+from sknet.core._hooks import HOOKED, call_hooks, keeper_of
 from sknet.core._modes import modes
-from sknet.device import backend, device_of
+from sknet.device import MetaArray, backend, backend_of, device_of
 from sknet.exceptions import DeviceError, GradientError, ShapeError
 
 if TYPE_CHECKING:
     from sknet.core._tensor import Tensor
 
-__all__ = ["from_here", "gradients"]
+__all__ = ["from_here", "gradients", "newest_first", "ones_like", "pull_back", "zeros_like"]
 
 
 def gradients(
@@ -61,45 +63,104 @@ def gradients(
             raise GradientError(
                 f"input {i} of shape {x.shape} does not require a gradient: set requires_grad=True on it"
             )
-    wanted = {x.node for x in inputs}
-    found = _walk(output, gradient, create_graph, wanted)
-    return [found[x.node] if x.node in found else _zeros_like(x) for x in inputs]
+    found = pull_back([(_node_of(output), _seed(output, gradient))], {x.node for x in inputs}, create_graph)
+    return [found[x.node] if x.node in found else zeros_like(x) for x in inputs]
 
 
 def from_here(output: "Tensor", gradient: "Tensor | None", create_graph: bool) -> None:
     """Add to the `grad` of every leaf below `output`: what `Tensor.backward` does."""
-    for leaf, g in _walk(output, gradient, create_graph, None).items():
-        owner = leaf.output()  # a weak reference: the leaf may be gone
+    seed = _seed(output, gradient)
+    taken = {id(owner_of(seed.data))}
+    for node, g in pull_back([(_node_of(output), seed)], None, create_graph).items():
+        # A leaf's weak reference: the leaf may be gone.
+        owner = node.output() if node.primitive is None else keeper_of(node)
         if owner is not None:
-            owner.grad = g if owner.grad is None else bind(p.add, (owner.grad, g), {})
+            owner.grad = _own(g, taken) if owner.grad is None else bind(p.add, (owner.grad, g), {})
 
 
-def _walk(
-    output: "Tensor", gradient: "Tensor | None", create_graph: bool, wanted: "set[Node | None] | None"
-) -> dict[Node, "Tensor"]:
-    """Return the gradients at the `wanted` nodes, or at all leaves for None."""
+def _node_of(output: "Tensor") -> Node:
     if output.node is None:
         raise GradientError(
             "this tensor was not computed from anything that requires a gradient: set requires_grad=True on "
             "the leaves, and compute it outside no_grad()"
         )
-    order = newest_first(output.node)
+    return output.node
+
+
+def _own(g: "Tensor", taken: set[int]) -> "Tensor":
+    """Return a gradient that no other leaf shares, so that it can be changed in place."""
+    data = g.data
+    if g.node is None and not isinstance(data, MetaArray):
+        root = id(owner_of(data))
+        if root in taken or 0 in getattr(data, "strides", ()):
+            owner = backend_of(data)
+            with owner.activate(owner.device_of(data)):
+                data = data.copy()
+        taken.add(root)
+    return _bind.make_tensor(data, g.node)
+
+
+def pull_back(
+    seeds: "Sequence[tuple[Node, Tensor]]",
+    wanted: "set[Node | None] | None",
+    create_graph: bool,
+    *,
+    stop: bool = False,
+) -> dict[Node, "Tensor"]:
+    """Return the gradients at the `wanted` nodes; for None, at all leaves and where they are retained.
+
+    Parameters
+    ----------
+    seeds : sequence of (Node, Tensor)
+        Where to start, and with which gradients.
+    wanted : set of Node or None
+        Where gradients are asked for.
+    create_graph : bool
+        Record the computation.
+    stop : bool, default=False
+        Do not go beyond wanted nodes: their own hooks are not called, nor are they differentiated.
+
+    Returns
+    -------
+    dict of Node to Tensor
+        Without the nodes that nothing reached.
+    """
+    order = newest_first(*[node for node, _ in seeds], stop=wanted if stop else None)
     needed = None if wanted is None else _leading_to(wanted, order)
     found: dict[Node, Any] = {}
     before, modes.grad = modes.grad, create_graph
     try:
-        pending = {output.node: _seed(output, gradient)}
+        pending: dict[Node, Any] = {}
+        for node, seed in seeds:
+            pending[node] = pending[node] + seed if node in pending else seed
+        watched = bool(HOOKED or CHANGES)
         for node in order:
             g = pending.pop(node, None)
             if g is None:
                 continue
-            if node in wanted if wanted is not None else node.primitive is None:
+            at_end = node in wanted if wanted is not None else node.primitive is None
+            if at_end and stop:
+                found[node] = g
+                continue
+            if watched:
+                g = _looked_at(node, g)
+                at_end = at_end or (wanted is None and keeper_of(node) is not None)
+            if at_end:
                 found[node] = g
             if node.primitive is not None:
                 _push(node, g, pending, needed)
     finally:
         modes.grad = before
     return found
+
+
+def _looked_at(node: Node, g: "Tensor") -> "Tensor":
+    """Return the gradient that a node's hooks leave, after a check that its values are what they were."""
+    if node in HOOKED:
+        g = call_hooks(node, g)
+    if CHANGES:
+        check_unchanged(node)
+    return g
 
 
 def _leading_to(wanted: "set[Node | None]", order: list[Node]) -> set[Node]:
@@ -111,7 +172,7 @@ def _leading_to(wanted: "set[Node | None]", order: list[Node]) -> set[Node]:
     return needed
 
 
-def _push(node: Node, g: "Tensor", pending: dict[Node, "Tensor"], needed: set[Node] | None) -> None:
+def _push(node: Node, g: Any, pending: dict[Node, Any], needed: set[Node] | None) -> None:
     """Hand a node's gradient on to its parents by the primitive's vjp rules."""
     primitive: Any = node.primitive
     out = None if node.output is None else _bind.make_tensor(node.output, node)
@@ -124,15 +185,21 @@ def _push(node: Node, g: "Tensor", pending: dict[Node, "Tensor"], needed: set[No
             )
         share = rule(g, out, *node.inputs, **node.params)  # type: ignore[arg-type]
         before = pending.get(parent)
-        pending[parent] = share if before is None else bind(p.add, (before, share), {})
+        if before is None:
+            pending[parent] = share
+        elif share is not None:  # a custom Function may have none
+            pending[parent] = before + share
 
 
-def newest_first(root: Node) -> list[Node]:
-    """Return all nodes below `root` such that every node comes before its parents."""
-    seen = {root}
-    stack = [root]
+def newest_first(*roots: Node, stop: "Container[Node | None] | None" = None) -> list[Node]:
+    """Return all nodes below `roots`, not going beyond `stop`; every node comes before its parents."""
+    seen = set(roots)
+    stack = list(roots)
     while stack:
-        for parent in stack.pop().parents:
+        node = stack.pop()
+        if stop is not None and node in stop:
+            continue
+        for parent in node.parents:
             if parent is not None and parent not in seen:
                 seen.add(parent)
                 stack.append(parent)
@@ -163,14 +230,16 @@ def _seed(output: "Tensor", gradient: "Tensor | None") -> "Tensor":
             f"only a scalar has a gradient of its own, this tensor has shape {output.shape}: "
             "reduce it, or pass the gradient of what you want with respect to it"
         )
-    return _ones_like(output)
+    return ones_like(output)
 
 
-def _zeros_like(x: "Tensor") -> "Tensor":
+def zeros_like(x: "Tensor") -> "Tensor":
+    """Return zeros of a tensor's shape, dtype and device."""
     place = device_of(x.data)
     return _bind.make_tensor(backend(place.kind).zeros(x.shape, x.dtype, place), None)
 
 
-def _ones_like(x: "Tensor") -> "Tensor":
+def ones_like(x: "Tensor") -> "Tensor":
+    """Return ones of a tensor's shape, dtype and device."""
     place = device_of(x.data)
     return _bind.make_tensor(backend(place.kind).ones(x.shape, x.dtype, place), None)

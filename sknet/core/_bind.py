@@ -11,16 +11,17 @@ from sknet.core._primitive import Primitive
 from sknet.core._traced import traced_among
 from sknet.device import MetaArray, backend_of, device_of
 from sknet.device import backend as _backend
-from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
+from sknet.exceptions import CaptureError, DeviceError, DtypeError, NonFiniteError, ShapeError
 
 if TYPE_CHECKING:
     from sknet.core._tensor import Tensor
 
-__all__ = ["Node", "Shaped", "bind"]
+__all__ = ["Node", "Shaped", "bind", "check_one_device", "next_time"]
 
 NUMPY = _backend("cpu")
 _SCALARS = (float, int)
 _clock = itertools.count()
+next_time = _clock.__next__
 
 # Filled in by _tensor.py: a tensor is made of nodes, and nodes of tensors.
 TensorType: "type[Tensor]" = cast(Any, None)
@@ -61,9 +62,17 @@ class Node:
 
     A node never refers to the tensor it produced, only to that tensor's array where a rule needs
     it: so the tape holds no reference cycles, and memory is freed the moment it can be.
+
+    `hooks` (_hooks.py) and `line` (where it was recorded; in anomaly mode) are empty slots on almost
+    every node, so they cost nothing.
     """
 
-    __slots__ = ("inputs", "order", "output", "params", "parents", "primitive")
+    __slots__ = (
+        "__weakref__", "hooks", "inputs", "line", "order", "output", "params", "parents", "primitive",
+    )  # fmt: skip
+
+    hooks: Any
+    line: Any
 
     def __init__(
         self,
@@ -152,7 +161,7 @@ def _forward_elsewhere(
         return traced.record(primitive, inputs, params)
     owners = [x for x in arrays if hasattr(x, "dtype")]
     if any(isinstance(x, MetaArray) for x in owners):
-        _check_one_device(primitive, owners)
+        check_one_device(primitive, owners)
         return MetaArray(*primitive.shape(*arrays, **params))
     owner = backend_of(owners[0])
     with owner.activate(owner.device_of(owners[0])):
@@ -160,8 +169,9 @@ def _forward_elsewhere(
         return out if isinstance(out, owner.array_type) else owner.xp.asarray(out)
 
 
-def _check_one_device(primitive: Primitive, operands: list[Any]) -> None:
-    devices = sorted({str(device_of(x)) for x in operands})
+def check_one_device(primitive: Primitive, operands: list[Any]) -> None:
+    """Raise if the arrays among some operands live on different devices."""
+    devices = sorted({str(device_of(x)) for x in operands if hasattr(x, "dtype")})
     if len(devices) > 1:
         raise DeviceError(
             f"{primitive.name}: operands live on different devices {devices}; "
@@ -173,12 +183,12 @@ def _explained(
     primitive: Primitive, arrays: list[Any], params: dict[str, Any], error: Exception
 ) -> Exception:
     """Return the error a user can act on: which operation, which operands."""
-    if isinstance(error, CaptureError):
+    if isinstance(error, (CaptureError, NonFiniteError)):
         return error
     operands = [x for x in arrays if hasattr(x, "dtype")]
     metas = [MetaArray(x.shape, x.dtype) if hasattr(x, "dtype") else x for x in arrays]
     try:
-        _check_one_device(primitive, operands)
+        check_one_device(primitive, operands)
         primitive.shape(*metas, **params)
     except (DeviceError, ShapeError, DtypeError, IndexError) as found:
         return found

@@ -2,12 +2,24 @@
 
 import functools
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
-__all__ = ["capturing", "enable_grad", "is_capturing", "is_grad_enabled", "no_grad"]
+from sknet.exceptions import GradientError
+
+__all__ = [
+    "Context",
+    "capturing",
+    "enable_grad",
+    "inference_mode",
+    "is_capturing",
+    "is_grad_enabled",
+    "no_grad",
+    "set_grad_enabled",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -16,6 +28,8 @@ R = TypeVar("R")
 class _Modes(threading.local):
     grad = True
     capturing = False
+    inference = False  # recording cannot be turned on
+    anomaly = False  # every result is looked at
 
 
 modes = _Modes()
@@ -34,39 +48,68 @@ def is_capturing() -> bool:
 @contextmanager
 def capturing() -> Iterator[None]:
     """Mark that a function is being captured in this thread, with gradients as by default."""
-    before = modes.grad, modes.capturing
-    modes.grad, modes.capturing = True, True
+    before = modes.grad, modes.capturing, modes.inference
+    modes.grad, modes.capturing, modes.inference = True, True, False
     try:
         yield
     finally:
-        modes.grad, modes.capturing = before
+        modes.grad, modes.capturing, modes.inference = before
 
 
-class _GradMode:
+class Context(ABC):
     """A context, and a decorator that enters a context of its own for every call (threads may overlap)."""
 
-    _enabled: bool
+    @abstractmethod
+    def _enter(self) -> None:
+        """Set what the context sets; it may be entered several times at once."""
 
-    def __init__(self) -> None:
-        self._before: list[bool] = []
+    @abstractmethod
+    def _leave(self) -> None:
+        """Take back what the latest `_enter` has set."""
+
+    def _fresh(self) -> Self:
+        """Return a context like this one."""
+        return type(self)()
 
     def __enter__(self) -> Self:
-        self._before.append(modes.grad)
-        modes.grad = self._enabled
+        self._enter()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        modes.grad = self._before.pop()
+        self._leave()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def inside(*args: P.args, **kwargs: P.kwargs) -> R:
-            with type(self)():
+            with self._fresh():
                 return function(*args, **kwargs)
 
         return inside
+
+
+class _GradMode(Context):
+    _enabled: bool
+
+    def __init__(self) -> None:
+        self._before: list[tuple[bool, bool]] = []
+
+    def _enter(self) -> None:
+        before = modes.grad, modes.inference
+        _set_grad(self._enabled)
+        self._before.append(before)
+
+    def _leave(self) -> None:
+        modes.grad, modes.inference = self._before.pop()
+
+
+def _set_grad(enabled: bool) -> None:
+    if enabled and modes.inference:
+        raise GradientError(
+            "gradients are asked for inside inference_mode, where nothing can be recorded: use no_grad there"
+        )
+    modes.grad = enabled
 
 
 class no_grad(_GradMode):
@@ -99,3 +142,66 @@ class enable_grad(_GradMode):
     """
 
     _enabled = True
+
+
+class set_grad_enabled(_GradMode):
+    """Record operations or not, from here on; as a context until its end, as a decorator inside the function.
+
+    Parameters
+    ----------
+    mode : bool
+        Whether to record.
+
+    Examples
+    --------
+    >>> from sknet import Tensor, set_grad_enabled
+    >>> x = Tensor([1.0, 2.0], requires_grad=True)
+    >>> is_training = False
+    >>> with set_grad_enabled(is_training):
+    ...     (x * 2).requires_grad
+    False
+    """
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self._enabled = bool(mode)
+        self._replaced: bool | None = modes.grad
+        _set_grad(self._enabled)
+
+    def _undo(self) -> None:
+        """Take back what the call itself has set, once: it was meant for a context or a function."""
+        if self._replaced is not None:
+            modes.grad, self._replaced = self._replaced, None
+
+    def _enter(self) -> None:
+        self._undo()
+        super()._enter()
+
+    def _fresh(self) -> Self:
+        return type(self)(self._enabled)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        self._undo()
+        return super().__call__(function)
+
+
+class inference_mode(_GradMode):
+    """Do not record operations, and let nothing inside turn recording on again.
+
+    `enable_grad`, `set_grad_enabled` and the transforms that need the tape, such as `grad`, raise a
+    GradientError in it. Otherwise it is `no_grad`, and results can be used anywhere.
+
+    Examples
+    --------
+    >>> from sknet import Tensor, inference_mode
+    >>> x = Tensor([1.0, 2.0], requires_grad=True)
+    >>> with inference_mode():
+    ...     (x * 2).requires_grad
+    False
+    """
+
+    _enabled = False
+
+    def _enter(self) -> None:
+        super()._enter()
+        modes.inference = True

@@ -14,6 +14,8 @@ from sknet.core import _primitive as p
 from sknet.core._axes import normalize_axes
 from sknet.core._backward import from_here
 from sknet.core._bind import Node, bind
+from sknet.core._hooks import Hookable
+from sknet.core._inplace import Changeable, plain_index
 from sknet.core._operators import Operators
 from sknet.device import (
     Device,
@@ -31,7 +33,7 @@ from sknet.exceptions import DtypeError, GradientError
 __all__ = ["Tensor", "as_tensor"]
 
 
-class Tensor(Operators):
+class Tensor(Operators, Changeable, Hookable):
     """An array on a device that remembers how it was computed, so that it can be differentiated.
 
     Parameters
@@ -50,7 +52,8 @@ class Tensor(Operators):
     data : array
         The values, an array of the device's own kind.
     grad : Tensor or None
-        Sum of the gradients of all `backward` calls since it was None; on leaves only.
+        Sum of the gradients of all `backward` calls since it was None; on leaves, and on what
+        `retain_grad` was called for.
 
     Raises
     ------
@@ -58,6 +61,15 @@ class Tensor(Operators):
         For object, string or complex data, or a gradient of a tensor that is not floating.
     TypeError
         For a sparse matrix.
+
+    Notes
+    -----
+    ``x[index] = value`` and ``x += y`` change a tensor in place. One that is not on the tape, or any
+    inside `no_grad`, is written to in its memory, as in NumPy; a gradient that was to be computed
+    from the former values is then refused. On the tape the change is recorded: the tensor becomes
+    the new value, and what shares the former memory stays as it was. A leaf that requires a gradient
+    is changed inside `no_grad` only, and nothing is while a function is captured. What is written
+    into `data` itself nobody notices.
 
     Examples
     --------
@@ -246,7 +258,7 @@ class Tensor(Operators):
     def __getitem__(self, index: Any) -> "Tensor":
         if isinstance(index, Tensor) and index.dtype.kind in "iu" and self.ndim:
             return bind(p.take, (self, index), {"axis": -self.ndim})  # may be computed where it is captured
-        return bind(p.getitem, (self,), {"index": _plain_index(index)})
+        return bind(p.getitem, (self,), {"index": plain_index(index)})
 
     # -- the methods that everyone expects ----------------------------------------------------
 
@@ -356,13 +368,6 @@ def as_tensor(x: Any) -> Tensor:
     return x if isinstance(x, Tensor) else Tensor(x)
 
 
-def _plain_index(index: Any) -> Any:
-    """Take the arrays out of the tensors in an index."""
-    if isinstance(index, tuple):
-        return tuple(_plain_index(i) for i in index)
-    if isinstance(index, list):
-        return np.asarray(index, dtype=None if index else np.intp)
-    return index.data if isinstance(index, Tensor) else index
 
 
 def _as_array(data: Any, dtype: DTypeLike | None, device: "str | Device | None") -> Any:

@@ -85,7 +85,7 @@ class Module(Registry):
     def training(self) -> bool:
         """Whether layers such as `Dropout` behave as in training; `functional_call` decides for its pass."""
         scope = current_scope()
-        return self._training if scope is None else scope.training
+        return self._training if scope is None or scope.training is None else scope.training
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode of this module and all below it.

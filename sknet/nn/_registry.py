@@ -8,7 +8,7 @@ from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
 from sknet.nn._parameter import Parameter
-from sknet.nn._scope import Registered, bound_buffer, bound_parameter, current_scope
+from sknet.nn._scope import Registered, bound_buffer, bound_parameter, current_scope, remember_buffer
 
 if TYPE_CHECKING:
     from sknet.nn._module import Module
@@ -138,6 +138,7 @@ class Registry:
             value = value.astype(own.dtype)
         scope = current_scope()
         if scope is None:
+            remember_buffer(self, name)
             self._buffers[name] = value
         else:
             scope.updates[id(self), name] = value

@@ -6,11 +6,13 @@ the module. It is held in a `ContextVar`, which is read in less time than a `thr
 """
 
 import secrets
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sknet.core import Tensor
+from sknet.core._repeat import repeatable
 from sknet.exceptions import StateError
 
 if TYPE_CHECKING:
@@ -32,8 +34,8 @@ class Scope:
     values : mapping of binding to Tensor
         What stands in for a parameter or a buffer; keys as `bindings` gives them. What is missing
         is taken from the module.
-    training : bool, default=False
-        What `Module.training` says.
+    training : bool or None, default=False
+        What `Module.training` says; None leaves it to each module.
     key : tuple of two int, default=None
         The random stream; None where nothing may be drawn.
     step : int, default=0
@@ -62,7 +64,11 @@ class Scope:
     __slots__ = ("key", "site", "step", "training", "updates", "values")
 
     def __init__(
-        self, values: Mapping[Binding, Tensor], training: bool = False, key: Key | None = None, step: Any = 0
+        self,
+        values: Mapping[Binding, Tensor],
+        training: bool | None = False,
+        key: Key | None = None,
+        step: Any = 0,
     ) -> None:
         self.values = values
         self.training = training
@@ -70,6 +76,12 @@ class Scope:
         self.step = step
         self.updates: dict[Binding, Tensor] = {}
         self.site = 0
+
+    def copy(self) -> "Scope":
+        """Return a scope that goes on from where this one stands, on its own."""
+        twin = Scope(self.values, self.training, self.key, self.step)
+        twin.updates, twin.site = dict(self.updates), self.site
+        return twin
 
     def next_site(self) -> int:
         """Return 0, 1, 2, ...: which draw of this pass it is."""
@@ -81,6 +93,9 @@ class Scope:
 _active: ContextVar[Scope | None] = ContextVar("sknet.nn.scope", default=None)
 
 current_scope = _active.get
+
+# Of a pass without a scope that may be repeated: what a scope needs to give the same.
+_first_run: ContextVar[Scope | None] = ContextVar("sknet.nn.first_run", default=None)
 
 
 def run(module: "Module", scope: Scope, args: tuple[Any, ...]) -> Any:
@@ -145,13 +160,52 @@ def next_draw() -> tuple[Key, Any, int]:
     """
     scope = current_scope()
     if scope is None:
-        return (secrets.randbits(63), secrets.randbits(63)), 0, 0
+        scope = _first_run.get()
+        if scope is None:
+            return _fresh_key(), 0, 0
     if scope.key is None:
         raise StateError(
             "a layer draws random numbers in this pass, and the pass was given no key for them: "
             "pass key=(seed, stream), two integers, or training=False"
         )
     return scope.key, scope.step, scope.next_site()
+
+
+def _fresh_key() -> Key:
+    return secrets.randbits(63), secrets.randbits(63)
+
+
+def remember_buffer(module: "Registry", name: str) -> None:
+    """Note the value of a buffer that is about to change, for whoever repeats the pass."""
+    first = _first_run.get()
+    if first is not None:
+        cast(dict[Binding, Tensor], first.values).setdefault((id(module), name), module._buffers[name])
+
+
+@repeatable
+@contextmanager
+def _repetition() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Let a pass be repeated with the same draws, from the same buffers, without updating any."""
+    scope = current_scope() or _first_run.get()
+    if scope is not None:
+        start = scope.copy()
+        yield lambda: _inside(start.copy())
+        return
+    first = Scope({}, None, _fresh_key())
+    token = _first_run.set(first)
+    try:
+        yield lambda: _inside(Scope(first.values, None, first.key))
+    finally:
+        _first_run.reset(token)
+
+
+@contextmanager
+def _inside(scope: Scope) -> Iterator[None]:
+    token = _active.set(scope)
+    try:
+        yield
+    finally:
+        _active.reset(token)
 
 
 class Registered:

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
+from sknet.core import Primitive, Shaped, Tensor, as_tensor, bind, normalize_axis
 from sknet.core import _primitive as p
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._create import ones
+from sknet.ops._rules import broadcast, unbroadcast
 from sknet.ops._shape import expand_dims
 
 __all__ = ["embedding", "one_hot", "scatter_add", "take", "take_along_axis"]
@@ -82,7 +83,39 @@ _scatter_add = Primitive("scatter_add").define(
 )
 
 
-def _put_back(g: Tensor, index: Any, shape: Shape) -> Tensor:
+def _setitem_shape(x: Any, value: Any, index: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    place, _ = _getitem_shape(x, index)
+    given = tuple(getattr(value, "shape", ()))
+    if broadcast("x[index] = value", Shaped(place, x.dtype), Shaped(given, None)) != place:
+        raise ShapeError(f"x[index] = value: a value of shape {given} does not fit into shape {place}")
+    dtype = value.dtype if hasattr(value, "dtype") else np.min_scalar_type(value)
+    if not np.can_cast(dtype, x.dtype, "same_kind") and not (dtype.kind in "iu" and x.dtype.kind in "iu"):
+        raise DtypeError(
+            f"x[index] = value: a value of dtype {dtype} does not fit into {x.dtype}: use .astype"
+        )
+    return tuple(x.shape), x.dtype
+
+
+def _setitem_forward(xp: Any, x: Any, value: Any, *, index: Any) -> Any:
+    _setitem_shape(x, value, index)  # NumPy would cut off what does not fit the dtype
+    out = x.copy()
+    out[index] = value
+    return out
+
+
+p.setitem.define(
+    forward=_setitem_forward,
+    shape=_setitem_shape,
+    vjp=(
+        lambda g, _, x, value, index: bind(p.setitem, (g, 0.0), {"index": index}),
+        lambda g, _, x, value, index: unbroadcast(g[index], value),
+    ),
+    saves="nothing",
+    writes_out=False,
+)
+
+
+def _put_back(g: Tensor, index: Any, shape: tuple[int, ...]) -> Tensor:
     return bind(_scatter_add, (g,), {"index": index, "shape": shape})
 
 

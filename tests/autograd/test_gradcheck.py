@@ -21,7 +21,7 @@ def _cube(ctx, x):
 
 
 def _right(ctx, gradient):
-    return gradient * 3.0 * ctx.saved[0] * ctx.saved[0]
+    return gradient * 3.0 * ctx.saved_tensors[0] * ctx.saved_tensors[0]
 
 
 def test_accepts_what_is_right():
@@ -34,9 +34,9 @@ def test_accepts_what_is_right():
 @pytest.mark.parametrize(
     "backward",
     [
-        lambda ctx, g: g * 2.999 * ctx.saved[0] * ctx.saved[0],
-        lambda ctx, g: g * 3.0 * ctx.saved[0],
-        lambda ctx, g: g * 3.0 * ctx.saved[0] * ctx.saved[0] * np.array([1.0, 1.0, 0.0]),
+        lambda ctx, g: g * 2.999 * ctx.saved_tensors[0] * ctx.saved_tensors[0],
+        lambda ctx, g: g * 3.0 * ctx.saved_tensors[0],
+        lambda ctx, g: g * 3.0 * ctx.saved_tensors[0] * ctx.saved_tensors[0] * np.array([1.0, 1.0, 0.0]),
         lambda ctx, g: g * np.nan,
     ],
 )
@@ -48,7 +48,7 @@ def test_first_order(backward):
 
 
 def test_second_order():
-    detached = wrong(lambda ctx, g: g * 3.0 * (ctx.saved[0] * ctx.saved[0]).detach())
+    detached = wrong(lambda ctx, g: g * 3.0 * (ctx.saved_tensors[0] * ctx.saved_tensors[0]).detach())
     assert gradcheck(detached, [x0], order=1)
     with pytest.raises(
         GradientError, match=r"gradcheck: second derivative with respect to input 0 of shape \(1, 3\)"

@@ -133,7 +133,7 @@ def test_on_another_device(fake_device):
             lambda x: 1.0,
             [Tensor([1.0])],
             GradientError,
-            "grad: the function must return a scalar tensor, got float",
+            "grad: the function must return tensors, got float",
         ),
         (
             lambda x: x.sum(),

@@ -253,7 +253,7 @@ class TestMemory:
 
             @staticmethod
             def backward(ctx, gradient):
-                return gradient * ctx.saved[1]
+                return gradient * ctx.saved_tensors[1]
 
         def run(x):
             y = Exp.apply(x).sum()

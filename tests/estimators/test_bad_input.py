@@ -97,15 +97,7 @@ CHOICES = [
     ("multiclass", {"class_weight": [1, 2]}, "as a list must hold one dict for each label of y, got 1"),
     ("multilabel", {"class_weight": {0: 2}}, "For multi-output, class_weight should be a list"),
     ("multilabel", {"class_weight": [{0: 2}]}, "number of elements in class_weight should match"),
-<<<<<<< HEAD
-    (
-        "multiclass",
-        {"loss": "logloss"},
-        r"'loss' parameter of MLPClassifier .* Did you mean 'log_loss'",
-    ),
-=======
     ("multiclass", {"loss": "logloss"}, r"'loss' parameter of MLPClassifier .* Did you mean 'log_loss' or"),
->>>>>>> 5b87ef2 (A message's test fits the line length)
     ("multiclass", {"loss": "squared_error"}, "SquaredError serves the tasks regression; .*multiclass"),
     ("regression", {"loss": "log_loss"}, "LogLoss serves the tasks .*; the task here is regression"),
     ("regression", {"loss": "poisson"}, r"y must be 0 or more for Poisson.* but y\[\d, 0\] is -"),

@@ -1,0 +1,161 @@
+"""Anomaly mode: where the first NaN or infinity came from.
+
+While it is on, three functions of `core` are exchanged for ones that look at what they compute; while
+it is off, there is nothing to pay.
+"""
+
+import math
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sknet.autograd._joint import Bundle
+from sknet.core import Primitive, Tensor, place
+from sknet.core import _backward as backward
+from sknet.core._bind import Node
+from sknet.core._modes import Context, modes
+from sknet.core._place import line_of, shown
+from sknet.device import Backend, MetaArray, backend_of
+from sknet.exceptions import NonFiniteError
+
+__all__ = ["detect_anomaly"]
+
+_kernel = Primitive.kernel
+_init = Node.__init__
+_push = backward._push
+_lock = threading.Lock()
+_entered = 0
+
+
+class detect_anomaly(Context):
+    """Stop at the operation in which a NaN or an infinity is born, and name the line of code it stands in.
+
+    In the forward pass that is the operation itself; in the backward pass, the operation whose gradient it
+    is. What was in the data already is not reported, nor what is computed from it. Everything is looked
+    at, so computing takes several times as long; compiled programs are not seen. Holds for the thread
+    that enters it, as a context or a decorator.
+
+    Raises
+    ------
+    NonFiniteError
+        From the operation.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> from sknet.autograd import detect_anomaly
+    >>> x = Tensor([1.0, 0.0], requires_grad=True)
+    >>> with detect_anomaly():
+    ...     x.sqrt().sum().backward()
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.NonFiniteError: gradient of sqrt, recorded in <doctest ...>, line 2: ...
+    """
+
+    def __init__(self) -> None:
+        self._before: list[bool] = []
+
+    def _enter(self) -> None:
+        global _entered
+        with _lock:
+            _entered += 1
+            _exchange(_watched_kernel, _placed_init, _watched_push)
+        self._before.append(modes.anomaly)
+        modes.anomaly = True
+
+    def _leave(self) -> None:
+        global _entered
+        modes.anomaly = self._before.pop()
+        with _lock:
+            _entered -= 1
+            if not _entered:
+                _exchange(_kernel, _init, _push)
+
+
+def _exchange(kernel: Any, init: Any, push: Any) -> None:
+    Primitive.kernel = kernel  # type: ignore[method-assign]
+    Node.__init__ = init  # type: ignore[method-assign]
+    backward._push = push
+
+
+def _placed_init(node: Node, *args: Any, **kwargs: Any) -> None:
+    """Note where in the user's code a node is recorded."""
+    _init(node, *args, **kwargs)
+    if modes.anomaly:
+        node.line = line_of()
+
+
+def _watched_kernel(primitive: Primitive, owner: Backend) -> Callable[..., Any]:
+    kernel = _kernel(primitive, owner)
+    return partial(_watched, primitive, owner, kernel) if modes.anomaly else kernel
+
+
+def _watched(
+    primitive: Primitive, owner: Backend, kernel: Callable[..., Any], *operands: Any, **params: Any
+) -> Any:
+    """Compute, and look at the result."""
+    with np.errstate(all="ignore"):  # NumPy's warnings would come first, and say less
+        out = kernel(*operands, **params)
+    if not modes.anomaly:  # a kernel that was asked for in the mode, and is used after it
+        return out
+    found = _born([out], [x.data if owner.is_sparse(x) else x for x in operands])
+    if found:
+        shapes = ", ".join([f"{x.dtype}{tuple(x.shape)}" for x in operands if hasattr(x, "dtype")])
+        raise NonFiniteError(f"{primitive.name}: {found} comes from finite operands {shapes}, {place()}")
+    return out
+
+
+def _watched_push(node: Node, g: Any, pending: dict[Node, Any], needed: set[Node] | None) -> None:
+    """Hand a gradient on, and say of which operation it is if that fails."""
+    if not modes.anomaly:
+        _push(node, g, pending, needed)
+        return
+    line = getattr(node, "line", None)
+    where = f"gradient of {node.primitive.name}, recorded "  # type: ignore[union-attr]
+    where += shown(line) if line else "before anomaly mode was on"
+    try:
+        _push(node, g, pending, needed)
+    except NonFiniteError as error:
+        raise NonFiniteError(f"{where}: {error}") from error
+    given = [*_arrays(g), *_arrays(node.inputs)]
+    for i, parent in enumerate(node.parents):  # of a custom Function, whose arithmetic nobody sees
+        found = parent is not None and _born(_arrays(pending.get(parent)), given)
+        if found:
+            raise NonFiniteError(f"{where}: {found} in the gradient of input {i}")
+
+
+def _arrays(value: Any) -> Iterator[Any]:
+    if isinstance(value, Bundle):
+        value = tuple(value.parts.values())
+    for part in value if isinstance(value, tuple) else (value,):
+        if isinstance(part, Tensor) and not isinstance(part.data, MetaArray):
+            yield part.data
+
+
+def _born(results: Any, operands: Any) -> str:
+    """Return what is in the results and in no operand: "nan", "inf" or nothing."""
+    made = [_content(x) for x in results]
+    given = [_content(x) for x in operands]
+    if any(nan for nan, _ in made) and not any(nan for nan, _ in given):
+        return "nan"
+    if any(inf for _, inf in made) and not any(nan or inf for nan, inf in given):
+        return "inf"
+    return ""
+
+
+def _content(x: Any) -> tuple[bool, bool]:
+    """Tell whether an operand holds NaN, and whether it holds an infinity."""
+    if isinstance(x, float):
+        return math.isnan(x), math.isinf(x)
+    if getattr(getattr(x, "dtype", None), "kind", "") != "f" or isinstance(x, MetaArray):
+        return False, False
+    if isinstance(x, np.generic):
+        return bool(np.isnan(x)), bool(np.isinf(x))
+    owner = backend_of(x)
+    with owner.activate(owner.device_of(x)):
+        tests = [owner.xp.asarray(test(x).any()) for test in (owner.xp.isnan, owner.xp.isinf)]
+    nan, inf = [bool(owner.to_host(test)) for test in tests]
+    return nan, inf

@@ -1,0 +1,81 @@
+"""Several results from one place on the tape.
+
+A node has one result. Where one call has several, it is a node of its own without a tensor, and each
+result is a node above it that picks one out: it hands its gradient down in a `Bundle`, the bundles
+of all results add up, and the call's rules see them together.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from sknet.core import Tensor
+from sknet.core._bind import Node, make_tensor
+
+__all__ = ["Bundle", "Call", "result"]
+
+Rule = Callable[..., Tensor | None]
+
+
+class Bundle:
+    """The gradients of some results of a call, by their number."""
+
+    def __init__(self, parts: dict[int, Tensor]) -> None:
+        self.parts = parts
+
+    def __add__(self, other: "Bundle") -> "Bundle":
+        both = dict(self.parts)
+        for i, g in other.parts.items():
+            both[i] = both[i] + g if i in both else g
+        return Bundle(both)
+
+
+class Call(ABC):
+    """Stands where a primitive stands on the tape: one rule an input, all from one call of `shares`.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    n_inputs : int
+        How many parents the node has.
+    """
+
+    def __init__(self, name: str, n_inputs: int) -> None:
+        self.name = name
+        self._n_inputs = n_inputs
+
+    @abstractmethod
+    def shares(self, bundle: Bundle, out: Any, *inputs: Any) -> Sequence[Tensor | None]:
+        """Return one gradient an input.
+
+        `bundle` holds the gradients of the results, `out` is None or a tensor on the call's node whose
+        data are the node's `output`, `inputs` are what the node keeps.
+        """
+
+    @property
+    def vjp(self) -> tuple[Rule, ...]:
+        """The rules of one backward walk."""
+        found: list[Sequence[Tensor | None]] = []
+
+        def rule(i: int, bundle: Bundle, out: Any, *inputs: Any) -> Tensor | None:
+            if not found:
+                found.append(self.shares(bundle, out, *inputs))
+            return found[0][i]
+
+        return tuple([partial(rule, i) for i in range(self._n_inputs)])
+
+
+class _Pick:
+    """One result of a call."""
+
+    def __init__(self, name: str, i: int) -> None:
+        self.name = name
+        self.vjp = (lambda g, out: Bundle({i: g}),)
+
+
+def result(call: Node, i: int, value: Any) -> Tensor:
+    """Return the result number `i` of a call, whose array is `value`, as a tensor on the tape."""
+    primitive: Any = _Pick(call.primitive.name, i)  # type: ignore[union-attr]
+    return make_tensor(value, Node(primitive, (call,), (), None, {}))

@@ -1,0 +1,158 @@
+"""Changes in place: ``x[index] = value``, ``x += y`` and their like.
+
+What is not on the tape is written to in its memory, as in NumPy: every tensor and array that shares
+the memory sees it, and a gradient that was to be computed from the former values is refused
+(`_changes.py`). What is on the tape is recorded: the tensor becomes the result of an operation on
+what it was, and its former memory stays, for the tape may need it.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sknet.core import _bind
+from sknet.core import _primitive as p
+from sknet.core._bind import Node, bind, check_one_device
+from sknet.core._changes import note_change
+from sknet.core._hooks import move_keeping
+from sknet.core._modes import modes, no_grad
+from sknet.core._place import place
+from sknet.core._traced import TracedArray
+from sknet.device import MetaArray, backend_of
+from sknet.exceptions import CaptureError, DtypeError, GradientError, ShapeError
+
+if TYPE_CHECKING:
+    from sknet.core._tensor import Tensor
+
+__all__ = ["Changeable", "plain_index"]
+
+
+def _in_place(operation: Callable[[Any, Any], Any], sign: str) -> Any:
+    """Return the method that does an operation in place."""
+
+    def change(self: Any, other: Any) -> Any:
+        if _is_recorded(self, other):
+            _become(self, sign, lambda former: operation(former, former if other is self else other))
+        else:
+            with no_grad():
+                result = operation(self, other)
+            _check_fits(self, result, sign)
+            _write(self, sign, Ellipsis, result.data)
+        return self
+
+    return change
+
+
+class Changeable:
+    """The part of a tensor that changes in place."""
+
+    __slots__ = ()
+    data: Any
+    node: Node | None
+
+    __iadd__ = _in_place(operator.add, "+=")
+    __isub__ = _in_place(operator.sub, "-=")
+    __imul__ = _in_place(operator.mul, "*=")
+    __itruediv__ = _in_place(operator.truediv, "/=")
+    __ifloordiv__ = _in_place(operator.floordiv, "//=")
+    __imod__ = _in_place(operator.mod, "%=")
+    __ipow__ = _in_place(operator.pow, "**=")
+    __iand__ = _in_place(operator.and_, "&=")
+    __ior__ = _in_place(operator.or_, "|=")
+    __ixor__ = _in_place(operator.xor, "^=")
+
+    def __setitem__(self: Any, index: Any, value: Any) -> None:
+        index = plain_index(index)
+        if isinstance(value, np.generic):
+            value = value.item()
+        given = value if isinstance(value, (_bind.TensorType, float, int)) else _bind.TensorType(value)
+        array = given.data if isinstance(given, _bind.TensorType) else given
+        if _is_recorded(self, given):
+            if self.node is not None and self.node.primitive is p.getitem:
+                raise GradientError(
+                    "x[i][j] = value: on the tape x[i] is a value of its own, and x would not change: "
+                    "write x[i, j] = value"
+                )
+            params = {"index": index}
+            _become(self, "[]=", lambda x: bind(p.setitem, (x, x if given is self else given), params))
+            return
+        p.setitem.shape(self.data, array, index=index)
+        check_one_device(p.setitem, [self.data, array])
+        _write(self, "[]=", index, array)
+
+
+def plain_index(index: Any) -> Any:
+    """Take the arrays out of the tensors in an index."""
+    if isinstance(index, tuple):
+        return tuple(plain_index(i) for i in index)
+    if isinstance(index, list):
+        return np.asarray(index, dtype=None if index else np.intp)
+    return index.data if isinstance(index, _bind.TensorType) else index
+
+
+def _is_recorded(x: Any, other: Any) -> bool:
+    on_tape = x.node is not None or (isinstance(other, _bind.TensorType) and other.node is not None)
+    return on_tape and modes.grad
+
+
+def _become(x: "Tensor", sign: str, result_of: "Callable[[Tensor], Tensor]") -> None:
+    """Let a tensor become the result of an operation on what it was."""
+    node = x.node
+    if node is not None and node.primitive is None:
+        raise GradientError(
+            f"{sign}: a leaf that requires a gradient, of shape {x.shape}, cannot be changed in place on the "
+            "tape: make a new tensor (x = x + y), or change it inside no_grad()"
+        )
+    if modes.capturing and (node is None or not isinstance(x.data, TracedArray)):
+        raise _frozen(x, sign)
+    if x.dtype.kind != "f":
+        raise DtypeError(f"{sign}: a tensor of dtype {x.dtype} cannot take on a gradient: use .astype first")
+    result = result_of(_bind.make_tensor(x.data, node))
+    _check_fits(x, result, sign)
+    if result.dtype != x.dtype:
+        result = result.astype(x.dtype)
+    x.data, x.node = result.data, result.node
+    note_change(x)
+    if node is not None:
+        move_keeping(node, x)
+
+
+def _write(x: "Tensor", sign: str, index: Any, values: Any) -> None:
+    """Write to the memory of a tensor."""
+    data = x.data
+    if modes.capturing:
+        raise _frozen(x, sign)
+    if isinstance(data, MetaArray):
+        return
+    owner = backend_of(data)
+    try:
+        with owner.activate(owner.device_of(data)):
+            data[index] = values
+    except ValueError as error:
+        raise ValueError(
+            f"{sign}: the memory of this tensor of shape {x.shape} cannot be written to ({error}): "
+            "make a new tensor, or a copy first"
+        ) from error
+    note_change(data)
+
+
+def _check_fits(x: "Tensor", result: "Tensor", sign: str) -> None:
+    if result.shape != x.shape:
+        raise ShapeError(
+            f"{sign}: a result of shape {result.shape} does not fit into the tensor of shape {x.shape}: "
+            "make a new tensor"
+        )
+    if not np.can_cast(result.dtype, x.dtype, "same_kind"):
+        raise DtypeError(
+            f"{sign}: a result of dtype {result.dtype} does not fit into the tensor of dtype {x.dtype}: "
+            "make a new tensor, or use .astype"
+        )
+
+
+def _frozen(x: "Tensor", sign: str) -> CaptureError:
+    return CaptureError(
+        f"{sign}: a tensor of shape {x.shape} is changed in place, {place()}. In a captured function the "
+        "change would be made once, at capture: make a new tensor (x = x + y; ops.where for a part)."
+    )

@@ -1,0 +1,36 @@
+"""Where in the user's code something happens."""
+
+import linecache
+import sys
+from pathlib import Path
+from types import FrameType
+
+__all__ = ["line_of", "place", "shown"]
+
+PACKAGE = str(Path(__file__).parents[1])
+
+Line = tuple[str, int]
+
+
+def line_of() -> Line | None:
+    """Return file and line of the innermost frame that is not sknet's or a library's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith((PACKAGE, "<frozen")) and "site-packages" not in path:
+            return path, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+def shown(line: Line | None) -> str:
+    """Return a line for a message: file, number, and the line's text."""
+    if line is None:
+        return "in sknet itself"
+    text = linecache.getline(*line).strip()
+    return f"in {line[0]}, line {line[1]}" + (f": `{text}`" if text else "")
+
+
+def place() -> str:
+    """Return where the user's code is: file, line, and the line's text."""
+    return shown(line_of())

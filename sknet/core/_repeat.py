@@ -1,0 +1,62 @@
+"""Running a function a second time as if it were the first: what it reads besides its arguments.
+
+Layers above have state of their own that a function can reach, such as the numbers that were drawn so
+far. Each registers a source; `first_run` asks them all, so that nobody needs to know them.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+__all__ = ["first_run", "repeatable"]
+
+R = TypeVar("R")
+Repetition = Callable[[], AbstractContextManager[Any]]
+Source = TypeVar("Source", bound=Callable[[], AbstractContextManager[Repetition]])
+
+_sources: list[Callable[[], AbstractContextManager[Repetition]]] = []
+
+
+def repeatable(source: Source) -> Source:
+    """Register a source of state.
+
+    Parameters
+    ----------
+    source : callable
+        ``source()`` is a context around the first run; it gives a function that makes a context around
+        a later run, in which the state is what it was, and from which no change gets out.
+
+    Returns
+    -------
+    callable
+        The source.
+    """
+    _sources.append(source)
+    return source
+
+
+@contextmanager
+def first_run() -> Iterator[Callable[[Callable[[], Any]], Any]]:
+    """Surround the first run of a function, and yield ``again``.
+
+    Yields
+    ------
+    callable
+        ``again(function)`` calls a function once more, with the context variables of the first run and
+        the state of all sources.
+    """
+    with ExitStack() as stack:
+        repetitions = [stack.enter_context(source()) for source in _sources]
+        before = copy_context()
+
+        def again(function: Callable[[], R]) -> R:
+            def inside() -> R:
+                with ExitStack() as stack:
+                    for repetition in repetitions:
+                        stack.enter_context(repetition())
+                    return function()
+
+            return before.copy().run(inside)
+
+        yield again
