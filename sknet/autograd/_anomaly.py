@@ -16,6 +16,7 @@ from sknet.autograd._joint import Bundle
 from sknet.core import Primitive, Tensor, place
 from sknet.core import _backward as backward
 from sknet.core._bind import Node
+from sknet.core._hooks import notes_of
 from sknet.core._modes import Context, modes
 from sknet.core._place import line_of, shown
 from sknet.device import Backend, MetaArray, backend_of
@@ -85,7 +86,7 @@ def _placed_init(node: Node, *args: Any, **kwargs: Any) -> None:
     """Note where in the user's code a node is recorded."""
     _init(node, *args, **kwargs)
     if modes.anomaly:
-        node.line = line_of()
+        notes_of(node).line = line_of()
 
 
 def _watched_kernel(primitive: Primitive, owner: Backend) -> Callable[..., Any]:
@@ -113,7 +114,7 @@ def _watched_push(node: Node, g: Any, pending: dict[Node, Any], needed: set[Node
     if not modes.anomaly:
         _push(node, g, pending, needed)
         return
-    line = getattr(node, "line", None)
+    line = notes_of(node).line
     where = f"gradient of {node.primitive.name}, recorded "  # type: ignore[union-attr]
     where += shown(line) if line else "before anomaly mode was on"
     try:

@@ -90,14 +90,15 @@ def _node_of(output: "Tensor") -> Node:
 def _own(g: "Tensor", taken: set[int]) -> "Tensor":
     """Return a gradient that no other leaf shares, so that it can be changed in place."""
     data = g.data
-    if g.node is None and not isinstance(data, MetaArray):
-        root = id(owner_of(data))
-        if root in taken or 0 in getattr(data, "strides", ()):
-            owner = backend_of(data)
-            with owner.activate(owner.device_of(data)):
-                data = data.copy()
-        taken.add(root)
-    return _bind.make_tensor(data, g.node)
+    if g.node is not None or isinstance(data, MetaArray):
+        return _bind.make_tensor(data, g.node)
+    root = owner_of(data)
+    if id(root) in taken or (root is not data and 0 in getattr(data, "strides", ())):
+        owner = backend_of(data)
+        with owner.activate(owner.device_of(data)):
+            return _bind.make_tensor(data.copy(), None)
+    taken.add(id(root))
+    return g
 
 
 def pull_back(
@@ -133,19 +134,19 @@ def pull_back(
         pending: dict[Node, Any] = {}
         for node, seed in seeds:
             pending[node] = pending[node] + seed if node in pending else seed
-        watched = bool(HOOKED or CHANGES)
+        watched = stop or HOOKED or CHANGES
         for node in order:
             g = pending.pop(node, None)
             if g is None:
                 continue
-            at_end = node in wanted if wanted is not None else node.primitive is None
-            if at_end and stop:
-                found[node] = g
-                continue
             if watched:
+                if stop and node in wanted:  # type: ignore[operator]
+                    found[node] = g
+                    continue
                 g = _looked_at(node, g)
-                at_end = at_end or (wanted is None and keeper_of(node) is not None)
-            if at_end:
+                if wanted is None and keeper_of(node) is not None:
+                    found[node] = g
+            if node in wanted if wanted is not None else node.primitive is None:
                 found[node] = g
             if node.primitive is not None:
                 _push(node, g, pending, needed)
@@ -156,7 +157,7 @@ def pull_back(
 
 def _looked_at(node: Node, g: "Tensor") -> "Tensor":
     """Return the gradient that a node's hooks leave, after a check that its values are what they were."""
-    if node in HOOKED:
+    if HOOKED:
         g = call_hooks(node, g)
     if CHANGES:
         check_unchanged(node)
@@ -194,15 +195,13 @@ def _push(node: Node, g: Any, pending: dict[Node, Any], needed: set[Node] | None
 def newest_first(*roots: Node, stop: "Container[Node | None] | None" = None) -> list[Node]:
     """Return all nodes below `roots`, not going beyond `stop`; every node comes before its parents."""
     seen = set(roots)
-    stack = list(roots)
+    stack = list(roots) if stop is None else [node for node in roots if node not in stop]
     while stack:
-        node = stack.pop()
-        if stop is not None and node in stop:
-            continue
-        for parent in node.parents:
+        for parent in stack.pop().parents:
             if parent is not None and parent not in seen:
                 seen.add(parent)
-                stack.append(parent)
+                if stop is None or parent not in stop:
+                    stack.append(parent)
     return sorted(seen, key=_order, reverse=True)
 
 

@@ -16,7 +16,7 @@ from sknet.exceptions import CaptureError, DeviceError, DtypeError, NonFiniteErr
 if TYPE_CHECKING:
     from sknet.core._tensor import Tensor
 
-__all__ = ["Node", "Shaped", "bind", "check_one_device", "next_time"]
+__all__ = ["Node", "Shaped", "bind", "check_one_device", "explained", "next_time"]
 
 NUMPY = _backend("cpu")
 _SCALARS = (float, int)
@@ -63,16 +63,12 @@ class Node:
     A node never refers to the tensor it produced, only to that tensor's array where a rule needs
     it: so the tape holds no reference cycles, and memory is freed the moment it can be.
 
-    `hooks` (_hooks.py) and `line` (where it was recorded; in anomaly mode) are empty slots on almost
-    every node, so they cost nothing.
+    `notes` (_hooks.py) is an empty slot on almost every node, which costs nothing.
     """
 
-    __slots__ = (
-        "__weakref__", "hooks", "inputs", "line", "order", "output", "params", "parents", "primitive",
-    )  # fmt: skip
+    __slots__ = ("inputs", "notes", "order", "output", "params", "parents", "primitive")
 
-    hooks: Any
-    line: Any
+    notes: Any
 
     def __init__(
         self,
@@ -125,7 +121,7 @@ def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) 
         # A constant came first, and NumPy has refused the traced array that came after it.
         traced = traced_among(arrays) if type(first) is np.ndarray else None
         if traced is None:
-            raise _explained(primitive, arrays, params, error) from error
+            raise explained(primitive, arrays, params, error) from error
         out = traced.record(primitive, inputs, params)
 
     if modes.grad and primitive.vjp is not None:
@@ -179,9 +175,7 @@ def check_one_device(primitive: Primitive, operands: list[Any]) -> None:
         )
 
 
-def _explained(
-    primitive: Primitive, arrays: list[Any], params: dict[str, Any], error: Exception
-) -> Exception:
+def explained(primitive: Primitive, arrays: list[Any], params: dict[str, Any], error: Exception) -> Exception:
     """Return the error a user can act on: which operation, which operands."""
     if isinstance(error, (CaptureError, NonFiniteError)):
         return error

@@ -8,26 +8,47 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sknet.core import _bind
 from sknet.core._bind import Node
+from sknet.core._place import Line
 from sknet.exceptions import GradientError, ShapeError
 
 if TYPE_CHECKING:
     from sknet.core._tensor import Tensor
 
-__all__ = ["HOOKED", "HookHandle", "Hookable", "call_hooks", "keeper_of", "move_keeping"]
+__all__ = ["HOOKED", "HookHandle", "Hookable", "call_hooks", "keeper_of", "move_keeping", "notes_of"]
 
-# The living nodes that have hooks. While there are none, backward does not ask for any.
-HOOKED: weakref.WeakSet[Node] = weakref.WeakSet()
 _numbers = itertools.count()
 
 
-class Hooks:
-    """The hooks of one node: functions by their number, and the tensor that keeps the gradient."""
+class Notes:
+    """What few nodes have: hooks by their number, a tensor that keeps the gradient, a line of code."""
 
-    __slots__ = ("functions", "keeper")
+    __slots__ = ("__weakref__", "hooks", "keeper", "line")
 
     def __init__(self) -> None:
-        self.functions: dict[int, Callable[[Any], Any]] = {}
+        self.hooks: dict[int, Callable[[Any], Any]] = {}
         self.keeper: weakref.ref[Tensor] | None = None
+        self.line: Line | None = None
+
+
+# The notes of living nodes with hooks or a keeper. While there are none, backward does not ask for any.
+HOOKED: dict[int, weakref.ref[Notes]] = {}
+
+
+def notes_of(node: Node) -> Notes:
+    """Return the notes of a node, made if need be."""
+    found: Notes | None = getattr(node, "notes", None)
+    if found is None:
+        found = node.notes = Notes()
+    return found
+
+
+def _watched(node: Node) -> Notes:
+    """Return the notes of a node, after making them known to backward."""
+    notes = notes_of(node)
+    key = id(notes)
+    if key not in HOOKED:
+        HOOKED[key] = weakref.ref(notes, lambda _: HOOKED.pop(key, None))
+    return notes
 
 
 class HookHandle:
@@ -35,10 +56,10 @@ class HookHandle:
 
     Parameters
     ----------
-    node : Node
-        Where the hook is; it is not kept alive.
+    notes : Notes
+        Where the hook is; they are not kept alive.
     number : int
-        Which of its hooks.
+        Which of the hooks.
 
     Examples
     --------
@@ -51,20 +72,20 @@ class HookHandle:
     22.0
     """
 
-    __slots__ = ("_node", "_number")
+    __slots__ = ("_notes", "_number")
 
-    def __init__(self, node: Node, number: int) -> None:
-        self._node = weakref.ref(node)
+    def __init__(self, notes: Notes, number: int) -> None:
+        self._notes = weakref.ref(notes)
         self._number = number
 
     def remove(self) -> None:
         """Take the hook away; a second time does nothing."""
-        node = self._node()
-        if node is None:
+        notes = self._notes()
+        if notes is None:
             return
-        node.hooks.functions.pop(self._number, None)
-        if not node.hooks.functions and node.hooks.keeper is None:
-            HOOKED.discard(node)
+        notes.hooks.pop(self._number, None)
+        if not notes.hooks and notes.keeper is None:
+            HOOKED.pop(id(notes), None)
 
     def __enter__(self) -> Self:
         return self
@@ -104,10 +125,10 @@ class Hookable:
         GradientError
             If the tensor does not require a gradient.
         """
-        node = _on_tape(self.node, "a hook")
+        notes = _watched(_on_tape(self.node, "a hook"))
         number = next(_numbers)
-        _hooks_of(node).functions[number] = hook
-        return HookHandle(node, number)
+        notes.hooks[number] = hook
+        return HookHandle(notes, number)
 
     def retain_grad(self: Any) -> None:
         """Let `backward` fill `grad` of this intermediate result as it does for leaves.
@@ -119,7 +140,7 @@ class Hookable:
         """
         node = _on_tape(self.node, "its gradient kept")
         if node.primitive is not None:
-            _hooks_of(node).keeper = weakref.ref(self)
+            _watched(node).keeper = weakref.ref(self)
 
     @property
     def retains_grad(self) -> bool:
@@ -129,20 +150,21 @@ class Hookable:
 
 def keeper_of(node: Node) -> "Tensor | None":
     """Return the intermediate result whose `grad` a node's gradient goes to."""
-    hooks = getattr(node, "hooks", None)
-    return None if hooks is None or hooks.keeper is None else hooks.keeper()
+    notes = getattr(node, "notes", None)
+    return None if notes is None or notes.keeper is None else notes.keeper()
 
 
 def move_keeping(before: Node, x: "Tensor") -> None:
     """Let a tensor that was changed in place keep the gradient of what it is now."""
     if keeper_of(before) is x:
-        before.hooks.keeper = None
+        before.notes.keeper = None
         x.retain_grad()
 
 
 def call_hooks(node: Node, gradient: "Tensor") -> "Tensor":
-    """Return the gradient that a node's hooks make of the one that arrived."""
-    for hook in list(node.hooks.functions.values()):
+    """Return the gradient that a node's hooks, if it has any, make of the one that arrived."""
+    notes = getattr(node, "notes", None)
+    for hook in () if notes is None else list(notes.hooks.values()):
         found = hook(gradient)
         if found is None:
             continue
@@ -162,10 +184,3 @@ def _on_tape(node: Node | None, what: str) -> Node:
             f"a tensor that does not require a gradient cannot have {what}: set requires_grad=True first"
         )
     return node
-
-
-def _hooks_of(node: Node) -> Hooks:
-    if getattr(node, "hooks", None) is None:
-        node.hooks = Hooks()
-    HOOKED.add(node)
-    return node.hooks  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ import numpy as np
 
 from sknet.core import _bind
 from sknet.core import _primitive as p
-from sknet.core._bind import Node, bind, check_one_device
+from sknet.core._bind import Node, bind, check_one_device, explained
 from sknet.core._changes import note_change
 from sknet.core._hooks import move_keeping
 from sknet.core._modes import modes, no_grad
@@ -73,13 +73,15 @@ class Changeable:
             if self.node is not None and self.node.primitive is p.getitem:
                 raise GradientError(
                     "x[i][j] = value: on the tape x[i] is a value of its own, and x would not change: "
-                    "write x[i, j] = value"
+                    "write x[i, j] = value for that, or make a new tensor with ops.where"
                 )
             params = {"index": index}
             _become(self, "[]=", lambda x: bind(p.setitem, (x, x if given is self else given), params))
             return
-        p.setitem.shape(self.data, array, index=index)
         check_one_device(p.setitem, [self.data, array])
+        is_float = isinstance(array, float) or getattr(array, "dtype", np.dtype(int)).kind == "f"
+        if (is_float and self.dtype.kind != "f") or isinstance(self.data, MetaArray):
+            p.setitem.shape(self.data, array, index=index)
         _write(self, "[]=", index, array)
 
 
@@ -130,11 +132,8 @@ def _write(x: "Tensor", sign: str, index: Any, values: Any) -> None:
     try:
         with owner.activate(owner.device_of(data)):
             data[index] = values
-    except ValueError as error:
-        raise ValueError(
-            f"{sign}: the memory of this tensor of shape {x.shape} cannot be written to ({error}): "
-            "make a new tensor, or a copy first"
-        ) from error
+    except (ValueError, TypeError, IndexError) as error:
+        raise explained(p.setitem, [data, values], {"index": index}, error) from error
     note_change(data)
 
 

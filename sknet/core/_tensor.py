@@ -16,6 +16,7 @@ from sknet.core._backward import from_here
 from sknet.core._bind import Node, bind
 from sknet.core._hooks import Hookable
 from sknet.core._inplace import Changeable, plain_index
+from sknet.core._modes import modes
 from sknet.core._operators import Operators
 from sknet.device import (
     Device,
@@ -220,6 +221,11 @@ class Tensor(Operators, Changeable, Hookable):
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if self.device.kind != "cpu":
             raise TypeError(f"a tensor on device '{self.device}' is not converted implicitly: use .numpy()")
+        if self.node is not None and modes.grad:
+            raise GradientError(
+                f"a tensor of shape {self.shape} that requires a gradient is converted to an array, and the "
+                "gradient would be lost: use sknet.ops (ops.matmul takes a sparse matrix), or .numpy()"
+            )
         return np.array(self.data, dtype=dtype, copy=copy)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

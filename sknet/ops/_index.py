@@ -86,18 +86,22 @@ _scatter_add = Primitive("scatter_add").define(
 def _setitem_shape(x: Any, value: Any, index: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     place, _ = _getitem_shape(x, index)
     given = tuple(getattr(value, "shape", ()))
+    while len(given) > len(place) and given[0] == 1:
+        given = given[1:]
     if broadcast("x[index] = value", Shaped(place, x.dtype), Shaped(given, None)) != place:
         raise ShapeError(f"x[index] = value: a value of shape {given} does not fit into shape {place}")
-    dtype = value.dtype if hasattr(value, "dtype") else np.min_scalar_type(value)
-    if not np.can_cast(dtype, x.dtype, "same_kind") and not (dtype.kind in "iu" and x.dtype.kind in "iu"):
-        raise DtypeError(
-            f"x[index] = value: a value of dtype {dtype} does not fit into {x.dtype}: use .astype"
-        )
+    _check_kind(x, value)
     return tuple(x.shape), x.dtype
 
 
+def _check_kind(x: Any, value: Any) -> None:
+    dtype = value.dtype if hasattr(value, "dtype") else np.dtype(type(value))
+    if dtype.kind == "f" and x.dtype.kind != "f":
+        raise DtypeError(f"x[index] = value: {dtype} does not fit into {x.dtype}: use .astype")
+
+
 def _setitem_forward(xp: Any, x: Any, value: Any, *, index: Any) -> Any:
-    _setitem_shape(x, value, index)  # NumPy would cut off what does not fit the dtype
+    _check_kind(x, value)  # NumPy would cut off what does not fit
     out = x.copy()
     out[index] = value
     return out

@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
-from sknet import Tensor, enable_grad, no_grad
+from sknet import Tensor, enable_grad, grad, inference_mode, no_grad, set_grad_enabled
 from sknet.core import capturing, is_capturing, is_grad_enabled
+from sknet.exceptions import GradientError
 
 
 def test_nesting():
@@ -114,3 +115,70 @@ def test_capturing():
         assert is_grad_enabled()  # as by default
     assert not is_capturing()
     assert is_grad_enabled()
+
+
+class TestSetGradEnabled:
+    def test_as_a_context(self):
+        for mode in (True, False):
+            with set_grad_enabled(mode):
+                assert is_grad_enabled() is mode
+            assert is_grad_enabled()
+
+    def test_from_here_on(self):
+        set_grad_enabled(False)
+        try:
+            assert not is_grad_enabled()
+        finally:
+            set_grad_enabled(True)
+        assert is_grad_enabled()
+
+    def test_as_a_decorator(self):
+        @set_grad_enabled(False)
+        def inside():
+            return is_grad_enabled()
+
+        assert is_grad_enabled()
+        assert not inside()
+        assert not inside()
+        assert is_grad_enabled()
+
+    def test_one_object_entered_twice(self):
+        mode = set_grad_enabled(False)
+        for _ in range(2):
+            with mode:
+                assert not is_grad_enabled()
+            assert is_grad_enabled()
+
+
+class TestInferenceMode:
+    def test_records_nothing(self):
+        x = Tensor(2.0, requires_grad=True)
+        with inference_mode():
+            y = x * 2
+            with no_grad():
+                pass
+        assert not y.requires_grad
+        assert (x * y).requires_grad  # results can be used anywhere
+
+    @pytest.mark.parametrize("ask", [lambda: enable_grad().__enter__(), lambda: set_grad_enabled(True)])
+    def test_recording_cannot_be_turned_on(self, ask):
+        message = "gradients are asked for inside inference_mode, where nothing can be recorded: use no_grad"
+        with inference_mode(), pytest.raises(GradientError, match=message):
+            ask()
+        assert is_grad_enabled()
+
+    def test_nor_by_a_transform(self):
+        with inference_mode(), pytest.raises(GradientError, match="inside inference_mode"):
+            grad(lambda x: x * x)(Tensor(2.0))
+
+    def test_as_a_decorator(self):
+        @inference_mode()
+        def inside(x):
+            return x * 2
+
+        assert not inside(Tensor(2.0, requires_grad=True)).requires_grad
+        assert is_grad_enabled()
+
+    def test_a_capture_inside_has_gradients_of_its_own(self):
+        with inference_mode(), capturing(), enable_grad():
+            assert is_grad_enabled()

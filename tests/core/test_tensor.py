@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from sknet import Tensor, no_grad
 from sknet.core import as_operand, as_tensor
@@ -217,6 +218,29 @@ class TestNumpy:
         assert np.asarray(t, dtype="float32").dtype == "float32"
         assert not np.shares_memory(np.array(t, copy=True), t.data)
         np.testing.assert_array_equal(np.stack([Tensor([1.0]), Tensor([2.0])]), [[1.0], [2.0]])
+
+    def test_arrays_on_the_left(self):
+        x = Tensor([1.0, 2.0], requires_grad=True)
+        matrix = np.array([[1.0, 2.0], [3.0, 4.0]])
+        for out in (matrix * x, matrix @ x, matrix + x, matrix[0] - x, matrix / x, np.float64(3) * x):
+            assert isinstance(out, Tensor)
+            assert out.requires_grad
+
+    @pytest.mark.parametrize(
+        "kind", [scipy.sparse.csr_array, scipy.sparse.coo_array, scipy.sparse.csc_matrix]
+    )
+    def test_a_gradient_is_not_lost_to_an_array(self, kind):
+        x = Tensor([1.0, 2.0], requires_grad=True)
+        matrix = kind(np.eye(2))
+        message = (
+            r"of shape \(2,\) that requires a gradient is converted to an array, .*ops.matmul takes a sparse"
+        )
+        for convert in (lambda: matrix @ x, lambda: np.asarray(x), lambda: np.stack([x, x])):
+            with pytest.raises(GradientError, match=message):
+                convert()
+        with no_grad():
+            np.testing.assert_array_equal(matrix @ x, [1.0, 2.0])
+        np.testing.assert_array_equal(matrix @ x.detach(), [1.0, 2.0])
 
     def test_not_from_another_device(self, fake_device):
         t = Tensor([1.0], device=fake_device)

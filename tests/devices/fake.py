@@ -25,7 +25,7 @@ _current: ContextVar[int] = ContextVar("current fake device", default=0)
 class FakeArray:
     """An array of the fake device; its values come out through the backend's `to_host` only."""
 
-    __slots__ = ("_values", "index")
+    __slots__ = ("__weakref__", "_values", "index")
     __array_ufunc__ = None
     __hash__ = None
 

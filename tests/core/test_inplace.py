@@ -1,0 +1,294 @@
+"""Changes in place: what is written to memory, what is recorded, and what is refused."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from sknet import Tensor, no_grad, ops
+from sknet.autograd import gradcheck
+from sknet.compile import capture
+from sknet.core import gradients
+from sknet.core._changes import CHANGES
+from sknet.exceptions import CaptureError, DeviceError, DtypeError, GradientError, ShapeError
+
+
+def leaf(*values):
+    return Tensor(np.array(values), requires_grad=True)
+
+
+class TestMemory:
+    """Off the tape a change is made where the values lie."""
+
+    @pytest.mark.parametrize(
+        ("change", "expected"),
+        [
+            (lambda x: x.__iadd__(1), [2.0, 3.0, 5.0]),
+            (lambda x: x.__isub__(np.array([1.0, 0.0, 1.0])), [0.0, 2.0, 3.0]),
+            (lambda x: x.__imul__(x), [1.0, 4.0, 16.0]),
+            (lambda x: x.__itruediv__(Tensor(2.0)), [0.5, 1.0, 2.0]),
+            (lambda x: x.__ipow__(2), [1.0, 4.0, 16.0]),
+        ],
+    )
+    def test_operators(self, change, expected):
+        array = np.array([1.0, 2.0, 4.0])
+        x = Tensor(array)
+        assert change(x) is x
+        assert x.data is array
+        assert array.tolist() == expected
+
+    @pytest.mark.parametrize(
+        ("index", "value"),
+        [
+            (0, 5),
+            (1, [1.0, 2.0, 3.0]),
+            (slice(None), np.arange(3.0)),
+            ((slice(None), [0, 2]), 7.0),
+            (np.array([[True, False, True], [False, False, True]]), -1.0),
+            ((Ellipsis, -1), Tensor([8.0, 9.0])),
+            (Tensor([1, 0]), np.float32(3)),
+            (0, [[1.0, 2.0, 3.0]]),
+        ],
+    )
+    def test_index(self, index, value):
+        x, expected = Tensor(np.zeros((2, 3))), np.zeros((2, 3))
+        x[index] = value
+        expected[index.data if isinstance(index, Tensor) else index] = np.asarray(value)
+        np.testing.assert_array_equal(x.numpy(), expected)
+
+    def test_views_share_it(self):
+        x = Tensor(np.zeros((2, 2)))
+        row = x[0]
+        row += 1
+        x[1][0] = 5
+        x[0, 1] -= 3
+        assert x.numpy().tolist() == [[1.0, -2.0], [5.0, 0.0]]
+
+    def test_a_leaf_inside_no_grad(self):
+        w = leaf(1.0, 2.0)
+        memory = w.data
+        (w * w).sum().backward()
+        with no_grad():
+            w -= 0.5 * w.grad
+            w[0] = 7.0
+        assert w.requires_grad
+        assert w.data is memory
+        assert w.numpy().tolist() == [7.0, 0.0]
+
+    def test_keeps_the_dtype(self):
+        x = Tensor(np.ones(2, "float32"))
+        x += np.ones(2)
+        x[0] = np.float64(5)
+        assert x.dtype == "float32"
+        assert x.numpy().tolist() == [5.0, 2.0]
+
+    def test_on_another_device(self, fake_device):
+        x = Tensor([1.0, 2.0], device=fake_device)
+        x *= 2
+        x[0] = 9.0
+        x[1:] = Tensor([5.0], device=fake_device)
+        assert x.numpy().tolist() == [9.0, 5.0]
+        meta = Tensor([1.0, 2.0], device="meta")
+        meta += 1
+        meta[0] = 3
+        assert meta.shape == (2,)
+
+
+class TestRecorded:
+    """On the tape the tensor becomes the result of an operation."""
+
+    @pytest.mark.parametrize(
+        "function",
+        [
+            lambda x, y: _changed(x * 1, lambda t: t.__iadd__(y)),
+            lambda x, y: _changed(x * 1, lambda t: t.__isub__(y * y)),
+            lambda x, y: _changed(x * 1, lambda t: t.__imul__(t)),
+            lambda x, y: _changed(x * 2, lambda t: t.__itruediv__(y)),
+            lambda x, y: _changed(ops.exp(x), lambda t: t.__ipow__(2)),
+            lambda x, y: _changed(x * y, lambda t: t.__setitem__(0, y[0] * 3)) * x,
+            lambda x, y: _changed(x * y, lambda t: t.__setitem__(np.array([False, True]), 0.0)) * x,
+            lambda x, y: _changed(Tensor(np.zeros((2, 2))), lambda t: t.__setitem__((slice(None), 1), x * y)),
+        ],
+    )
+    def test_gradients(self, function):
+        assert gradcheck(function, [np.array([0.5, 1.5]), np.array([2.0, -1.0])])
+
+    def test_the_tensor_is_the_same_object(self):
+        x = leaf(1.0, 2.0)
+        y = before = x * 2
+        y += x
+        y[0] *= 10
+        assert y is before
+        y.sum().backward()
+        assert x.grad.numpy().tolist() == [30.0, 3.0]
+
+    def test_its_former_memory_stays(self):
+        y = leaf(1.0, 2.0) * 2
+        memory = y.data
+        y += 1
+        assert memory.tolist() == [2.0, 4.0]
+
+    def test_keeps_the_dtype(self):
+        y = Tensor(np.ones(2, "float32"), requires_grad=True) * 1
+        y += np.ones(2)
+        assert y.dtype == "float32"
+
+    def test_in_a_capture(self):
+        def function(x):
+            x.requires_grad = True
+            y = x * 2
+            y += x * x
+            y[0] = 0.0
+            return gradients(y.sum(), [x])[0]
+
+        printed = str(capture(function, np.ones(3)))
+        assert "setitem" in printed
+
+
+def _changed(x, change):
+    change(x)
+    return x
+
+
+class TestValuesThatAGradientReads:
+    @pytest.mark.parametrize("change", [lambda m: m.__setitem__(0, 9.0), lambda m: m.__iadd__(1)])
+    def test_an_operand(self, change):
+        w, m = leaf(1.0, 2.0), Tensor([3.0, 4.0])
+        product = (w * m).sum()
+        change(m)
+        message = (
+            r"multiply: a value of shape \(2,\) that its gradient reads was changed in place after it was"
+        )
+        with pytest.raises(GradientError, match=message):
+            product.backward()
+
+    def test_names_the_line_and_the_way_out(self):
+        w, m = leaf(1.0, 2.0), Tensor([3.0, 4.0])
+        product = (w * m).sum()
+        m[0] = 9
+        with pytest.raises(
+            GradientError, match=r"test_inplace.py, line \d+: `m\[0\] = 9`. Make a new tensor"
+        ):
+            product.backward()
+
+    def test_a_result(self):
+        w = leaf(1.0, 2.0)
+        y = ops.exp(w)
+        total = y.sum()
+        with no_grad():
+            y *= 2
+        with pytest.raises(GradientError, match=r"exp: a value of shape \(2,\)"):
+            total.backward()
+
+    def test_through_a_view(self):
+        w, m = leaf(1.0, 2.0), Tensor(np.ones((3, 2)))
+        product = (w * m[1]).sum()
+        m[2, 0] = 5.0  # the memory is one, so the other rows count as changed
+        with pytest.raises(GradientError, match="multiply"):
+            product.backward()
+
+    def test_of_a_tensor_that_became_another(self):
+        x = leaf(1.0, 2.0)
+        y = x * 2
+        square = (y * y).sum()
+        y += 1
+        with pytest.raises(GradientError, match="multiply"):
+            square.backward()
+
+    def test_an_index(self):
+        x, i = leaf(1.0, 2.0), Tensor([0, 1])
+        taken = x[i].sum()
+        i[0] = 1
+        with pytest.raises(GradientError, match="getitem"):
+            taken.backward()
+
+    def test_before_the_operation_it_does_no_harm(self):
+        w, m = leaf(1.0, 2.0), Tensor([3.0, 4.0])
+        m[0] = 9
+        (w * m).sum().backward()
+        assert w.grad.numpy().tolist() == [9.0, 4.0]
+
+    def test_what_no_rule_reads_may_change(self):
+        w, m = leaf(1.0, 2.0), Tensor([3.0, 4.0])
+        total = (w + m).sum()
+        m[0] = 9
+        total.backward()
+        assert w.grad.numpy().tolist() == [1.0, 1.0]
+
+    def test_nothing_stays_behind(self):
+        gc.collect()
+        before = len(CHANGES)
+        x, y = Tensor([1.0]), leaf(1.0) * 2
+        x += 1
+        y += 1
+        assert len(CHANGES) == before + 2
+        del x, y
+        assert len(CHANGES) == before
+
+
+class TestRefused:
+    def test_a_leaf_on_the_tape(self):
+        message = (
+            r"\+=: a leaf that requires a gradient, of shape \(2,\), cannot be changed .* inside no_grad"
+        )
+        with pytest.raises(GradientError, match=message):
+            leaf(1.0, 2.0).__iadd__(1)
+        with pytest.raises(GradientError, match=r"\[\]=: a leaf that requires a gradient"):
+            leaf(1.0, 2.0)[0] = 1
+
+    def test_a_part_of_a_part_on_the_tape(self):
+        y = Tensor(np.ones((2, 2)), requires_grad=True) * 1
+        with pytest.raises(GradientError, match=r"x\[i\]\[j\] = value: .* write x\[i, j\] = value for that"):
+            y[0][1] = 5.0
+
+    @pytest.mark.parametrize(
+        ("change", "error", "message"),
+        [
+            (lambda x: x.__setitem__(0, 1.5), DtypeError, "float64 does not fit into int64: use .astype"),
+            (lambda x: x.__itruediv__(2), DtypeError, r"/=: a result of dtype float64 does not fit .* int64"),
+            (lambda x: x.__setitem__(5, 1), IndexError, "index 5 is out of bounds for axis 0 with size 2"),
+            (
+                lambda x: x.__setitem__(slice(None), [1, 2, 3]),
+                ShapeError,
+                r"\(2,\) and \(3,\) do not broadcast",
+            ),
+            (lambda x: x.__setitem__(0, [1, 2]), ShapeError, r"of shape \(2,\) does not fit into shape \(\)"),
+            (
+                lambda x: x.__iadd__(np.ones((2, 2), int)),
+                ShapeError,
+                r"\+=: a result of shape \(2, 2\) does not",
+            ),
+            (lambda x: x.__iadd__(leaf(1.0, 2.0)), DtypeError, "dtype int64 cannot take on a gradient"),
+        ],
+    )
+    def test_what_does_not_fit(self, change, error, message):
+        x = Tensor([1, 2])
+        with pytest.raises(error, match=message):
+            change(x)
+        assert x.numpy().tolist() == [1, 2]
+
+    def test_memory_that_cannot_be_written_to(self):
+        with pytest.raises(ValueError, match=r"setitem: cannot compute .* destination is read-only"):
+            Tensor(np.broadcast_to(1.0, (3,))).__iadd__(1)
+
+    def test_another_device(self, fake_device):
+        with pytest.raises(DeviceError, match="setitem: operands live on different devices"):
+            Tensor([1.0, 2.0], device=fake_device)[0] = np.ones(1)
+
+    @pytest.mark.parametrize("change", [lambda x: x.__iadd__(1), lambda x: x.__setitem__(0, 1.0)])
+    def test_in_a_capture(self, change):
+        constant = Tensor(np.ones(2))
+        for function in (change, lambda x: change(constant)):
+            with pytest.raises(CaptureError, match=r"is changed in place, in .*: make a new tensor"):
+                capture(function, np.ones(2))
+
+    def test_a_constant_that_would_take_a_traced_value(self):
+        constant = Tensor(np.ones(2))
+
+        def function(x):
+            x.requires_grad = True
+            constant[0] = x[0]
+
+        with pytest.raises(CaptureError, match="is changed in place"):
+            capture(function, np.ones(2))
+        assert constant.numpy().tolist() == [1.0, 1.0]
