@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet import _tree
 from sknet.core import Tensor, as_tensor, enable_grad, gradients
 from sknet.device import to_device
 from sknet.exceptions import GradientError
@@ -27,8 +28,8 @@ def gradcheck(
     Parameters
     ----------
     function : callable
-        Takes as many tensors as there are inputs, returns one tensor of any shape.
-    inputs : sequence of Tensor or array
+        Takes as many arguments as there are inputs, returns a tensor, or a tree of tensors, of any shapes.
+    inputs : sequence of Tensor, array or tree of such
         The point; float64, for differences of float32 prove nothing. Away from kinks.
     order : {1, 2}, default=2
         Also check the gradient's own gradient.
@@ -61,35 +62,39 @@ def gradcheck(
     >>> gradcheck(ops.exp, [np.array([0.5, -1.0])])
     True
     """
-    points = [as_tensor(x).detach() for x in inputs]
     if order not in (1, 2):
         raise GradientError(f"gradcheck: order must be 1 or 2, got {order!r}")
+    given = tuple(inputs)
+    points = [as_tensor(x).detach() for x in _tree.leaves(given)]
+    names = _tree.paths(given)
     if not points:
         raise GradientError("gradcheck: expected at least one input to differentiate by, got none")
-    for i, x in enumerate(points):
+    for name, x in zip(names, points, strict=True):
         if x.dtype != np.float64:
             raise GradientError(
-                f"gradcheck: input {i} must be float64, got {x.dtype}: use .astype('float64')"
+                f"gradcheck: input {name} must be float64, got {x.dtype}: use .astype('float64')"
             )
     rng = np.random.default_rng(random_state)
 
     def projected(*tensors: Tensor) -> Tensor:
-        out = as_tensor(function(*tensors))
-        weights = np.random.default_rng(random_state + 1).standard_normal(out.shape)
-        return (out * Tensor(to_device(np.asarray(weights), out.device))).sum()
+        """Weight all that the function returns, and add it up."""
+        weights = np.random.default_rng(random_state + 1)
+        outs = [as_tensor(x) for x in _tree.leaves(function(*_tree.rebuild(given, iter(tensors))))]
+        parts = [(out * _direction(out, weights)).sum() for out in outs]
+        total: Tensor = sum(parts[1:], start=parts[0])
+        return total
 
-    _check(projected, points, rng, step, rtol, atol, "first")
+    _check(projected, points, names, rng, step, rtol, atol, "first")
     if order == 2:
         directions = [_direction(x, rng) for x in points]
 
         def slope(*tensors: Tensor) -> Tensor:
             shares = _gradients(projected, tensors, create_graph=True)
-            total = (shares[0] * directions[0]).sum()
-            for share, direction in zip(shares[1:], directions[1:], strict=True):
-                total = total + (share * direction).sum()
+            parts = [(share * v).sum() for share, v in zip(shares, directions, strict=True)]
+            total: Tensor = sum(parts[1:], start=parts[0])
             return total
 
-        _check(slope, points, rng, step, rtol, atol, "second")
+        _check(slope, points, names, rng, step, rtol, atol, "second")
     return True
 
 
@@ -108,17 +113,20 @@ def _gradients(function: Callable[..., Tensor], points: Sequence[Tensor], create
 def _check(
     function: Callable[..., Tensor],
     points: list[Tensor],
+    names: list[str],
     rng: np.random.Generator,
     step: float,
     rtol: float,
     atol: float,
-    name: str,
+    which: str,
 ) -> None:
     leaves = [Tensor(x.data, requires_grad=True) for x in points]
     found = _gradients(function, leaves, create_graph=False)
-    for i, x in enumerate(points):
+    for i, (name, x) in enumerate(zip(names, points, strict=True)):
         if found[i].shape != x.shape:
-            raise GradientError(f"gradcheck: gradient {i} has shape {found[i].shape}, its input {x.shape}")
+            raise GradientError(
+                f"gradcheck: the gradient of input {name} has shape {found[i].shape}, the input {x.shape}"
+            )
         direction = _direction(x, rng)
         ahead, behind = (
             function(
@@ -133,6 +141,6 @@ def _check(
         got = (found[i] * direction).sum().item()
         if not abs(got - expected) <= atol + rtol * abs(expected):
             raise GradientError(
-                f"gradcheck: {name} derivative with respect to input {i} of shape {x.shape}: "
+                f"gradcheck: {which} derivative with respect to input {name} of shape {x.shape}: "
                 f"expected {expected:.8g} by central differences, got {got:.8g}"
             )

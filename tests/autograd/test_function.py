@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sknet import Function, Tensor, grad, no_grad, ops
-from sknet.autograd import gradcheck
-from sknet.core import gradients
+from sknet.autograd import gradcheck, once_differentiable
+from sknet.core import gradients, is_grad_enabled
 from sknet.exceptions import GradientError, ShapeError
 
 
@@ -157,3 +157,124 @@ def test_on_another_device(fake_device):
 def test_refused(function, error, message):
     with pytest.raises(error, match=message):
         function.apply(Tensor(x0, requires_grad=True)).sum().backward()
+
+
+class DivMod(Function):
+    """Several results, one of which is an integer."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        quotient, product = x / y, x * y
+        ctx.save_for_backward(x, y, quotient, product)
+        return quotient, product, (x > y).astype("int64")
+
+    @staticmethod
+    def backward(ctx, of_quotient, of_product, of_flag):
+        x, y, quotient, product = ctx.saved_tensors
+        assert of_flag.numpy().tolist() == [0, 0]
+        return (
+            of_quotient * quotient / x + of_product * product / x,
+            of_product * x - of_quotient * quotient / y,
+        )
+
+
+class TestSeveralResults:
+    def test_any_of_them(self):
+        for use in (
+            lambda a, b: a + b * 2,
+            lambda a, b: a,
+            lambda a, b: b,
+            lambda a, b: a * b,
+            lambda a, b: [a, b, a * a],
+        ):
+            assert gradcheck(lambda x, y, use=use: use(*DivMod.apply(x, y)[:2]), [x0, y0])
+
+    def test_are_a_tuple(self):
+        quotient, product, flag = DivMod.apply(Tensor(x0, requires_grad=True), Tensor(y0))
+        assert quotient.requires_grad
+        assert product.requires_grad
+        assert (flag.dtype, flag.requires_grad) == ("int64", False)
+        assert isinstance(DivMod.apply(Tensor(x0), Tensor(y0)), tuple)
+        one = broken(forward=lambda ctx, x: (x * 1,))
+        assert isinstance(one.apply(Tensor(x0)), tuple)
+
+    def test_backward_runs_once_for_all(self):
+        calls = []
+
+        class Count(DivMod):
+            @staticmethod
+            def backward(ctx, *gradients):
+                calls.append(len(gradients))
+                return DivMod.backward(ctx, *gradients)
+
+        x = Tensor(x0, requires_grad=True)
+        quotient, product, _ = Count.apply(x, Tensor(y0))
+        (quotient * product).sum().backward()
+        assert calls == [3]
+
+    def test_errors_name_the_function(self):
+        quotient = DivMod.apply(Tensor(x0, requires_grad=True), Tensor(y0))[0]
+        with pytest.raises(GradientError, match="the result of 'DivMod'"):
+            quotient.requires_grad = False
+
+
+def test_needs_input_grad():
+    seen = []
+
+    class Watch(Multiply):
+        @staticmethod
+        def forward(ctx, x, y, scale):
+            seen.append(ctx.needs_input_grad)
+            return Multiply.forward(ctx, x, y, scale)
+
+    x = Tensor(x0, requires_grad=True)
+    Watch.apply(x, Tensor(y0), 1.0)
+    with no_grad():
+        Watch.apply(x, x, 1.0)
+    assert seen == [(True, False, False), (False, False, False)]
+
+
+def test_none_stops_the_gradient():
+    cut = broken(lambda ctx, x, y: x * y, lambda ctx, g: (g, None))
+    x, y = Tensor(x0, requires_grad=True), Tensor(y0, requires_grad=True)
+    cut.apply(x, y).sum().backward()
+    assert y.grad is None
+    assert x.grad.numpy().tolist() == [1.0, 1.0]
+    (cut.apply(x, y) + y * 2).sum().backward()  # along another path it arrives
+    (y * 2 + cut.apply(x, y)).sum().backward()
+    assert y.grad.numpy().tolist() == [4.0, 4.0]
+
+
+class TestOnceDifferentiable:
+    class Sine(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return Tensor(np.sin(x.data))
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, gradient):
+            assert not is_grad_enabled()
+            return gradient.data * np.cos(ctx.saved_tensors[0].data)
+
+    def test_once(self):
+        assert gradcheck(self.Sine.apply, [x0], order=1)
+
+    def test_twice(self):
+        message = (
+            "Sine.backward is marked with once_differentiable, and a gradient of its gradient is asked for"
+        )
+        x = Tensor(x0, requires_grad=True)
+        [first] = gradients(self.Sine.apply(x).sum(), [x], create_graph=True)
+        np.testing.assert_array_equal(first.numpy(), np.cos(x0))
+        with pytest.raises(GradientError, match=message):
+            gradients(first.sum(), [x])
+
+
+def test_what_was_saved_may_not_change():
+    x, y = Tensor(x0, requires_grad=True), Tensor(y0.copy())
+    out = Multiply.apply(x, y, 1.0).sum()
+    y += 1
+    with pytest.raises(GradientError, match=r"Multiply: a value of shape \(2,\) .* was changed in place"):
+        out.backward()

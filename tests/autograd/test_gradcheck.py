@@ -5,7 +5,7 @@ import pytest
 
 from sknet import Function, Tensor, ops
 from sknet.autograd import gradcheck
-from sknet.exceptions import GradientError
+from sknet.exceptions import GradientError, ShapeError
 
 x0 = np.array([[0.5, -1.0, 2.0]])
 
@@ -86,3 +86,28 @@ def test_changes_nothing(fake_device):
     np.testing.assert_array_equal(x.numpy(), x0)
     assert x.grad is None
     assert gradcheck(ops.tanh, [Tensor(x0, device=fake_device)])
+
+
+def test_trees():
+    point = {"w": x0, "b": [np.array([1.0, 2.0])]}
+    assert gradcheck(
+        lambda t, s: {"a": ops.tanh(t["w"]) * s, "rest": [t["b"][0] ** 3]}, [point, np.array(2.0)]
+    )
+    scale = wrong(lambda ctx, g: g)
+    message = r"first derivative with respect to input 0.b.0 of shape \(2,\): expected .* got"
+    with pytest.raises(GradientError, match=message):
+        gradcheck(lambda t: [t["w"], scale(t["b"][0])], [point])
+
+
+def test_a_gradient_of_another_shape():
+    class Broken(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient
+
+    with pytest.raises(ShapeError, match=r"Broken.backward: input 0 has shape \(1, 3\), its gradient \(\)"):
+        gradcheck(Broken.apply, [x0])
