@@ -7,6 +7,7 @@ from typing import Any
 from sknet import _tree
 from sknet.core import Tensor, as_tensor, enable_grad, is_grad_enabled
 from sknet.core._backward import newest_first, pull_back, zeros_like
+from sknet.device import is_array
 from sknet.exceptions import DeviceError, GradientError, ShapeError
 
 __all__ = ["Argnums", "Evaluation", "Transposed", "argument_positions", "check_like", "pulled_back"]
@@ -66,10 +67,8 @@ class Evaluation:
             returned = function(*[self._entries.get(i, x) for i, x in enumerate(args)], **kwargs)
         self._value, self._rest, self._has_aux = *_split(name, returned, has_aux), has_aux
         self.points: list[Tensor] = [x for entry in self._entries.values() for x in _tree.leaves(entry)]
+        self._value = _tree.map_leaves(partial(_output, name), self._value)
         self.outputs: list[Tensor] = _tree.leaves(self._value)
-        for x in self.outputs:
-            if not isinstance(x, Tensor):
-                raise GradientError(f"{name}: the function must return tensors, got {type(x).__name__}")
         self.is_connected = self._reaches_before(self.outputs)
 
     def _reaches_before(self, tensors: Sequence[Tensor]) -> bool:
@@ -123,6 +122,12 @@ def _split(name: str, returned: Any, has_aux: bool) -> tuple[Any, Any]:
             f"got {type(returned).__name__}"
         )
     return returned
+
+
+def _output(name: str, x: Any) -> Tensor:
+    if isinstance(x, Tensor) or is_array(x):  # an array was computed from constants alone
+        return as_tensor(x)
+    raise GradientError(f"{name}: the function must return tensors, got {type(x).__name__}")
 
 
 def _point(connected: bool, x: Any) -> Tensor:
