@@ -134,7 +134,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     Returns
     -------
     callable
-        The same function; `staticmethod` goes around it.
+        The same function; `staticmethod` goes around it, or comes before it.
 
     Examples
     --------
@@ -155,7 +155,8 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     >>> x.grad.item()
     1.0
     """
-    backward.is_once_differentiable = True  # type: ignore[attr-defined]
+    function: Any = backward.__func__ if isinstance(backward, staticmethod) else backward
+    function.is_once_differentiable = True
     return backward
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from sknet.core import _bind
 from sknet.core import _primitive as p
 from sknet.core._bind import Node, bind
-from sknet.core._changes import CHANGES, check_unchanged, owner_of
+from sknet.core._changes import CHANGES, any_older, check_unchanged, owner_of
 from sknet.core._hooks import HOOKED, call_hooks, keeper_of
 from sknet.core._modes import modes
 from sknet.device import MetaArray, backend, backend_of, device_of
@@ -134,7 +134,7 @@ def pull_back(
         pending: dict[Node, Any] = {}
         for node, seed in seeds:
             pending[node] = pending[node] + seed if node in pending else seed
-        watched = stop or HOOKED or CHANGES
+        watched = stop or HOOKED or any_older(order)
         for node in order:
             g = pending.pop(node, None)
             if g is None:

@@ -6,7 +6,7 @@ value, and for as long as that lives. Where nothing was ever changed in place, n
 """
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from sknet.core import _bind
@@ -15,7 +15,7 @@ from sknet.core._place import Line, line_of, shown
 from sknet.device import MetaArray, is_array
 from sknet.exceptions import GradientError
 
-__all__ = ["CHANGES", "check_unchanged", "note_change", "owner_of"]
+__all__ = ["CHANGES", "any_older", "check_unchanged", "note_change", "owner_of"]
 
 
 class Change(NamedTuple):
@@ -43,6 +43,14 @@ def note_change(changed: Any) -> None:
     key = id(changed)
     reference = weakref.ref(changed, lambda _: CHANGES.pop(key, None))
     CHANGES[key] = Change(reference, next_time(), line_of())
+
+
+def any_older(nodes: Iterable[Node]) -> bool:
+    """Tell whether one of some nodes was recorded before the latest change."""
+    if not CHANGES:
+        return False
+    latest = max([change.time for change in list(CHANGES.values())], default=0)
+    return any(node.order < latest and node.primitive is not None for node in nodes)
 
 
 def check_unchanged(node: Node) -> None:

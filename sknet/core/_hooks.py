@@ -108,7 +108,8 @@ class Hookable:
 
         The gradient is complete: summed over all that was computed from the tensor. What the hook
         returns takes its place, for the hooks after it, for `grad`, and on the way further down;
-        None leaves it as it is. Hooks run in the order in which they were registered.
+        None leaves it as it is. Hooks run in the order in which they were registered. Compiled
+        programs have none.
 
         Parameters
         ----------

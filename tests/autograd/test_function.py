@@ -261,6 +261,18 @@ class TestOnceDifferentiable:
     def test_once(self):
         assert gradcheck(self.Sine.apply, [x0], order=1)
 
+    def test_in_either_order(self):
+        class Reversed(self.Sine):
+            @once_differentiable
+            @staticmethod
+            def backward(ctx, gradient):
+                return TestOnceDifferentiable.Sine.backward(ctx, gradient)
+
+        x = Tensor(x0, requires_grad=True)
+        [first] = gradients(Reversed.apply(x).sum(), [x], create_graph=True)
+        with pytest.raises(GradientError, match=r"Reversed.backward is marked"):
+            first.sum().backward()
+
     def test_twice(self):
         message = (
             "Sine.backward is marked with once_differentiable, and a gradient of its gradient is asked for"

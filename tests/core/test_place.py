@@ -1,0 +1,18 @@
+"""Where in the user's code something happens."""
+
+from sknet.core import place
+from sknet.core._place import line_of, shown
+
+
+def test_the_innermost_line_that_is_not_sknets():
+    path, line = line_of()  # this line
+    assert path == __file__
+    assert shown((path, line)) == f"in {path}, line {line}: `path, line = line_of()  # this line`"
+    assert f"in {__file__}, line " in place()
+
+
+def test_without_a_source():
+    namespace = {"line_of": line_of}
+    exec(compile("found = line_of()", "<made up>", "exec"), namespace)
+    assert shown(namespace["found"]) == "in <made up>, line 1"
+    assert shown(None) == "in sknet itself"
