@@ -374,8 +374,6 @@ def as_tensor(x: Any) -> Tensor:
     return x if isinstance(x, Tensor) else Tensor(x)
 
 
-
-
 def _as_array(data: Any, dtype: DTypeLike | None, device: "str | Device | None") -> Any:
     if isinstance(data, Tensor):
         data = data.data
