@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import (
     Interval,
     InvalidParameterError,
     Options,
+    RealNotInt,
     StrOptions,
     validate_parameter_constraints,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "InvalidParameterError",
     "Options",
     "ParameterObject",
+    "RealNotInt",
     "StrOptions",
     "resolve",
     "validate_parameters",

@@ -12,6 +12,7 @@ from sknet.engine._batches import Batches
 from sknet.engine._interrupt import InterruptGuard
 from sknet.engine._model import Model
 from sknet.engine._place import active
+from sknet.engine._state import Weights
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.optim import LBFGS
 
@@ -64,11 +65,11 @@ def minimize(
 
     def value_and_grad(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
         guard.poll()
-        model.restore_weights((_on_device(x, model), {}))
+        model.restore_weights(Weights(_on_device(x, model), {}, {}))
         loss = model.loss(model(X), y, weight)
         return loss.item(), to_host(model.backward(loss).flat).astype(np.float64)
 
-    latest: list[Any] = [to_host(model.weights()[0]).astype(np.float64), 0]
+    latest: list[Any] = [to_host(model.weights().flat).astype(np.float64), 0]
 
     def remember(n_iter: int, value: float, x: np.ndarray[Any, Any]) -> None:
         latest[:] = x, n_iter
@@ -96,7 +97,7 @@ def minimize(
     x, n_iter = latest
     if not np.isfinite(x).all():
         raise NonFiniteError("L-BFGS ended with parameters that are not finite: scale the data")
-    model.restore_weights((_on_device(x, model), {}))
+    model.restore_weights(Weights(_on_device(x, model), {}, {}))
     model.progress = model.progress._replace(step=model.progress.step + n_iter)
     return n_iter, _reported(model, X, y, weight)
 

@@ -299,9 +299,9 @@ def _lowered(
         f"{what} did not improve more than tol={settings.tol:f} for {settings.n_iter_no_change} "
         "consecutive epochs."
     )
-    schedule = optimizer.schedule
-    if not schedule.can_reduce(model.progress):
-        lowers = type(schedule).can_reduce is not Schedule.can_reduce
+    schedules = optimizer.schedules
+    if not any(schedule.can_reduce(model.progress) for schedule in schedules):
+        lowers = any(type(schedule).can_reduce is not Schedule.can_reduce for schedule in schedules)
         _say(settings.verbose, f"{missed} {'Learning rate too small. ' if lowers else ''}Stopping.")
         return False
     model.progress = model.progress._replace(reductions=model.progress.reductions + 1)

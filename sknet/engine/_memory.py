@@ -12,9 +12,10 @@ from sknet.device import Device, available, backend, device_of, to_device, to_ho
 from sknet.engine._layout import Layout
 from sknet.engine._place import active, on_device
 from sknet.engine._state import ModelState, check_state, frozen
+from sknet.engine._update import evaluated
 from sknet.exceptions import DeviceError, DeviceWarning, StateError
 from sknet.nn import Module
-from sknet.optim import OptimizerState
+from sknet.optim import Optimizer, OptimizerState
 from sknet.optim.schedules import Progress
 
 __all__ = ["Memory", "Pending"]
@@ -75,6 +76,7 @@ class Memory:
     def __init__(self, module: Module, dtype: Any, device: Device, slots: Iterable[str]) -> None:
         self.module, self.dtype, self.device = module, dtype, device
         self.slots: dict[str, Any] = {}
+        self._evaluated: Any = None
         self._take_over({name: p.data for name, p in module.named_parameters() if p.requires_grad})
         self.begin_slots(slots)
 
@@ -90,6 +92,7 @@ class Memory:
 
     def begin_slots(self, names: Iterable[str]) -> None:
         """Make the optimizer's state anew."""
+        self._evaluated = None
         self.slots = {name: self.zeros() for name in names}
 
     def zeros(self) -> Any:
@@ -107,7 +110,8 @@ class Memory:
         return MappingProxyType({name: b.data for name, b in self.module.named_buffers()})
 
     def set_buffers(self, values: Mapping[str, Any]) -> None:
-        """Put arrays in the place of buffers."""
+        """Put arrays in the place of buffers; also told of every step that was made in place."""
+        self._evaluated = None
         for path, value in values.items():
             owner, _, name = path.rpartition(".")
             module = self.module
@@ -122,6 +126,7 @@ class Memory:
 
     def writable(self) -> Any:
         """Return the flat buffer; read-only arrays of a state are copied first."""
+        self._evaluated = None  # what predicts is computed anew after whatever is written now
         if self._flat is None:
             self._take_over(self.parameters)
             self.slots = {name: array.copy() for name, array in self.slots.items()}
@@ -134,6 +139,13 @@ class Memory:
         flat = self.zeros()
         self.layout.fill(flat, self.parameters)
         return flat
+
+    def evaluated(self, optimizer: Optimizer) -> Any:
+        """Return the flat parameters that an averaging `optimizer` predicts with, computed once a step."""
+        if self._evaluated is None:
+            flat = self.packed() if self._flat is None else self._flat
+            self._evaluated = evaluated(optimizer, self.layout, flat, self.slots)
+        return self._evaluated
 
     # -- states -----------------------------------------------------------------------------------
 
@@ -172,7 +184,7 @@ class Memory:
                 )
         other = Memory.__new__(Memory)
         other.__dict__.update(self.__dict__)
-        other._flat = None
+        other._flat = other._evaluated = None
         other.module = self.module.copy()
         other.leaves = {name: p for name, p in other.module.named_parameters() if p.requires_grad}
         for name, array in state.parameters.items():
@@ -192,6 +204,7 @@ class Memory:
         skeleton.to(device="cpu")
         slots = {name: to_host(array) for name, array in self.slots.items()}
         state = {**self.__dict__, "module": skeleton, "slots": slots, "_flat": to_host(self.packed())}
+        state["_evaluated"] = None
         del state["leaves"]
         return state
 

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -16,11 +17,12 @@ from sknet.engine import _objective
 from sknet.engine._checks import check_reached, check_targets, check_weights
 from sknet.engine._layout import Gradient, Layout
 from sknet.engine._memory import Memory, Pending
+from sknet.engine._optimizer import averaging, check_parameters, kind_of, slot_names
 from sknet.engine._place import active, on_device
 from sknet.engine._predictor import Head, Predictor
-from sknet.engine._state import ModelState, StepResult, copied_random_state
+from sknet.engine._state import ModelState, StepResult, Weights, copied_random_state
 from sknet.engine._stepping import Stepper
-from sknet.engine._update import apply_rule
+from sknet.engine._update import apply_update
 from sknet.losses import Loss, check_loss
 from sknet.nn import Module, bindings, is_lazy, materialize
 from sknet.nn._scope import Scope, run
@@ -118,7 +120,8 @@ class Model:
         self.module.initialize(self.random_state)
         self.key = stream_key(self.random_state)
         with active(self.device):
-            self._memory = Memory(self.module, self.dtype, self.device, _slot_names(self.optimizer))
+            self._memory = Memory(self.module, self.dtype, self.device, slot_names(self.optimizer))
+        check_parameters(self.optimizer, self.layout)
 
     def materialize(self, X: Any) -> Self:
         """Give a lazy module its shapes, and draw its weights; nothing happens where that was done.
@@ -167,6 +170,19 @@ class Model:
     def parameters(self) -> Mapping[str, Any]:
         """Every trained parameter by name: views of the flat buffer, which `step` writes to."""
         return self._memory.parameters
+
+    @property
+    @on_device
+    def evaluation_parameters(self) -> Mapping[str, Any]:
+        """Every trained parameter by name as it predicts: the average, if the optimizer makes one.
+
+        Such as `EMA` train the one and predict with the other: ``model(X, training=False)`` and `predict`
+        use these. They are to be read.
+        """
+        optimizer = averaging(self.optimizer)
+        if optimizer is None:
+            return self.parameters
+        return MappingProxyType(self.layout.views(self._memory.evaluated(optimizer)))
 
     @property
     def buffers(self) -> Mapping[str, Any]:
@@ -223,16 +239,19 @@ class Model:
         return other
 
     @on_device
-    def weights(self) -> tuple[Any, Mapping[str, Any]]:
-        """Return a copy of parameters and buffers, for `restore_weights`: what is kept of the best epoch."""
-        return self._memory.packed(), {name: array.copy() for name, array in self.buffers.items()}
+    def weights(self) -> Weights:
+        """Return a copy of what decides the predictions, such as those of the best epoch."""
+        optimizer, memory = averaging(self.optimizer), self._memory
+        slots = {} if optimizer is None else {name: memory.slots[name].copy() for name in optimizer.averaging}
+        return Weights(memory.packed(), {name: array.copy() for name, array in self.buffers.items()}, slots)
 
     @on_device
-    def restore_weights(self, weights: tuple[Any, Mapping[str, Any]]) -> None:
-        """Put back what `weights` returned; the optimizer's state stays as it is."""
-        flat, buffers = weights
-        self._memory.writable()[...] = flat
-        self._memory.set_buffers(buffers)
+    def restore_weights(self, weights: Weights) -> None:
+        """Put back what `weights` returned; but for averages, the optimizer's state stays as it is."""
+        self._memory.writable()[...] = weights.flat
+        for name, array in weights.slots.items():
+            self._memory.slots[name][...] = array
+        self._memory.set_buffers(weights.buffers)
 
     # -- the step in functional pieces ----------------------------------------------------------
 
@@ -247,6 +266,7 @@ class Model:
         training : bool, default=True
             Whether layers behave as in training (dropout drops, batch norm uses the batch). The
             same model draws the same dropout masks every time, until its state is replaced.
+            Otherwise the `evaluation_parameters` are used.
 
         Returns
         -------
@@ -254,11 +274,18 @@ class Model:
             Raw output: logits, means or log means, as the loss reads them.
         """
         self.materialize(X)
-        scope = Scope({}, training, self.key, self.progress.step)
+        scope = Scope(self._bound(training), training, self.key, self.progress.step)
         output = run(self.module, scope, (self._operand(X),))
         if scope.updates and output.requires_grad:
             return carry(output, self._named_updates(scope))
         return output  # type: ignore[no-any-return]
+
+    def _bound(self, training: bool) -> dict[Any, Tensor]:
+        """Return what stands in the place of the module's parameters: averages, when those predict."""
+        if training or averaging(self.optimizer) is None:
+            return {}
+        places = bindings(self.module)
+        return {places[name]: Tensor(view) for name, view in self.evaluation_parameters.items()}
 
     def _named_updates(self, scope: Scope) -> dict[str, Any]:
         slots = {
@@ -392,7 +419,7 @@ class Model:
             gradient = Gradient(self.layout, flat_gradient, {})
         flat, slots = self._memory.packed(), self._memory.copied_slots()
         delta = self._memory.zeros()
-        apply_rule(optimizer, self.progress, gradient.flat, flat, slots, delta)
+        apply_update(optimizer, self.layout, self.progress, gradient.flat, flat, slots, delta)
         flat += delta
         progress = self.progress._replace(step=self.progress.step + 1)
         return self._memory.state(flat, slots, {**self.buffers, **gradient.buffers}, progress)
@@ -514,8 +541,8 @@ class Model:
         Predictor or None
             None where the pass cannot be compiled, or the model is not on the host.
         """
-        known = self._predictors
-        flat = self._memory.flat
+        known, optimizer = self._predictors, averaging(self.optimizer)
+        flat = self._memory.flat if optimizer is None else self._memory.evaluated(optimizer)
         found = known.get(name)
         if name not in known or (found is not None and not found.is_current(flat)):
             compilable = flat is not None and self.device.kind == "cpu"
@@ -542,18 +569,20 @@ class Model:
         Parameters
         ----------
         optimizer : Optimizer or LBFGS
-            One of the same class goes on with the state there is; another begins anew.
+            One of the same kind goes on with the state there is; another begins anew.
         loss : Loss
             What is minimised from now on.
         alpha : float
             Strength of the L2 penalty from now on.
         """
-        if type(optimizer) is not type(self.optimizer):
+        check_parameters(optimizer, self.layout)
+        if kind_of(optimizer) != kind_of(self.optimizer):
             self.progress = self.progress._replace(step=0, reductions=0)
-            self._memory.begin_slots(_slot_names(optimizer))
+            self._memory.begin_slots(slot_names(optimizer))
         self.optimizer, self.loss_function, self.alpha = optimizer, loss, _check_alpha(alpha)
         self._predictors = {}
         self._stepper = Stepper(self.compile)
+        self._memory.set_buffers({})  # averages may be others now
 
     def copy(self) -> Self:
         """Return a model of its own with the same state."""
@@ -562,10 +591,6 @@ class Model:
         other._memory = copy.deepcopy(self._memory)
         other.random_state = copied_random_state(self.random_state)
         return other
-
-
-def _slot_names(optimizer: Optimizer | LBFGS) -> tuple[str, ...]:
-    return optimizer.slots if isinstance(optimizer, Optimizer) else ()
 
 
 def _check_compile(mode: bool | str) -> bool | str:

@@ -9,6 +9,7 @@ from sknet import ops
 from sknet.compile import Compiled, capture
 from sknet.compile import compile as compiled
 from sknet.core import Tensor, gradients
+from sknet.engine._update import update_function
 from sknet.exceptions import CaptureError
 from sknet.nn._scope import Scope, run
 from sknet.optim import Optimizer
@@ -38,6 +39,8 @@ class Programs:
 
     Attributes
     ----------
+    optimizer : Optimizer
+        The model's, when the programs were made.
     flat, gradient, delta : ndarray of shape (layout.size,)
         The model's parameters, their gradient, and the last update (or None).
     update : Compiled
@@ -52,12 +55,12 @@ class Programs:
     def __init__(self, model: "Model", exact: bool = False, keep_delta: bool = False) -> None:
         optimizer = model.optimizer
         assert isinstance(optimizer, Optimizer)
-        self._model, self._optimizer, self._exact = model, optimizer, exact
+        self._model, self.optimizer, self._exact = model, optimizer, exact
         self.flat, slots = model.flat_buffers()
         self.gradient = np.zeros_like(self.flat)
         self._hyper = {name: np.zeros((), self.flat.dtype) for name in optimizer.hyper(1, model.progress)}
         args = (self.flat, slots, self.gradient, self._hyper)
-        function = _update_function(optimizer, keep_delta)
+        function = update_function(optimizer, model.layout, keep_delta)
         self.update = compiled(function, args, donate=(0, 1), exact=exact, slots=args)
         self.delta = self.update.result[2] if keep_delta else None
 
@@ -110,7 +113,7 @@ class Programs:
     def apply(self) -> None:
         """Do the optimizer's update with `gradient`."""
         progress = self._model.progress
-        for name, value in self._optimizer.hyper(progress.step + 1, progress).items():
+        for name, value in self.optimizer.hyper(progress.step + 1, progress).items():
             self._hyper[name][...] = value
         self.update.run()
 
@@ -155,17 +158,3 @@ def _gradient_function(model: "Model", weighted: bool) -> Any:
         return found, changed, output, data, ops.zeros_like(data) if penalty is None else penalty
 
     return evaluate
-
-
-def _update_function(optimizer: Optimizer, keep_delta: bool) -> Any:
-    """Return the pure function from gradient and state to new parameters and state."""
-
-    def update(
-        flat: Tensor, slots: Mapping[str, Tensor], gradient: Tensor, hyper: Mapping[str, Tensor]
-    ) -> Any:
-        before = tuple([slots[name] for name in optimizer.slots])
-        delta, after = optimizer.rule(gradient, flat, before, hyper)
-        new = flat + delta, dict(zip(optimizer.slots, after, strict=True))
-        return (*new, delta) if keep_delta else new
-
-    return update

@@ -13,7 +13,7 @@ from sknet.exceptions import StateError
 from sknet.optim import OptimizerState
 from sknet.optim.schedules import Progress
 
-__all__ = ["ModelState", "StepResult", "check_state", "copied_random_state", "frozen"]
+__all__ = ["ModelState", "StepResult", "Weights", "check_state", "copied_random_state", "frozen"]
 
 
 class ModelState(NamedTuple):
@@ -80,6 +80,24 @@ def check_state(
                 raise StateError(
                     f"{kind} {name!r} must have shape {tuple(array.shape)}, got {tuple(theirs[name].shape)}"
                 )
+
+
+class Weights(NamedTuple):
+    """What decides what a model predicts.
+
+    Attributes
+    ----------
+    flat : array of shape (layout.size,)
+        All trained parameters.
+    buffers : mapping of str to array
+        The module's buffers.
+    slots : mapping of str to array of shape (layout.size,)
+        Of an optimizer that predicts with averages: the slots that they are computed from.
+    """
+
+    flat: Any
+    buffers: Mapping[str, Any]
+    slots: Mapping[str, Any]
 
 
 class StepResult(NamedTuple):

@@ -16,7 +16,7 @@ from sknet.core import Tensor
 from sknet.engine._layout import Gradient
 from sknet.engine._programs import Programs
 from sknet.engine._state import StepResult
-from sknet.engine._update import apply_rule, check_finite_step
+from sknet.engine._update import apply_update, check_finite_step
 from sknet.exceptions import CaptureError, GraphError
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def eager_step(
     found = model.gradient_into(gradient, data if penalty is None else data + penalty)
     data_loss, penalty_value = data.item(), 0.0 if penalty is None else penalty.item()
     if check_finite:
-        check_finite_step(data_loss + penalty_value, found)
-    apply_rule(optimizer, model.progress, gradient, flat, slots, delta)
+        check_finite_step(data_loss + penalty_value, found, optimizer.squares)
+    apply_update(optimizer, model.layout, model.progress, gradient, flat, slots, delta)
     flat += delta
     model.advance(found.buffers)
     update = MappingProxyType(model.layout.views(delta))
@@ -158,7 +158,7 @@ def _replayed(model: "Model", programs: Programs, program: Compiled, batch: tupl
     changed, output, loss, penalty = programs.compute(program)
     buffers = {name: array.copy() for name, array in changed.items()}
     gradient = Gradient(model.layout, programs.gradient.copy(), buffers)
-    check_finite_step(loss + penalty, gradient)
+    check_finite_step(loss + penalty, gradient, programs.optimizer.squares)
     programs.apply()
     assert programs.delta is not None
     update = MappingProxyType(model.layout.views(programs.delta.copy()))

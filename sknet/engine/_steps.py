@@ -144,7 +144,9 @@ class CompiledSteps(Steps):
             self.batches.take_into(chosen, *program.slots[3:6])
         changed, output, loss, penalty = programs.compute(program)
         if self.check_finite:
-            check_finite_step(loss + penalty, Gradient(model.layout, programs.gradient, {}))
+            check_finite_step(
+                loss + penalty, Gradient(model.layout, programs.gradient, {}), programs.optimizer.squares
+            )
         programs.apply()
         model.advance({name: value.copy() for name, value in changed.items()})
         return model.per_output(loss, output.shape[-1]) + penalty, output

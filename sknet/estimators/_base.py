@@ -296,7 +296,11 @@ class BaseMLP(BaseEstimator, ABC):
     def _parameters_named(self, ending: str) -> list[Any]:
         if "model_" not in self.__dict__:
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        return [to_host(array) for name, array in self.model_.parameters.items() if name.endswith(ending)]
+        return [
+            to_host(array)
+            for name, array in self.model_.evaluation_parameters.items()
+            if name.endswith(ending)
+        ]
 
     def _predicted(self, X: Any, name: str = "raw", head: Head | None = None) -> Any:
         """Return what a head makes of the network's outputs, where X is."""
@@ -356,6 +360,6 @@ def _batch_size(batch_size: int | str, n_samples: int, stacklevel: int) -> int:
 
 
 def _check_finite_parameters(model: Model) -> None:
-    for name, array in model.parameters.items():
+    for name, array in model.evaluation_parameters.items():
         if not np.isfinite(to_host(array)).all():
             raise NonFiniteError(f"{NOT_FINITE} (first in parameter {name!r}, after the last update)", name)

@@ -42,7 +42,8 @@ class _Frozen:
         widths = [array.shape[1] for name, array in model.parameters.items() if name.endswith("weight")]
         self._shape = (model.parameters["0.weight"].shape[0], tuple(widths[:-1]), widths[-1], activation)
         self._loss, self._targets = model.loss_function, targets
-        self._flat = to_host(model.weights()[0]).copy()
+        self._flat = np.zeros(model.layout.size, model.dtype)
+        model.layout.fill(self._flat, {n: to_host(a) for n, a in model.evaluation_parameters.items()})
         self._predictors: dict[str, Predictor] = {}
 
     @property

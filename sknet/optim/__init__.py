@@ -1,28 +1,58 @@
 """Optimizers: how parameters follow their gradients. Learning rates are in `sknet.optim.schedules`.
 
-Each is a small parameter object without state: `init` and `update` are pure functions.
+Each is a small parameter object without state: `init` and `update` are pure functions. Combinators
+take an optimizer and change what it does: ``EMA(ClipNorm(Adam(lr=3e-3), max_norm=1.0))``.
 """
 
 from typing import Any
 
 from sknet._params import resolve
 from sknet.optim import schedules
+from sknet.optim._accumulate import Accumulate
+from sknet.optim._adagrad import Adadelta, Adagrad
 from sknet.optim._adam import Adam, AdamW
+from sknet.optim._adam_kin import Adamax, NAdam, RAdam
+from sknet.optim._average import EMA, SWA
 from sknet.optim._base import Optimizer, OptimizerState
+from sknet.optim._clip import ClipNorm, ClipValue
+from sknet.optim._combinator import Combinator
+from sknet.optim._decay import WeightDecay
+from sknet.optim._groups import Groups
 from sknet.optim._lbfgs import LBFGS, MinimizeResult
+from sknet.optim._lion import Lion
+from sknet.optim._lookahead import Lookahead
+from sknet.optim._muon import Muon
 from sknet.optim._rmsprop import RMSprop
+from sknet.optim._schedule_free import ScheduleFreeAdamW
 from sknet.optim._sgd import SGD
 
 __all__ = [
+    "EMA",
     "LBFGS",
     "OPTIMIZERS",
     "SGD",
+    "SWA",
+    "Accumulate",
+    "Adadelta",
+    "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
+    "ClipNorm",
+    "ClipValue",
+    "Combinator",
+    "Groups",
+    "Lion",
+    "Lookahead",
     "MinimizeResult",
+    "Muon",
+    "NAdam",
     "Optimizer",
     "OptimizerState",
+    "RAdam",
     "RMSprop",
+    "ScheduleFreeAdamW",
+    "WeightDecay",
     "check_optimizer",
     "schedules",
 ]
@@ -31,7 +61,15 @@ OPTIMIZERS: dict[str, type[Optimizer] | type[LBFGS]] = {
     "sgd": SGD,
     "adam": Adam,
     "adamw": AdamW,
+    "adamax": Adamax,
+    "nadam": NAdam,
+    "radam": RAdam,
     "rmsprop": RMSprop,
+    "adagrad": Adagrad,
+    "adadelta": Adadelta,
+    "lion": Lion,
+    "muon": Muon,
+    "schedule_free_adamw": ScheduleFreeAdamW,
     "lbfgs": LBFGS,
 }
 

@@ -46,6 +46,9 @@ class Adam(Optimizer):
     1 there, and PyTorch, add the constant after the mean square was corrected: their eps is
     :math:`\sqrt{1 - \beta_2^t}` times smaller.
 
+    Gradients are squared. In float32 a component beyond 1.8e19 would overflow, and its parameter
+    never move again: a `Model` stops with an error instead.
+
     References
     ----------
     .. [1] D. P. Kingma and J. Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015.
@@ -63,6 +66,7 @@ class Adam(Optimizer):
     """
 
     slots = ("mu", "nu")
+    squares = True
 
     _parameter_constraints = _CONSTRAINTS
 
@@ -128,6 +132,7 @@ class AdamW(Optimizer):
     """
 
     slots = ("mu", "nu")
+    squares = True
 
     _parameter_constraints = {**_CONSTRAINTS, "weight_decay": [Interval(Real, 0, None, closed="left")]}
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from sknet.optim.schedules import Constant, Progress, Schedule
 
 Tree = Any
 Hyper = Mapping[str, Any]
+Shapes = Mapping[str, tuple[int, ...]]
+Named = Mapping[str, Tensor]
+Slots = Mapping[str, Named]
+Updated = tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]
 
 
 class OptimizerState(NamedTuple):
@@ -47,7 +51,8 @@ class Optimizer(ParameterObject, ABC):
     parameters keeps it, and adds the returned differences to the parameters.
 
     An optimizer of your own names its `slots` and defines `rule`, and `hyper` if more changes from
-    step to step than the learning rate.
+    step to step than the learning rate. If its rule is not elementwise, it says so by
+    ``elementwise = False``, and is then given one parameter at a time in its shape.
 
     Examples
     --------
@@ -68,15 +73,40 @@ class Optimizer(ParameterObject, ABC):
     array([-0.01,  0.01])
     """
 
-    slots: ClassVar[tuple[str, ...]] = ()
-    """Names of the arrays kept for each parameter."""
-
     lr: float | Schedule
 
+    squares: bool = False
+    """Whether gradients are squared: beyond the root of the largest number that would overflow."""
+
     @property
-    def schedule(self) -> Schedule:
-        """The learning rate as a schedule; a number is a constant one."""
-        return self.lr if isinstance(self.lr, Schedule) else Constant(self.lr)
+    def slots(self) -> tuple[str, ...]:
+        """Names of the arrays kept for each parameter; all of them begin as zeros."""
+        return ()
+
+    @property
+    def averaging(self) -> tuple[str, ...]:
+        """Names of the slots that `averages` reads; none if what is trained is what predicts."""
+        return ()
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether `rule` means the same for a parameter and for many of them in one flat array."""
+        return True
+
+    @property
+    def measures(self) -> bool:
+        """Whether `measure` has anything to measure."""
+        return False
+
+    @property
+    def kind(self) -> Any:
+        """What two optimizers must have in common for one to go on with the state of the other."""
+        return type(self)
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        """The learning rates as schedules; a number is a constant one."""
+        return (self.lr if isinstance(self.lr, Schedule) else Constant(self.lr),)
 
     def learning_rate(self, progress: Progress) -> float:
         """Return the learning rate of the next update.
@@ -106,7 +136,14 @@ class Optimizer(ParameterObject, ABC):
         -------
         OptimizerState
             With slots on the parameters' devices and of their dtypes.
+
+        Raises
+        ------
+        InvalidParameterError
+            If a path that a parameter of the optimizer names is not among them.
         """
+        shapes = [as_tensor(leaf).shape for leaf in leaves(params)]
+        self.check_parameters(dict(zip(paths(params), shapes, strict=True)))
         return OptimizerState(0, {name: map_leaves(_zeros_like, params) for name in self.slots})
 
     def hyper(self, count: int, progress: Progress) -> dict[str, float]:
@@ -124,7 +161,7 @@ class Optimizer(ParameterObject, ABC):
         Returns
         -------
         dict of str to float
-            At least the learning rate, as "lr".
+            Always the same names, in the same order; the learning rate is "lr".
         """
         return {"lr": self.learning_rate(progress)}
 
@@ -156,17 +193,19 @@ class Optimizer(ParameterObject, ABC):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return what to add to one parameter, and its new slots.
 
-        A rule is elementwise, so that it means the same for a parameter and for many of them in
-        one flat array; and it is made of `sknet.ops`, so that it can be captured.
+        A rule is made of `sknet.ops`, so that it can be captured, and multiplies arrays by the
+        numbers it is given without computing among these first: as numbers of the parameters'
+        precision they would round otherwise.
 
         Parameters
         ----------
         gradient, param : Tensor of shape (...)
-            The parameter, and the gradient of the objective in it.
+            The parameter, and the gradient of the objective in it. If `elementwise`, also many of
+            them in one flat array.
         slots : tuple of Tensor of shape (...)
             One for each name in `slots`.
         hyper : dict of str to float or Tensor of shape ()
-            What `hyper` returned.
+            What `hyper`, `measure` and `marks` returned; marks of a flat array have its shape.
 
         Returns
         -------
@@ -175,6 +214,147 @@ class Optimizer(ParameterObject, ABC):
         slots : tuple of Tensor of shape (...)
             The new slots.
         """
+
+    def measure(
+        self, gradients: Sequence[Tensor], slots: Sequence[tuple[Tensor, ...]], hyper: Hyper
+    ) -> dict[str, Tensor]:
+        """Return numbers over all gradients, such as their norm, that `rule` takes besides `hyper`.
+
+        Parameters
+        ----------
+        gradients : sequence of Tensor
+            Of all parameters, or one flat array of them.
+        slots : sequence of tuple of Tensor
+            For each gradient, one array for each name in `slots`.
+        hyper : dict of str to float or Tensor of shape ()
+            What `hyper` returned.
+
+        Returns
+        -------
+        dict of str to Tensor of shape ()
+            None here; who overrides it sets `measures`.
+        """
+        return {}
+
+    def marks(self, path: str, shape: tuple[int, ...]) -> dict[str, float]:
+        """Return numbers of one parameter, always the same ones, that `rule` takes besides `hyper`.
+
+        Parameters
+        ----------
+        path : str
+            What the parameter is called.
+        shape : tuple of int
+            Its shape.
+
+        Returns
+        -------
+        dict of str to float
+            The same names for every parameter.
+        """
+        return {}
+
+    def check_parameters(self, shapes: Shapes) -> None:
+        """Check that what the optimizer says of certain parameters can be meant.
+
+        Parameters
+        ----------
+        shapes : mapping of str to tuple of int
+            Paths and shapes of all parameters.
+
+        Raises
+        ------
+        InvalidParameterError
+            If it names parameters that there are not, or says nothing of some that there are.
+        """
+        return
+
+    def rules(self, gradients: Named, params: Named, slots: Slots, hyper: Hyper) -> Updated:
+        """Return what to add to each of some named parameters, and their new slots.
+
+        Parameters
+        ----------
+        gradients, params : mapping of str to Tensor
+            By path.
+        slots : mapping of str to mapping of str to Tensor
+            For each name in `slots`, an array for each path.
+        hyper : dict of str to float or Tensor of shape ()
+            What `hyper` returned.
+
+        Returns
+        -------
+        deltas : dict of str to Tensor
+            By path.
+        slots : dict of str to dict of str to Tensor
+            The new slots.
+        """
+        before = {path: tuple([slots[name][path] for name in self.slots]) for path in params}
+        if self.measures:
+            hyper = {**hyper, **self.measure(list(gradients.values()), list(before.values()), hyper)}
+        deltas: dict[str, Tensor] = {}
+        after: dict[str, dict[str, Tensor]] = {name: {} for name in self.slots}
+        for path, param in params.items():
+            marked = {**hyper, **self.marks(path, param.shape)}
+            deltas[path], new = self.checked_rule(gradients[path], param, before[path], marked)
+            for name, value in zip(self.slots, new, strict=True):
+                after[name][path] = value
+        return deltas, after
+
+    def checked_rule(
+        self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return what `rule` does for gradient, param, slots and hyper.
+
+        Raises
+        ------
+        StateError
+            If it returned another number of slots than it names.
+        """
+        delta, after = self.rule(gradient, param, slots, hyper)
+        if len(after) != len(self.slots):
+            raise StateError(
+                f"{type(self).__name__}.rule returned {len(after)} slots, it names {len(self.slots)}: "
+                f"{self.slots}"
+            )
+        return delta, after
+
+    def averages(self, params: Named, slots: Slots) -> dict[str, Tensor]:
+        """Return the parameters to predict with: averages of those that were trained, for some optimizers.
+
+        Parameters
+        ----------
+        params : mapping of str to Tensor
+            The trained parameters by path.
+        slots : mapping of str to mapping of str to Tensor
+            At least those that `averaging` names.
+
+        Returns
+        -------
+        dict of str to Tensor
+            The given ones here.
+        """
+        return dict(params)
+
+    def averaged(self, params: Tree, state: OptimizerState) -> Tree:
+        """Return the parameters to predict with, and to evaluate; training goes on from `params`.
+
+        Parameters
+        ----------
+        params : tree of arrays
+            The trained parameters.
+        state : OptimizerState
+            From the last update.
+
+        Returns
+        -------
+        tree of arrays
+            Like the parameters. For most optimizers they are the parameters themselves.
+        """
+        places = paths(params)
+        named = dict(zip(places, map(as_tensor, leaves(params)), strict=True))
+        slots = {name: self._named(places, state, name) for name in self.averaging}
+        with no_grad():
+            found = self.averages(named, slots)
+        return _like(params, [found[place] for place in places])
 
     def update(
         self, gradients: Tree, state: OptimizerState, params: Tree, progress: Progress | None = None
@@ -207,36 +387,36 @@ class Optimizer(ParameterObject, ABC):
         ShapeError
             If a gradient has not the shape of its parameter.
         """
-        hyper = self.hyper(state.count + 1, progress or Progress(step=state.count))
         places = paths(params)
-        columns = [_leaves_at(places, gradients, "gradients")]
-        columns += [_leaves_at(places, state.slots.get(name), f"slot {name!r}") for name in self.slots]
+        named = dict(zip(places, map(as_tensor, leaves(params)), strict=True))
+        given = dict(zip(places, map(as_tensor, _leaves_at(places, gradients, "gradients")), strict=True))
+        for place, param in named.items():
+            if given[place].shape != param.shape:
+                raise ShapeError(
+                    f"the gradient of {place or 'the parameter'} has shape {given[place].shape}; its "
+                    f"parameter has shape {param.shape}. They must be equal."
+                )
+        slots = {name: self._named(places, state, name) for name in self.slots}
+        hyper = self.hyper(state.count + 1, progress or Progress(step=state.count))
         with no_grad():
-            results = [
-                self._step(place, param, row, hyper)
-                for place, param, *row in zip(places, leaves(params), *columns, strict=True)
-            ]
-        deltas, *slots = (
-            rebuild(params, iter([result[i] for result in results])) for i in range(len(self.slots) + 1)
-        )
-        return deltas, OptimizerState(state.count + 1, dict(zip(self.slots, slots, strict=True)))
+            deltas, after = self.rules(given, named, slots, hyper)
+        trees = {name: _like(params, [values[place] for place in places]) for name, values in after.items()}
+        return _like(params, [deltas[place] for place in places]), OptimizerState(state.count + 1, trees)
 
-    def _step(self, place: str, param: Any, row: Sequence[Any], hyper: Hyper) -> tuple[Any, ...]:
-        gradient, *slots = map(as_tensor, row)
-        tensor = as_tensor(param)
-        if gradient.shape != tensor.shape:
-            raise ShapeError(
-                f"the gradient of {place or 'the parameter'} has shape {gradient.shape}; its parameter has "
-                f"shape {tensor.shape}. They must be equal."
-            )
-        delta, new_slots = self.rule(gradient, tensor, tuple(slots), hyper)
-        result = (delta, *new_slots)
-        return result if isinstance(param, Tensor) else tuple(value.data for value in result)
+    def _named(self, places: list[str], state: OptimizerState, name: str) -> dict[str, Tensor]:
+        arrays = _leaves_at(places, state.slots.get(name), f"slot {name!r}")
+        return dict(zip(places, map(as_tensor, arrays), strict=True))
 
 
 def moving_average(average: Tensor, value: Tensor, decay: float) -> Tensor:
     """Return the exponential moving average one value later."""
     return decay * average + (1.0 - decay) * value
+
+
+def _like(params: Tree, values: Sequence[Tensor]) -> Tree:
+    """Return a tree like the parameters: with tensors where it has tensors, with arrays elsewhere."""
+    given = zip(leaves(params), values, strict=True)
+    return rebuild(params, iter([v if isinstance(p, Tensor) else v.data for p, v in given]))
 
 
 def _zeros_like(param: Any) -> Any:

@@ -50,6 +50,7 @@ class RMSprop(Optimizer):
     """
 
     slots = ("nu", "velocity")
+    squares = True
 
     _parameter_constraints = {
         "lr": [Interval(Real, 0, None, closed="neither"), Schedule],

@@ -119,11 +119,19 @@ def test_what_is_not_finite_stops_before_the_update():
 def test_a_gradient_whose_squares_overflow_is_finite():
     X, y = data()
     X[150, 0] = 1e25
-    model = Model(network(), random_state=0, **SETTINGS)
-    steps = WaitingSteps(model, Batches(X, y, None, 30, model.dtype, model.device), True, 7)
-    with np.errstate(over="ignore"):
-        assert [len(steps.run(None, first).losses) for first in (0, 5, 6)] == [5, 1, 1]
-    assert np.isfinite(model.flat_buffers()[0]).all()
+    for optimizer in (SGD(lr=1e-30), Adam()):
+        model = Model(network(), loss="log_loss", optimizer=optimizer, random_state=0)
+        steps = WaitingSteps(model, Batches(X, y, None, 30, model.dtype, model.device), True, 7)
+        with np.errstate(over="ignore"):
+            assert len(steps.run(None, 0).losses) == 5
+            if isinstance(optimizer, SGD):
+                assert [len(steps.run(None, first).losses) for first in (5, 6)] == [1, 1]
+            else:
+                with pytest.raises(
+                    NonFiniteError, match=r"'0\.weight' is finite, but the optimizer squares it"
+                ):
+                    steps.run(None, 5)
+        assert np.isfinite(model.flat_buffers()[0]).all()
 
 
 def test_four_fits_in_threads_are_as_four_in_a_row():

@@ -10,6 +10,7 @@ import pytest
 
 from sknet import Model, nn, ops
 from sknet.engine import Accuracy, Batches, History, Plateau, Settings, train
+from sknet.engine._state import Weights
 from sknet.exceptions import CaptureError, GraphError
 from sknet.losses import Huber, LogLoss
 from sknet.optim import SGD, Adam, RMSprop
@@ -74,7 +75,7 @@ CHANGES = {
     "layer": lambda model: setattr(model.module, "2", nn.Sigmoid()),
     "alpha": lambda model: setattr(model, "alpha", 0.5),
     "another optimizer": lambda model: model.adopt(RMSprop(), LogLoss(), 0.0),
-    "weights": lambda model: model.restore_weights((model.weights()[0] * 2, {})),
+    "weights": lambda model: model.restore_weights(Weights(model.weights().flat * 2, {}, {})),
     "state": lambda model: model.load(classifier(noisy=True, random_state=5).state),
 }
 

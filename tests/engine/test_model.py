@@ -176,7 +176,7 @@ MAKING = [
     (
         lambda: classifier(optimizer="adm"),
         ValueError,
-        r"'optimizer' parameter of Model .* 'adam' or 'adamw'\?",
+        r"'optimizer' parameter of Model .* Did you mean 'adam'",
     ),
     (lambda: classifier(optimizer=Adam), ValueError, r"Pass an instance: Adam\(\)"),
     (

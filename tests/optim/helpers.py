@@ -27,6 +27,15 @@ def follow_torch(optimizer_of, gradients, start, schedule_of=None):
     """Do the same with an optimizer of PyTorch, made by a function of the parameters."""
     import torch
 
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)  # of what an optimizer keeps besides
+    try:
+        return _follow_torch(torch, optimizer_of, gradients, start, schedule_of)
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _follow_torch(torch, optimizer_of, gradients, start, schedule_of):
     param = torch.nn.Parameter(torch.tensor(start))
     optimizer = optimizer_of(torch.optim, [param])
     schedule = schedule_of(torch.optim.lr_scheduler, optimizer) if schedule_of else None

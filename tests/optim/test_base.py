@@ -23,7 +23,7 @@ def test_objects_pass(optimizer):
     [
         (
             "adan",
-            r"'optimizer' parameter of Net must be a str among \['adam', .*'sgd'\].* Did you mean 'adam'",
+            r"'optimizer' parameter of Net must be a str among \['adadelta', .*'sgd'\].* Did you mean 'adam'",
         ),
         ("rms_prop", r"Got 'rms_prop' instead\. Did you mean 'rmsprop'"),
         (SGD, r"or an instance of Optimizer\. Got .* Pass an instance: SGD\(\)"),

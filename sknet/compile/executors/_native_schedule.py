@@ -78,6 +78,10 @@ class Schedule:
         closure = _Closure(value)
         while closure.before:
             for x in closure.before:
+                if x.kind == "assemble":
+                    raise UnsupportedError(
+                        "to compute with an assembled array is not known to the native executor"
+                    )
                 self._place(x)
             closure = _Closure(value)
         self._join(closure)

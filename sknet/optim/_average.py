@@ -1,0 +1,159 @@
+"""Averages of the trained parameters, which predict better than the last of them."""
+
+import math
+from numbers import Integral, Real
+
+import numpy as np
+
+from sknet._params import Interval, RealNotInt
+from sknet.core import Tensor
+from sknet.optim._base import Hyper, Named, Optimizer, Slots
+from sknet.optim._combinator import Combinator, Own
+from sknet.optim.schedules import Progress
+
+
+class EMA(Combinator):
+    r"""Predicts with the exponential moving average of the parameters that another optimizer trains.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Trains the parameters.
+    decay : float, default=0.999
+        How slowly the average forgets, from 0 to below 1.
+
+    Notes
+    -----
+    With parameters :math:`\theta_1, \theta_2, \dots` after each update, the average after update t
+    is
+
+    .. math:: \bar\theta_t = \frac{1 - d}{1 - d^t} \sum_{i \le t} d^{t - i} \theta_i ,
+
+    corrected for its beginning as `Adam`'s are: the initial parameters have no part in it. The slot
+    is :math:`\bar\theta - \theta`, which begins as zero and keeps its digits where the two are close.
+
+    Running statistics of normalisations are those of the parameters that are trained, not of the
+    average. They follow at their own pace, and in a fit that settles down the two agree.
+
+    See Also
+    --------
+    SWA : The plain mean over the last part of a fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.optim import EMA, SGD
+    >>> optimizer, weight = EMA(SGD(lr=1.0), decay=0.5), np.zeros(1)
+    >>> state = optimizer.init(weight)
+    >>> for gradient in (-1.0, -2.0):
+    ...     delta, state = optimizer.update(np.array([gradient]), state, weight)
+    ...     weight = weight + delta
+    >>> weight, optimizer.averaged(weight, state)  # 3, and a third of 1 plus two thirds of 3
+    (array([3.]), array([2.33333333]))
+    """
+
+    own_slots = ("lag",)
+    averaging = ("lag",)
+
+    _parameter_constraints = {"optimizer": [Optimizer], "decay": [Interval(Real, 0, 1, closed="left")]}
+
+    def __init__(self, optimizer: Optimizer, decay: float = 0.999) -> None:
+        self.optimizer = optimizer
+        self.decay = decay
+
+    def numbers(self, count: int, progress: Progress) -> dict[str, float]:
+        decay = float(self.decay)
+        return {"keep": 1.0 - (1.0 - decay) / (1.0 - decay**count)}
+
+    def after(self, delta: Tensor, param: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
+        return _follow(delta, own, hyper)
+
+    def averages(self, params: Named, slots: Slots) -> dict[str, Tensor]:
+        return _ahead(params, slots)
+
+
+class SWA(Combinator):
+    r"""Stochastic weight averaging: predicts with the mean of the parameters over the end of a fit.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Trains the parameters; at the end with a high, constant learning rate.
+    start : int or float, default=0.75
+        When the mean begins: after so many updates, or after this part of the fit. Until then
+        the trained parameters predict.
+    every : int, default=1
+        Every how many updates the parameters are taken into the mean: 1 for all of them.
+
+    Notes
+    -----
+    The mean of the parameters at the ends of epochs was proposed [1]_: that is `every` with the
+    number of batches of an epoch. A part of the fit is one of its `max_iter` epochs, also if
+    patience ends it earlier; where training goes on in parts, give an int.
+
+    Running statistics of normalisations are those of the parameters that are trained, not of the
+    mean.
+
+    References
+    ----------
+    .. [1] P. Izmailov, D. Podoprikhin, T. Garipov, D. Vetrov and A. G. Wilson, "Averaging Weights
+       Leads to Wider Optima and Better Generalization", UAI 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.optim import SGD, SWA
+    >>> optimizer, weight = SWA(SGD(lr=1.0), start=1), np.zeros(1)
+    >>> state = optimizer.init(weight)
+    >>> for gradient in (-1.0, -1.0, -1.0):
+    ...     delta, state = optimizer.update(np.array([gradient]), state, weight)
+    ...     weight = weight + delta
+    >>> weight, optimizer.averaged(weight, state)  # 3, and the mean of 2 and 3
+    (array([3.]), array([2.5]))
+    """
+
+    own_slots = ("lag",)
+    averaging = ("lag",)
+
+    _parameter_constraints = {
+        "optimizer": [Optimizer],
+        "start": [Interval(Integral, 0, None, closed="left"), Interval(RealNotInt, 0, 1, closed="both")],
+        "every": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(self, optimizer: Optimizer, start: int | float = 0.75, every: int = 1) -> None:
+        self.optimizer = optimizer
+        self.start = start
+        self.every = every
+
+    def numbers(self, count: int, progress: Progress) -> dict[str, float]:
+        past = count - self._first(progress)  # the update that is the first of the mean has 0
+        if past < 0:
+            return {"keep": 0.0}
+        taken, rest = divmod(past, self.every)
+        return {"keep": 1.0 if rest else taken / (taken + 1.0)}
+
+    def _first(self, progress: Progress) -> int:
+        if isinstance(self.start, (int, np.integer)):
+            return int(self.start) + 1
+        if progress.total_steps is None:
+            raise ValueError(
+                f"SWA(start={self.start}) begins after a part of the fit, but progress.total_steps is None: "
+                "how many updates this fit will make is not known. Give start as an int."
+            )
+        return math.ceil(self.start * progress.total_steps) + 1
+
+    def after(self, delta: Tensor, param: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
+        return _follow(delta, own, hyper)
+
+    def averages(self, params: Named, slots: Slots) -> dict[str, Tensor]:
+        return _ahead(params, slots)
+
+
+def _follow(delta: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
+    # average <- keep * average + (1 - keep) * (param + delta), for lag = average - param
+    return delta, (hyper["keep"] * (own[0] - delta),)
+
+
+def _ahead(params: Named, slots: Slots) -> dict[str, Tensor]:
+    return {path: param + slots["lag"][path] for path, param in params.items()}

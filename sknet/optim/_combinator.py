@@ -1,0 +1,213 @@
+"""What the combinators share: an optimizer inside, which is given something else or asked for less."""
+
+from abc import ABC
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from sknet.core import Tensor
+from sknet.optim._base import Hyper, Named, Optimizer, Shapes, Slots, Updated
+from sknet.optim.schedules import Progress, Schedule
+
+T = TypeVar("T")
+PREFIX = "optimizer."
+Own = tuple[Tensor, ...]
+
+
+class Combinator(Optimizer, ABC):
+    """Abstract base of the optimizers that change what another one does.
+
+    The other is the parameter `optimizer`. Its slots and numbers are called ``optimizer.mu`` and so
+    on, as its parameters are reached as ``optimizer__lr``.
+
+    A combinator defines `before`, which is asked before the other optimizer, `after`, which is
+    asked after it, or both; `numbers` for what changes from update to update, and `own_slots`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.optim import SGD, Combinator
+    >>> class Ascent(Combinator):
+    ...     def __init__(self, optimizer):
+    ...         self.optimizer = optimizer
+    ...
+    ...     def before(self, gradient, own, hyper):
+    ...         return -gradient, own
+    >>> optimizer, weight = Ascent(SGD(lr=0.5)), np.zeros(1)
+    >>> optimizer.update(np.ones(1), optimizer.init(weight), weight)[0]
+    array([0.5])
+    """
+
+    own_slots: tuple[str, ...] = ()
+    _parameter_constraints: dict[str, list[Any]] = {"optimizer": [Optimizer]}
+
+    optimizer: Optimizer
+
+    # -- what a combinator says -------------------------------------------------------------------
+
+    def before(self, gradient: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
+        """Return the gradient that the other optimizer is given, and the new slots of one's own.
+
+        Parameters
+        ----------
+        gradient : Tensor of shape (...)
+            Of one parameter, or of many in one flat array.
+        own : tuple of Tensor of shape (...)
+            One for each name in `own_slots`.
+        hyper : dict of str to float or Tensor
+            All numbers.
+
+        Returns
+        -------
+        gradient : Tensor of shape (...)
+            What the other optimizer is given.
+        own : tuple of Tensor of shape (...)
+            New slots.
+        """
+        return gradient, own
+
+    def after(self, delta: Tensor, param: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
+        """Return what becomes of the other optimizer's step, and the new slots of one's own.
+
+        Parameters
+        ----------
+        delta : Tensor of shape (...)
+            The step.
+        param : Tensor of shape (...)
+            The parameter before it.
+        own : tuple of Tensor of shape (...)
+            From `before`.
+        hyper : dict of str to float or Tensor
+            All numbers.
+
+        Returns
+        -------
+        delta : Tensor of shape (...)
+            The new parameter is ``param + delta``.
+        own : tuple of Tensor of shape (...)
+            New slots.
+        """
+        return delta, own
+
+    def kept(self, old: Tensor, new: Tensor, hyper: Hyper) -> Tensor:
+        """Return what becomes of a slot of the other optimizer: the `old`, or the `new`, as `hyper` says."""
+        return new
+
+    def numbers(self, count: int, progress: Progress) -> dict[str, float]:
+        """Return the numbers of one's own that change from update to update, as `hyper` does for all.
+
+        Parameters
+        ----------
+        count : int
+            Which update it will be; the first is 1.
+        progress : Progress
+            How far the fit has come.
+
+        Returns
+        -------
+        dict of str to float
+            Always the same names, in the same order.
+        """
+        return {}
+
+    # -- the optimizer inside ---------------------------------------------------------------------
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return (*self.own_slots, *(PREFIX + name for name in self.optimizer.slots))
+
+    @property
+    def averaging(self) -> tuple[str, ...]:
+        return tuple(PREFIX + name for name in self.optimizer.averaging)
+
+    @property
+    def elementwise(self) -> bool:
+        return self.optimizer.elementwise
+
+    @property
+    def measures(self) -> bool:
+        return self.optimizer.measures
+
+    @property
+    def squares(self) -> bool:  # type: ignore[override]
+        return self.optimizer.squares
+
+    @property
+    def kind(self) -> Any:
+        return type(self), self.optimizer.kind
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        return self.optimizer.schedules
+
+    def learning_rate(self, progress: Progress) -> float:
+        return self.optimizer.learning_rate(progress)
+
+    def check_parameters(self, shapes: Shapes) -> None:
+        self.optimizer.check_parameters(shapes)
+
+    def hyper(self, count: int, progress: Progress) -> dict[str, float]:
+        inner = self.optimizer.hyper(count, progress)
+        return {**self.numbers(count, progress), **{PREFIX + name: x for name, x in inner.items()}}
+
+    def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
+        inner = self.optimizer.hyper_table(progress, n_steps)
+        own = [
+            tuple(self.numbers(step + 1, progress._replace(step=step)).values())
+            for step in range(progress.step, progress.step + n_steps)
+        ]
+        return np.column_stack([np.array(own, np.float64).reshape(n_steps, -1), inner])
+
+    def marks(self, path: str, shape: tuple[int, ...]) -> dict[str, float]:
+        return {PREFIX + name: x for name, x in self.optimizer.marks(path, shape).items()}
+
+    def measure(
+        self, gradients: Sequence[Tensor], slots: Sequence[tuple[Tensor, ...]], hyper: Hyper
+    ) -> dict[str, Tensor]:
+        if not self.optimizer.measures:
+            return {}
+        n = len(self.own_slots)
+        given = [self.before(g, s[:n], hyper)[0] for g, s in zip(gradients, slots, strict=True)]
+        found = self.optimizer.measure(given, [s[n:] for s in slots], inside(hyper))
+        return {PREFIX + name: x for name, x in found.items()}
+
+    # -- the update -------------------------------------------------------------------------------
+
+    def rule(
+        self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        n = len(self.own_slots)
+        given, own = self.before(gradient, slots[:n], hyper)
+        delta, new = self.optimizer.checked_rule(given, param, slots[n:], inside(hyper))
+        delta, own = self.after(delta, param, own, hyper)
+        kept = [self.kept(a, b, hyper) for a, b in zip(slots[n:], new, strict=True)]
+        return delta, (*own, *kept)
+
+    def rules(self, gradients: Named, params: Named, slots: Slots, hyper: Hyper) -> Updated:
+        if self.elementwise:
+            return super().rules(gradients, params, slots, hyper)
+        own = {path: tuple([slots[name][path] for name in self.own_slots]) for path in params}
+        if self.measures:
+            every = [tuple([slots[name][path] for name in self.slots]) for path in params]
+            hyper = {**hyper, **self.measure(list(gradients.values()), every, hyper)}
+        marked = {path: {**hyper, **self.marks(path, param.shape)} for path, param in params.items()}
+        given: dict[str, Tensor] = {}
+        for path, gradient in gradients.items():
+            given[path], own[path] = self.before(gradient, own[path], marked[path])
+        deltas, new = self.optimizer.rules(given, params, inside(slots), inside(hyper))
+        for path, param in params.items():
+            deltas[path], own[path] = self.after(deltas[path], param, own[path], marked[path])
+        after = {name: {path: own[path][i] for path in params} for i, name in enumerate(self.own_slots)}
+        for name, values in new.items():
+            old = slots[PREFIX + name]
+            after[PREFIX + name] = {path: self.kept(old[path], x, hyper) for path, x in values.items()}
+        return deltas, after
+
+    def averages(self, params: Named, slots: Slots) -> dict[str, Tensor]:
+        return self.optimizer.averages(params, inside(slots))
+
+
+def inside(named: Mapping[str, T], prefix: str = PREFIX) -> dict[str, T]:
+    """Return what is `named` for the optimizer inside, by the names it has there: without the `prefix`."""
+    return {name.removeprefix(prefix): x for name, x in named.items() if name.startswith(prefix)}

@@ -1,0 +1,192 @@
+"""Several optimizers, each for some of the parameters."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from sknet._params import InvalidParameterError
+from sknet.core import Tensor
+from sknet.optim._base import Hyper, Named, Optimizer, Shapes, Slots, Updated
+from sknet.optim._combinator import inside
+from sknet.optim._paths import check_patterns, matches
+from sknet.optim.schedules import Progress, Schedule
+
+
+class Groups(Optimizer):
+    """Several optimizers, each for the parameters whose paths match a pattern.
+
+    Parameters
+    ----------
+    groups : dict of str to Optimizer
+        The first pattern that a path matches decides: ``"*.bias"`` are all biases, ``"*"`` is the
+        rest. A parameter that matches none is an error, and so is a pattern that no parameter
+        matches.
+
+    Notes
+    -----
+    A grid reaches an optimizer inside by its pattern: ``groups__*.bias__lr`` of the estimator's
+    ``optimizer`` would be ``optimizer__*.bias__lr``. Slots of the same name are one array, for every
+    parameter has one optimizer. As the learning rate the first optimizer's is reported.
+
+    A norm to clip by is that of the optimizer's own parameters in ``Groups({"*": ClipNorm(...)})``
+    and of all parameters in ``ClipNorm(Groups(...))``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.optim import SGD, Groups
+    >>> optimizer = Groups({"head.*": SGD(lr=1.0), "*": SGD(lr=0.5)})
+    >>> params = {"body": {"weight": np.zeros(1)}, "head": {"weight": np.zeros(1)}}
+    >>> gradients = {"body": {"weight": np.ones(1)}, "head": {"weight": np.ones(1)}}
+    >>> deltas, state = optimizer.update(gradients, optimizer.init(params), params)
+    >>> deltas
+    {'body': {'weight': array([-0.5])}, 'head': {'weight': array([-1.])}}
+    >>> optimizer.set_params(**{"head.*__lr": 2.0}).groups["head.*"]
+    SGD(lr=2.0)
+    """
+
+    elementwise = False
+
+    _parameter_constraints = {"groups": [dict]}
+
+    def __init__(self, groups: dict[str, Optimizer]) -> None:
+        self.groups = groups
+
+    # -- a parameter object -----------------------------------------------------------------------
+
+    def validate(self) -> None:
+        super().validate()
+        for pattern, optimizer in self.groups.items():
+            if not (isinstance(pattern, str) and isinstance(optimizer, Optimizer)):
+                raise InvalidParameterError(
+                    "The 'groups' parameter of Groups must be a dict of patterns to optimizers that go step "
+                    f"by step. Got {optimizer!r} for {pattern!r} instead."
+                )
+            optimizer.validate()
+        if not self.groups:
+            raise InvalidParameterError("The 'groups' parameter of Groups must not be empty. Got {} instead.")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; deeply, also each optimizer by its pattern, and its parameters.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether to go inside.
+
+        Returns
+        -------
+        dict of str to object
+            By name.
+        """
+        found: dict[str, Any] = {"groups": self.groups}
+        if deep:
+            for pattern, optimizer in self.groups.items():
+                found[pattern] = optimizer
+                nested = optimizer.get_params(deep=True)
+                found.update({f"{pattern}__{name}": value for name, value in nested.items()})
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by the names that `get_params` returns.
+
+        Parameters
+        ----------
+        **params : object
+            New values.
+
+        Returns
+        -------
+        self
+            Changed.
+        """
+        known = params.get("groups", self.groups)
+        replaced = {name: params.pop(name) for name in list(params) if name in known}
+        if replaced:
+            params["groups"] = {**known, **replaced}
+        super().set_params(**params)
+        return self
+
+    # -- the optimizers inside --------------------------------------------------------------------
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return _joined(optimizer.slots for optimizer in self.groups.values())
+
+    @property
+    def averaging(self) -> tuple[str, ...]:
+        return _joined(optimizer.averaging for optimizer in self.groups.values())
+
+    @property
+    def squares(self) -> bool:  # type: ignore[override]
+        return any(optimizer.squares for optimizer in self.groups.values())
+
+    @property
+    def kind(self) -> Any:
+        return type(self), tuple((pattern, optimizer.kind) for pattern, optimizer in self.groups.items())
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        return tuple(schedule for optimizer in self.groups.values() for schedule in optimizer.schedules)
+
+    def learning_rate(self, progress: Progress) -> float:
+        return next(iter(self.groups.values())).learning_rate(progress)
+
+    def hyper(self, count: int, progress: Progress) -> dict[str, float]:
+        return {
+            f"{i}.{name}": value
+            for i, optimizer in enumerate(self.groups.values())
+            for name, value in optimizer.hyper(count, progress).items()
+        }
+
+    def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
+        return np.column_stack([x.hyper_table(progress, n_steps) for x in self.groups.values()])
+
+    def check_parameters(self, shapes: Shapes) -> None:
+        check_patterns(list(self.groups), shapes, "groups", "Groups")
+        for optimizer, paths in self._members(shapes):
+            optimizer.check_parameters({path: shapes[path] for path in paths})
+
+    def _members(self, paths: Mapping[str, Any]) -> list[tuple[Optimizer, list[str]]]:
+        """Return each optimizer with the paths of its parameters."""
+        found: dict[str, list[str]] = {pattern: [] for pattern in self.groups}
+        for path in paths:
+            pattern = next((pattern for pattern in self.groups if matches(path, [pattern])), None)
+            if pattern is None:
+                raise InvalidParameterError(
+                    "The 'groups' parameter of Groups must have a pattern for every parameter. "
+                    f"Got {list(self.groups)}, none of which {path!r} matches: end with '*' for the rest."
+                )
+            found[pattern].append(path)
+        return [(self.groups[pattern], members) for pattern, members in found.items()]
+
+    # -- the update -------------------------------------------------------------------------------
+
+    def rule(
+        self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        raise TypeError("Groups has no one rule: call rules with the parameters' paths")
+
+    def rules(self, gradients: Named, params: Named, slots: Slots, hyper: Hyper) -> Updated:
+        deltas: dict[str, Tensor] = {}
+        after = {name: dict(values) for name, values in slots.items()}
+        for i, (optimizer, paths) in enumerate(self._members(params)):
+            before = {name: {path: slots[name][path] for path in paths} for name in optimizer.slots}
+            given, mine = ({path: values[path] for path in paths} for values in (gradients, params))
+            found, new = optimizer.rules(given, mine, before, inside(hyper, f"{i}."))
+            deltas.update(found)
+            for name, values in new.items():
+                after[name].update(values)
+        return {path: deltas[path] for path in params}, after
+
+    def averages(self, params: Named, slots: Slots) -> dict[str, Tensor]:
+        found = dict(params)
+        for optimizer, paths in self._members(params):
+            mine = {name: {path: slots[name][path] for path in paths} for name in optimizer.averaging}
+            found.update(optimizer.averages({path: params[path] for path in paths}, mine))
+        return found
+
+
+def _joined(names: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for part in names for name in part))
