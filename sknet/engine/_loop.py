@@ -238,9 +238,7 @@ def train(
                 if validation is not None and (plateau.is_best or best is None):
                     best = model.weights()
                 history.append(**record, time=time.perf_counter() - started)
-                converged = exhausted and not _lowered(
-                    model, optimizer, plateau, settings, validation is not None
-                )
+                converged = _ends(model, optimizer, plateau, settings, validation is not None, exhausted)
     except KeyboardInterrupt:
         if guard.is_urgent:
             raise
@@ -290,23 +288,27 @@ def _measured(
     return record
 
 
-def _lowered(
-    model: Model, optimizer: Optimizer, plateau: Plateau, settings: Settings, validated: bool
+def _ends(
+    model: Model, optimizer: Optimizer, plateau: Plateau, settings: Settings, validated: bool, exhausted: bool
 ) -> bool:
-    """At the end of patience: lower the learning rate if its schedule can, else let the loop stop."""
+    """Lower the learning rate where its schedule asks for it; tell whether the loop ends."""
     what = "Validation score" if validated else "Training loss"
-    missed = (
-        f"{what} did not improve more than tol={settings.tol:f} for {settings.n_iter_no_change} "
-        "consecutive epochs."
-    )
-    schedules = optimizer.schedules
-    if not any(schedule.can_reduce(model.progress) for schedule in schedules):
-        lowers = any(type(schedule).can_reduce is not Schedule.can_reduce for schedule in schedules)
-        _say(settings.verbose, f"{missed} {'Learning rate too small. ' if lowers else ''}Stopping.")
+    missed = f"{what} did not improve more than tol={settings.tol:f} for {{}} consecutive epochs."
+    schedules, verbose = optimizer.schedules, settings.verbose
+    own = min([s.patience for s in schedules if s.patience is not None], default=None)
+    due = exhausted if own is None else plateau.waited > own
+    can_reduce = due and any(schedule.can_reduce(model.progress) for schedule in schedules)
+    if can_reduce:
+        epochs = settings.n_iter_no_change if own is None else own
+        model.progress = model.progress._replace(reductions=model.progress.reductions + 1)
+        rate = optimizer.learning_rate(model.progress)
+        _say(verbose, f"{missed.format(epochs)} Setting learning rate to {rate:f}")
+        plateau.restart(also_count=own is None)
+    if not exhausted or (can_reduce and own is None):
         return False
-    model.progress = model.progress._replace(reductions=model.progress.reductions + 1)
-    _say(settings.verbose, f"{missed} Setting learning rate to {optimizer.learning_rate(model.progress):f}")
-    plateau.restart()
+    lowers = any(type(schedule).can_reduce is not Schedule.can_reduce for schedule in schedules)
+    reason = "Learning rate too small. " if lowers and not can_reduce else ""
+    _say(verbose, f"{missed.format(settings.n_iter_no_change)} {reason}Stopping.")
     return True
 
 

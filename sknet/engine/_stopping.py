@@ -23,6 +23,8 @@ class Plateau:
         The best value so far.
     count : int
         Epochs since the last improvement.
+    waited : int
+        Epochs since that or the last lowered learning rate.
 
     Notes
     -----
@@ -40,7 +42,7 @@ class Plateau:
     def __init__(self, patience: float, tol: float, higher_is_better: bool) -> None:
         self.patience, self.tol, self.higher_is_better = patience, tol, higher_is_better
         self.best = -math.inf if higher_is_better else math.inf
-        self.count = 0
+        self.count = self.waited = 0
         self.is_best = False
 
     def observe(self, value: float) -> bool:
@@ -62,7 +64,7 @@ class Plateau:
         else:
             missed = value > self.best - self.tol
             self.is_best = value < self.best
-        self.count = self.count + 1 if missed else 0
+        self.count, self.waited = (self.count + 1, self.waited + 1) if missed else (0, 0)
         if self.is_best:
             self.best = value
         return self.count > self.patience
@@ -70,8 +72,10 @@ class Plateau:
     def resume(self, before: "Plateau") -> None:
         """Go on where the plateau of a fit `before` ended, if it watched the same kind of value."""
         if before.higher_is_better == self.higher_is_better:
-            self.best, self.count = before.best, before.count
+            self.best, self.count, self.waited = before.best, before.count, before.waited
 
-    def restart(self) -> None:
-        """Begin to count anew, as after a lowered learning rate; the best value stays."""
-        self.count = 0
+    def restart(self, also_count: bool = True) -> None:
+        """Begin to wait anew, and maybe `also_count` anew, as after a lowered rate; the best value stays."""
+        self.waited = 0
+        if also_count:
+            self.count = 0

@@ -159,7 +159,7 @@ class NAdam(Optimizer):
 
 
 def _momentum(beta1: float, decay: float, count: int) -> float:
-    return beta1 * (1.0 - 0.5 * 0.96 ** (count * decay))
+    return beta1 * (1.0 - 0.5 * math.pow(0.96, count * decay))
 
 
 def _product(beta1: float, decay: float, count: int) -> float:

@@ -3,14 +3,32 @@
 import inspect
 import math
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 from sknet._params import InvalidParameterError
+from sknet.engine import Plateau
 from sknet.optim import SGD, schedules
-from sknet.optim.schedules import Adaptive, Constant, Cosine, InverseScaling, Progress, Schedule
+from sknet.optim.schedules import (
+    Adaptive,
+    Constant,
+    Cosine,
+    CosineRestarts,
+    Exponential,
+    InverseScaling,
+    Joined,
+    Linear,
+    MultiStep,
+    OneCycle,
+    Polynomial,
+    Progress,
+    Schedule,
+    Step,
+    WarmUp,
+)
 from tests.optim.helpers import follow, follow_torch, gradient_series
 
 # Each schedule, and learning rates by hand: how far the fit has come -> rate.
@@ -40,7 +58,33 @@ CASES = [
         Cosine(0.4),
         {Progress(3, total_steps=6): 0.2, Progress(6, total_steps=6): 0.0, Progress(total_steps=0): 0.0},
     ),
+    (Adaptive(Linear(0.8, n_steps=4)), {Progress(1): 0.6, Progress(2, reductions=1): 0.08}),
+    (Adaptive(0.5, patience=3), {Progress(step=7): 0.5, Progress(reductions=1): 0.1}),
+    (Step(0.5, every=3), {Progress(99, 2): 0.5, Progress(0, 3): 0.05, Progress(0, 6): 0.005}),
+    (Step(0.5, 2, factor=0.5, unit="step"), {Progress(1, 9): 0.5, Progress(2): 0.25, Progress(5): 0.125}),
+    (MultiStep(0.5, [1, 4]), {Progress(99): 0.5, Progress(0, 3): 0.05, Progress(0, 4): 0.005}),
+    (MultiStep(0.5, (1, 4), 0.5, "step"), {Progress(0, 9): 0.5, Progress(3): 0.25, Progress(99): 0.125}),
+    (Exponential(0.5), {Progress(99): 0.5, Progress(0, 2): 0.5 * 0.95**2}),
+    (Exponential(0.5, factor=0.5, unit="step"), {Progress(2): 0.125}),
+    (Linear(0.5, end_lr=0.1, n_steps=2), {Progress(): 0.5, Progress(1): 0.3, Progress(9): 0.1}),
+    (Linear(0.5), {Progress(1, total_steps=4): 0.375, Progress(4, total_steps=4): 0.0}),
+    (Polynomial(0.4), {Progress(1, total_steps=2): 0.1, Progress(2, total_steps=2): 0.0}),
+    (Polynomial(0.5, 1.0, 0.1, 4), {Progress(1): 0.4, Progress(3): 0.2, Progress(9): 0.1}),
+    (CosineRestarts(0.4, 6), {Progress(2): 0.3, Progress(6): 0.4, Progress(10): 0.1}),
+    (CosineRestarts(0.4, 2, growth=2, min_lr=0.2), {Progress(1): 0.3, Progress(2): 0.4, Progress(4): 0.3}),
+    (OneCycle(1.0, 11, rise=0.3, end_ratio=10.0), {Progress(): 0.04, Progress(99): 0.004}),
+    (OneCycle(1.0, rise=0.5, start_ratio=2.0), {Progress(4, total_steps=10): 1.0}),
+    (WarmUp(0.4, n_steps=3), {Progress(): 0.1, Progress(1): 0.2, Progress(3): 0.4, Progress(9): 0.4}),
+    (
+        WarmUp(Cosine(0.4), n_steps=4),
+        {Progress(3, total_steps=6): 0.32, Progress(5, total_steps=6): 0.2, Progress(6, total_steps=6): 0.0},
+    ),
+    (
+        Joined([Linear(0.4, 0.2, 2), 0.1, Cosine(0.3)], boundaries=[2, 3]),
+        {Progress(): 0.4, Progress(1): 0.3, Progress(2): 0.1, Progress(4, total_steps=5): 0.15},
+    ),
 ]
+RISING = (Linear, OneCycle, WarmUp, Joined, CosineRestarts)
 each_schedule = pytest.mark.parametrize("schedule", [schedule for schedule, _ in CASES], ids=str)
 
 
@@ -62,7 +106,7 @@ def test_is_a_parameter_object(schedule):
     for copy in (
         clone(schedule),
         pickle.loads(pickle.dumps(schedule)),
-        type(schedule)(**schedule.get_params()),
+        type(schedule)(**schedule.get_params(deep=False)),
     ):
         assert copy == schedule
         assert copy is not schedule
@@ -70,12 +114,21 @@ def test_is_a_parameter_object(schedule):
 
 
 @each_schedule
-def test_rates_are_plain_numbers_that_never_rise(schedule):
-    narrow = clone(schedule).set_params(lr=np.float32(0.25))
+def test_rates_are_plain_numbers(schedule):
+    narrow = clone(schedule)
+    if "lr" in schedule.get_params():
+        narrow.set_params(lr=np.float32(0.25))
     rates = [narrow(Progress(n, n, n, n, 30)) for n in range(40)]
     assert all(type(rate) is float for rate in rates)
-    assert rates == sorted(rates, reverse=True)
+    if not isinstance(schedule, RISING):
+        assert rates == sorted(rates, reverse=True)
     assert rates == [narrow(Progress(n, n, n, n, 30)) for n in range(40)]
+
+
+@pytest.mark.parametrize("schedule_of", [Cosine, OneCycle, Linear, Polynomial])
+def test_a_length_must_be_known(schedule_of):
+    with pytest.raises(ValueError, match=rf"{schedule_of.__name__}\(n_steps=None\) .* Give n_steps"):
+        schedule_of(0.1)(Progress(step=3))
 
 
 @each_schedule
@@ -83,12 +136,92 @@ def test_only_adaptive_answers_to_plateaus(schedule):
     assert schedule.can_reduce(Progress(total_steps=9)) is isinstance(schedule, Adaptive)
 
 
+def test_composed_schedules_answer_for_what_is_inside():
+    inner = Adaptive(1.0, factor=2.0, min_lr=0.5, patience=4)
+    for schedule in (WarmUp(inner, n_steps=2), Joined([0.1, inner, inner], boundaries=[2, 3])):
+        assert schedule.can_reduce(Progress(2))
+        assert not schedule.can_reduce(Progress(2, reductions=1))
+        assert schedule(Progress(9, reductions=1)) == 0.5
+        assert schedule.patience == 4
+    assert not Joined([0.1, inner], boundaries=[2]).can_reduce(Progress(1))
+    assert not WarmUp(0.5, n_steps=2).can_reduce(Progress(1))
+    assert Joined([WarmUp(0.5, 2), 0.1], [9]).patience is None
+
+
 def test_adaptive_stops_at_its_smallest_rate():
     schedule = Adaptive(1.0, factor=2.0, min_lr=0.25)
     assert [schedule.can_reduce(Progress(reductions=n)) for n in range(4)] == [True, True, False, False]
 
 
-def test_cosine_equals_pytorch():
+# Ours, and PyTorch's, made of its module and an optimizer with the rate 0.1.
+TORCH = [
+    (Cosine(0.1, 0.01, 100), lambda s, o: s.CosineAnnealingLR(o, T_max=100, eta_min=0.01)),
+    (CosineRestarts(0.1, 30, min_lr=0.01), lambda s, o: s.CosineAnnealingWarmRestarts(o, 30, 1, 0.01)),
+    (CosineRestarts(0.1, 7, growth=3), lambda s, o: s.CosineAnnealingWarmRestarts(o, 7, 3)),
+    (OneCycle(0.1, 100), lambda s, o: s.OneCycleLR(o, 0.1, 100)),
+    (
+        OneCycle(0.1, 101, rise=0.45, start_ratio=3.0, end_ratio=50.0),
+        lambda s, o: s.OneCycleLR(o, 0.1, 101, pct_start=0.45, div_factor=3.0, final_div_factor=50.0),
+    ),
+    (Step(0.1, 30), lambda s, o: s.StepLR(o, 30)),
+    (Step(0.1, 7, 0.5, "step"), lambda s, o: s.StepLR(o, 7, 0.5)),
+    (MultiStep(0.1, [10, 60]), lambda s, o: s.MultiStepLR(o, [10, 60])),
+    (MultiStep(0.1, [10, 11, 60], 0.5, "step"), lambda s, o: s.MultiStepLR(o, [10, 11, 60], 0.5)),
+    (Exponential(0.1), lambda s, o: s.ExponentialLR(o, 0.95)),
+    (Linear(0.1, 0.03, 60), lambda s, o: s.LinearLR(o, 1.0, 0.3, 60)),
+    (Polynomial(0.1, 3.0, n_steps=70), lambda s, o: s.PolynomialLR(o, 70, 3.0)),
+    (
+        WarmUp(Cosine(0.1, n_steps=91), n_steps=9),
+        lambda s, o: s.SequentialLR(
+            o, [s.LinearLR(o, 0.1, 1.0, 9), s.CosineAnnealingLR(o, 91)], milestones=[9]
+        ),
+    ),
+    (
+        Joined([0.05, Exponential(0.1, 0.9, "step"), Step(0.1, 9, 0.5, "step")], boundaries=[20, 55]),
+        lambda s, o: s.SequentialLR(
+            o,
+            [s.ConstantLR(o, 0.5, 1000), s.ExponentialLR(o, 0.9), s.StepLR(o, 9, 0.5)],
+            milestones=[20, 55],
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("schedule", "torch_schedule"), TORCH, ids=lambda x: str(x).split(" at ")[0])
+def test_hundred_rates_equal_pytorchs(schedule, torch_schedule):
+    torch = pytest.importorskip("torch")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SequentialLR's own use of what it deprecates
+        theirs, expected = torch_schedule(torch.optim.lr_scheduler, optimizer), []
+        for _ in range(100):
+            expected.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            theirs.step()
+    found = [schedule(Progress(step, epoch=step)) for step in range(100)]
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
+
+
+def test_reduce_on_plateau_equals_pytorchs():
+    """The loop's plateau and a schedule with patience, on a series of losses."""
+    torch = pytest.importorskip("torch")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer, factor=0.5, patience=3, threshold=0.0, threshold_mode="abs"
+    )
+    schedule = Adaptive(0.1, factor=2.0, min_lr=0.0, patience=3)
+    plateau, progress = Plateau(math.inf, 0.0, higher_is_better=False), Progress()
+    for loss in np.random.default_rng(0).normal(size=100) + np.linspace(2, 0, 100):
+        theirs.step(loss)
+        plateau.observe(loss)
+        if plateau.waited > schedule.patience and schedule.can_reduce(progress):
+            progress = progress._replace(reductions=progress.reductions + 1)
+            plateau.restart(also_count=False)
+        assert schedule(progress) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+    assert progress.reductions > 3
+
+
+def test_schedules_steer_the_path():
     pytest.importorskip("torch")
     gradients, start = gradient_series(100, (3,)), np.ones(3)
     path = follow(SGD(lr=Cosine(0.1, min_lr=0.01, n_steps=100)), gradients, start)
@@ -101,12 +234,6 @@ def test_cosine_equals_pytorch():
     np.testing.assert_allclose(path, expected, rtol=1e-12)
 
 
-def test_cosine_without_a_length():
-    message = r"falls over the whole fit, but progress\.total_steps is None: .* Give n_steps"
-    with pytest.raises(ValueError, match=message):
-        Cosine(0.1)(Progress(step=3))
-
-
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
@@ -116,6 +243,22 @@ def test_cosine_without_a_length():
         (Adaptive(0.1, min_lr=-1.0), r"'min_lr' parameter of Adaptive must be .* Got -1\.0"),
         (Cosine(math.nan), r"'lr' parameter of Cosine must be .* Got nan"),
         (Cosine(0.1, n_steps=0), r"'n_steps' parameter of Cosine must be an int .* or None\. Got 0"),
+        (Adaptive(0.1, patience=-1), r"'patience' parameter of Adaptive must be .* or None\. Got -1"),
+        (Step(0.1, every=0), r"'every' parameter of Step must be an int .*\. Got 0"),
+        (Step(0.1, 1, unit="day"), r"'unit' parameter of Step must be a str among .* Got 'day'"),
+        (MultiStep(0.1, [3, 3]), r"'milestones' parameter of MultiStep must be .* rising .* Got \[3, 3\]"),
+        (MultiStep(0.1, [0.5]), r"'milestones' parameter of MultiStep must be .* ints\. Got \[0\.5\]"),
+        (Exponential(0.1, factor=0), r"'factor' parameter of Exponential must be .* Got 0"),
+        (CosineRestarts(0.1, 5, min_lr=0.2), r"'min_lr' parameter of CosineRestarts must be at most lr=0\.1"),
+        (Polynomial(0.1, min_lr=0.2), r"'min_lr' parameter of Polynomial must be at most lr=0\.1"),
+        (OneCycle(0.1, rise=1.5), r"'rise' parameter of OneCycle must be .* Got 1\.5"),
+        (OneCycle(0.1, n_steps=1), r"'n_steps' parameter of OneCycle must be .* Got 1"),
+        (WarmUp(-0.1, 3), r"'lr' parameter of WarmUp must be .* Got -0\.1"),
+        (WarmUp(Constant(0.0), 3), r"'lr' parameter of Constant must be .* Got 0\.0"),
+        (Joined([0.1, 0.2], [2, 5]), r"'boundaries' parameter of Joined must have one .*: 1\. Got \[2, 5\]"),
+        (Joined([0.1, -0.2], [2]), r"'schedules' parameter of Joined must be .* Got -0\.2 among them"),
+        (Joined([0.1, Constant(0.0)], [2]), r"'lr' parameter of Constant must be .* Got 0\.0"),
+        (Joined([0.1, 0.2], [-2]), r"'boundaries' parameter of Joined must be .* rising .* Got \[-2\]"),
         (Cosine(0.1, min_lr=0.2), r"'min_lr' parameter of Cosine must be at most lr=0\.1\. Got 0\.2 instead"),
     ],
     ids=str,

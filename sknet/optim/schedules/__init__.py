@@ -1,0 +1,28 @@
+"""Learning rates as pure functions of how far a fit has come.
+
+A schedule keeps nothing: what it depends on stands in a `Progress`, which whoever trains hands to
+it before every update. So a fit can stop, be pickled and go on at the very same rate.
+"""
+
+from sknet.optim.schedules._base import Constant, InverseScaling, Progress, Schedule
+from sknet.optim.schedules._compose import Joined, Linear, Polynomial, WarmUp
+from sknet.optim.schedules._cosine import Cosine, CosineRestarts, OneCycle
+from sknet.optim.schedules._steps import Adaptive, Exponential, MultiStep, Step
+
+__all__ = [
+    "Adaptive",
+    "Constant",
+    "Cosine",
+    "CosineRestarts",
+    "Exponential",
+    "InverseScaling",
+    "Joined",
+    "Linear",
+    "MultiStep",
+    "OneCycle",
+    "Polynomial",
+    "Progress",
+    "Schedule",
+    "Step",
+    "WarmUp",
+]

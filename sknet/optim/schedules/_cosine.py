@@ -1,0 +1,199 @@
+"""Schedules along half a cosine: once, again and again, and up before down."""
+
+import math
+from numbers import Integral, Real
+
+from sknet._params import Interval
+from sknet.optim.schedules._base import (
+    COUNT,
+    POSITIVE,
+    SHARE,
+    Progress,
+    Schedule,
+    check_not_above,
+    length_of,
+)
+
+__all__ = ["Cosine", "CosineRestarts", "OneCycle"]
+
+
+class Cosine(Schedule):
+    r"""A rate that falls along half a cosine.
+
+    Parameters
+    ----------
+    lr : float
+        The rate to begin with.
+    min_lr : float, default=0.0
+        The rate to end with, not above `lr`.
+    n_steps : int or None, default=None
+        How many updates it takes to get there; the rate stays at `min_lr` after them. None takes
+        the whole fit.
+
+    Notes
+    -----
+    At update t, counted from 0, of n updates, without restarts [1]_,
+
+    .. math:: \mathrm{min\_lr} + \tfrac{1}{2} (\mathrm{lr} - \mathrm{min\_lr})
+              \left(1 + \cos(\pi t / n)\right).
+
+    References
+    ----------
+    .. [1] I. Loshchilov and F. Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts",
+       ICLR 2017, equation 5.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import Cosine, Progress
+    >>> schedule = Cosine(0.1, n_steps=4)
+    >>> [round(schedule(Progress(step=step)), 4) for step in range(6)]
+    [0.1, 0.0854, 0.05, 0.0146, 0.0, 0.0]
+    """
+
+    _parameter_constraints = {
+        "lr": [POSITIVE],
+        "min_lr": [SHARE],
+        "n_steps": [COUNT, None],
+    }
+
+    def __init__(self, lr: float, min_lr: float = 0.0, n_steps: int | None = None) -> None:
+        self.lr = lr
+        self.min_lr = min_lr
+        self.n_steps = n_steps
+
+    def validate(self) -> None:
+        super().validate()
+        check_not_above(self, "min_lr", self.min_lr, self.lr)
+
+    def __call__(self, progress: Progress) -> float:
+        n_steps = length_of(self, self.n_steps, progress)
+        if progress.step >= n_steps:
+            return float(self.min_lr)
+        return _along_cosine(self.lr, self.min_lr, progress.step / n_steps)
+
+
+class CosineRestarts(Schedule):
+    r"""A rate that falls along half a cosine, again and again; SGDR.
+
+    Parameters
+    ----------
+    lr : float
+        The rate that each period begins with.
+    n_steps : int
+        Updates of the first period.
+    growth : int, default=1
+        How many times as long each period is as the one before.
+    min_lr : float, default=0.0
+        The rate that each period would end with, not above `lr`.
+
+    Notes
+    -----
+    At update t of a period of n updates, both counted from 0 [1]_, as in PyTorch's
+    ``CosineAnnealingWarmRestarts``,
+
+    .. math:: \mathrm{min\_lr} + \tfrac{1}{2} (\mathrm{lr} - \mathrm{min\_lr})
+              \left(1 + \cos(\pi t / n)\right).
+
+    References
+    ----------
+    .. [1] I. Loshchilov and F. Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts",
+       ICLR 2017, equation 5.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import CosineRestarts, Progress
+    >>> schedule = CosineRestarts(0.1, n_steps=2, growth=2)
+    >>> [round(schedule(Progress(step=step)), 4) for step in range(7)]
+    [0.1, 0.05, 0.1, 0.0854, 0.05, 0.0146, 0.1]
+    """
+
+    _parameter_constraints = {"lr": [POSITIVE], "n_steps": [COUNT], "growth": [COUNT], "min_lr": [SHARE]}
+
+    def __init__(self, lr: float, n_steps: int, growth: int = 1, min_lr: float = 0.0) -> None:
+        self.lr = lr
+        self.n_steps = n_steps
+        self.growth = growth
+        self.min_lr = min_lr
+
+    def validate(self) -> None:
+        super().validate()
+        check_not_above(self, "min_lr", self.min_lr, self.lr)
+
+    def __call__(self, progress: Progress) -> float:
+        step, length = progress.step, self.n_steps
+        if self.growth == 1:
+            step %= length
+        while step >= length:
+            step, length = step - length, length * self.growth
+        return _along_cosine(self.lr, self.min_lr, step / length)
+
+
+class OneCycle(Schedule):
+    r"""A rate that rises to a peak, and falls to far below where it began.
+
+    Parameters
+    ----------
+    lr : float
+        The rate at the peak.
+    n_steps : int or None, default=None
+        Updates of the cycle; the rate stays low after them. None takes the whole fit.
+    rise : float, default=0.3
+        What part of the cycle rises, between 0 and 1.
+    start_ratio : float, default=25.0
+        How many times lower the first rate is than the peak.
+    end_ratio : float, default=1e4
+        How many times lower the last rate is than the first.
+
+    Notes
+    -----
+    Both ways go along half a cosine, as in PyTorch, whose names are ``pct_start``, ``div_factor`` and
+    ``final_div_factor``; it also varies the momentum. Proposed in [1]_.
+
+    References
+    ----------
+    .. [1] L. N. Smith and N. Topin, "Super-Convergence: Very Fast Training of Neural Networks Using
+       Large Learning Rates", arXiv:1708.07120, 2017.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import OneCycle, Progress
+    >>> schedule = OneCycle(1.0, n_steps=7, rise=0.5, start_ratio=10.0)
+    >>> [round(schedule(Progress(step=step)), 3) for step in range(8)]
+    [0.1, 0.411, 0.914, 0.95, 0.611, 0.188, 0.0, 0.0]
+    """
+
+    _parameter_constraints = {
+        "lr": [POSITIVE],
+        "n_steps": [Interval(Integral, 2, None, closed="left"), None],
+        "rise": [Interval(Real, 0, 1, closed="both")],
+        "start_ratio": [Interval(Real, 1, None, closed="left")],
+        "end_ratio": [Interval(Real, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        lr: float,
+        n_steps: int | None = None,
+        rise: float = 0.3,
+        start_ratio: float = 25.0,
+        end_ratio: float = 1e4,
+    ) -> None:
+        self.lr = lr
+        self.n_steps = n_steps
+        self.rise = rise
+        self.start_ratio = start_ratio
+        self.end_ratio = end_ratio
+
+    def __call__(self, progress: Progress) -> float:
+        n_steps = length_of(self, self.n_steps, progress)
+        first = self.lr / self.start_ratio
+        last, peak = n_steps - 1, self.rise * n_steps - 1.0
+        if progress.step <= peak:
+            return _along_cosine(first, self.lr, progress.step / peak if peak else 1.0)
+        if progress.step >= last:
+            return float(first / self.end_ratio)
+        return _along_cosine(self.lr, first / self.end_ratio, (progress.step - peak) / (last - peak))
+
+
+def _along_cosine(start: float, end: float, part: float) -> float:
+    return float(end + (start - end) * (0.5 * (1.0 + math.cos(math.pi * part))))

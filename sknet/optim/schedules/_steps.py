@@ -1,0 +1,194 @@
+"""Schedules that change by a factor: at milestones, all the time, and at plateaus."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from sknet._params import Interval, InvalidParameterError
+from sknet.optim.schedules._base import COUNT, POSITIVE, SHARE, UNIT, Progress, Schedule, rate_of
+
+__all__ = ["Adaptive", "Exponential", "MultiStep", "Step"]
+
+
+def _done(unit: str, progress: Progress) -> int:
+    return progress.step if unit == "step" else progress.epoch
+
+
+class Step(Schedule):
+    """A rate that falls by a factor every few epochs.
+
+    Parameters
+    ----------
+    lr : float
+        The rate to begin with.
+    every : int
+        After how many epochs it falls.
+    factor : float, default=0.1
+        What the rate is multiplied by.
+    unit : {"epoch", "step"}, default="epoch"
+        Whether `every` counts epochs or updates.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import Progress, Step
+    >>> [round(Step(0.1, every=2)(Progress(epoch=epoch)), 4) for epoch in range(5)]
+    [0.1, 0.1, 0.01, 0.01, 0.001]
+    """
+
+    _parameter_constraints = {"lr": [POSITIVE], "every": [COUNT], "factor": [POSITIVE], "unit": [UNIT]}
+
+    def __init__(self, lr: float, every: int, factor: float = 0.1, unit: str = "epoch") -> None:
+        self.lr = lr
+        self.every = every
+        self.factor = factor
+        self.unit = unit
+
+    def __call__(self, progress: Progress) -> float:
+        return float(self.lr * self.factor ** (_done(self.unit, progress) // self.every))
+
+
+class MultiStep(Schedule):
+    """A rate that falls by a factor at each of some milestones.
+
+    Parameters
+    ----------
+    lr : float
+        The rate to begin with.
+    milestones : list of int
+        After how many epochs it falls, in rising order.
+    factor : float, default=0.1
+        What the rate is multiplied by.
+    unit : {"epoch", "step"}, default="epoch"
+        Whether the milestones are epochs or updates.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import MultiStep, Progress
+    >>> schedule = MultiStep(0.1, milestones=[1, 3])
+    >>> [round(schedule(Progress(epoch=epoch)), 4) for epoch in range(5)]
+    [0.1, 0.01, 0.01, 0.001, 0.001]
+    """
+
+    _parameter_constraints = {
+        "lr": [POSITIVE],
+        "milestones": [list, tuple],
+        "factor": [POSITIVE],
+        "unit": [UNIT],
+    }
+
+    def __init__(
+        self, lr: float, milestones: Sequence[int], factor: float = 0.1, unit: str = "epoch"
+    ) -> None:
+        self.lr = lr
+        self.milestones = milestones
+        self.factor = factor
+        self.unit = unit
+
+    def validate(self) -> None:
+        super().validate()
+        check_rising(self, "milestones", self.milestones)
+
+    def __call__(self, progress: Progress) -> float:
+        return float(self.lr * self.factor ** bisect_right(self.milestones, _done(self.unit, progress)))
+
+
+def check_rising(schedule: Schedule, name: str, values: Sequence[Any]) -> None:
+    """Raise an InvalidParameterError unless some numbers of updates or epochs are ints that rise."""
+    if not all(isinstance(value, (int, np.integer)) and value > 0 for value in values) or list(
+        values
+    ) != sorted(set(values)):
+        raise InvalidParameterError(
+            f"The {name!r} parameter of {type(schedule).__name__} must be a list of rising positive ints. "
+            f"Got {values!r} instead."
+        )
+
+
+class Exponential(Schedule):
+    """A rate that falls by a factor every epoch.
+
+    Parameters
+    ----------
+    lr : float
+        The rate to begin with.
+    factor : float, default=0.95
+        What the rate is multiplied by.
+    unit : {"epoch", "step"}, default="epoch"
+        Whether it falls every epoch or with every update.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import Exponential, Progress
+    >>> [Exponential(0.8, factor=0.5)(Progress(epoch=epoch)) for epoch in range(4)]
+    [0.8, 0.4, 0.2, 0.1]
+    """
+
+    _parameter_constraints = {"lr": [POSITIVE], "factor": [POSITIVE], "unit": [UNIT]}
+
+    def __init__(self, lr: float, factor: float = 0.95, unit: str = "epoch") -> None:
+        self.lr = lr
+        self.factor = factor
+        self.unit = unit
+
+    def __call__(self, progress: Progress) -> float:
+        return float(self.lr * self.factor ** _done(self.unit, progress))
+
+
+class Adaptive(Schedule):
+    """A rate that is divided at every plateau, until it is small enough; scikit-learn's "adaptive".
+
+    Parameters
+    ----------
+    lr : float or Schedule
+        The rate to begin with, or a schedule whose rates are divided.
+    factor : float, default=5.0
+        What the rate is divided by at a plateau.
+    min_lr : float, default=1e-6
+        A rate at or below it is not divided any more: at the next plateau the fit may stop.
+    patience : int or None, default=None
+        After how many epochs without improvement the rate is divided: fewer than the
+        ``n_iter_no_change`` after which the fit stops. None takes those, and the fit goes on.
+
+    Notes
+    -----
+    With `patience` it does what PyTorch's ``ReduceLROnPlateau`` does. What an improvement is says the
+    estimator's ``tol``; it is one of the validation score if there is early stopping, and of the
+    training loss otherwise.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import Adaptive, Progress
+    >>> schedule = Adaptive(0.1, min_lr=0.01)
+    >>> [schedule(Progress(reductions=n)) for n in range(3)]
+    [0.1, 0.02, 0.004]
+    >>> [schedule.can_reduce(Progress(reductions=n)) for n in range(3)]
+    [True, True, False]
+    """
+
+    _parameter_constraints = {
+        "lr": [POSITIVE, Schedule],
+        "factor": [Interval(Real, 1, None, closed="neither")],
+        "min_lr": [SHARE],
+        "patience": [Interval(Integral, 0, None, closed="left"), None],
+    }
+
+    def __init__(
+        self, lr: float | Schedule, factor: float = 5.0, min_lr: float = 1e-6, patience: int | None = None
+    ) -> None:
+        self.lr = lr
+        self.factor = factor
+        self.min_lr = min_lr
+        self.patience = patience
+
+    def __call__(self, progress: Progress) -> float:
+        lr = rate_of(self.lr, progress)
+        # One division for each plateau, as scikit-learn does it: a power would round otherwise, and
+        # the fit could then stop one plateau earlier or later.
+        for _ in range(progress.reductions):
+            lr /= self.factor
+        return float(lr)
+
+    def can_reduce(self, progress: Progress) -> bool:
+        return self(progress) > self.min_lr
