@@ -7,7 +7,7 @@ names in a grid (``optimizer__lr``) and pickling need nothing of ours.
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -21,6 +21,7 @@ from sklearn.utils._param_validation import (
 )
 
 __all__ = [
+    "Composite",
     "Interval",
     "InvalidParameterError",
     "Options",
@@ -67,6 +68,44 @@ class ParameterObject(BaseEstimator):
 
     def __hash__(self) -> int:
         return hash(type(self))  # equal objects must have equal hashes, and 1 == 1.0 == np.float32(1)
+
+
+class Composite(ParameterObject):
+    """Base of parameter objects that hold others in a dict or list, each reached by its key or number.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import Constant, Joined
+    >>> Joined([Constant(0.1), Constant(0.2)], boundaries=[5]).get_params()["1__lr"]
+    0.2
+    """
+
+    container: ClassVar[str]
+    """Which parameter holds the others."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; if `deep`, also those of the objects inside."""
+        found: dict[str, Any] = {name: getattr(self, name) for name in self._get_param_names()}
+        if deep:
+            for key, value in _by_key(found[self.container]).items():
+                found[key] = value
+                if isinstance(value, ParameterObject):
+                    found.update({f"{key}__{name}": x for name, x in value.get_params(deep=True).items()})
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set `params` by the names that `get_params` returns."""
+        held = params.get(self.container, getattr(self, self.container))
+        replaced = {key: params.pop(key) for key in _by_key(held) if key in params}
+        if replaced:
+            new = {**_by_key(held), **replaced}
+            params[self.container] = new if isinstance(held, dict) else list(new.values())
+        super().set_params(**params)
+        return self
+
+
+def _by_key(held: Any) -> dict[str, Any]:
+    return held if isinstance(held, dict) else {str(i): value for i, value in enumerate(held)}
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -1,11 +1,11 @@
 """Several optimizers, each for some of the parameters."""
 
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
-from sknet._params import InvalidParameterError
+from sknet._params import Composite, InvalidParameterError
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Named, Optimizer, Shapes, Slots, Updated
 from sknet.optim._combinator import inside
@@ -13,21 +13,21 @@ from sknet.optim._paths import check_patterns, matches
 from sknet.optim.schedules import Progress, Schedule
 
 
-class Groups(Optimizer):
+class Groups(Composite, Optimizer):
     """Several optimizers, each for the parameters whose paths match a pattern.
 
     Parameters
     ----------
     groups : dict of str to Optimizer
-        The first pattern that a path matches decides: ``"*.bias"`` are all biases, ``"*"`` is the
-        rest. A parameter that matches none is an error, and so is a pattern that no parameter
-        matches.
+        The longest pattern that a path matches decides, whatever their order: ``"*.bias"`` are all
+        biases, ``"*"`` is the rest. A parameter that matches none is an error, and so is a pattern
+        that no parameter matches.
 
     Notes
     -----
-    A grid reaches an optimizer inside by its pattern: ``groups__*.bias__lr`` of the estimator's
-    ``optimizer`` would be ``optimizer__*.bias__lr``. Slots of the same name are one array, for every
-    parameter has one optimizer. As the learning rate the first optimizer's is reported.
+    A grid reaches an optimizer inside by its pattern: ``optimizer__*.bias__lr``. Slots of the same
+    name are one array, for every parameter has one optimizer. As the learning rate that of the
+    first optimizer is reported.
 
     A norm to clip by is that of the optimizer's own parameters in ``Groups({"*": ClipNorm(...)})``
     and of all parameters in ``ClipNorm(Groups(...))``.
@@ -47,6 +47,7 @@ class Groups(Optimizer):
     """
 
     elementwise = False
+    container = "groups"
 
     _parameter_constraints = {"groups": [dict]}
 
@@ -67,47 +68,6 @@ class Groups(Optimizer):
         if not self.groups:
             raise InvalidParameterError("The 'groups' parameter of Groups must not be empty. Got {} instead.")
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters; deeply, also each optimizer by its pattern, and its parameters.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether to go inside.
-
-        Returns
-        -------
-        dict of str to object
-            By name.
-        """
-        found: dict[str, Any] = {"groups": self.groups}
-        if deep:
-            for pattern, optimizer in self.groups.items():
-                found[pattern] = optimizer
-                nested = optimizer.get_params(deep=True)
-                found.update({f"{pattern}__{name}": value for name, value in nested.items()})
-        return found
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by the names that `get_params` returns.
-
-        Parameters
-        ----------
-        **params : object
-            New values.
-
-        Returns
-        -------
-        self
-            Changed.
-        """
-        known = params.get("groups", self.groups)
-        replaced = {name: params.pop(name) for name in list(params) if name in known}
-        if replaced:
-            params["groups"] = {**known, **replaced}
-        super().set_params(**params)
-        return self
-
     # -- the optimizers inside --------------------------------------------------------------------
 
     @property
@@ -124,7 +84,7 @@ class Groups(Optimizer):
 
     @property
     def kind(self) -> Any:
-        return type(self), tuple((pattern, optimizer.kind) for pattern, optimizer in self.groups.items())
+        return type(self), {pattern: optimizer.kind for pattern, optimizer in self.groups.items()}
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -148,18 +108,26 @@ class Groups(Optimizer):
         for optimizer, paths in self._members(shapes):
             optimizer.check_parameters({path: shapes[path] for path in paths})
 
-    def _members(self, paths: Mapping[str, Any]) -> list[tuple[Optimizer, list[str]]]:
+    def _members(self, paths: Iterable[str]) -> list[tuple[Optimizer, list[str]]]:
         """Return each optimizer with the paths of its parameters."""
         found: dict[str, list[str]] = {pattern: [] for pattern in self.groups}
         for path in paths:
-            pattern = next((pattern for pattern in self.groups if matches(path, [pattern])), None)
-            if pattern is None:
-                raise InvalidParameterError(
-                    "The 'groups' parameter of Groups must have a pattern for every parameter. "
-                    f"Got {list(self.groups)}, none of which {path!r} matches: end with '*' for the rest."
-                )
-            found[pattern].append(path)
+            found[self._pattern_of(path)].append(path)
         return [(self.groups[pattern], members) for pattern, members in found.items()]
+
+    def _pattern_of(self, path: str) -> str:
+        found = sorted((p for p in self.groups if matches(path, [p])), key=len)
+        if not found:
+            raise InvalidParameterError(
+                "The 'groups' parameter of Groups must have a pattern for every parameter. "
+                f"Got {list(self.groups)}, none of which {path!r} matches: '*' is the rest."
+            )
+        if len(found) > 1 and len(found[-1]) == len(found[-2]):
+            raise InvalidParameterError(
+                "The 'groups' parameter of Groups must have one longest pattern for every parameter. "
+                f"Got {found[-2:]}, of the same length, and {path!r} matches both."
+            )
+        return found[-1]
 
     # -- the update -------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from sknet._params import InvalidParameterError
+from sknet._params import Composite, InvalidParameterError
 from sknet.optim.schedules._base import (
     COUNT,
     POSITIVE,
@@ -147,7 +147,7 @@ class WarmUp(Schedule):
         return self.lr.patience if isinstance(self.lr, Schedule) else None
 
 
-class Joined(Schedule):
+class Joined(Composite, Schedule):
     """One schedule after the other.
 
     Parameters
@@ -159,7 +159,8 @@ class Joined(Schedule):
 
     Notes
     -----
-    Epochs, samples and plateaus are not counted anew.
+    Epochs, samples and plateaus are not counted anew. A grid reaches a schedule inside by its
+    number: ``optimizer__lr__0__lr``.
 
     Examples
     --------
@@ -168,6 +169,8 @@ class Joined(Schedule):
     >>> [schedule(Progress(step=step)) for step in range(6)]
     [0.5, 0.5, 0.4, 0.2, 0.1, 0.1]
     """
+
+    container = "schedules"
 
     _parameter_constraints = {"schedules": [list, tuple], "boundaries": [list, tuple]}
 

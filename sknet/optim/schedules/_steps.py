@@ -97,9 +97,8 @@ class MultiStep(Schedule):
 
 def check_rising(schedule: Schedule, name: str, values: Sequence[Any]) -> None:
     """Raise an InvalidParameterError unless some numbers of updates or epochs are ints that rise."""
-    if not all(isinstance(value, (int, np.integer)) and value > 0 for value in values) or list(
-        values
-    ) != sorted(set(values)):
+    counts = all(isinstance(value, (int, np.integer)) and value > 0 for value in values)
+    if not counts or list(values) != sorted(set(values)):
         raise InvalidParameterError(
             f"The {name!r} parameter of {type(schedule).__name__} must be a list of rising positive ints. "
             f"Got {values!r} instead."
