@@ -153,11 +153,14 @@ class Combinator(Optimizer, ABC):
 
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
         inner = self.optimizer.hyper_table(progress, n_steps)
+        if type(self).numbers is Combinator.numbers:
+            return inner
+        first = progress.step
         own = [
-            tuple(self.numbers(step + 1, progress._replace(step=step)).values())
-            for step in range(progress.step, progress.step + n_steps)
+            tuple(self.numbers(step + 1, Progress(step, *progress[1:])).values())
+            for step in range(first, first + n_steps)
         ]
-        return np.column_stack([np.array(own, np.float64).reshape(n_steps, -1), inner])
+        return np.column_stack([np.array(own, np.float64), inner])
 
     def marks(self, path: str, shape: tuple[int, ...]) -> dict[str, float]:
         return {PREFIX + name: x for name, x in self.optimizer.marks(path, shape).items()}

@@ -1,0 +1,148 @@
+"""Estimators with every optimizer, by name and as an object; averages after the fit."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, log_loss
+from sklearn.model_selection import GridSearchCV, train_test_split
+
+from sknet.optim import (
+    EMA,
+    OPTIMIZERS,
+    SGD,
+    SWA,
+    Accumulate,
+    Adam,
+    ClipNorm,
+    ClipValue,
+    Groups,
+    Lookahead,
+    Muon,
+    ScheduleFreeAdamW,
+    WeightDecay,
+)
+from sknet.optim.schedules import Adaptive, Constant, Cosine, Joined, WarmUp
+from tests.estimators.data import TABLES, estimator_for, quiet, same_bits
+
+X, Y = TABLES["multiclass"]
+COMBINED = [
+    ClipNorm(Adam(0.01)),
+    ClipValue(Adam(WarmUp(Cosine(0.02), n_steps=5)), 0.1),
+    WeightDecay(Adam(0.01), 0.1),
+    Groups({"0.*": SGD(0.1), "*": Adam(0.01)}),
+    Accumulate(Adam(0.03), 2),
+    Lookahead(Adam(0.01)),
+    Muon(rest=Adam(0.01)),
+]
+AVERAGING = [
+    EMA(Adam(0.02), 0.8),
+    SWA(Adam(Joined([0.02, 0.01], boundaries=[20])), start=0.5),
+    ScheduleFreeAdamW(0.03, warmup=3),
+    Accumulate(ClipNorm(EMA(Adam(0.03), 0.7)), 2),
+    Groups({"0.*": EMA(SGD(0.1), 0.9), "*": Adam(0.01)}),
+]
+
+
+def name_of(optimizer):
+    return " ".join(str(optimizer).split())
+
+
+def fit(task="multiclass", **params):
+    with quiet():
+        return estimator_for(task, **{"max_iter": 12} | params).fit(*TABLES[task])
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name != "lbfgs"])
+@pytest.mark.parametrize("task", ["multiclass", "regression"])
+def test_by_name(name, task):
+    curve = fit(task, optimizer=name).loss_curve_
+    assert curve[-1] < curve[0]
+
+
+@pytest.mark.parametrize("optimizer", [*COMBINED, *AVERAGING], ids=name_of)
+def test_as_an_object(optimizer):
+    clf = fit(optimizer=clone(optimizer))
+    assert clf.loss_curve_[-1] < 0.95 * clf.loss_curve_[0]
+    assert clf.optimizer == optimizer
+    assert same_bits(clf, fit(optimizer=optimizer))
+    assert repr(clone(clf)) == repr(clf)
+
+
+@pytest.mark.parametrize("optimizer", AVERAGING, ids=name_of)
+def test_everything_after_the_fit_is_of_the_average(optimizer):
+    clf = fit(optimizer=optimizer)
+    model = clf.model_
+    assert not np.array_equal(clf.intercepts_[0], model.parameters["0.bias"])
+    hidden = np.maximum(X @ clf.coefs_[0] + clf.intercepts_[0], 0)
+    scores = hidden @ clf.coefs_[1] + clf.intercepts_[1]
+    np.testing.assert_allclose(clf.decision_function(X), scores, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(clf.freeze().predict_proba(X), clf.predict_proba(X), rtol=1e-9)
+    np.testing.assert_allclose(clf.predict_proba(X[:1]), clf.predict_proba(X)[:1], rtol=1e-9)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(clf)).predict_proba(X), clf.predict_proba(X))
+
+
+@pytest.mark.parametrize("optimizer", [EMA(SGD(0.2), 0.9), ScheduleFreeAdamW(0.05), COMBINED[3]], ids=name_of)
+def test_parts_go_on_from_what_was_trained(optimizer):
+    """Fits in parts are one fit, also over a pickle: averages are looked at, and nothing else."""
+    settings = {"optimizer": optimizer, "tol": 0.0, "shuffle": False}
+    whole = fit(max_iter=6, **settings)
+    parts = estimator_for("multiclass", **settings)
+    for _ in range(6):
+        parts.partial_fit(X, Y, classes=np.unique(Y))
+        parts.predict(X)
+        parts = pickle.loads(pickle.dumps(parts))
+    assert same_bits(parts, whole)
+    warm = estimator_for("multiclass", warm_start=True, max_iter=3, **settings)
+    with quiet():
+        warm.fit(X, Y).fit(X, Y)
+    assert same_bits(warm, whole)
+
+
+@pytest.mark.parametrize("optimizer", AVERAGING, ids=name_of)
+def test_early_stopping_keeps_the_best_average(optimizer):
+    clf = fit(optimizer=optimizer, early_stopping=True, validation_fraction=0.3, max_iter=25)
+    rng = np.random.RandomState(0)
+    best = int(np.argmax(clf.validation_scores_))
+    assert clf.best_validation_score_ == clf.validation_scores_[best]
+    again = fit(optimizer=optimizer, early_stopping=True, validation_fraction=0.3, max_iter=25)
+    assert same_bits(clf, again)
+    held_out = _held_out(clf, rng)
+    assert accuracy_score(Y[held_out], clf.predict(X[held_out])) == pytest.approx(clf.best_validation_score_)
+    found = log_loss(Y[held_out], clf.predict_proba(X[held_out]))
+    assert found == pytest.approx(clf.history_["validation_loss"][best])
+
+
+def _held_out(clf, rng):
+    """The rows that this estimator held out: its split is drawn after its weights."""
+    from sknet import Model
+    from sknet.estimators._recipe import perceptron
+
+    model = Model(perceptron(12, (8,), 3, "relu"), "log_loss", dtype="float64", random_state=rng)
+    _, held_out = train_test_split(np.arange(len(Y)), random_state=model.random_state, test_size=0.3)
+    return held_out
+
+
+def test_grids_reach_inside():
+    grid = {"optimizer__optimizer__lr": [1e-9, 0.05], "optimizer__max_norm": [1.0]}
+    with quiet():
+        search = GridSearchCV(estimator_for("multiclass", optimizer=ClipNorm(Adam())), grid, cv=2).fit(X, Y)
+    assert search.best_params_["optimizer__optimizer__lr"] == 0.05
+    groups = Groups({"*.bias": SGD(), "*": Adam(Joined([Constant(1e-9), 0.1], [5]))})
+    grid = {"optimizer__*__lr__0__lr": [1e-9, 0.05], "optimizer__*.bias__lr": [0.1]}
+    with quiet():
+        search = GridSearchCV(estimator_for("multiclass", optimizer=groups), grid, cv=2).fit(X, Y)
+    assert search.best_params_["optimizer__*__lr__0__lr"] == 0.05
+
+
+def test_a_plateau_lowers_the_rate_before_it_stops():
+    lr = WarmUp(Adaptive(0.1, factor=2.0, patience=1), n_steps=1)
+    clf = fit(optimizer=SGD(lr), tol=10.0, n_iter_no_change=4, max_iter=50)
+    assert clf.history_["lr"][-1] < clf.history_["lr"][1]
+    assert clf.n_iter_ == 6
+
+
+def test_wrong_patterns_name_the_parameters():
+    with pytest.raises(ValueError, match=r"Got 'head\.\*', which matches none of \['0\.weight', '0\.bias'"):
+        fit(optimizer=Groups({"head.*": SGD(), "*": Adam()}))
