@@ -118,8 +118,9 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
     loss : str or Loss, default="log_loss"
         What is minimised; see `sknet.losses`.
     optimizer : str or Optimizer, default="adam"
-        How: "adam", "sgd", "adamw", "rmsprop", "lbfgs" or an object of `sknet.optim`, whose
-        parameters a grid reaches as ``optimizer__lr``. The learning rate lives there.
+        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
+        `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
+        there.
     alpha : float, default=1e-4
         Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
     batch_size : int or "auto", default="auto"
@@ -247,8 +248,9 @@ class MLPRegressor(_NamedOptions, RegressorMLP):
         What is minimised: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
         object of `sknet.losses`.
     optimizer : str or Optimizer, default="adam"
-        How: "adam", "sgd", "adamw", "rmsprop", "lbfgs" or an object of `sknet.optim`, whose
-        parameters a grid reaches as ``optimizer__lr``. The learning rate lives there.
+        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
+        `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
+        there.
     alpha : float, default=1e-4
         Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
     batch_size : int or "auto", default="auto"

@@ -163,6 +163,18 @@ def test_on_another_device(optimizer, fake_device):
     np.testing.assert_allclose(to_host(there.predict(X)), here.predict(X), rtol=1e-7)
 
 
+@named([Adam(0.1), SGD(0.1, momentum=0.9), Muon()])
+def test_accumulated_batches_are_one_step_with_the_joined_batch(optimizer):
+    parts = classifier(optimizer=Accumulate(optimizer, 3), dtype="float64")
+    joined = classifier(optimizer=optimizer, dtype="float64")
+    for _ in range(3):
+        for start in (0, 4, 8):
+            parts.step(X[start : start + 4], CLASSES[start : start + 4])
+        joined.step(X, CLASSES)
+        for name, array in joined.parameters.items():
+            np.testing.assert_allclose(parts.parameters[name], array, rtol=1e-10, atol=1e-13)
+
+
 # -- averages ---------------------------------------------------------------------------------------
 
 
