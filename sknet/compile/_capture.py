@@ -10,9 +10,9 @@ from sknet._tree import leaves, map_leaves
 from sknet.compile._graph import Equation, Graph, Operand, Variable
 from sknet.core import Primitive, Tensor, TracedArray, capturing, place
 from sknet.device import Device, MetaArray, backend, device_of, is_array, to_host
-from sknet.exceptions import CaptureError
+from sknet.exceptions import CaptureError, DeviceError
 
-__all__ = ["capture", "trace"]
+__all__ = ["capture", "device_among", "trace"]
 
 backend("meta")  # now its arrays, and the traced ones among them, are known as arrays
 
@@ -175,7 +175,7 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Graph, A
         Like what the function returned, with an `OutputIndex` in place of every array.
     """
     inputs: list[Variable] = []
-    recorder = Recorder(_device(args))
+    recorder = Recorder(device_among(args))
 
     def traced(leaf: Any) -> Any:
         if not is_dense(leaf):
@@ -216,10 +216,16 @@ def is_dense(leaf: Any) -> bool:
     return isinstance(leaf, (Tensor, Variable)) or is_array(leaf)
 
 
-def _device(args: tuple[Any, ...]) -> Device:
+def device_among(args: tuple[Any, ...]) -> Device:
+    """Return the one device of all arrays among arguments; the host where they have none."""
     arrays = [leaf.data if isinstance(leaf, Tensor) else leaf for leaf in leaves(args) if is_dense(leaf)]
-    real = [device for array in arrays if (device := device_of(array)).kind != "meta"]
-    return real[0] if real else Device("cpu")
+    real = dict.fromkeys(device for array in arrays if (device := device_of(array)).kind != "meta")
+    if len(real) > 1:
+        raise DeviceError(
+            f"the arguments of a captured function must be on one device, got arrays on "
+            f"{sorted(map(str, real))}: move them with to_device"
+        )
+    return next(iter(real), Device("cpu"))
 
 
 def _check_params(primitive: Primitive, params: dict[str, Any]) -> None:

@@ -10,20 +10,21 @@ import numpy as np
 
 from sknet._tree import leaves, map_leaves, paths
 from sknet.compile import _internal as own
-from sknet.compile._capture import OutputIndex, is_dense, trace
+from sknet.compile._capture import OutputIndex, device_among, is_dense, trace
 from sknet.compile._graph import Equation, Graph, Variable
-from sknet.compile._layout import aligned_memory
 from sknet.compile._plan import Plan
 from sknet.compile._views import Views
-from sknet.compile.executors import NumpyProgram
-from sknet.compile.executors._kernels import scratch_of
-from sknet.compile.passes import fuse, optimize
+from sknet.compile.executors import program as new_program
+from sknet.compile.executors._program import Program
+from sknet.compile.passes import optimize
 from sknet.core import Tensor
-from sknet.exceptions import CaptureError, DtypeError, ShapeError
+from sknet.device import Device, backend, device_of, is_array
+from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
 
 __all__ = ["Compiled", "compile"]
 
 Tree = Any
+HOST = Device("cpu")
 KEPT = 64  # programs in the cache
 
 
@@ -32,7 +33,7 @@ class Compiled:
 
     Parameters
     ----------
-    program : NumpyProgram
+    program : NumpyProgram or CupyProgram
         Plan and generated source, shared by all functions of the same structure.
     template : tree
         Like the result, with positions of outputs.
@@ -40,7 +41,9 @@ class Compiled:
         Example arguments.
     slots : tree of arrays, default=None
         As for `fresh`.
-    memory : ndarray, default=None
+    device : Device, default=the host
+        Where it runs.
+    memory : array, default=None
         Another's memory, to be shared; None for memory of its own.
 
     Attributes
@@ -75,23 +78,37 @@ class Compiled:
     """
 
     def __init__(
-        self, program: NumpyProgram, template: Tree, args: Tree, slots: Tree = None, memory: Any = None
+        self,
+        program: Program,
+        template: Tree,
+        args: Tree,
+        slots: Tree = None,
+        device: Device = HOST,
+        memory: Any = None,
     ) -> None:
         self._program = program
         self._template = template
         self._args = map_leaves(_variable_like, args)
+        self.device = device
+        self._owner = backend(device.kind)
         plan = program.plan
-        if memory is None:
-            memory = aligned_memory(plan.arena_size + plan.pinned_size)
-            memory[plan.arena_size :] = 0  # gaps in what is assembled; the arena needs no values
-        self._memory = memory
-        self._inputs = self._make_slots(slots)
+        with self._owner.activate(device):
+            if memory is None:
+                memory = self._owner.memory(plan.arena_size + plan.pinned_size, device)
+                memory[plan.arena_size :] = 0  # gaps in what is assembled; the arena needs no values
+            self._memory = memory
+            self._inputs = self._make_slots(slots)
+            run, arrays = program.bind(self._memory, self._inputs)
         free = iter(self._inputs)
         self.slots = map_leaves(lambda leaf: next(free) if isinstance(leaf, Variable) else leaf, self._args)
-        self.run, arrays = program.bind(self._memory, self._inputs)
+        self.run: Callable[[], None] = run if device.kind == "cpu" else partial(self._run_there, run)
         copied = {output: arrays[donor] for output, donor in plan.copies}
         found = [copied.get(x, arrays[x]) for x in plan.graph.outputs]
         self.result = map_leaves(lambda leaf: found[leaf] if type(leaf) is OutputIndex else leaf, template)
+
+    def _run_there(self, run: Callable[[], None]) -> None:
+        with self._owner.activate(self.device):
+            run()
 
     # -- what it is ---------------------------------------------------------------------------
 
@@ -142,9 +159,10 @@ class Compiled:
             If an array does not fit into its slot.
         """
         found = self._checked(args)
-        for slot, array in zip(self._inputs, found, strict=True):
-            if slot is not array:
-                slot[...] = array
+        with self._owner.activate(self.device):
+            for slot, array in zip(self._inputs, found, strict=True):
+                if slot is not array:
+                    slot[...] = array
         self.run()
         return self.result
 
@@ -168,7 +186,7 @@ class Compiled:
         ShapeError, DtypeError
             If an array is not what its slot has to be.
         """
-        return Compiled(self._program, self._template, self._args, slots)
+        return Compiled(self._program, self._template, self._args, slots, self.device)
 
     def over(self, slots: Tree) -> "Compiled":
         """Return the same function on the same memory, reading other arrays.
@@ -192,15 +210,16 @@ class Compiled:
         given = dict(zip(paths(slots), leaves(slots), strict=True))
         mine = iter(paths(self.slots))
         merged = map_leaves(lambda leaf: given.get(next(mine), leaf), self.slots)
-        return Compiled(self._program, self._template, self._args, merged, self._memory)
+        return Compiled(self._program, self._template, self._args, merged, self.device, self._memory)
 
     def poison(self) -> None:
         """Fill the memory that is shared over time with NaN; a correct plan never reads it."""
-        self._memory[: self.plan.arena_size] = 0xFF
+        with self._owner.activate(self.device):
+            self._memory[: self.plan.arena_size] = 0xFF
 
     # -- slots --------------------------------------------------------------------------------
 
-    def _make_slots(self, given: Tree) -> list[np.ndarray]:
+    def _make_slots(self, given: Tree) -> list[Any]:
         by_path = dict(zip(paths(given), leaves(given), strict=True))
         inputs = iter(self.plan.graph.inputs)
         slots = []
@@ -209,13 +228,38 @@ class Compiled:
             if isinstance(example, Variable):
                 is_written = next(inputs) in self.plan.donors
                 slots.append(
-                    _aligned_zeros(example) if array is None else _usable(path, example, array, is_written)
+                    self._zeros(example) if array is None else self._usable(path, example, array, is_written)
                 )
         if by_path:
             raise CaptureError(f"slots has arrays at {sorted(by_path)}, where the function takes none")
         return slots
 
-    def _checked(self, args: tuple[Tree, ...]) -> list[np.ndarray]:
+    def _zeros(self, x: Variable) -> Any:
+        memory = self._owner.memory(x.nbytes, self.device)
+        memory[:] = 0
+        return memory.view(x.dtype).reshape(x.shape)
+
+    def _usable(self, name: str, slot: Variable, array: Any, is_written: bool) -> Any:
+        array = self._fitting(name, slot, array)
+        if not self._owner.is_plain(array, writeable=is_written):
+            kind = "a writeable array" if is_written else "an array"
+            raise ShapeError(f"slot {name} must be {kind} whose elements stand in a row in memory")
+        return array
+
+    def _fitting(self, name: str, slot: Variable, leaf: Any) -> Any:
+        array = leaf.data if isinstance(leaf, Tensor) else leaf if is_array(leaf) else np.asarray(leaf)
+        if array.shape != slot.shape:
+            raise ShapeError(f"argument {name} must have shape {slot.shape}, as captured, got {array.shape}")
+        if array.dtype != slot.dtype:
+            raise DtypeError(f"argument {name} must have dtype {slot.dtype}, as captured, got {array.dtype}")
+        place = device_of(array)
+        if place != self.device:
+            raise DeviceError(
+                f"argument {name} must be on device '{self.device}', as captured, got an array on '{place}'"
+            )
+        return array
+
+    def _checked(self, args: tuple[Tree, ...]) -> list[Any]:
         names = paths(self._args)
         if paths(args) != names:
             raise CaptureError(
@@ -225,7 +269,7 @@ class Compiled:
         found = []
         for name, example, leaf in zip(names, leaves(self._args), leaves(args), strict=True):
             if isinstance(example, Variable):
-                found.append(_fitting(name, example, leaf))
+                found.append(self._fitting(name, example, leaf))
             elif example != leaf:
                 raise CaptureError(
                     f"argument {name} was {example!r} when the function was captured, and is {leaf!r} now. "
@@ -250,7 +294,8 @@ def compile(
     function : callable
         A pure function of trees of tensors, written in `sknet.ops`; it may ask for gradients.
     args : tuple of trees of arrays
-        Examples of its arguments. Arrays count by shape and dtype; numbers and text are kept.
+        Examples of its arguments. Arrays count by shape, dtype and device, where the function will
+        run; numbers and text are kept.
     donate : iterable of int, default=()
         Positions of arguments that the caller gives up: their arrays become slots that outputs
         are written into. The outputs of the same shapes and dtypes take them over, in order.
@@ -269,6 +314,8 @@ def compile(
     ------
     CaptureError
         If the function cannot be captured, or a donated argument finds no output.
+    DeviceError
+        If the arrays are on several devices.
 
     Examples
     --------
@@ -287,27 +334,21 @@ def compile(
       return v6
     """
     graph, template = trace(function, args)
-    donors = _donors(args, donate)
-    key = (str(graph), donors, exact)
+    donors, device = _donors(args, donate), device_among(args)
+    key = (str(graph), donors, exact, device)
     with _lock:
         program = _programs.get(key)
         if program is None:
-            program = _programs[key] = _program(graph, donors, exact)
+            found, donated = _with_donations(optimize(graph, exact=exact), donors)
+            program = _programs[key] = new_program(found, donated, exact, device)
             if len(_programs) > KEPT:
                 _programs.popitem(last=False)
         _programs.move_to_end(key)
-    return Compiled(program, template, args, slots)
+    return Compiled(program, template, args, slots, device)
 
 
-_programs: OrderedDict[Any, NumpyProgram] = OrderedDict()
+_programs: OrderedDict[Any, Program] = OrderedDict()
 _lock = threading.Lock()
-
-
-def _program(graph: Graph, donors: tuple[int, ...], exact: bool) -> NumpyProgram:
-    graph = optimize(graph, exact=exact)
-    graph, donated = _with_donations(graph, donors)
-    plan = Plan(graph, fuse(graph), donated, partial(scratch_of, exact=exact))
-    return NumpyProgram(plan, exact)
 
 
 def _donors(args: tuple[Tree, ...], donate: Iterable[int]) -> tuple[int, ...]:
@@ -353,26 +394,3 @@ def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[
 
 def _variable_like(leaf: Any) -> Any:
     return Variable(leaf.shape, leaf.dtype) if is_dense(leaf) else leaf
-
-
-def _aligned_zeros(x: Variable) -> np.ndarray:
-    memory = aligned_memory(x.nbytes)
-    memory[:] = 0
-    return memory.view(x.dtype).reshape(x.shape)
-
-
-def _fitting(name: str, slot: Variable, leaf: Any) -> Any:
-    array = leaf.data if isinstance(leaf, Tensor) else np.asarray(leaf)
-    if array.shape != slot.shape:
-        raise ShapeError(f"argument {name} must have shape {slot.shape}, as captured, got {array.shape}")
-    if array.dtype != slot.dtype:
-        raise DtypeError(f"argument {name} must have dtype {slot.dtype}, as captured, got {array.dtype}")
-    return array
-
-
-def _usable(name: str, slot: Variable, array: Any, is_written: bool) -> Any:
-    in_a_row = type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
-    if not in_a_row or (is_written and not array.flags.writeable):
-        kind = "a writeable NumPy array" if is_written else "a NumPy array"
-        raise ShapeError(f"slot {name} must be {kind} whose elements stand in a row in memory")
-    return _fitting(name, slot, array)

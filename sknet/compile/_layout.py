@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from sknet.device import Device, backend
+
 __all__ = ["ALIGNMENT", "Buffer", "aligned_memory", "place"]
 
-ALIGNMENT = 64  # bytes of a cache line
+ALIGNMENT = backend("cpu").alignment  # bytes of a cache line
 
 
 class Buffer:
@@ -20,6 +22,8 @@ class Buffer:
         Lifetime.
     kind : {"arena", "pinned", "slot", "constant"}
         Whose memory it is: shared over time, kept for this buffer, an input's or a constant's.
+    alignment : int
+        Bytes that its size is rounded up to, so that what follows it is aligned.
 
     Attributes
     ----------
@@ -36,13 +40,16 @@ class Buffer:
     128
     """
 
-    __slots__ = ("_parent", "is_assembled", "kind", "nbytes", "offset", "start", "stop")
+    __slots__ = ("_parent", "alignment", "is_assembled", "kind", "nbytes", "offset", "start", "stop")
 
-    def __init__(self, nbytes: int, start: int, stop: int, kind: str = "arena") -> None:
+    def __init__(
+        self, nbytes: int, start: int, stop: int, kind: str = "arena", alignment: int = ALIGNMENT
+    ) -> None:
         self.nbytes = nbytes
         self.start = start
         self.stop = stop
         self.kind = kind
+        self.alignment = alignment
         self.offset = 0
         self._parent: Buffer | None = None
         self.is_assembled = False
@@ -59,23 +66,22 @@ class Buffer:
 
     @property
     def aligned(self) -> int:
-        """Size, rounded up to whole cache lines."""
-        return -(-self.nbytes // ALIGNMENT) * ALIGNMENT
+        """Size, rounded up to whole cache lines, or what its device has instead."""
+        return -(-self.nbytes // self.alignment) * self.alignment
 
     @property
     def position(self) -> int:
         """Where it starts in the memory."""
         return self.offset + (self._parent.position if self._parent is not None else 0)
 
-    def array(self, memory: np.ndarray, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def array(self, memory: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return the first elements of the buffer as an array of this shape and dtype."""
         dtype = np.dtype(dtype)
         count = 1
         for n in shape:
             count *= n
         start = self.position
-        found: np.ndarray = memory[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
-        return found
+        return memory[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
 
 
 def place(buffers: list[Buffer]) -> tuple[int, int]:
@@ -141,7 +147,5 @@ def _peak(buffers: list[Buffer]) -> int:
 
 
 def aligned_memory(nbytes: int) -> np.ndarray:
-    """Return uninitialised bytes that start on a cache line."""
-    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % ALIGNMENT
-    return memory[start : start + nbytes]
+    """Return uninitialised bytes of the host that start on a cache line."""
+    return backend("cpu").memory(nbytes, Device("cpu"))  # type: ignore[no-any-return]

@@ -3,7 +3,8 @@
 Values live in the caller's slots (inputs), among the constants, or in one arena, where values that
 are never needed at the same time share memory. A view is no value of its own; an elementwise
 equation writes over an operand that is needed no more; what is assembled into a flat array is
-written there at once; an output may take over the slot of a donated input.
+written there at once; an output may take over the slot of a donated input. What only the
+equations of one kernel use has no memory at all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 
 from sknet.compile import _internal as own
 from sknet.compile._graph import Equation, Graph, Variable
-from sknet.compile._layout import Buffer, place
+from sknet.compile._layout import ALIGNMENT, Buffer, place
 from sknet.compile._views import Views
 from sknet.compile.passes import Group
 from sknet.compile.passes._fusion import is_elementwise
@@ -38,6 +39,8 @@ class Plan:
         For outputs, the input whose memory they take over.
     scratch : callable
         ``scratch(equation)`` lists shape and dtype of the arrays that executing it needs besides.
+    alignment : int, default=ALIGNMENT
+        Bytes at whose multiples arrays begin.
 
     Attributes
     ----------
@@ -54,7 +57,7 @@ class Plan:
     copies : list of (Variable, Variable)
         Outputs to be copied into donated inputs at the end, where they could not be written there.
     in_groups : set of Variable
-        Values that exist one block at a time.
+        Values that exist one block at a time, or in a kernel's registers.
     arena_size, pinned_size : int
         Bytes of the arena, and of what follows it and is never shared.
     peak_live : int
@@ -71,7 +74,12 @@ class Plan:
     """
 
     def __init__(
-        self, graph: Graph, groups: list[Group], donated: Mapping[Variable, Variable], scratch: Scratch
+        self,
+        graph: Graph,
+        groups: list[Group],
+        donated: Mapping[Variable, Variable],
+        scratch: Scratch,
+        alignment: int = ALIGNMENT,
     ) -> None:
         self.graph = graph
         self.groups = groups
@@ -82,6 +90,7 @@ class Plan:
         self.copies: list[tuple[Variable, Variable]] = []
         self.donors = set(donated.values())
         self._needs = scratch
+        self._alignment = alignment
         self._find_lifetimes()
         self._place_inputs()
         self._place_parts()
@@ -121,7 +130,7 @@ class Plan:
         self.in_groups = self._find_internal()
 
     def _find_internal(self) -> set[Variable]:
-        divided = {x for group in self.groups if group.rows for x in group.internal}
+        divided = {x for group in self.groups if group.in_parts for x in group.internal}
         for number, group in enumerate(self.groups):
             for equation in group.equations:
                 for x in equation.variables:
@@ -139,7 +148,7 @@ class Plan:
         self._all: list[Buffer] = []
 
     def _new(self, nbytes: int, start: int, stop: int, kind: str = "arena") -> Buffer:
-        self._all.append(Buffer(nbytes, start, stop, kind))
+        self._all.append(Buffer(nbytes, start, stop, kind, self._alignment))
         return self._all[-1]
 
     def _place_parts(self) -> None:
@@ -184,6 +193,8 @@ class Plan:
         """Let a value live in a donated slot, and likewise the value that it is made of, if it can."""
         self.buffers[root] = self.buffers[donor]
         self.in_groups.discard(root)
+        if self._group(root).fused:  # what it is made of has no memory that could be the slot's
+            return
         time = self._first[root]
         for x in _replaceable(self.equations[time]):
             source = self.views.root(x)
@@ -197,21 +208,33 @@ class Plan:
             return False
         time = self._first[root]
         equation = self.equations[time]
-        if root.nbytes != donor.nbytes or self._last.get(donor, -1) > time or donor in self.graph.outputs:
+        if root.nbytes != donor.nbytes or donor in self.graph.outputs:
             return False
-        return is_elementwise(equation) and self._aligned(equation, donor)
+        if self._last.get(donor, -1) > self._read_until(root):
+            return False
+        is_map = self._group(root).fused or is_elementwise(equation)
+        return is_map and self._aligned(equation, donor)
+
+    def _group(self, root: Variable) -> Group:
+        return self.groups[self._group_of[root]]
+
+    def _read_until(self, root: Variable) -> int:
+        """Return the last time at which operands are read, for an equation that may write over them."""
+        number = self._group_of[root]  # a kernel reads all operands before it writes anything
+        return self._spans[number][1] if self.groups[number].fused else self._first[root]
 
     def _aligned(self, equation: Equation, root: Variable) -> bool:
         """Tell whether a value is read only where `equation` writes, if it writes into it.
 
         In a group that goes block by block, the other equations read the next block after this one
-        has written its own.
+        has written its own; and a kernel's threads wait for no other.
         """
         output = equation.output
-        group = self.groups[self._group_of[output]]
-        readers = group.equations if group.rows else [equation]
+        group = self._group(output)
+        readers = group.equations if group.in_parts else [equation]
         mine = [x for reader in readers for x in reader.variables if self.views.root(x) is root]
-        if any(x not in _replaceable(equation) for x in equation.variables if self.views.root(x) is root):
+        over = equation.variables if group.fused else _replaceable(equation)
+        if any(x not in over for x in equation.variables if self.views.root(x) is root):
             return False
         return all(
             self.views.is_whole(x) and x.shape == output.shape and x.dtype.itemsize == output.dtype.itemsize
@@ -223,7 +246,8 @@ class Plan:
             if self.views.is_view(equation):
                 continue
             output = equation.output
-            if output not in self.buffers:
+            is_stored = output not in self.in_groups or not self._group(output).fused
+            if is_stored and output not in self.buffers:
                 self.buffers[output] = self._reused(time, equation) or self._new(
                     self._nbytes(output), time, self._last[output]
                 )
@@ -241,22 +265,40 @@ class Plan:
     def _reused(self, time: int, equation: Equation) -> Buffer | None:
         """Return the buffer of an operand that is needed no more and may be written over."""
         output = equation.output
-        for x in _replaceable(equation):
+        group = self._group(output)
+        spent = self._spent(output) if group.fused else _replaceable(equation)
+        for x in spent:
             root = self.views.root(x)
             buffer = self.buffers[root]
             if buffer.kind != "arena" or buffer.parent is not None or buffer.is_assembled:
                 continue
-            if self._last[root] != time or x.shape != output.shape or root.nbytes != output.nbytes:
+            if x.shape != output.shape or root.nbytes != output.nbytes:
+                continue
+            if not group.fused and self._last[root] != time:
                 continue
             if (root in self.in_groups) == (output in self.in_groups) and self._aligned(equation, root):
                 buffer.stop = self._last[output]
                 return buffer
         return None
 
+    def _spent(self, output: Variable) -> list[Variable]:
+        """Return operands of an output's kernel that nothing needs later, and no output has taken over."""
+        group, (_, stop) = self._group(output), self._spans[self._group_of[output]]
+        made = group.internal
+        taken = {id(self.buffers[x]) for x in made if x in self.buffers}
+        operands = dict.fromkeys(x for equation in group.equations for x in equation.variables)
+        return [
+            x
+            for x in operands
+            if x not in made
+            and self._last[self.views.root(x)] <= stop
+            and id(self.buffers[self.views.root(x)]) not in taken
+        ]
+
     def _widen_in_groups(self) -> None:
         """A value that outlives a block is needed as long as blocks are worked on."""
-        blockwise = {id(self.buffers[x]) for x in self.in_groups}
-        spans = [span for span, group in zip(self._spans, self.groups, strict=True) if group.rows]
+        blockwise = {id(self.buffers[x]) for x in self.in_groups if x in self.buffers}
+        spans = [span for span, group in zip(self._spans, self.groups, strict=True) if group.in_parts]
         for buffer in self._all:
             if id(buffer) in blockwise:
                 continue
@@ -268,28 +310,35 @@ class Plan:
 
     # -- memory -------------------------------------------------------------------------------
 
-    def arrays(self, memory: np.ndarray, slots: Sequence[np.ndarray]) -> dict[Variable, np.ndarray]:
-        """Return the array of every variable.
+    def arrays(
+        self, memory: Any, slots: Sequence[Any], constants: Mapping[Variable, Any] | None = None
+    ) -> dict[Variable, Any]:
+        """Return the array of every variable that has one.
 
         Parameters
         ----------
-        memory : ndarray of shape (arena_size + pinned_size,), dtype=uint8
-            Aligned to a cache line; what is pinned must be zero.
-        slots : sequence of ndarray
+        memory : array of shape (arena_size + pinned_size,), dtype=uint8
+            Of any device, aligned; what is pinned must be zero.
+        slots : sequence of array
             One for each input of the graph.
+        constants : mapping of Variable to array, default=None
+            The graph's constants, where they are not on the host.
 
         Returns
         -------
-        dict of Variable to ndarray
+        dict of Variable to array
             Views of `memory`, the slots, or constants.
         """
-        found = dict(zip(self.graph.inputs, slots, strict=True)) | self.graph.constants
+        found: dict[Variable, Any] = dict(zip(self.graph.inputs, slots, strict=True))
+        found.update(self.graph.constants if constants is None else constants)
         homes = {id(self.buffers[x]): array for x, array in found.items()}
         for equation in self.equations:
             output = equation.output
             if self.views.is_view(equation):
                 found[output] = self.views.applied(equation, found[equation.operands[0]])
                 continue
+            if output not in self.buffers:
+                continue  # it is in a kernel's registers
             buffer = self.buffers[output]
             if buffer.kind == "slot":
                 home = homes[id(buffer)]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile._graph import Equation, Graph, Variable
-from sknet.device import backend
+from sknet.device import backend_of
 
 __all__ = ["Views", "is_basic", "with_ellipsis"]
 
@@ -27,8 +27,7 @@ class Views:
         self._sources: dict[Variable, Variable] = {}
         self._whole: dict[Variable, bool] = {}
         # Arrays of the right strides, whose memory is never touched.
-        self._ghosts: dict[Variable, np.ndarray] = {}
-        self._kernels = backend("cpu")
+        self._ghosts: dict[Variable, np.ndarray] = dict(graph.constants)
         for equation in equations:
             if _may_be_view(equation):
                 self._look_at(equation)
@@ -67,13 +66,11 @@ class Views:
         """Tell whether the elements of `x` stand in memory one after the other."""
         return x not in self._sources or bool(self.ghost(x).flags.c_contiguous)
 
-    def applied(self, equation: Equation, array: np.ndarray) -> np.ndarray:
-        """Return the view of an array that an equation takes."""
+    def applied(self, equation: Equation, array: Any) -> Any:
+        """Return the view of an array, of any device, that an equation takes."""
         if equation.primitive.name == "getitem":
-            return array[with_ellipsis(equation.params["index"])]  # type: ignore[no-any-return]
-        kernel = equation.primitive.kernel(self._kernels)
-        view: np.ndarray = kernel(array, **equation.params)
-        return view
+            return array[with_ellipsis(equation.params["index"])]
+        return equation.primitive.kernel(backend_of(array))(array, **equation.params)
 
 
 def _may_be_view(equation: Equation) -> bool:

@@ -1,6 +1,7 @@
 """The interface behind which NumPy, CuPy and the meta device stand, and their registry."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -22,6 +23,8 @@ __all__ = [
     "to_host",
 ]
 
+Kernel = Callable[[tuple[int, ...], tuple[int, ...], tuple[Any, ...]], Any]
+
 
 class Backend(ABC):
     """What the rest of sknet needs to know of a kind of device.
@@ -34,6 +37,8 @@ class Backend(ABC):
 
     kind: str
     xp: Any
+    alignment: int = 256
+    """Bytes at whose multiples arrays begin in memory that is divided among many."""
 
     @property
     @abstractmethod
@@ -82,6 +87,23 @@ class Backend(ABC):
         """Return an array full of `value`, of a `shape` and `dtype`, on `device`."""
         with self.activate(device):
             return self.xp.full(shape, value, dtype=dtype)
+
+    def is_plain(self, array: Any, writeable: bool = True) -> bool:
+        """Tell whether the elements of `array` stand in a row in memory, `writeable` if asked for."""
+        return bool(array.flags.c_contiguous)
+
+    def memory(self, nbytes: int, device: Device) -> Any:
+        """Return `nbytes` bytes on `device`, aligned, of arbitrary content, to be divided among arrays."""
+        return self.empty((nbytes,), np.uint8, device)
+
+    def kernels(self, source: str, names: Sequence[str], device: Device) -> "list[Kernel]":
+        """Compile a module of CUDA C, `source`, for `device`; return its kernels of these `names`.
+
+        Each is called as ``kernel(grid, block, args)``, with two tuples of int and the arrays
+        whose addresses it is given; it is issued on the current stream. Products and sums are
+        rounded one by one (no fused multiply-add), so that kernels give the bits of single calls.
+        """
+        raise DeviceError(f"device '{device}' compiles no kernels")
 
     def is_sparse(self, array: Any) -> bool:
         """Tell whether `array` is a sparse matrix of this device."""

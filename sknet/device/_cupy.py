@@ -1,5 +1,6 @@
 """CUDA devices: CuPy arrays. CuPy is imported when such a device is asked for, never before."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from sknet.device._backend import Backend, register
+from sknet.device._backend import Backend, Kernel, register
 from sknet.device._device import Device
 from sknet.device._numpy import SPECIAL_FUNCTIONS
 from sknet.exceptions import DeviceError
@@ -70,6 +71,12 @@ class CupyBackend(Backend):
 
     def activate(self, device: Device) -> AbstractContextManager[Any]:
         return self._cupy.cuda.Device(device.index)  # type: ignore[no-any-return]
+
+    def kernels(self, source: str, names: Sequence[str], device: Device) -> list[Kernel]:
+        # CuPy keeps what it has compiled on disk, by source and options.
+        with self.activate(device):
+            module = self._cupy.RawModule(code=source, options=("--fmad=false",), backend="nvrtc")
+            return [module.get_function(name) for name in names]
 
     def is_sparse(self, array: Any) -> bool:
         return bool(self._sparse.issparse(array))

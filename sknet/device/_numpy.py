@@ -50,6 +50,7 @@ class NumpyBackend(Backend):
 
     kind = "cpu"
     array_type = np.ndarray
+    alignment = 64  # a cache line
 
     def __init__(self) -> None:
         functions = {name: getattr(np, name) for name in np.__all__}
@@ -64,6 +65,17 @@ class NumpyBackend(Backend):
 
     def to_host(self, array: Any) -> Any:
         return array
+
+    def is_plain(self, array: Any, writeable: bool = True) -> bool:
+        if type(array) is not np.ndarray:
+            return False
+        flags = array.flags
+        return flags.c_contiguous and flags.aligned and (flags.writeable or not writeable)
+
+    def memory(self, nbytes: int, device: Device) -> Any:
+        memory = np.empty(nbytes + self.alignment, np.uint8)
+        start = -memory.ctypes.data % self.alignment
+        return memory[start : start + nbytes]
 
     def is_sparse(self, array: Any) -> bool:
         return bool(scipy.sparse.issparse(array))

@@ -94,11 +94,12 @@ def test_random_graphs_with_donated_arguments(seed):
 @pytest.mark.parametrize("seed", range(20))
 def test_random_chains_block_by_block(seed, monkeypatch):
     """Blocks of a few rows, so that chains of every kind are divided."""
-    import sknet.compile._compiled as module
+    import sknet.compile._compiled as cache
+    import sknet.compile.executors._numpy as executor
     from sknet.compile.passes import fuse
 
-    monkeypatch.setattr(module, "fuse", lambda graph: fuse(graph, block=9, cache=1))
-    monkeypatch.setattr(module, "_programs", type(module._programs)())
+    monkeypatch.setattr(executor, "fuse", lambda graph: fuse(graph, block=9, cache=1))
+    monkeypatch.setattr(cache, "_programs", type(cache._programs)())
     function = random_function(seed)
     rng = np.random.default_rng(seed)
     args = tuple(np.empty(SHAPE) for _ in range(3))

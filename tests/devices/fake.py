@@ -2,11 +2,14 @@
 
 Whatever runs on it was written against a backend's namespace only. It is strict where CuPy is: a host array
 and one of ours do not mix, arrays of two devices do not mix, and a kernel runs on the current device only.
+Kernels in CUDA C are run as they are, thread by thread (`kernels`), and what costs time on a GPU is counted
+(`counted`): memory that is asked for, and copies to the host.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partialmethod
 from typing import Any
 
@@ -17,9 +20,38 @@ import scipy.special
 from sknet.device import Backend, Device, register
 from sknet.device._numpy import SPECIAL_FUNCTIONS
 from sknet.exceptions import DeviceError
+from tests.devices import kernels
 
 N_DEVICES = 2
 _current: ContextVar[int] = ContextVar("current fake device", default=0)
+
+
+@dataclass
+class Counts:
+    """What has happened on the fake devices since the counting began."""
+
+    allocations: int = 0
+    reads: int = 0
+    kernels: int = 0
+
+
+_counts: list[Counts] = []
+
+
+@contextmanager
+def counted() -> Iterator[Counts]:
+    """Count allocations, reads by the host and launches of generated kernels."""
+    counts = Counts()
+    _counts.append(counts)
+    try:
+        yield counts
+    finally:
+        _counts.remove(counts)
+
+
+def _count(what: str) -> None:
+    for counts in _counts:
+        setattr(counts, what, getattr(counts, what) + 1)
 
 
 class FakeArray:
@@ -38,6 +70,7 @@ class FakeArray:
     dtype = property(lambda self: self._values.dtype)
     size = property(lambda self: self._values.size)
     nbytes = property(lambda self: self._values.nbytes)
+    flags = property(lambda self: self._values.flags)
     T = property(lambda self: self.transpose())
 
     # -- views, which run no kernel -----------------------------------------------------------
@@ -47,6 +80,9 @@ class FakeArray:
 
     def transpose(self, *axes: Any) -> "FakeArray":
         return FakeArray(self._values.transpose(*axes), self.index)
+
+    def view(self, dtype: Any) -> "FakeArray":
+        return FakeArray(self._values.view(dtype), self.index)
 
     def ravel(self) -> "FakeArray":
         return FakeArray(self._values.ravel(), self.index)
@@ -152,14 +188,20 @@ def _launch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     here = _current.get()
     if any(array.index != here for array in arrays):
         raise ValueError(f"arrays on devices {[array.index for array in arrays]}, current device is {here}")
+    if function is np.ndarray.item:
+        _count("reads")
     result = function(*_opened(args) if not is_index else (_opened(args[0]), args[1], *_opened(args[2:])),
                       **{key: _opened(value) for key, value in kwargs.items()})  # fmt: skip
     if kwargs.get("out") is not None:
         return kwargs["out"]
     if isinstance(result, tuple):
+        _count("allocations")
         return tuple(FakeArray(part, here) for part in result)
-    is_value = isinstance(result, (np.ndarray, np.generic))
-    return FakeArray(np.asarray(result), here) if is_value else result
+    if not isinstance(result, (np.ndarray, np.generic)):
+        return result
+    if not any(np.may_share_memory(result, array._values) for array in arrays):
+        _count("allocations")
+    return FakeArray(np.asarray(result), here)
 
 
 class _Function:
@@ -188,6 +230,7 @@ class _Namespace:
         """Copy from the host, as CuPy does, or return an array of this device."""
         if isinstance(value, FakeArray):
             return value if dtype is None else value.astype(dtype, copy=False)
+        _count("allocations")
         return FakeArray(np.array(value, dtype=dtype), _current.get())
 
     array = asarray
@@ -239,9 +282,11 @@ class FakeBackend(Backend):
         self.check(device)
         if scipy.sparse.issparse(array):
             return FakeCSR(array.tocsr().copy(), device.index)
+        _count("allocations")
         return FakeArray(np.array(array), device.index)
 
     def to_host(self, array: Any) -> Any:
+        _count("reads")
         return (array._matrix if isinstance(array, FakeCSR) else array._values).copy()
 
     def device_of(self, array: Any) -> Device:
@@ -254,6 +299,25 @@ class FakeBackend(Backend):
             yield
         finally:
             _current.reset(token)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any, device: Device) -> FakeArray:
+        _count("allocations")
+        return FakeArray(kernels.guarded(shape, dtype), device.index)
+
+    def zeros(self, shape: tuple[int, ...], dtype: Any, device: Device) -> FakeArray:
+        array = self.empty(shape, dtype, device)
+        array._values[...] = 0
+        return array
+
+    def kernels(self, source: str, names: Sequence[str], device: Device) -> list[Callable[..., None]]:
+        def on_device(run: Callable[..., None]) -> Callable[..., None]:
+            def launch(grid: tuple[int, ...], block: tuple[int, ...], args: tuple[FakeArray, ...]) -> None:
+                _count("kernels")
+                _launch(lambda *arrays: run(grid, block, arrays), *args)
+
+            return launch
+
+        return [on_device(run) for run in kernels.compiled(source, names)]
 
     def is_sparse(self, array: Any) -> bool:
         return isinstance(array, FakeCSR)

@@ -1,5 +1,6 @@
-"""Executors: from a plan to something that runs."""
+"""Executors: from a graph to something that runs."""
 
 from sknet.compile.executors._numpy import NumpyProgram
+from sknet.compile.executors._program import program
 
-__all__ = ["NumpyProgram"]
+__all__ = ["NumpyProgram", "program"]

@@ -250,7 +250,7 @@ class Values:
                 a.unite(b)
         views = self._views
 
-        def applied(array: np.ndarray) -> np.ndarray:
+        def applied(array: np.ndarray) -> Any:
             return views.applied(equation, array.reshape(x.shape))
 
         more = {"applied": applied, "contiguous": views.is_contiguous(output)}

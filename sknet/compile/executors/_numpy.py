@@ -1,20 +1,18 @@
 """The NumPy executor: a plan as straight-line Python, every call with its output bound."""
 
-import linecache
-import re
-import weakref
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from sknet.compile._graph import Variable
+from sknet.compile._graph import Graph, Variable
 from sknet.compile._plan import Plan
 from sknet.compile.executors import _kernels_index as _kernels_index  # adds its own
 from sknet.compile.executors import _kernels_softmax as _kernels_softmax
 from sknet.compile.executors._kernels import emit, scratch_of
-from sknet.compile.executors._writer import Writer
-from sknet.compile.passes import Group
+from sknet.compile.executors._writer import Writer, executed
+from sknet.compile.passes import Group, fuse
 
 __all__ = ["NumpyProgram"]
 
@@ -61,15 +59,13 @@ class NumpyProgram:
             copyto = writer.function(np.copyto, "copyto")
             writer.line(f"{copyto}({writer.name(donor)}, {writer.name(output)})")
         self._writer = writer
-        arguments = self._arguments(writer)
-        self.source = writer.source(arguments, self._head())
-        namespace: dict[str, Any] = {}
-        file = f"<sknet step {id(self):x}>"
-        exec(compile(self.source, file, "exec"), namespace)
-        # Tracebacks and debuggers show the lines, as long as there is the program.
-        linecache.cache[file] = (len(self.source), None, self.source.splitlines(True), file)
-        weakref.finalize(self, linecache.cache.pop, file, None)
-        self._bind: Callable[..., Callable[[], None]] = namespace["bind"]
+        self.source = writer.source(others=[blocks.name for blocks in self._blocks])
+        self._bind = executed(self.source, self)
+
+    @classmethod
+    def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool) -> Self:
+        """Plan a graph, whose outputs take over `donated` inputs, and return the program; `exact` as above."""
+        return cls(Plan(graph, fuse(graph), donated, partial(scratch_of, exact=exact)), exact)
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -82,7 +78,7 @@ class NumpyProgram:
                 continue
             first = len(writer.lines)
             emit(writer, equation)
-            _comment(writer, first, str(equation.output))
+            writer.comment(first, str(equation.output))
 
     def _write_blocks(self, writer: Writer, group: Group) -> None:
         """Write a loop over blocks of rows, each of which goes through all equations at once."""
@@ -100,22 +96,6 @@ class NumpyProgram:
         targets = ", ".join([*names.values(), *constants])
         head = f"for {targets} in {blocks.name}:  # {group.rows} of {shape[0]} rows each"
         writer.lines[start:] = [head, *[f"    {line}" for line in writer.lines[start:]]]
-
-    def _arguments(self, writer: Writer) -> list[str]:
-        used = set(re.findall(r"\w+", "\n".join(writer.setup + writer.lines)))
-        arrays = [name for name in writer.names.values() if name in used]
-        scratch = [
-            f"{writer.names[e.output]}_s{i}"
-            for e, buffers in self.plan.scratch.items()
-            for i in range(len(buffers))
-        ]
-        return [*writer.bound, *arrays, *scratch, *[blocks.name for blocks in self._blocks]]
-
-    def _head(self) -> str:
-        plan = self.plan
-        slots = ", ".join(f"{self._writer.names[x]}: {x!r}" for x in plan.graph.inputs)
-        arena = f"{plan.arena_size} bytes, of which {plan.peak_live} are needed at one time"
-        return f"# slots: {slots}\n# arena: {arena}\n"
 
     # -- binding ------------------------------------------------------------------------------
 
@@ -139,17 +119,10 @@ class NumpyProgram:
             Where outputs are found.
         """
         arrays = self.plan.arrays(memory, slots)
-        names = self._writer.names
-        by_name: dict[str, Any] = dict(self._writer.bound)
-        by_name.update({names[x]: array for x, array in arrays.items()})
-        for equation, buffers in self.plan.scratch.items():
-            needs = scratch_of(equation, self._writer.exact)
-            for i, (buffer, (shape, dtype)) in enumerate(zip(buffers, needs, strict=True)):
-                by_name[f"{names[equation.output]}_s{i}"] = buffer.array(memory, shape, dtype)
+        values = self._writer.values(memory, arrays, partial(scratch_of, exact=self._writer.exact))
         for blocks in self._blocks:
-            by_name[blocks.name] = blocks.divide(arrays, self.plan.in_groups)
-        wanted = self._bind.__code__.co_varnames[: self._bind.__code__.co_argcount]
-        return self._bind(*[by_name[name] for name in wanted]), arrays
+            values[blocks.name] = blocks.divide(arrays, self.plan.in_groups)
+        return self._bind(values), arrays
 
 
 class _Blocks(NamedTuple):
@@ -174,8 +147,3 @@ class _Blocks(NamedTuple):
             ]
             found.append((*block, *[constant[:length] for constant in constants]))
         return tuple(found)
-
-
-def _comment(writer: Writer, line: int, text: str) -> None:
-    if line < len(writer.lines):
-        writer.lines[line] = f"{writer.lines[line]:<48}  # {text}"

@@ -1,6 +1,9 @@
 """Writing the source of a step: names for arrays and functions, lines, and what they are bound to."""
 
-from collections.abc import Callable
+import linecache
+import re
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +12,9 @@ from sknet.compile._graph import Equation, Operand, Variable
 from sknet.compile._plan import Plan
 from sknet.device import result_dtype
 
-__all__ = ["Writer"]
+__all__ = ["Writer", "executed"]
+
+Needs = Callable[[Equation], Iterable[tuple[tuple[int, ...], Any]]]
 
 
 class Writer:
@@ -122,15 +127,72 @@ class Writer:
         """Add a line to the step."""
         self.lines.append(text)
 
+    def comment(self, line: int, text: str) -> None:
+        """Write a comment behind a line, if there is one of this number."""
+        if line < len(self.lines):
+            self.lines[line] = f"{self.lines[line]:<48}  # {text}"
+
     # -- the whole ----------------------------------------------------------------------------
 
-    def source(self, arguments: list[str], head: str) -> str:
-        """Return the source: ``bind(...)`` makes the views once and returns ``step()``."""
+    def source(self, head: str = "", others: Iterable[str] = ()) -> str:
+        """Return the source: ``bind(...)`` makes the views once and returns ``step()``.
+
+        Parameters
+        ----------
+        head : str
+            What stands in front.
+        others : iterable of str
+            Names of arguments besides arrays and functions.
+        """
+        plan = self.plan
+        slots = ", ".join(f"{self.names[x]}: {x!r}" for x in plan.graph.inputs)
+        arena = f"{plan.arena_size} bytes, of which {plan.peak_live} are needed at one time"
+        arguments = ", ".join([*self._arguments(), *others])
         setup = "".join(f"    {line}\n" for line in self.setup)
         lines = "".join(f"        {line}\n" for line in self.lines) or "        pass\n"
         return (
-            f"{head}def bind({', '.join(arguments)}):\n{setup}\n    def step():\n{lines}\n    return step\n"
+            f"{head}# slots: {slots}\n# arena: {arena}\n"
+            f"def bind({arguments}):\n{setup}\n    def step():\n{lines}\n    return step\n"
         )
+
+    def _arguments(self) -> list[str]:
+        used = set(re.findall(r"\w+", "\n".join(self.setup + self.lines)))
+        arrays = [name for name in self.names.values() if name in used]
+        scratch = [
+            f"{self.names[e.output]}_s{i}"
+            for e, buffers in self.plan.scratch.items()
+            for i in range(len(buffers))
+        ]
+        return [*self.bound, *arrays, *scratch]
+
+    def values(self, memory: Any, arrays: Mapping[Variable, Any], needs: Needs) -> dict[str, Any]:
+        """Return what the names stand for, on the given memory; `needs` are the plan's scratch arrays."""
+        found: dict[str, Any] = dict(self.bound)
+        found.update({self.names[x]: array for x, array in arrays.items()})
+        for equation, buffers in self.plan.scratch.items():
+            for i, (buffer, (shape, dtype)) in enumerate(zip(buffers, needs(equation), strict=True)):
+                found[f"{self.names[equation.output]}_s{i}"] = buffer.array(memory, shape, dtype)
+        return found
+
+
+def executed(source: str, owner: Any) -> Callable[..., Callable[[], None]]:
+    """Return the source's ``bind``, which takes its arguments by name.
+
+    Parameters
+    ----------
+    source : str
+        From `Writer.source`.
+    owner : object
+        As long as it lives, tracebacks and debuggers show the lines.
+    """
+    namespace: dict[str, Any] = {}
+    file = f"<sknet step {id(owner):x}>"
+    exec(compile(source, file, "exec"), namespace)
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+    weakref.finalize(owner, linecache.cache.pop, file, None)
+    bind = namespace["bind"]
+    wanted = bind.__code__.co_varnames[: bind.__code__.co_argcount]
+    return lambda values: bind(*[values[name] for name in wanted])
 
 
 Emitter = Callable[[Writer, Equation], None]

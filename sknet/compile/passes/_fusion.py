@@ -1,16 +1,21 @@
-"""Fusion: elementwise equations over large arrays, done block by block while the block is in the cache."""
+"""Fusion: elementwise equations that are done together.
+
+On the host those over large arrays go block by block, while the block is in the cache (`fuse`). On
+a device that compiles kernels all of one shape go into one kernel (`fuse_maps`).
+"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from sknet.compile._graph import Equation, Graph, Variable
 
-__all__ = ["BLOCK", "Group", "fuse", "is_elementwise"]
+__all__ = ["BLOCK", "Group", "fuse", "fuse_maps", "is_elementwise"]
 
 BLOCK = (
     1 << 13
 )  # elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one
+MOST = 64  # equations of a kernel: more would need more registers than there are
 CACHE = 1 << 20  # bytes that stay in the cache from one equation to the next: what is less is not divided
 
 
@@ -23,10 +28,19 @@ class Group(NamedTuple):
         In order. All but a group of one have elementwise primitives and one output shape.
     rows : int
         How many rows of the leading axis are one block; 0 where the whole array is.
+    fused : bool
+        Whether one kernel goes through all equations, element by element: what no other group
+        uses is never in memory.
     """
 
     equations: list[Equation]
     rows: int
+    fused: bool = False
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether all equations are done for a part of the elements, then for the next part."""
+        return self.fused or self.rows > 0
 
     @property
     def internal(self) -> set[Variable]:
@@ -57,6 +71,43 @@ def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:
         Every equation once, in an order in which each uses only what was computed before.
     """
     return [_finished(equations, block, cache) for equations in _chains(graph, block)]
+
+
+def fuse_maps(graph: Graph, is_map: Callable[[Equation], bool], most: int = MOST) -> list[Group]:
+    """Group the equations of a graph for a device: as few kernels as there can be.
+
+    Parameters
+    ----------
+    graph : Graph
+        Any graph.
+    is_map : callable
+        Tells whether a kernel can be generated for an equation: it computes each element by itself.
+    most : int, default=MOST
+        Equations of one kernel.
+
+    Returns
+    -------
+    list of Group
+        Every equation once, in an order in which each uses only what was computed before. A map
+        joins the last group of its output's shape, unless it needs something computed later.
+    """
+    groups: list[Group] = []
+    home: dict[Variable, int] = {}
+    latest: dict[tuple[int, ...], int] = {}
+    for equation in graph.equations:
+        shape = equation.output.shape
+        fused = is_map(equation)
+        number = latest.get(shape, -1) if fused else -1
+        needed = max((home[x] for x in equation.variables if x in home), default=0)
+        if number >= needed and len(groups[number].equations) < most:
+            groups[number].equations.append(equation)
+        else:
+            number = len(groups)
+            groups.append(Group([equation], 0, fused))
+            if fused:
+                latest[shape] = number
+        home[equation.output] = number
+    return groups
 
 
 def _chains(graph: Graph, least: int) -> Iterator[list[Equation]]:

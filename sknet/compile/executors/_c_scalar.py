@@ -1,0 +1,184 @@
+"""One element of one value as a line of C: the scalar expressions, with every type spelled out."""
+
+import ast
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from sknet.compile._graph import Equation, Variable
+from sknet.device import result_dtype
+
+__all__ = ["UntranslatableError", "cast", "literal", "translated", "type_of"]
+
+# Types of a dtype; half precision has none in plain C, and is left to the device's own functions.
+TYPES = {
+    "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
+    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
+    "uint64": "unsigned long long", "float32": "float", "float64": "double",
+}  # fmt: skip
+
+# Instead of the primitives' own: what keeps NaN as NumPy does, and what is no arithmetic.
+EXPRESSIONS = {
+    "relu": "0 if x <= 0 else x",
+    "maximum": "x if x > y or x != x else y",
+    "minimum": "x if x < y or x != x else y",
+    "sign": "1 if x > 0 else -1 if x < 0 else x * 0",
+    "astype": "x",
+    "copy": "x",
+}
+# Functions of C's library under the names of Python's and NumPy's; in float32 with an f at the end.
+FUNCTIONS = {
+    name: name
+    for name in (
+        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf",
+        "erfc", "exp", "exp2", "expm1", "floor", "fmod", "hypot", "lgamma", "log", "log10", "log1p", "log2",
+        "rint", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    )
+} | {"abs": "fabs", "fabs": "fabs", "pow": "pow", "round": "rint"}  # fmt: skip
+OPERATORS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
+    ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.And: "&&", ast.Or: "||", ast.USub: "-", ast.Not: "!",
+}  # fmt: skip
+COMPARISONS = frozenset({"equal", "greater", "greater_equal", "less", "less_equal", "not_equal"})
+
+
+class UntranslatableError(Exception):
+    """An equation that the generator of kernels has no C for; it is called by its own forward."""
+
+
+def literal(value: Any, dtype: Any) -> str:
+    """Return the text of a number in C.
+
+    Parameters
+    ----------
+    value : bool, int or float
+        The number.
+    dtype : dtype
+        Which it is converted to.
+
+    Returns
+    -------
+    str
+        For floating point, with the fewest digits that give the same number again.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return "true" if value else "false"
+    if dtype.kind in "iu":
+        return f"{int(value)}{'LL' if dtype.itemsize == 8 and abs(value) > 2**31 else ''}"
+    suffix = "f" if dtype.itemsize == 4 else ""
+    with np.errstate(over="ignore"):
+        number = dtype.type(value)
+    if math.isnan(number):
+        return f"(0.0{suffix} / 0.0{suffix})"
+    if math.isinf(number):
+        return f"({'-' if number < 0 else ''}1.0{suffix} / 0.0{suffix})"
+    return f"{number!s}{suffix}" if number >= 0 else f"(-{abs(number)!s}{suffix})"
+
+
+def translated(equation: Equation, names: dict[Variable, str]) -> str:
+    """Return one element of an equation's output as an expression in C.
+
+    Parameters
+    ----------
+    equation : Equation
+        With a scalar expression.
+    names : dict of Variable to str
+        What stands for an element of each operand.
+
+    Returns
+    -------
+    str
+        Of the output's type.
+
+    Raises
+    ------
+    UntranslatableError
+        If the expression has something that is not known in C.
+    """
+    name, dtype = equation.primitive.name, _computing_dtype(equation)
+    expression = EXPRESSIONS.get(name) or equation.primitive.expression
+    if expression is None:
+        raise UntranslatableError(f"{name} has no expression")
+    operands = [
+        literal(x, dtype) if type(x) is not Variable else
+        names[x] if name == "where" and position == 0 else cast(x, names[x], dtype)
+        for position, x in enumerate(equation.operands)
+    ]  # fmt: skip
+    text = _Translator(dict(zip("xyz", operands, strict=False)), dtype).text(
+        _tree(expression), outermost=True
+    )
+    narrow = dtype.kind in "iub" and dtype.itemsize < 4  # which C computes in int
+    return f"({type_of(dtype)})({text})" if narrow else text
+
+
+def type_of(dtype: Any) -> str:
+    """Return the name of a dtype in C."""
+    found = TYPES.get(np.dtype(dtype).name)
+    if found is None:
+        raise UntranslatableError(f"{dtype} has no type in C")
+    return found
+
+
+@cache
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _computing_dtype(equation: Equation) -> np.dtype[Any]:
+    """Return the dtype that all operands are converted to."""
+    if equation.primitive.name in COMPARISONS:
+        return result_dtype(*equation.operands)
+    return equation.output.dtype
+
+
+def cast(x: Variable, name: str, dtype: Any) -> str:
+    """Return the text for an element of `x`, called `name`, in a dtype."""
+    return name if x.dtype == dtype else f"({type_of(dtype)}){name}"
+
+
+class _Translator:
+    """Writes an expression tree of Python in C."""
+
+    def __init__(self, operands: dict[str, str], dtype: np.dtype[Any]) -> None:
+        self._operands, self._dtype = operands, dtype
+
+    def text(self, node: ast.expr, outermost: bool = False) -> str:
+        """Return the text of a node; in parentheses where it may stand beside others."""
+        if isinstance(node, ast.Name) and node.id in self._operands:
+            return self._operands[node.id]
+        if isinstance(node, ast.Constant):
+            return literal(node.value, self._dtype)
+        if isinstance(node, ast.Call):
+            return self._call(ast.unparse(node.func), node.args)
+        found = self._operation(node)
+        return found if outermost else f"({found})"
+
+    def _operation(self, node: ast.expr) -> str:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+            return self._call("pow", [node.left, node.right])
+        if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+            return f"{self.text(node.left)} {OPERATORS[type(node.op)]} {self.text(node.right)}"
+        if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
+            return f"{OPERATORS[type(node.op)]}{self.text(node.operand)}"
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in OPERATORS:
+            return f"{self.text(node.left)} {OPERATORS[type(node.ops[0])]} {self.text(node.comparators[0])}"
+        if isinstance(node, ast.BoolOp):
+            return f" {OPERATORS[type(node.op)]} ".join(map(self.text, node.values))
+        if isinstance(node, ast.IfExp):
+            return f"{self.text(node.test)} ? {self.text(node.body)} : {self.text(node.orelse)}"
+        raise UntranslatableError(ast.unparse(node))
+
+    def _call(self, name: str, arguments: list[ast.expr]) -> str:
+        if name in ("max", "min"):  # beside a term that keeps NaN
+            a, b = map(self.text, arguments)
+            return f"({a} {'>' if name == 'max' else '<'} {b} ? {a} : {b})"
+        if self._dtype.kind in "iu" and name == "abs":
+            [a] = map(self.text, arguments)
+            return f"({a} < 0 ? -{a} : {a})"
+        if name not in FUNCTIONS or self._dtype.kind != "f":
+            raise UntranslatableError(f"{name} in {self._dtype}")
+        texts = [self.text(x, outermost=True) for x in arguments]
+        return f"{FUNCTIONS[name]}{'f' if self._dtype.itemsize == 4 else ''}({', '.join(texts)})"

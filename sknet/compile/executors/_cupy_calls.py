@@ -1,0 +1,130 @@
+"""How a primitive that is in no kernel is called on a device: by its own forward, with its output given.
+
+What allocates there: primitives whose forward takes no ``out=`` (`logsumexp`, advanced indexing and
+its adjoint, `take_along_axis` of more than one element a row), and what CuPy's own functions need
+inside (a sum over all elements, a product of stacks of matrices that are not contiguous).
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from sknet.compile._graph import Equation, Operand, Variable
+from sknet.compile.executors._writer import Writer
+from sknet.device import Backend
+
+__all__ = ["call", "scratch_of"]
+
+Caller = Callable[[Writer, Equation, Backend], None]
+CALLS: dict[str, Caller] = {}
+
+
+def caller(*names: str) -> Callable[[Caller], Caller]:
+    """Register how the primitives of these names are called."""
+
+    def register(function: Caller) -> Caller:
+        for name in names:
+            CALLS[name] = function
+        return function
+
+    return register
+
+
+def call(w: Writer, equation: Equation, owner: Backend) -> None:
+    """Write the lines that compute one equation.
+
+    Parameters
+    ----------
+    w : Writer
+        Where they are written.
+    equation : Equation
+        What they compute.
+    owner : Backend
+        Whose functions they call.
+    """
+    CALLS.get(equation.primitive.name, _by_its_forward)(w, equation, owner)
+
+
+def scratch_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+    """Return shape and dtype of the arrays that an equation needs besides its output."""
+    if equation.primitive.name == "sum_squares" and len(equation.operands) > 1:
+        return [((), equation.output.dtype)]
+    return []
+
+
+def _by_its_forward(w: Writer, equation: Equation, owner: Backend) -> None:
+    primitive = equation.primitive
+    kernel = primitive.kernel(owner)
+    operands, out = ", ".join(_operand(w, x) for x in equation.operands), w.name(equation.output)
+    bound = partial(kernel, **equation.params) if equation.params else kernel
+    name = w.partial(bound, primitive.name) if equation.params else w.function(kernel, primitive.name)
+    w.line(f"{name}({operands}, out={out})" if primitive.writes_out else f"{out}[...] = {name}({operands})")
+
+
+def _operand(w: Writer, x: Operand) -> str:
+    if type(x) is Variable:
+        return w.name(x)
+    return repr(x) if math.isfinite(x) else f"float('{x}')"
+
+
+def _reshaped(w: Writer, x: Variable, shape: tuple[int, ...]) -> str:
+    """Name a view of a contiguous array in another shape."""
+    return w.name(x) if x.shape == shape else w.made(f"{w.name(x)}.reshape({shape})", "r")
+
+
+@caller("copy", "carry", "broadcast_to", "permute_dims")
+def _copy(w: Writer, equation: Equation, owner: Backend) -> None:
+    w.line(f"{w.name(equation.output)}[...] = {w.name(equation.operands[0])}")
+
+
+@caller("reshape")
+def _reshape(w: Writer, equation: Equation, owner: Backend) -> None:
+    [x] = equation.operands  # its elements do not stand in a row: this is a copy, not a view
+    w.line(f"{_reshaped(w, equation.output, x.shape)}[...] = {w.name(x)}")
+
+
+@caller("where")
+def _where(w: Writer, equation: Equation, owner: Backend) -> None:
+    condition, x, y = equation.operands
+    out = w.name(equation.output)
+    buffers, views = w.plan.buffers, w.plan.views
+    if type(y) is not Variable or buffers[views.root(y)] is not buffers[equation.output]:
+        w.line(f"{out}[...] = {_operand(w, y)}")
+    w.line(f"{w.function(owner.xp.copyto, 'copyto')}({out}, {_operand(w, x)}, where={w.name(condition)})")
+
+
+@caller("sum_squares")
+def _sum_squares(w: Writer, equation: Equation, owner: Backend) -> None:
+    if not all(x.size and w.plan.views.is_contiguous(x) for x in equation.variables):
+        _by_its_forward(w, equation, owner)
+        return
+    out = w.name(equation.output)
+    matmul = w.function(owner.xp.matmul, "matmul")
+    for i, x in enumerate(equation.operands):
+        flat = _reshaped(w, x, (x.size,))
+        target = w.scratch(equation) if i else out
+        w.line(f"{matmul}({flat}, {flat}, out={target})")
+        if i:
+            w.line(f"{w.function(owner.xp.add, 'add')}({out}, {target}, out={out})")
+
+
+@caller("scatter_add")
+def _scatter_add(w: Writer, equation: Equation, owner: Backend) -> None:
+    [g], index, out = equation.operands, equation.params["index"], w.name(equation.output)
+    parts = index if isinstance(index, tuple) else (index,)
+    if not all(part is None or part is Ellipsis or isinstance(part, (int, slice)) for part in parts):
+        _by_its_forward(w, equation, owner)
+        return
+    name = w.partial((*parts, Ellipsis) if Ellipsis not in parts else parts, "index")
+    w.line(f"{w.made(out + '.fill', 'fill')}(0)")
+    w.line(f"{w.made(f'{out}[{name}]', 'p')}[...] = {w.name(g)}")
+
+
+@caller("assemble")
+def _assemble(w: Writer, equation: Equation, owner: Backend) -> None:
+    out = w.name(equation.output)
+    for start, part in zip(equation.params["starts"], equation.operands, strict=True):
+        if not w.plan.is_in_place(equation, part):
+            target = w.made(f"{out}[{start}:{start + math.prod(part.shape)}]", "p")
+            w.line(f"{target}[...] = {w.name(part)}")

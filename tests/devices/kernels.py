@@ -1,0 +1,141 @@
+"""Running CUDA C without a GPU: the text is compiled by the system's C compiler, and run thread by thread.
+
+The text is taken as it is; only ``extern "C"`` is no C. Threads run one after the other, the last first in
+every other launch: a kernel whose result depends on the order of its threads gives two different results.
+Arrays that the fake device hands out have a guard of NaN on both sides: what reads outside gives NaN, and
+what writes outside is found after the launch.
+"""
+
+import ctypes
+import hashlib
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["compiled", "guarded"]
+
+GUARD = 4096  # bytes on either side of an array
+ALIGNMENT = 256
+FLAGS = ("-O0", "-shared", "-fPIC", "-ffp-contract=off", "-Wall", "-Werror", "-Wno-unused-variable")
+
+SHIM = """
+#include <math.h>
+#include <stdbool.h>
+typedef struct { unsigned int x, y, z; } sizes;
+static sizes blockIdx, threadIdx, blockDim, gridDim;
+#define __global__
+#define __device__ static
+#define __umul64hi(a, b) ((unsigned long long)((unsigned __int128)(a) * (b) >> 64))
+"""
+LAUNCH = """
+void launch_{name}(unsigned int grid, unsigned int block, bool backwards, void **arguments)
+{{
+    gridDim.x = grid;
+    blockDim.x = block;
+    for (unsigned int n = 0; n < grid * block; n++) {{
+        const unsigned int thread = backwards ? grid * block - 1 - n : n;
+        blockIdx.x = thread / block;
+        threadIdx.x = thread % block;
+        {name}({arguments});
+    }}
+}}
+"""
+HEAD = re.compile(r"__global__ void (\w+)\(([^)]*)\)")
+_guards: "weakref.WeakValueDictionary[int, np.ndarray]" = weakref.WeakValueDictionary()
+_launches = itertools.count()
+
+
+@cache
+def compiler() -> str:
+    """Return the path of a C compiler; without one nothing that is generated could be tested."""
+    found = next(filter(None, map(shutil.which, (os.environ.get("CC", "cc"), "cc", "gcc", "clang"))), None)
+    if found is None:
+        raise RuntimeError("the tests of generated kernels need a C compiler: install gcc, or set CC")
+    return found
+
+
+def compiled(source: str, names: Sequence[str]) -> list[Callable[..., None]]:
+    """Compile a module; return the kernels of these names, called with grid, block and NumPy arrays."""
+    library = ctypes.CDLL(_library(source))
+    return [_kernel(getattr(library, f"launch_{name}")) for name in names]
+
+
+@cache
+def _library(source: str) -> str:
+    heads = dict(HEAD.findall(source))
+    launchers = [LAUNCH.format(name=name, arguments=_arguments(text)) for name, text in heads.items()]
+    text = SHIM + source.replace('extern "C" ', "") + "".join(launchers)
+    digest = hashlib.sha256("\0".join([text, compiler(), *FLAGS]).encode()).hexdigest()
+    path = _folder() / f"{digest}.so"
+    if not path.exists():
+        with tempfile.TemporaryDirectory(dir=_folder()) as folder:
+            code, made = Path(folder, "module.c"), Path(folder, "module.so")
+            code.write_text(text)
+            command = [compiler(), *FLAGS, "-o", str(made), str(code), "-lm"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"a generated module does not compile:\n{done.stderr}\n{text}")
+            made.replace(path)
+    return str(path)
+
+
+@cache
+def _folder() -> Path:
+    made = tempfile.TemporaryDirectory(prefix="sknet-kernels-")
+    _kept.append(made)
+    return Path(made.name)
+
+
+_kept: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _arguments(parameters: str) -> str:
+    """Return the arguments of a call: each is taken from the list, and has its parameter's type."""
+    types = [text[: text.rindex("*") + 1].strip() for text in parameters.split(",")]
+    return ", ".join(f"({kind})arguments[{i}]" for i, kind in enumerate(types))
+
+
+def _kernel(launch: Any) -> Callable[..., None]:
+    launch.argtypes = [ctypes.c_uint, ctypes.c_uint, ctypes.c_bool, ctypes.POINTER(ctypes.c_void_p)]
+    launch.restype = None
+
+    def run(grid: tuple[int, ...], block: tuple[int, ...], arrays: Sequence[np.ndarray]) -> None:
+        addresses = (ctypes.c_void_p * len(arrays))(*[array.ctypes.data for array in arrays])
+        launch(grid[0], block[0], next(_launches) % 2 == 1, addresses)
+        for memory in {id(base): base for base in map(_memory, arrays) if base is not None}.values():
+            _check(memory)
+
+    return run
+
+
+def guarded(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Return an array of NaN between two guards."""
+    nbytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.full(nbytes + 2 * GUARD + ALIGNMENT, 0xFF, np.uint8)
+    _guards[memory.ctypes.data] = memory
+    start = GUARD + -(memory.ctypes.data + GUARD) % ALIGNMENT
+    found: np.ndarray = memory[start : start + nbytes].view(dtype).reshape(shape)
+    return found
+
+
+def _memory(array: np.ndarray) -> np.ndarray | None:
+    """Return the guarded memory that an array is a view of."""
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    return base if _guards.get(base.ctypes.data) is base else None
+
+
+def _check(memory: np.ndarray) -> None:
+    if not (memory[:GUARD].min() == 0xFF == memory[-GUARD:].min()):
+        raise RuntimeError("a kernel has written outside of its arrays")
