@@ -88,6 +88,10 @@ class Backend(ABC):
         with self.activate(device):
             return self.xp.full(shape, value, dtype=dtype)
 
+    def free_memory(self, device: Device) -> int:
+        """Return how many bytes of memory `device` can still give."""
+        raise DeviceError(f"device '{device}' does not tell how much memory is free")
+
     def is_plain(self, array: Any, writeable: bool = True) -> bool:
         """Tell whether the elements of `array` stand in a row in memory, `writeable` if asked for."""
         return bool(array.flags.c_contiguous)

@@ -72,6 +72,11 @@ class CupyBackend(Backend):
     def activate(self, device: Device) -> AbstractContextManager[Any]:
         return self._cupy.cuda.Device(device.index)  # type: ignore[no-any-return]
 
+    def free_memory(self, device: Device) -> int:
+        with self.activate(device):
+            unused = self._cupy.get_default_memory_pool().free_bytes()
+            return int(self._cupy.cuda.runtime.memGetInfo()[0]) + int(unused)
+
     def kernels(self, source: str, names: Sequence[str], device: Device) -> list[Kernel]:
         # CuPy keeps what it has compiled on disk, by source and options.
         with self.activate(device):

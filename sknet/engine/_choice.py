@@ -5,6 +5,7 @@ import warnings
 
 from sknet import ops
 from sknet.engine._batches import Batches
+from sknet.engine._device_steps import DeviceSteps
 from sknet.engine._model import Model
 from sknet.engine._stepping import not_compiled
 from sknet.engine._steps import CompiledSteps, EagerSteps, Steps
@@ -30,9 +31,9 @@ def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int, 
     Returns
     -------
     Steps
-        Native where Numba is installed, the environment does not say ``SKNET_NATIVE=0``, and all
-        operations are known to it; compiled for NumPy, also for sparse inputs, where the module
-        can be captured; eager elsewhere.
+        On the host native where Numba is installed, the environment does not say
+        ``SKNET_NATIVE=0``, and all operations are known to it; else compiled, also for sparse
+        inputs of the host, where the module can be captured; eager elsewhere.
 
     Raises
     ------
@@ -45,9 +46,11 @@ def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int, 
         If native code should be there and is not, or if the module or the loss cannot be captured;
         names the reason and the line.
     """
-    if not model.compile or model.device.kind != "cpu":
+    if not model.compile or (model.device.kind != "cpu" and ops.is_sparse(batches.X)):
         return EagerSteps(model, batches, check_finite)
     try:
+        if model.device.kind != "cpu":
+            return DeviceSteps(model, batches, check_finite)
         return _compiled_steps(model, batches, check_finite, planned, seeded)
     except (CaptureError, GraphError) as error:
         if model.compile is True:

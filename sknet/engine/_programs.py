@@ -17,7 +17,7 @@ from sknet.optim import Optimizer
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["Programs"]
+__all__ = ["Programs", "check_repeatable", "gradient_function"]
 
 OWN = "sknet."  # modules of this package keep no state that a capture would freeze
 
@@ -79,11 +79,10 @@ class Programs:
             weight and a counter; its result is gradient, changed buffers, raw output, loss and penalty.
         """
         model = self._model
-        function = _gradient_function(model, weighted=weight is not None)
+        function = gradient_function(model, weighted=weight is not None)
         X = ops.SparseSlot(X.shape, X.dtype) if ops.is_sparse(X) else X
         args = (self.flat, self.gradient, dict(model.buffers), X, y, weight, np.zeros((), np.int64))
-        if not _is_own(model):
-            _check_repeatable(function, args)
+        check_repeatable(model, function, args)
         slots = (self.flat, self.gradient, None, None, None, None, None)
         return compiled(function, args, donate=(1,), exact=self._exact, slots=slots)
 
@@ -123,9 +122,9 @@ def _is_own(model: "Model") -> bool:
     return all(type(part).__module__.startswith(OWN) for part in parts)
 
 
-def _check_repeatable(function: Any, args: tuple[Any, ...]) -> None:
-    """Raise a CaptureError for code that does other operations the second time."""
-    if str(capture(function, *args)) != str(capture(function, *args)):
+def check_repeatable(model: "Model", function: Any, args: tuple[Any, ...]) -> None:
+    """Raise a CaptureError for a user's code that does other operations the second time."""
+    if not _is_own(model) and str(capture(function, *args)) != str(capture(function, *args)):
         raise CaptureError(
             "two passes over the same batch do not do the same operations, so one of them would be frozen: "
             "the code counts, or draws random numbers, in Python. Keep counts in buffers, draw with "
@@ -133,7 +132,7 @@ def _check_repeatable(function: Any, args: tuple[Any, ...]) -> None:
         )
 
 
-def _gradient_function(model: "Model", weighted: bool) -> Any:
+def gradient_function(model: "Model", weighted: bool) -> Any:
     """Return the pure function from parameters and a batch to gradient, buffers, output and loss."""
     layout, places = model.layout, model.bindings()
 

@@ -23,6 +23,7 @@ from sknet.exceptions import DeviceError
 from tests.devices import kernels
 
 N_DEVICES = 2
+FREE_MEMORY = 1 << 20  # bytes
 _current: ContextVar[int] = ContextVar("current fake device", default=0)
 
 
@@ -308,6 +309,9 @@ class FakeBackend(Backend):
         array = self.empty(shape, dtype, device)
         array._values[...] = 0
         return array
+
+    def free_memory(self, device: Device) -> int:
+        return FREE_MEMORY
 
     def kernels(self, source: str, names: Sequence[str], device: Device) -> list[Callable[..., None]]:
         def on_device(run: Callable[..., None]) -> Callable[..., None]:

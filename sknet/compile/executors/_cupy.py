@@ -66,7 +66,7 @@ class CupyProgram:
 
     @classmethod
     def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool, device: Device) -> Self:
-        """Plan a graph for `device`, whose outputs take over `donated` inputs; `exact` as above."""
+        """Plan a graph for `device` whose outputs take over `donated` inputs; `exact` as above."""
         # What is the same everywhere stays one element; everything else stands in a row, as on the device.
         constants = {
             x: np.array(value, order="C") if any(value.strides) else value

@@ -64,7 +64,7 @@ class NumpyProgram:
 
     @classmethod
     def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool) -> Self:
-        """Plan a graph, whose outputs take over `donated` inputs, and return the program; `exact` as above."""
+        """Plan a graph whose outputs take over `donated` inputs; `exact` as above."""
         return cls(Plan(graph, fuse(graph), donated, partial(scratch_of, exact=exact)), exact)
 
     # -- writing ------------------------------------------------------------------------------

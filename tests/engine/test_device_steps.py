@@ -1,0 +1,237 @@
+"""Steps on a device: many without a look from the host, and the same numbers as one operation at a time."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from sknet import Model, nn
+from sknet.device import to_device, to_host
+from sknet.engine import Batches, History, Plateau, Settings, train
+from sknet.engine._choice import steps_for
+from sknet.engine._device_steps import DeviceSteps
+from sknet.engine._scores import Accuracy
+from sknet.engine._steps import EagerSteps
+from sknet.exceptions import NonFiniteError
+from sknet.optim import SGD, Adam, AdamW, RMSprop
+from sknet.optim.schedules import Cosine
+from tests.devices import fake
+
+LAYERS = {
+    "relu": lambda: nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)),
+    "tanh": lambda: nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3)),
+    "gelu": lambda: nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Linear(16, 3)),
+    "dropout": lambda: nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.4), nn.Linear(16, 3)),
+    "batch norm": lambda: nn.Sequential(nn.Linear(6, 16), nn.BatchNorm(16), nn.ReLU(), nn.Linear(16, 3)),
+    "layer norm": lambda: nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.SiLU(), nn.Linear(16, 3)),
+}
+OPTIMIZERS = [
+    SGD(0.05, momentum=0.9, nesterov=True),
+    Adam(1e-2),
+    AdamW(Cosine(1e-2, total_steps=100)),
+    RMSprop(1e-3, momentum=0.5),
+]
+N, SIZE = 50, 8  # six batches and a rest of two rows
+
+
+def data(loss="log_loss", dtype=np.float64, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, 6)).astype(dtype)
+    if loss == "log_loss":
+        return X, rng.integers(0, 3, N)
+    return X, np.abs(rng.standard_normal((N, 3))).astype(dtype)
+
+
+def trained(kind, module, X, y, weight=None, *, device, epochs=8, order="new", rows=None, dtype="float64", **settings):
+    """Train a fresh model; return it, and the losses and outputs of all steps."""
+    model = Model(module, random_state=0, dtype=dtype, device=device, **settings)
+    batches = Batches(X, y, weight, SIZE, model.dtype, model.device, rows)
+    steps = kind(model, batches, True)
+    rng, losses, outputs = np.random.default_rng(1), [], []
+    for _ in range(epochs):
+        chosen, done = rng.permutation(batches.n_samples) if order == "new" else order, 0
+        while done < batches.n_batches:
+            with fake.FakeBackend().activate(device), np.errstate(all="ignore"):
+                block = steps.run(chosen, done)
+            done += len(block.losses)
+            losses += list(block.losses)
+            outputs.append(to_host(block.outputs))
+    return model, np.array(losses), np.concatenate(outputs)
+
+
+def assert_same_training(module, *args, device, tolerance=1e-9, **settings):
+    """Train both ways and compare all that training leaves."""
+    expected, losses, outputs = trained(EagerSteps, module(), *args, device=device, **settings)
+    found, found_losses, found_outputs = trained(DeviceSteps, module(), *args, device=device, **settings)
+
+    def close(a, b):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+    close(found_losses, losses)
+    close(found_outputs, outputs)
+    assert found.progress == expected.progress
+    for mine, theirs in (
+        (found.state.parameters, expected.state.parameters),
+        (found.state.optimizer.slots, expected.state.optimizer.slots),
+        (found.buffers, expected.buffers),
+    ):
+        assert set(mine) == set(theirs)
+        for name, array in mine.items():
+            close(to_host(array), to_host(theirs[name]))
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+def test_layers(layers, fake_device):
+    assert_same_training(LAYERS[layers], *data(), optimizer=SGD(0.05, momentum=0.9), device=fake_device)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-3), ("float64", 1e-8)])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error", "huber", "poisson"])
+def test_losses_and_optimizers(loss, optimizer, dtype, tolerance, fake_device):
+    settings = {"loss": loss, "optimizer": optimizer, "alpha": 1e-3, "dtype": dtype}
+    assert_same_training(
+        LAYERS["tanh"], *data(loss, dtype), **settings, device=fake_device, tolerance=tolerance
+    )
+
+
+WEIGHTS = np.random.default_rng(2).uniform(0.5, 1.5, N)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"weight": WEIGHTS},
+        {"order": None},
+        {"rows": np.arange(N)[::-2]},
+        {"rows": np.arange(N)[::-2], "order": None, "weight": WEIGHTS},
+    ],
+    ids=["weights", "in order", "some rows", "some rows in order, with weights"],
+)
+def test_rows(how, fake_device):
+    assert_same_training(LAYERS["relu"], *data("squared_error"), **how, device=fake_device)
+
+
+@pytest.mark.parametrize("kind", ["host", "device", "another dtype", "too large", "too large, another dtype"])
+def test_where_rows_come_from(kind, fake_device, monkeypatch):
+    X, y = data(dtype=np.float32 if "another" in kind else np.float64)
+    if "too large" in kind:
+        monkeypatch.setattr(fake, "FREE_MEMORY", 0)
+    if kind != "host":
+        X = to_device(X, fake_device)
+    assert_same_training(LAYERS["relu"], X, y, device=fake_device)
+
+
+def test_more_rows_than_fit_on_the_device(fake_device, monkeypatch):
+    monkeypatch.setattr(fake, "FREE_MEMORY", 0)
+    assert_same_training(LAYERS["relu"], *data(), device=fake_device)
+
+
+# -- what a step costs ------------------------------------------------------------------------
+
+
+def block_of(fake_device, n_steps):
+    model = Model(LAYERS["dropout"](), loss="log_loss", alpha=1e-3, random_state=0, device=fake_device)
+    steps = DeviceSteps(model, Batches(*data(), None, SIZE, model.dtype, model.device), True)
+    steps._per_step = 1e-9
+    steps._most = n_steps
+    order = np.arange(N)
+    for _ in range(2):  # at first the order is put on the device
+        with fake.counted() as counts, np.errstate(all="ignore"):
+            block = steps.run(order, 0)
+        assert len(block.losses) == n_steps
+    return counts
+
+
+def test_a_step_allocates_nothing_and_the_host_looks_once(fake_device):
+    one, six = block_of(fake_device, 1), block_of(fake_device, 6)
+    assert one.reads == six.reads == 1
+    assert one.allocations == six.allocations
+    assert six.kernels == 6 * one.kernels
+
+
+# -- what is not finite -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [0, 3])
+@pytest.mark.parametrize("layers", ["relu", "batch norm"])
+def test_a_failing_step_changes_nothing(batch, layers, fake_device):
+    X, y = data()
+    X[batch * SIZE + 1, 0] = np.nan
+    states, errors = [], []
+    for kind in (EagerSteps, DeviceSteps):
+        model = Model(LAYERS[layers](), loss="log_loss", random_state=0, dtype="float64", device=fake_device)
+        steps = kind(model, Batches(X, y, None, SIZE, model.dtype, model.device), True)
+        if kind is DeviceSteps:
+            steps._per_step = 1e-9  # all in one block
+        done = 0
+        with (
+            pytest.raises(NonFiniteError) as error,
+            fake.FakeBackend().activate(fake_device),
+            np.errstate(all="ignore"),
+        ):
+            while True:
+                done += len(steps.run(None, done).losses)
+        assert done == batch
+        states.append(model.state)
+        errors.append(error.value)
+    assert str(errors[0]) == str(errors[1])
+    assert states[0].progress == states[1].progress
+    for name, array in states[0].parameters.items():
+        np.testing.assert_allclose(to_host(states[1].parameters[name]), to_host(array), rtol=1e-9)
+    for name, array in states[0].buffers.items():
+        np.testing.assert_allclose(to_host(states[1].buffers[name]), to_host(array), rtol=1e-9)
+
+
+def test_what_overflows_only_when_squared_goes_on(fake_device):
+    X, y = data("squared_error", np.float32)
+    settings = {"loss": "squared_error", "optimizer": SGD(1e-30), "dtype": "float32"}
+    y = y * np.float32(1e17)
+    y[0] = 1e18
+    model, losses, _ = trained(
+        DeviceSteps, nn.Linear(6, 3), 1e3 * X, y, device=fake_device, epochs=1, order=None, **settings
+    )
+    assert np.isfinite(losses).all()
+    assert model.progress.step == 7
+
+
+def test_without_the_check_steps_go_on(fake_device):
+    X, y = data()
+    X[0, 0] = np.nan
+    model = Model(LAYERS["relu"](), loss="log_loss", random_state=0, device=fake_device)
+    batches = Batches(X, y, None, SIZE, model.dtype, model.device)
+    steps, done = DeviceSteps(model, batches, False), 0
+    with fake.FakeBackend().activate(fake_device), np.errstate(all="ignore"):
+        while done < batches.n_batches:
+            done += len(steps.run(None, done).losses)
+    assert model.progress.step == 7
+    assert all(np.isnan(to_host(array)).any() for array in model.parameters.values())
+
+
+# -- the choice -------------------------------------------------------------------------------
+
+
+def test_models_on_a_device_take_these_steps(fake_device):
+    model = Model(LAYERS["relu"](), loss="log_loss", random_state=0, device=fake_device)
+    batches = Batches(*data(), None, SIZE, model.dtype, model.device)
+    assert type(steps_for(model, batches, True, 1, True)) is DeviceSteps
+
+
+def test_batches_without_weight_are_left_out(fake_device):
+    X, y = data()
+    weight = np.ones(N)
+    weight[2 * SIZE : 4 * SIZE] = 0
+    losses = []
+    for device in (fake_device, "cpu"):
+        model = Model(
+            LAYERS["relu"](), loss="log_loss", optimizer="sgd", random_state=0, dtype="float64", device=device
+        )
+        batches = Batches(X, y, weight, SIZE, model.dtype, model.device)
+        history = History()
+        settings = Settings(max_iter=3, shuffle=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            train(model, batches, history, Plateau(0.0, 10), settings, Accuracy)
+        losses.append(history["loss"])
+        assert model.progress.step == 15
+    np.testing.assert_allclose(*losses, rtol=1e-9)
