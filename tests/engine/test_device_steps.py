@@ -7,11 +7,14 @@ import pytest
 
 from sknet import Model, nn
 from sknet.device import to_device, to_host
-from sknet.engine import Batches, History, Plateau, Settings, train
+from sknet.engine import Batches
 from sknet.engine._choice import steps_for
 from sknet.engine._device_steps import DeviceSteps
+from sknet.engine._history import History
+from sknet.engine._loop import Settings, train
 from sknet.engine._scores import Accuracy
 from sknet.engine._steps import EagerSteps
+from sknet.engine._stopping import Plateau
 from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD, Adam, AdamW, RMSprop
 from sknet.optim.schedules import Cosine
@@ -28,7 +31,7 @@ LAYERS = {
 OPTIMIZERS = [
     SGD(0.05, momentum=0.9, nesterov=True),
     Adam(1e-2),
-    AdamW(Cosine(1e-2, total_steps=100)),
+    AdamW(Cosine(1e-2, n_steps=100)),
     RMSprop(1e-3, momentum=0.5),
 ]
 N, SIZE = 50, 8  # six batches and a rest of two rows
@@ -42,9 +45,23 @@ def data(loss="log_loss", dtype=np.float64, seed=0):
     return X, np.abs(rng.standard_normal((N, 3))).astype(dtype)
 
 
-def trained(kind, module, X, y, weight=None, *, device, epochs=8, order="new", rows=None, dtype="float64", **settings):
+def trained(
+    kind,
+    module,
+    X,
+    y,
+    weight=None,
+    *,
+    device,
+    epochs=8,
+    order="new",
+    rows=None,
+    dtype="float64",
+    loss="log_loss",
+    **settings,
+):
     """Train a fresh model; return it, and the losses and outputs of all steps."""
-    model = Model(module, random_state=0, dtype=dtype, device=device, **settings)
+    model = Model(module, loss, random_state=0, dtype=dtype, device=device, **settings)
     batches = Batches(X, y, weight, SIZE, model.dtype, model.device, rows)
     steps = kind(model, batches, True)
     rng, losses, outputs = np.random.default_rng(1), [], []
@@ -109,7 +126,9 @@ WEIGHTS = np.random.default_rng(2).uniform(0.5, 1.5, N)
     ids=["weights", "in order", "some rows", "some rows in order, with weights"],
 )
 def test_rows(how, fake_device):
-    assert_same_training(LAYERS["relu"], *data("squared_error"), **how, device=fake_device)
+    assert_same_training(
+        LAYERS["relu"], *data("squared_error"), loss="squared_error", **how, device=fake_device
+    )
 
 
 @pytest.mark.parametrize("kind", ["host", "device", "another dtype", "too large", "too large, another dtype"])
@@ -153,6 +172,14 @@ def test_a_step_allocates_nothing_and_the_host_looks_once(fake_device):
 # -- what is not finite -----------------------------------------------------------------------
 
 
+def in_order(steps):
+    """Train one epoch, as many steps at once as can be."""
+    done = 0
+    with fake.FakeBackend().activate(steps.model.device), np.errstate(all="ignore"):
+        while done < steps.batches.n_batches:
+            done += len(steps.run(None, done).losses)
+
+
 @pytest.mark.parametrize("batch", [0, 3])
 @pytest.mark.parametrize("layers", ["relu", "batch norm"])
 def test_a_failing_step_changes_nothing(batch, layers, fake_device):
@@ -164,15 +191,9 @@ def test_a_failing_step_changes_nothing(batch, layers, fake_device):
         steps = kind(model, Batches(X, y, None, SIZE, model.dtype, model.device), True)
         if kind is DeviceSteps:
             steps._per_step = 1e-9  # all in one block
-        done = 0
-        with (
-            pytest.raises(NonFiniteError) as error,
-            fake.FakeBackend().activate(fake_device),
-            np.errstate(all="ignore"),
-        ):
-            while True:
-                done += len(steps.run(None, done).losses)
-        assert done == batch
+        with pytest.raises(NonFiniteError) as error:
+            in_order(steps)
+        assert model.progress.step == batch
         states.append(model.state)
         errors.append(error.value)
     assert str(errors[0]) == str(errors[1])
@@ -200,10 +221,7 @@ def test_without_the_check_steps_go_on(fake_device):
     X[0, 0] = np.nan
     model = Model(LAYERS["relu"](), loss="log_loss", random_state=0, device=fake_device)
     batches = Batches(X, y, None, SIZE, model.dtype, model.device)
-    steps, done = DeviceSteps(model, batches, False), 0
-    with fake.FakeBackend().activate(fake_device), np.errstate(all="ignore"):
-        while done < batches.n_batches:
-            done += len(steps.run(None, done).losses)
+    in_order(DeviceSteps(model, batches, False))
     assert model.progress.step == 7
     assert all(np.isnan(to_host(array)).any() for array in model.parameters.values())
 
@@ -231,7 +249,7 @@ def test_batches_without_weight_are_left_out(fake_device):
         settings = Settings(max_iter=3, shuffle=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            train(model, batches, history, Plateau(0.0, 10), settings, Accuracy)
+            train(model, batches, history, Plateau(10, 0.0, False), settings, Accuracy)
         losses.append(history["loss"])
         assert model.progress.step == 15
     np.testing.assert_allclose(*losses, rtol=1e-9)
