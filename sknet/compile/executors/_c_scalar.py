@@ -25,6 +25,7 @@ EXPRESSIONS = {
     "maximum": "x if x > y or x != x else y",
     "minimum": "x if x < y or x != x else y",
     "sign": "1 if x > 0 else -1 if x < 0 else x * 0",
+    "xlogy": "0 if x == 0 and y == y else x * log(y)",
     "astype": "x",
     "copy": "x",
 }

@@ -84,7 +84,7 @@ class CupyProgram:
             self._launch(self._maps[-1], group)
             return
         for equation in group.equations:
-            if not self.plan.views.is_view(equation):
+            if equation.output.size and not self.plan.views.is_view(equation):
                 first = len(self._writer.lines)
                 call(self._writer, equation, self._owner)
                 self._writer.comment(first, str(equation.output))

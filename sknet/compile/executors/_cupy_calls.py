@@ -96,7 +96,7 @@ def _where(w: Writer, equation: Equation, owner: Backend) -> None:
 
 @caller("sum_squares")
 def _sum_squares(w: Writer, equation: Equation, owner: Backend) -> None:
-    if not all(x.size and w.plan.views.is_contiguous(x) for x in equation.variables):
+    if not all(w.plan.views.is_contiguous(x) for x in equation.variables):
         _by_its_forward(w, equation, owner)
         return
     out = w.name(equation.output)

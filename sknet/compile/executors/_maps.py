@@ -29,7 +29,7 @@ __device__ float uniform(unsigned long long i, unsigned long long key0, unsigned
                          unsigned long long site, unsigned long long step)
 {
     unsigned long long a = i / 8 + 1, b = 0, c = site, d = step;
-    for (int round = 0; round < 10; round++) {
+    for (int n = 0; n < 10; n++) {
         const unsigned long long low0 = 0xD2E7470EE14C6C93ULL * a, low1 = 0xCA5A826395121157ULL * c;
         const unsigned long long high0 = __umul64hi(0xD2E7470EE14C6C93ULL, a);
         const unsigned long long high1 = __umul64hi(0xCA5A826395121157ULL, c);
