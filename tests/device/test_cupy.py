@@ -17,6 +17,14 @@ class FakeRuntimeError(RuntimeError):
     pass
 
 
+class FakeModule:
+    def __init__(self, **arguments):
+        self.arguments = arguments
+
+    def get_function(self, name):
+        return name, self.arguments
+
+
 @pytest.fixture
 def count(monkeypatch):
     """Pretend that CuPy is installed; the list holds the number of GPUs, or the error of counting them."""
@@ -33,10 +41,18 @@ def count(monkeypatch):
         monkeypatch.setitem(sys.modules, name, made)
         return made
 
-    runtime = SimpleNamespace(getDeviceCount=get_device_count, CUDARuntimeError=FakeRuntimeError)
+    runtime = SimpleNamespace(
+        getDeviceCount=get_device_count, CUDARuntimeError=FakeRuntimeError, memGetInfo=lambda: (1000, 4000)
+    )
     cuda = SimpleNamespace(runtime=runtime, Device=lambda index: contextlib.nullcontext(index))
     module(
-        "cupy", ndarray=type("ndarray", (), {}), cuda=cuda, asarray=lambda x: ("on the GPU", x), exp=np.exp
+        "cupy",
+        ndarray=type("ndarray", (), {}),
+        cuda=cuda,
+        asarray=lambda x: ("on the GPU", x),
+        exp=np.exp,
+        RawModule=FakeModule,
+        get_default_memory_pool=lambda: SimpleNamespace(free_bytes=lambda: 24),
     )
     special = module("cupyx.scipy.special", **dict.fromkeys(SPECIAL_FUNCTIONS, np.exp))
     sparse = module("cupyx.scipy.sparse", issparse=lambda x: False)
@@ -51,6 +67,17 @@ def test_uses_cupys_functions(count):
     assert owner.kind == "cuda"
     assert owner.array_type is sys.modules["cupy"].ndarray
     assert owner.from_host([1.0], Device("cuda", 1)) == ("on the GPU", [1.0])
+
+
+def test_kernels_are_compiled_as_one_module_without_fused_multiply_add(count):
+    first, second = CupyBackend().kernels("the text", ["map0", "map1"], Device("cuda"))
+    arguments = {"code": "the text", "options": ("--fmad=false",), "backend": "nvrtc"}
+    assert first == ("map0", arguments)
+    assert second[1] is first[1]
+
+
+def test_free_memory_counts_what_cupys_pool_keeps(count):
+    assert CupyBackend().free_memory(Device("cuda")) == 1024
 
 
 def test_too_few_gpus(count):

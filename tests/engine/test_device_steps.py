@@ -12,6 +12,7 @@ from sknet.engine._choice import steps_for
 from sknet.engine._device_steps import DeviceSteps
 from sknet.engine._history import History
 from sknet.engine._loop import Settings, train
+from sknet.engine._place import active
 from sknet.engine._scores import Accuracy
 from sknet.engine._steps import EagerSteps
 from sknet.engine._stopping import Plateau
@@ -68,7 +69,7 @@ def trained(
     for _ in range(epochs):
         chosen, done = rng.permutation(batches.n_samples) if order == "new" else order, 0
         while done < batches.n_batches:
-            with fake.FakeBackend().activate(device), np.errstate(all="ignore"):
+            with active(device), np.errstate(all="ignore"):
                 block = steps.run(chosen, done)
             done += len(block.losses)
             losses += list(block.losses)
@@ -175,7 +176,7 @@ def test_a_step_allocates_nothing_and_the_host_looks_once(fake_device):
 def in_order(steps):
     """Train one epoch, as many steps at once as can be."""
     done = 0
-    with fake.FakeBackend().activate(steps.model.device), np.errstate(all="ignore"):
+    with active(steps.model.device), np.errstate(all="ignore"):
         while done < steps.batches.n_batches:
             done += len(steps.run(None, done).losses)
 
