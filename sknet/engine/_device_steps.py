@@ -50,7 +50,7 @@ class DeviceSteps(Steps):
         self._optimizer = model.optimizer
         self._owner = backend(model.device.kind)
         self._programs: dict[int, Compiled] = {}
-        self._per_step = SECONDS  # seconds; so the first block is of one step
+        self._per_step = 1.0  # seconds, so that the first block is of one step
         with active(model.device):
             self._rows = _Rows(batches, model.dtype)
             self._make_state()

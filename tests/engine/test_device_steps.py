@@ -7,7 +7,7 @@ import pytest
 
 from sknet import Model, nn
 from sknet.device import to_device, to_host
-from sknet.engine import Batches
+from sknet.engine import Batches, _device_steps
 from sknet.engine._choice import steps_for
 from sknet.engine._device_steps import DeviceSteps
 from sknet.engine._history import History
@@ -150,11 +150,11 @@ def test_more_rows_than_fit_on_the_device(fake_device, monkeypatch):
 # -- what a step costs ------------------------------------------------------------------------
 
 
-def block_of(fake_device, n_steps):
+def block_of(fake_device, n_steps, monkeypatch):
+    monkeypatch.setattr(_device_steps, "SECONDS", 1e9)
+    monkeypatch.setattr(_device_steps, "MOST_STEPS", n_steps)
     model = Model(LAYERS["dropout"](), loss="log_loss", alpha=1e-3, random_state=0, device=fake_device)
     steps = DeviceSteps(model, Batches(*data(), None, SIZE, model.dtype, model.device), True)
-    steps._per_step = 1e-9
-    steps._most = n_steps
     order = np.arange(N)
     for _ in range(2):  # at first the order is put on the device
         with fake.counted() as counts, np.errstate(all="ignore"):
@@ -163,8 +163,8 @@ def block_of(fake_device, n_steps):
     return counts
 
 
-def test_a_step_allocates_nothing_and_the_host_looks_once(fake_device):
-    one, six = block_of(fake_device, 1), block_of(fake_device, 6)
+def test_a_step_allocates_nothing_and_the_host_looks_once(fake_device, monkeypatch):
+    one, six = block_of(fake_device, 1, monkeypatch), block_of(fake_device, 6, monkeypatch)
     assert one.reads == six.reads == 1
     assert one.allocations == six.allocations
     assert six.kernels == 6 * one.kernels
@@ -183,15 +183,14 @@ def in_order(steps):
 
 @pytest.mark.parametrize("batch", [0, 3])
 @pytest.mark.parametrize("layers", ["relu", "batch norm"])
-def test_a_failing_step_changes_nothing(batch, layers, fake_device):
+def test_a_failing_step_changes_nothing(batch, layers, fake_device, monkeypatch):
+    monkeypatch.setattr(_device_steps, "SECONDS", 1e9)  # all in one block
     X, y = data()
     X[batch * SIZE + 1, 0] = np.nan
     states, errors = [], []
     for kind in (EagerSteps, DeviceSteps):
         model = Model(LAYERS[layers](), loss="log_loss", random_state=0, dtype="float64", device=fake_device)
         steps = kind(model, Batches(X, y, None, SIZE, model.dtype, model.device), True)
-        if kind is DeviceSteps:
-            steps._per_step = 1e-9  # all in one block
         with pytest.raises(NonFiniteError) as error:
             in_order(steps)
         assert model.progress.step == batch
