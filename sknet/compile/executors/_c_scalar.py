@@ -34,15 +34,19 @@ FUNCTIONS = {
     name: name
     for name in (
         "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf",
-        "erfc", "exp", "exp2", "expm1", "floor", "fmod", "hypot", "lgamma", "log", "log10", "log1p", "log2",
-        "rint", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+        "copysign", "erfc", "exp", "exp2", "expm1", "floor", "fmod", "hypot", "lgamma", "log", "log10",
+        "log1p", "log2", "nextafter", "rint", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
     )
 } | {"abs": "fabs", "fabs": "fabs", "pow": "pow", "round": "rint"}  # fmt: skip
+PREDICATES = {  # macros in C, functions in CUDA: written out
+    "isfinite": "({0} - {0} == 0)", "isinf": "({0} == {0} && {0} - {0} != 0)", "isnan": "({0} != {0})",
+}  # fmt: skip
 OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
     ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.And: "&&", ast.Or: "||", ast.USub: "-", ast.Not: "!",
+    ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
-COMPARISONS = frozenset({"equal", "greater", "greater_equal", "less", "less_equal", "not_equal"})
+CONVERSIONS = frozenset({"astype", "copy", "where"})  # what they give is what they take
 
 
 class UntranslatableError(Exception):
@@ -129,10 +133,11 @@ def _tree(text: str) -> ast.expr:
 
 
 def _computing_dtype(equation: Equation) -> np.dtype[Any]:
-    """Return the dtype that all operands are converted to."""
-    if equation.primitive.name in COMPARISONS:
+    """Return the dtype that all operands are converted to: the result's, unless they are compared."""
+    dtype = equation.output.dtype
+    if dtype.kind == "b" and equation.primitive.name not in CONVERSIONS:
         return result_dtype(*equation.operands)
-    return equation.output.dtype
+    return dtype
 
 
 def cast(x: Variable, name: str, dtype: Any) -> str:
@@ -179,6 +184,8 @@ class _Translator:
         if self._dtype.kind in "iu" and name == "abs":
             [a] = map(self.text, arguments)
             return f"({a} < 0 ? -{a} : {a})"
+        if name in PREDICATES and self._dtype.kind == "f":
+            return PREDICATES[name].format(*map(self.text, arguments))
         if name not in FUNCTIONS or self._dtype.kind != "f":
             raise UntranslatableError(f"{name} in {self._dtype}")
         texts = [self.text(x, outermost=True) for x in arguments]
