@@ -1,7 +1,7 @@
 """Tensor, the record of a primitive, the tape and the backward pass."""
 
 from sknet.core._axes import normalize_axes, normalize_axis
-from sknet.core._backward import gradients
+from sknet.core._backward import gradients, release
 from sknet.core._bind import Shaped, bind
 from sknet.core._carry import cargo_of, carry
 from sknet.core._hooks import HookHandle
@@ -43,5 +43,6 @@ __all__ = [
     "normalize_axes",
     "normalize_axis",
     "place",
+    "release",
     "set_grad_enabled",
 ]

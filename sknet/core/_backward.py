@@ -15,7 +15,7 @@ from sknet.exceptions import DeviceError, GradientError, ShapeError
 if TYPE_CHECKING:
     from sknet.core._tensor import Tensor
 
-__all__ = ["from_here", "gradients", "newest_first", "ones_like", "pull_back", "zeros_like"]
+__all__ = ["from_here", "gradients", "newest_first", "ones_like", "pull_back", "release", "zeros_like"]
 
 
 def gradients(
@@ -176,6 +176,11 @@ def _leading_to(wanted: "set[Node | None]", order: list[Node]) -> set[Node]:
 def _push(node: Node, g: Any, pending: dict[Node, Any], needed: set[Node] | None) -> None:
     """Hand a node's gradient on to its parents by the primitive's vjp rules."""
     primitive: Any = node.primitive
+    if node.inputs is None:
+        raise GradientError(
+            f"{primitive.name}: what its gradient needs was given up (by release, or backward(donate=True)): "
+            "compute the result again"
+        )
     out = None if node.output is None else _bind.make_tensor(node.output, node)
     for i, (parent, rule) in enumerate(zip(node.parents, primitive.vjp, strict=False)):
         if parent is None or (needed is not None and parent not in needed):
@@ -190,6 +195,29 @@ def _push(node: Node, g: Any, pending: dict[Node, Any], needed: set[Node] | None
             pending[parent] = share
         elif share is not None:  # a custom Function may have none
             pending[parent] = before + share
+
+
+def release(output: "Tensor") -> None:
+    """Free what the tape below a tensor keeps: no gradient can be computed from it any more.
+
+    Parameters
+    ----------
+    output : Tensor
+        Its own value stays, and so do those of all tensors that somebody holds.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> x = Tensor([1.0, 2.0], requires_grad=True)
+    >>> y = (x * x).sum()
+    >>> release(y)
+    >>> y.item()
+    5.0
+    """
+    for node in newest_first(output.node) if output.node is not None else ():
+        if node.primitive is not None:
+            node.inputs = None  # type: ignore[assignment]
+            node.output = None
 
 
 def newest_first(*roots: Node, stop: "Container[Node | None] | None" = None) -> list[Node]:

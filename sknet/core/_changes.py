@@ -69,7 +69,7 @@ def check_unchanged(node: Node) -> None:
 def _read(node: Node) -> Iterator[Any]:
     """Yield the tensors, and the owners of the arrays, that a node keeps for its rules."""
     outputs = node.output if isinstance(node.output, tuple) else (node.output,)
-    for value in (*node.inputs, *outputs, *(node.params or {}).values()):
+    for value in (*(node.inputs or ()), *outputs, *(node.params or {}).values()):
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, _bind.TensorType):
                 yield part

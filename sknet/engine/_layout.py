@@ -6,7 +6,7 @@ from typing import Any
 
 from sknet.exceptions import StateError
 
-__all__ = ["Gradient", "Layout"]
+__all__ = ["Arrays", "Gradient", "Layout"]
 
 ALIGNMENT = 16  # elements: every parameter starts on a cache line of its own, also in float32
 
@@ -73,7 +73,36 @@ class Layout:
                 raise StateError(f"{name!r} must have shape {shape}, got {tuple(values[name].shape)}")
 
 
-class Gradient(Mapping[str, Any]):
+class Arrays(Mapping[str, Any]):
+    """An array for every parameter, by name, all in one flat buffer.
+
+    Parameters
+    ----------
+    layout : Layout
+        Where each array stands.
+    flat : array of shape (layout.size,)
+        The buffer.
+    """
+
+    def __init__(self, layout: Layout, flat: Any) -> None:
+        self.layout = layout
+        self.flat = flat
+        self._views = layout.views(flat)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._views[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({ {name: tuple(view.shape) for name, view in self._views.items()} })"
+
+
+class Gradient(Arrays):
     """The gradient of a loss: an array for every parameter, by name, all in one flat buffer.
 
     Parameters
@@ -94,19 +123,5 @@ class Gradient(Mapping[str, Any]):
     """
 
     def __init__(self, layout: Layout, flat: Any, buffers: Mapping[str, Any]) -> None:
-        self.layout = layout
-        self.flat = flat
+        super().__init__(layout, flat)
         self.buffers = dict(buffers)
-        self._views = layout.views(flat)
-
-    def __getitem__(self, name: str) -> Any:
-        return self._views[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._views)
-
-    def __len__(self) -> int:
-        return len(self._views)
-
-    def __repr__(self) -> str:
-        return f"Gradient({ {name: tuple(view.shape) for name, view in self._views.items()} })"

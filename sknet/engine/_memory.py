@@ -9,9 +9,9 @@ import numpy as np
 
 from sknet.core import Tensor
 from sknet.device import Device, available, backend, device_of, to_device, to_host
-from sknet.engine._layout import Layout
+from sknet.engine._layout import Arrays, Layout
 from sknet.engine._place import active, on_device
-from sknet.engine._state import ModelState, check_state, frozen
+from sknet.engine._state import ModelState, check_state, frozen, thawed
 from sknet.engine._update import evaluated
 from sknet.exceptions import DeviceError, DeviceWarning, StateError
 from sknet.nn import Module
@@ -77,6 +77,7 @@ class Memory:
         self.module, self.dtype, self.device = module, dtype, device
         self.slots: dict[str, Any] = {}
         self._evaluated: Any = None
+        self._held: Any = None  # the flat buffer of a state whose arrays are read
         self._take_over({name: p.data for name, p in module.named_parameters() if p.requires_grad})
         self.begin_slots(slots)
 
@@ -157,9 +158,16 @@ class Memory:
             frozen(array)
         kept = {name: frozen(array.copy()) for name, array in buffers.items()}
         optimizer = OptimizerState(progress.step, dict(slots))
-        return ModelState(
-            MappingProxyType(self.layout.views(flat)), optimizer, MappingProxyType(kept), progress
-        )
+        return ModelState(Arrays(self.layout, flat), optimizer, MappingProxyType(kept), progress)
+
+    def given(self) -> tuple[Any, dict[str, Any]]:
+        """Return parameters and slots to be written to by whoever takes this memory over."""
+        if self._flat is not None:
+            return self._flat, self.slots
+        arrays = [self._held, *self.slots.values()]
+        if not all(map(thawed, arrays)):
+            return self.packed(), self.copied_slots()
+        return self._held, self.slots
 
     def copied_slots(self) -> dict[str, Any]:
         """Return the optimizer's state in arrays of its own."""
@@ -185,6 +193,9 @@ class Memory:
         other = Memory.__new__(Memory)
         other.__dict__.update(self.__dict__)
         other._flat = other._evaluated = None
+        held = state.parameters
+        whole = isinstance(held, Arrays) and held.layout.shapes == self.layout.shapes
+        other._held = held.flat if whole else None  # type: ignore[attr-defined]
         other.module = self.module.copy()
         other.leaves = {name: p for name, p in other.module.named_parameters() if p.requires_grad}
         for name, array in state.parameters.items():
@@ -204,7 +215,7 @@ class Memory:
         skeleton.to(device="cpu")
         slots = {name: to_host(array) for name, array in self.slots.items()}
         state = {**self.__dict__, "module": skeleton, "slots": slots, "_flat": to_host(self.packed())}
-        state["_evaluated"] = None
+        state["_evaluated"] = state["_held"] = None
         del state["leaves"]
         return state
 

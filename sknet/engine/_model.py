@@ -1,30 +1,28 @@
 """Model: the one owner of parameters, buffers, optimizer state and random state."""
 
-import copy
-import math
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
-from typing import Any, Self
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.utils import check_random_state
 
 from sknet import ops
-from sknet.core import Tensor, cargo_of, carry, gradients, no_grad
-from sknet.device import Device, available, check_float_dtype, is_array, stream_key, to_device
+from sknet.core import Tensor, cargo_of, carry, gradients, no_grad, release
+from sknet.device import Device, available, check_float_dtype, is_array, to_device
 from sknet.engine import _objective
 from sknet.engine._checks import check_reached, check_targets, check_weights
-from sknet.engine._layout import Gradient, Layout
+from sknet.engine._layout import Gradient
 from sknet.engine._memory import Memory, Pending
-from sknet.engine._optimizer import averaging, check_parameters, kind_of, slot_names
-from sknet.engine._place import active, on_device
+from sknet.engine._optimizer import averaging
+from sknet.engine._owner import Owner, check_alpha
+from sknet.engine._place import on_device
 from sknet.engine._predictor import Head, Predictor
-from sknet.engine._state import ModelState, StepResult, Weights, copied_random_state
+from sknet.engine._state import ModelState, StepResult
 from sknet.engine._stepping import Stepper
 from sknet.engine._update import apply_update
 from sknet.losses import Loss, check_loss
-from sknet.nn import Module, bindings, is_lazy, materialize
+from sknet.nn import Module, bindings, is_lazy
 from sknet.nn._scope import Scope, run
 from sknet.optim import LBFGS, Optimizer, check_optimizer
 from sknet.optim.schedules import Progress
@@ -32,7 +30,7 @@ from sknet.optim.schedules import Progress
 __all__ = ["Model"]
 
 
-class Model:
+class Model(Owner):
     """A module, a loss and an optimizer with one owner of all state.
 
     Parameters
@@ -102,7 +100,7 @@ class Model:
             )
         self.loss_function = check_loss(loss, "Model")
         self.optimizer = check_optimizer(optimizer, "Model")
-        self.alpha = _check_alpha(alpha)
+        self.alpha = check_alpha(alpha)
         self.compile = _check_compile(compile)
         self._stepper = Stepper(self.compile)
         self.dtype = check_float_dtype(dtype, where="a Model")
@@ -114,144 +112,6 @@ class Model:
         self._memory: Memory = Pending(module, place)  # type: ignore[assignment]
         if not is_lazy(module):
             self._begin()
-
-    def _begin(self) -> None:
-        """Draw what was not drawn yet, and make the memory."""
-        self.module.initialize(self.random_state)
-        self.key = stream_key(self.random_state)
-        with active(self.device):
-            self._memory = Memory(self.module, self.dtype, self.device, slot_names(self.optimizer))
-        check_parameters(self.optimizer, self.layout)
-
-    def materialize(self, X: Any) -> Self:
-        """Give a lazy module its shapes, and draw its weights; nothing happens where that was done.
-
-        Every way to train or to compute does it with its first batch.
-
-        Parameters
-        ----------
-        X : array, sparse matrix, Tensor, or tuple of int
-            A batch, of which only the shape counts, or that shape.
-
-        Returns
-        -------
-        Model
-            Itself.
-
-        Raises
-        ------
-        ShapeError
-            If the batch does not fit; the model is as before then.
-        """
-        if isinstance(self._memory, Pending):
-            example = X if isinstance(X, tuple) or hasattr(X, "dtype") else np.asarray(X)
-            materialize(self.module, example, dtype=self.dtype)
-            self._begin()
-        return self
-
-    # -- state --------------------------------------------------------------------------------
-
-    @property
-    def module(self) -> Module:
-        """The network; its parameters are the model's."""
-        return self._memory.module
-
-    @property
-    def device(self) -> Device:
-        """Where the model computes."""
-        return self._memory.device
-
-    @property
-    def layout(self) -> Layout:
-        """Where each parameter stands in the flat buffers."""
-        return self._memory.layout
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """Every trained parameter by name: views of the flat buffer, which `step` writes to."""
-        return self._memory.parameters
-
-    @property
-    @on_device
-    def evaluation_parameters(self) -> Mapping[str, Any]:
-        """Every trained parameter by name as it predicts: the average, if the optimizer makes one.
-
-        Such as `EMA` train the one and predict with the other: ``model(X, training=False)`` and `predict`
-        use these. They are to be read.
-        """
-        optimizer = averaging(self.optimizer)
-        if optimizer is None:
-            return self.parameters
-        return MappingProxyType(self.layout.views(self._memory.evaluated(optimizer)))
-
-    @property
-    def buffers(self) -> Mapping[str, Any]:
-        """Every buffer (running mean, ...) by name."""
-        return self._memory.buffers
-
-    @property
-    @on_device
-    def state(self) -> ModelState:
-        """A copy of all that training changes, which stays as it is."""
-        memory = self._memory
-        return memory.state(memory.packed(), memory.copied_slots(), memory.buffers, self.progress)
-
-    @on_device
-    def load(self, state: ModelState) -> None:
-        """Take over the values of a state in place; optimizer and random state go on from there.
-
-        Parameters
-        ----------
-        state : ModelState
-            Of a model with the same parameters; it is copied.
-
-        Raises
-        ------
-        StateError
-            If names or shapes differ; nothing is changed then.
-        """
-        self._memory.load(state)
-        self.progress = state.progress
-
-    def replace(self, state: ModelState) -> "Model":
-        """Return a model with another state; this one stays as it is.
-
-        Parameters
-        ----------
-        state : ModelState
-            From `update`, or another model's `state`.
-
-        Returns
-        -------
-        Model
-            With a module of its own, whose parameters are the state's read-only arrays.
-
-        Raises
-        ------
-        StateError
-            If names, shapes, dtype or device differ from this model's.
-        """
-        other = Model.__new__(Model)
-        other.__dict__.update(self.__getstate__())
-        other._memory = self._memory.holding(state)
-        other.random_state = copied_random_state(self.random_state)
-        other.progress = state.progress
-        return other
-
-    @on_device
-    def weights(self) -> Weights:
-        """Return a copy of what decides the predictions, such as those of the best epoch."""
-        optimizer, memory = averaging(self.optimizer), self._memory
-        slots = {} if optimizer is None else {name: memory.slots[name].copy() for name in optimizer.averaging}
-        return Weights(memory.packed(), {name: array.copy() for name, array in self.buffers.items()}, slots)
-
-    @on_device
-    def restore_weights(self, weights: Weights) -> None:
-        """Put back what `weights` returned; but for averages, the optimizer's state stays as it is."""
-        self._memory.writable()[...] = weights.flat
-        for name, array in weights.slots.items():
-            self._memory.slots[name][...] = array
-        self._memory.set_buffers(weights.buffers)
 
     # -- the step in functional pieces ----------------------------------------------------------
 
@@ -365,13 +225,16 @@ class Model:
         return _objective.terms(self.loss_function, self.alpha, output, self._operand(y), weight, penalized)
 
     @on_device
-    def backward(self, loss: Tensor) -> Gradient:
+    def backward(self, loss: Tensor, donate: bool = False) -> Gradient:
         """Return the gradient of a loss with respect to every parameter; nothing is changed.
 
         Parameters
         ----------
         loss : Tensor of shape ()
             Computed from this model's output.
+        donate : bool, default=False
+            Give up the intermediate values that the gradient is computed from: their memory is free
+            for the next step, and the loss has its value, but no gradient any more.
 
         Returns
         -------
@@ -384,7 +247,10 @@ class Model:
             If the loss does not depend on this model's parameters, or is no scalar.
         """
         check_reached(loss, self._memory.leaves.values())
-        return self.gradient_into(self._memory.zeros(), loss)
+        found = self.gradient_into(self._memory.zeros(), loss)
+        if donate:
+            release(loss)
+        return found
 
     def gradient_into(self, flat: Any, loss: Tensor) -> Gradient:
         """Return the gradient of `loss`, written into the buffer `flat`."""
@@ -394,13 +260,17 @@ class Model:
         return Gradient(self.layout, flat, cargo_of(loss) if self._memory.has_buffers else {})
 
     @on_device
-    def update(self, gradient: Gradient) -> ModelState:
+    def update(self, gradient: Gradient, donate: bool = False) -> ModelState:
         """Return the state after one optimizer update; nothing is changed.
 
         Parameters
         ----------
         gradient : Gradient or mapping of str to array-like
             From `backward`, or arrays of your own for every parameter name.
+        donate : bool, default=False
+            Give up this model's memory: the new state is written into it. Arrays that were taken from
+            this model, or from the state it holds, change with it, and the model can only be asked
+            to `replace` its state; a functional loop then needs no more memory than one in place.
 
         Returns
         -------
@@ -417,12 +287,13 @@ class Model:
             flat_gradient = self._memory.zeros()
             self.layout.fill(flat_gradient, {name: self._array(value) for name, value in gradient.items()})
             gradient = Gradient(self.layout, flat_gradient, {})
-        flat, slots = self._memory.packed(), self._memory.copied_slots()
-        delta = self._memory.zeros()
-        apply_update(optimizer, self.layout, self.progress, gradient.flat, flat, slots, delta)
-        flat += delta
+        memory, buffers = self._memory, {**self.buffers, **gradient.buffers}
+        flat, slots = memory.given() if donate else (memory.packed(), memory.copied_slots())
+        apply_update(optimizer, self.layout, self.progress, gradient.flat, flat, slots)
         progress = self.progress._replace(step=self.progress.step + 1)
-        return self._memory.state(flat, slots, {**self.buffers, **gradient.buffers}, progress)
+        if donate:
+            self._spend()
+        return memory.state(flat, slots, buffers, progress)
 
     def _array(self, value: Any) -> Any:
         value = value.data if isinstance(value, Tensor) else value
@@ -470,23 +341,6 @@ class Model:
                 f"{name} goes over the full batch and has no single step: use an optimizer such as Adam()"
             )
         return self.optimizer
-
-    def flat_buffers(self) -> tuple[Any, dict[str, Any]]:
-        """Return the buffers that hold parameters and optimizer state, for who trains them in place."""
-        return self._memory.writable(), self._memory.slots
-
-    def bindings(self) -> dict[str, Any]:
-        """Return what a `Scope` calls the parameters and buffers of the module."""
-        return bindings(self.module)
-
-    def advance(self, buffers: Mapping[str, Any]) -> None:
-        """Count a step whose update has been made, and set the buffers that it changed."""
-        self._memory.set_buffers(buffers)
-        self.progress = self.progress._replace(step=self.progress.step + 1)
-
-    def workspace(self) -> tuple[Any, Any]:
-        """Return two flat buffers for gradient and update."""
-        return self._memory.zeros(), self._memory.zeros()
 
     # -- what a loss is reported as -----------------------------------------------------------------
 
@@ -553,44 +407,9 @@ class Model:
         """Remember that the forward pass of this name cannot be compiled."""
         self._predictors[name] = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        state["_predictors"] = {}  # programs are bound to this model's memory
-        state["_stepper"] = Stepper(self.compile)
-        return state
-
     def __repr__(self) -> str:
         parts = f"loss={self.loss_function!r}, optimizer={self.optimizer!r}, device='{self.device}'"
         return f"Model({self.module!r}, {parts})"
-
-    def adopt(self, optimizer: "Optimizer | LBFGS", loss: Loss, alpha: float) -> None:
-        """Go on with other hyperparameters, in place.
-
-        Parameters
-        ----------
-        optimizer : Optimizer or LBFGS
-            One of the same kind goes on with the state there is; another begins anew.
-        loss : Loss
-            What is minimised from now on.
-        alpha : float
-            Strength of the L2 penalty from now on.
-        """
-        check_parameters(optimizer, self.layout)
-        if kind_of(optimizer) != kind_of(self.optimizer):
-            self.progress = self.progress._replace(step=0, reductions=0)
-            self._memory.begin_slots(slot_names(optimizer))
-        self.optimizer, self.loss_function, self.alpha = optimizer, loss, _check_alpha(alpha)
-        self._predictors = {}
-        self._stepper = Stepper(self.compile)
-        self._memory.set_buffers({})  # averages may be others now
-
-    def copy(self) -> Self:
-        """Return a model of its own with the same state."""
-        other = type(self).__new__(type(self))
-        other.__dict__.update(self.__getstate__())
-        other._memory = copy.deepcopy(self._memory)
-        other.random_state = copied_random_state(self.random_state)
-        return other
 
 
 def _check_compile(mode: bool | str) -> bool | str:
@@ -599,11 +418,3 @@ def _check_compile(mode: bool | str) -> bool | str:
             f"The 'compile' parameter of Model must be True, False or 'auto'. Got {mode!r} instead."
         )
     return mode
-
-
-def _check_alpha(alpha: float) -> float:
-    if not (isinstance(alpha, (int, float, np.number)) and 0 <= alpha < math.inf):
-        raise ValueError(
-            f"The 'alpha' parameter of Model must be a float in the range [0, inf). Got {alpha!r} instead."
-        )
-    return float(alpha)

@@ -9,6 +9,7 @@ from sknet import ops
 from sknet.compile import Compiled, capture
 from sknet.compile import compile as compiled
 from sknet.core import Tensor, gradients
+from sknet.engine._parts import is_own, nested
 from sknet.engine._update import update_function
 from sknet.exceptions import CaptureError
 from sknet.nn._scope import Scope, run
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from sknet.engine._model import Model
 
 __all__ = ["Programs", "check_repeatable", "gradient_function"]
-
-OWN = "sknet."  # modules of this package keep no state that a capture would freeze
 
 
 class Programs:
@@ -117,14 +116,10 @@ class Programs:
         self.update.run()
 
 
-def _is_own(model: "Model") -> bool:
-    parts = (*model.module.modules(), model.loss_function, model.optimizer)
-    return all(type(part).__module__.startswith(OWN) for part in parts)
-
-
 def check_repeatable(model: "Model", function: Any, args: tuple[Any, ...]) -> None:
     """Raise a CaptureError for a user's code that does other operations the second time."""
-    if not _is_own(model) and str(capture(function, *args)) != str(capture(function, *args)):
+    parts = (*model.module.modules(), *nested(model.loss_function), *nested(model.optimizer))
+    if not all(map(is_own, parts)) and str(capture(function, *args)) != str(capture(function, *args)):
         raise CaptureError(
             "two passes over the same batch do not do the same operations, so one of them would be frozen: "
             "the code counts, or draws random numbers, in Python. Keep counts in buffers, draw with "

@@ -13,7 +13,7 @@ from sknet.exceptions import StateError
 from sknet.optim import OptimizerState
 from sknet.optim.schedules import Progress
 
-__all__ = ["ModelState", "StepResult", "Weights", "check_state", "copied_random_state", "frozen"]
+__all__ = ["ModelState", "StepResult", "Weights", "check_state", "copied_random_state", "frozen", "thawed"]
 
 
 class ModelState(NamedTuple):
@@ -140,3 +140,13 @@ def frozen(array: Any) -> Any:
     if isinstance(array, np.ndarray):
         array.flags.writeable = False
     return array
+
+
+def thawed(array: Any) -> bool:
+    """Make an array that was `frozen` writeable again; tell whether that can be."""
+    if isinstance(array, np.ndarray):
+        try:
+            array.flags.writeable = True
+        except ValueError:  # its memory belongs to somebody else, such as a read-only map of a file
+            return False
+    return array is not None

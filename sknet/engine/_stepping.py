@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sknet import ops
-from sknet._params import ParameterObject
 from sknet.compile import Compiled
 from sknet.core import Tensor
 from sknet.engine._layout import Gradient
+from sknet.engine._parts import nested
 from sknet.engine._programs import Programs
 from sknet.engine._state import StepResult
 from sknet.engine._update import apply_update, check_finite_step
@@ -176,12 +176,5 @@ def _what_is_frozen(model: "Model") -> Iterator[Any]:
                 yield from value.values()
             elif name not in ("_buffers", "_transient"):
                 yield value
-    for part in (model.loss_function, model.optimizer):
-        yield from _attributes(part)
-
-
-def _attributes(part: Any) -> Iterator[Any]:
-    for value in vars(part).values():
-        yield value
-        if isinstance(value, ParameterObject):
-            yield from _attributes(value)
+    for part in (*nested(model.loss_function), *nested(model.optimizer)):
+        yield from vars(part).values()

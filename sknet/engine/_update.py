@@ -1,7 +1,7 @@
 """One optimizer update over flat buffers, and the check before it."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from sknet import ops
 from sknet.core import Tensor, no_grad
 from sknet.device import backend, device_of, namespace
 from sknet.engine._layout import Gradient, Layout
+from sknet.engine._parts import is_own, nested
 from sknet.exceptions import NonFiniteError
 from sknet.optim import Optimizer
 from sknet.optim.schedules import Progress
@@ -28,9 +29,9 @@ def apply_update(
     gradient: Any,
     flat: Any,
     slots: Mapping[str, Any],
-    delta: Any,
+    delta: Any = None,
 ) -> None:
-    """Make one update of an optimizer over flat buffers, but for adding it to the parameters.
+    """Make one update of an optimizer over flat buffers.
 
     Parameters
     ----------
@@ -41,22 +42,26 @@ def apply_update(
     progress : Progress
         Where the fit stands, before this update.
     gradient, flat : array of shape (size,)
-        Gradient and parameters; read.
+        Gradient and parameters.
     slots : mapping of str to array of shape (size,)
         The optimizer's state; overwritten.
-    delta : array of shape (size,)
-        Overwritten with what is to be added to the parameters.
+    delta : array of shape (size,), default=None
+        Overwritten with what is to be added to the parameters; None adds it to `flat` at once.
     """
     hyper = optimizer.hyper(progress.step + 1, progress)
     kept = [slots[name] for name in optimizer.slots]
     changes = _in_chunks if optimizer.elementwise else _by_name
     with no_grad():
-        # All are computed before the first is written: a rule that raises leaves the slots as they are.
-        found = list(changes(optimizer, layout, hyper, gradient, flat, kept))
-    for part, change, after in found:
-        delta[part] = change.data.reshape(-1)
-        for array, value in zip(kept, after, strict=True):
-            array[part] = value.data.reshape(-1)
+        found: Iterable[Change] = changes(optimizer, layout, hyper, gradient, flat, kept)
+        if not all(map(is_own, nested(optimizer))):
+            found = list(found)  # before the first is written: a rule that raises leaves all as it is
+        for part, change, after in found:
+            if delta is None:
+                flat[part] += change.data.reshape(-1)
+            else:
+                delta[part] = change.data.reshape(-1)
+            for array, value in zip(kept, after, strict=True):
+                array[part] = value.data.reshape(-1)
 
 
 def _in_chunks(

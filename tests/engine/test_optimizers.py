@@ -13,6 +13,7 @@ from sknet.core import no_grad
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, History, Plateau, Settings, Validation, predict_rows, train
 from sknet.engine import _steps as steps_module
+from sknet.engine._programs import Programs
 from sknet.engine._steps import CompiledSteps, EagerSteps
 from sknet.exceptions import GradientError, NonFiniteError
 from sknet.optim import (
@@ -100,8 +101,7 @@ def assert_close(model, other, tolerance):
 @named([*ELEMENTWISE, *BY_NAME])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_fifty_compiled_steps_have_every_bit_of_the_eager_ones(optimizer, dtype, monkeypatch):
-    exact = functools.partial(steps_module.compiled, exact=True)
-    monkeypatch.setattr(steps_module, "compiled", exact)
+    monkeypatch.setattr(steps_module, "Programs", functools.partial(Programs, exact=True))
     compiled, losses, *_ = train_by(CompiledSteps, optimizer, dtype)
     eager, eager_losses, *_ = train_by(EagerSteps, optimizer, dtype)
     np.testing.assert_array_equal(losses, eager_losses)

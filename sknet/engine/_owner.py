@@ -1,0 +1,270 @@
+"""Owner: who has all state of a training - parameters, buffers, optimizer state, random state."""
+
+import copy
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+from numpy.random import RandomState
+
+from sknet.device import Device, stream_key
+from sknet.engine._layout import Layout
+from sknet.engine._memory import Memory, Pending
+from sknet.engine._optimizer import averaging, check_parameters, kind_of, slot_names
+from sknet.engine._place import active, on_device
+from sknet.engine._predictor import Predictor
+from sknet.engine._state import ModelState, Weights, copied_random_state
+from sknet.engine._stepping import Stepper
+from sknet.exceptions import StateError
+from sknet.losses import Loss
+from sknet.nn import Module, bindings, materialize
+from sknet.optim import LBFGS, Optimizer
+from sknet.optim.schedules import Progress
+
+__all__ = ["Owner", "check_alpha"]
+
+
+class Owner:
+    """The state of a training, and how it is read, replaced, copied and pickled.
+
+    `Model`, which is made of it, computes with the state.
+    """
+
+    optimizer: "Optimizer | LBFGS"
+    loss_function: Loss
+    alpha: float
+    compile: bool | str
+    dtype: np.dtype[Any]
+    random_state: RandomState
+    progress: Progress
+    key: tuple[int, int]
+    _store: Memory
+    _stepper: Stepper
+    _predictors: dict[str, Predictor | None]
+    _is_spent = False
+
+    # -- where it is --------------------------------------------------------------------------
+
+    @property
+    def _memory(self) -> Memory:
+        if self._is_spent:
+            raise StateError(
+                "this model's memory was given to the state that update(donate=True) returned: go on with "
+                "model.replace(state)"
+            )
+        return self._store
+
+    @_memory.setter
+    def _memory(self, memory: Memory) -> None:
+        self._store = memory
+
+    def _spend(self) -> Memory:
+        """Give up the memory: whoever uses this model from now on, but to replace its state, is told so."""
+        memory = self._memory
+        self._is_spent = True
+        self._predictors, self._stepper = {}, Stepper(self.compile)
+        return memory
+
+    def _begin(self) -> None:
+        """Draw what was not drawn yet, and make the memory."""
+        self.module.initialize(self.random_state)
+        self.key = stream_key(self.random_state)
+        with active(self.device):
+            self._memory = Memory(self.module, self.dtype, self.device, slot_names(self.optimizer))
+        check_parameters(self.optimizer, self.layout)
+
+    def materialize(self, X: Any) -> Self:
+        """Give a lazy module its shapes, and draw its weights; nothing happens where that was done.
+
+        Every way to train or to compute does it with its first batch.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, Tensor, or tuple of int
+            A batch, of which only the shape counts, or that shape.
+
+        Returns
+        -------
+        Model
+            Itself.
+
+        Raises
+        ------
+        ShapeError
+            If the batch does not fit; the model is as before then.
+        """
+        if isinstance(self._memory, Pending):
+            example = X if isinstance(X, tuple) or hasattr(X, "dtype") else np.asarray(X)
+            materialize(self.module, example, dtype=self.dtype)
+            self._begin()
+        return self
+
+    # -- state --------------------------------------------------------------------------------
+
+    @property
+    def module(self) -> Module:
+        """The network; its parameters are the model's."""
+        return self._memory.module
+
+    @property
+    def device(self) -> Device:
+        """Where the model computes."""
+        return self._memory.device
+
+    @property
+    def layout(self) -> Layout:
+        """Where each parameter stands in the flat buffers."""
+        return self._memory.layout
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Every trained parameter by name: views of the flat buffer, which `step` writes to."""
+        return self._memory.parameters
+
+    @property
+    @on_device
+    def evaluation_parameters(self) -> Mapping[str, Any]:
+        """Every trained parameter by name as it predicts: the average, if the optimizer makes one.
+
+        Such as `EMA` train the one and predict with the other: ``model(X, training=False)`` and `predict`
+        use these. They are to be read.
+        """
+        optimizer = averaging(self.optimizer)
+        if optimizer is None:
+            return self.parameters
+        return MappingProxyType(self.layout.views(self._memory.evaluated(optimizer)))
+
+    @property
+    def buffers(self) -> Mapping[str, Any]:
+        """Every buffer (running mean, ...) by name."""
+        return self._memory.buffers
+
+    @property
+    @on_device
+    def state(self) -> ModelState:
+        """A copy of all that training changes, which stays as it is."""
+        memory = self._memory
+        return memory.state(memory.packed(), memory.copied_slots(), memory.buffers, self.progress)
+
+    @on_device
+    def load(self, state: ModelState) -> None:
+        """Take over the values of a state in place; optimizer and random state go on from there.
+
+        Parameters
+        ----------
+        state : ModelState
+            Of a model with the same parameters; it is copied.
+
+        Raises
+        ------
+        StateError
+            If names or shapes differ; nothing is changed then.
+        """
+        self._memory.load(state)
+        self.progress = state.progress
+
+    def replace(self, state: ModelState) -> Self:
+        """Return a model with another state; this one stays as it is.
+
+        Parameters
+        ----------
+        state : ModelState
+            From `update`, or another model's `state`.
+
+        Returns
+        -------
+        Model
+            With a module of its own, whose parameters are the state's read-only arrays.
+
+        Raises
+        ------
+        StateError
+            If names, shapes, dtype or device differ from this model's.
+        """
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self._without_programs(), _is_spent=False)
+        other._memory = self._store.holding(state)
+        other.random_state = copied_random_state(self.random_state)
+        other.progress = state.progress
+        return other
+
+    @on_device
+    def weights(self) -> Weights:
+        """Return a copy of what decides the predictions, such as those of the best epoch."""
+        optimizer, memory = averaging(self.optimizer), self._memory
+        slots = {} if optimizer is None else {name: memory.slots[name].copy() for name in optimizer.averaging}
+        return Weights(memory.packed(), {name: array.copy() for name, array in self.buffers.items()}, slots)
+
+    @on_device
+    def restore_weights(self, weights: Weights) -> None:
+        """Put back what `weights` returned; but for averages, the optimizer's state stays as it is."""
+        self._memory.writable()[...] = weights.flat
+        for name, array in weights.slots.items():
+            self._memory.slots[name][...] = array
+        self._memory.set_buffers(weights.buffers)
+
+    def flat_buffers(self) -> tuple[Any, dict[str, Any]]:
+        """Return the buffers that hold parameters and optimizer state, for who trains them in place."""
+        return self._memory.writable(), self._memory.slots
+
+    def bindings(self) -> dict[str, Any]:
+        """Return what a `Scope` calls the parameters and buffers of the module."""
+        return bindings(self.module)
+
+    def advance(self, buffers: Mapping[str, Any]) -> None:
+        """Count a step whose update has been made, and set the buffers that it changed."""
+        self._memory.set_buffers(buffers)
+        self.progress = self.progress._replace(step=self.progress.step + 1)
+
+    def workspace(self) -> tuple[Any, Any]:
+        """Return two flat buffers for gradient and update."""
+        return self._memory.zeros(), self._memory.zeros()
+
+    # -- copies and pickles --------------------------------------------------------------------
+
+    def _without_programs(self) -> dict[str, Any]:
+        """Return all attributes, but for programs, which are bound to this model's memory."""
+        return {**self.__dict__, "_predictors": {}, "_stepper": Stepper(self.compile)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self._without_programs(), "_store": self._memory}
+
+    def adopt(self, optimizer: "Optimizer | LBFGS", loss: Loss, alpha: float) -> None:
+        """Go on with other hyperparameters, in place.
+
+        Parameters
+        ----------
+        optimizer : Optimizer or LBFGS
+            One of the same kind goes on with the state there is; another begins anew.
+        loss : Loss
+            What is minimised from now on.
+        alpha : float
+            Strength of the L2 penalty from now on.
+        """
+        check_parameters(optimizer, self.layout)
+        if kind_of(optimizer) != kind_of(self.optimizer):
+            self.progress = self.progress._replace(step=0, reductions=0)
+            self._memory.begin_slots(slot_names(optimizer))
+        self.optimizer, self.loss_function, self.alpha = optimizer, loss, check_alpha(alpha)
+        self._predictors = {}
+        self._stepper = Stepper(self.compile)
+        self._memory.set_buffers({})  # averages may be others now
+
+    def copy(self) -> Self:
+        """Return a model of its own with the same state."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__getstate__())
+        other._memory = copy.deepcopy(self._memory)
+        other.random_state = copied_random_state(self.random_state)
+        return other
+
+
+def check_alpha(alpha: float) -> float:
+    """Return the strength of the penalty, once it is known to be one."""
+    if not (isinstance(alpha, (int, float, np.number)) and 0 <= alpha < math.inf):
+        raise ValueError(
+            f"The 'alpha' parameter of Model must be a float in the range [0, inf). Got {alpha!r} instead."
+        )
+    return float(alpha)

@@ -1,0 +1,144 @@
+"""The functional form with donated memory: same bits, little memory, and nobody is surprised."""
+
+import gc
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from sknet import Model, nn
+from sknet.exceptions import GradientError, StateError
+from sknet.optim import EMA, SGD, Adam, Muon
+from tests.engine.helpers import CLASSES, X, assert_same, assert_same_state, classifier
+
+OPTIMIZERS = [Adam(), SGD(0.1, 0.9), EMA(Adam()), Muon()]
+
+
+def step(model, X, y, donate):
+    loss = model.loss(model(X), y)
+    gradient = model.backward(loss, donate=donate)
+    return model.replace(model.update(gradient, donate=donate))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
+@pytest.mark.parametrize("noisy", [False, True], ids=["plain", "with BatchNorm and Dropout"])
+def test_same_bits(optimizer, noisy):
+    kept, donated = (classifier(noisy=noisy, optimizer=optimizer, alpha=0.1) for _ in range(2))
+    for _ in range(4):
+        kept, donated = step(kept, X, CLASSES, False), step(donated, X, CLASSES, True)
+        assert_same_state(donated.state, kept.state)
+    np.testing.assert_array_equal(donated.predict(X), kept.predict(X))
+    placed = classifier(noisy=noisy, optimizer=optimizer, alpha=0.1)
+    for _ in range(4):
+        placed.step(X, CLASSES)
+    assert_same_state(donated.state, placed.state)
+
+
+def test_the_memory_is_the_same():
+    model = step(classifier(), X, CLASSES, True)
+    state = model.update(model.backward(model.loss(model(X), CLASSES)), donate=True)
+    before = state.parameters.flat, *state.optimizer.slots.values()
+    model = model.replace(state)
+    state = model.update(model.backward(model.loss(model(X), CLASSES)), donate=True)
+    for array, there in zip((state.parameters.flat, *state.optimizer.slots.values()), before, strict=True):
+        assert array is there
+        assert not array.flags.writeable
+
+
+def test_without_donation_every_earlier_value_stays():
+    model = classifier()
+    output = model(X)
+    loss = model.loss(output, CLASSES)
+    gradient = model.backward(loss)
+    state = model.update(gradient)
+    kept = pickle.dumps((output.numpy(), loss.item(), dict(gradient), model.state, state))
+    later = model.replace(state)
+    for _ in range(3):
+        later = step(later, X, CLASSES, False)
+    again = pickle.dumps((output.numpy(), loss.item(), dict(gradient), model.state, state))
+    assert again == kept
+    assert_same(model.backward(loss), gradient)
+
+
+USES = {
+    "call": lambda model: model(X),
+    "step": lambda model: model.step(X, CLASSES),
+    "predict": lambda model: model.predict(X),
+    "parameters": lambda model: model.parameters,
+    "state": lambda model: model.state,
+    "update again": lambda model: model.update({}),
+    "copy": lambda model: model.copy(),
+    "pickle": pickle.dumps,
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_model_that_gave_its_memory_away_says_so(use):
+    model = classifier()
+    state = model.update(model.backward(model.loss(model(X), CLASSES)), donate=True)
+    with pytest.raises(StateError, match=r"memory was given to the state .* go on with model.replace"):
+        use(model)
+    assert model.replace(state).step(X, CLASSES).loss > 0
+
+
+def test_a_tape_that_was_given_up_says_so():
+    model = classifier()
+    loss = model.loss(model(X), CLASSES)
+    value = loss.item()
+    model.backward(loss, donate=True)
+    assert loss.item() == value
+    with pytest.raises(GradientError, match=r"what its gradient needs was given up .* again"):
+        model.backward(loss)
+
+
+def test_a_state_on_loan_is_copied():
+    """A state whose arrays cannot be written to, such as a map of a file, is left alone."""
+    model = classifier()
+    state = pickle.loads(pickle.dumps(model.state))
+    kept = pickle.dumps(state)
+    later = model.replace(state)
+    later.update(later.backward(later.loss(later(X), CLASSES)), donate=True)
+    assert pickle.dumps(state) == kept
+
+
+NETWORKS = {
+    "perceptron": (
+        lambda: nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.Linear(512, 4)),
+        (64,),
+    ),
+    "convolutions": (
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1),
+            nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4),
+        ),
+        (1, 20, 20),
+    ),
+    "LSTM": (lambda: nn.Sequential(nn.LSTM(16, 64, returns="last"), nn.Linear(64, 4)), (25, 16)),
+}  # fmt: skip
+
+
+def peak(make, shape, way):
+    """Return the most bytes that were allocated at a time in a loop, its first steps left out."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(32, *shape)).astype("f4"), rng.integers(0, 4, 32)
+    tracemalloc.start()
+    try:
+        model = Model(make(), "log_loss", random_state=0, compile="auto" if way == "compiled" else False)
+        for number in range(6):
+            if number == 3:
+                gc.collect()
+                tracemalloc.reset_peak()
+            if way == "donated":
+                model = step(model, X, y, True)
+            else:
+                model.step(X, y)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("make", "shape"), NETWORKS.values(), ids=NETWORKS)
+def test_a_functional_loop_needs_no_more_memory(make, shape):
+    donated, eager, compiled = (peak(make, shape, way) for way in ("donated", "eager", "compiled"))
+    assert donated <= 1.2 * min(eager, compiled), (donated / eager, donated / compiled)
