@@ -15,6 +15,7 @@ from tests.project import ROOT
 EXAMPLES = ROOT / "examples"
 ON_DATA = {
     "fashion_mnist.py": "Fashion-MNIST",
+    "cnn_fashion_mnist.py": "Fashion-MNIST",
     "adult.py": "Adult",
     "char_lstm.py": "a text",
     "char_transformer.py": "a text",
@@ -120,6 +121,26 @@ def test_fashion_mnist(save, fashion, tmp_path):
     assert printed.count("\nIteration") == printed.count("\nValidation score:") == 8
     assert re.search(r"^8 epochs in \d+ s", printed, re.MULTILINE)
     assert number_after("test accuracy", printed) > 0.5
+
+
+def test_cnn_fashion_mnist(fashion, tmp_path):
+    plot = tmp_path / "loss.png"
+    printed = run(
+        "cnn_fashion_mnist.py", "--data", save_npz(fashion, tmp_path), "--epochs", 2, "--plot", plot
+    ).stdout
+    assert "600 to train on, 100 to test on, 421770 parameters" in printed
+    assert printed.count("batch 10 of 10, loss") == 2
+    assert number_after("test accuracy", printed) > 0.3
+    assert plot.exists() or "matplotlib is not installed" in printed
+
+
+def test_cnn_fashion_mnist_without_matplotlib(fashion, tmp_path):
+    absent = tmp_path / "absent"
+    absent.mkdir()
+    (absent / "matplotlib.py").write_text("raise ImportError('hidden')")
+    data = save_npz(fashion, tmp_path)
+    printed = run("cnn_fashion_mnist.py", "--data", data, "--quick", path=absent).stdout
+    assert 'no plot: matplotlib is not installed (pip install "sknet[plot]")' in printed
 
 
 PERSON = (

@@ -40,7 +40,9 @@ def _last_axes(name: str, x: Any, shape: int | Shape) -> tuple[Tensor, Shape]:
     check_floating(name, x)
     lengths = (shape,) if isinstance(shape, int) else tuple(shape)
     if not lengths or x.shape[-len(lengths) :] != lengths:
-        raise ShapeError(f"{name}: expected an input of shape (..., {str(lengths)[1:-1]}), got {x.shape}")
+        raise ShapeError(
+            f"{name}: expected an input of shape (..., {str(lengths)[1:-1].rstrip(',')}), got {x.shape}"
+        )
     return x, tuple(range(-len(lengths), 0))
 
 
