@@ -7,7 +7,7 @@ import pytest
 
 from sknet import Tensor, ops
 from sknet.autograd import grad
-from sknet.core import gradients, no_grad
+from sknet.core import PRIMITIVES, Primitive, gradients, no_grad
 from sknet.exceptions import DtypeError, ShapeError
 
 CELLS = {"rnn": (1, 1), "lstm": (4, 4), "gru": (3, 4)}
@@ -81,6 +81,20 @@ def peak(function, *args):
     _, found = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return found
+
+
+@EACH
+def test_all_operands_share_one_way_back(cell, monkeypatch):
+    run, operands = setup(cell)
+    leaves = [Tensor(a, requires_grad=True) for a in operands]
+    output, _ = run(*leaves)
+    record, calls = PRIMITIVES["recurrence_gradient"], []
+    kernel = Primitive.kernel
+    monkeypatch.setattr(Primitive, "kernel", lambda self, owner: calls.append(self) or kernel(self, owner))
+    first, second = gradients(output.sum(), leaves), gradients(output.sum(), leaves)
+    assert calls.count(record) == 2  # once for each of the two
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
 @EACH
