@@ -30,8 +30,8 @@ class CompiledStep:
     >>> from sknet import Model, nn
     >>> from sknet.engine import compiled_step
     >>> step = compiled_step(Model(nn.Linear(3, 1)), np.ones((5, 3), "f4"), np.ones((5, 1), "f4"))
-    >>> print(step.update.graph.equations[0].primitive)
-    <primitive subtract>
+    >>> print(step.source.splitlines()[1])
+    # slots: v0: float32[32], v1: float32[32], v2: float32[5,3], v3: float32[5,1], v4: int64[]
     """
 
     gradient: Compiled

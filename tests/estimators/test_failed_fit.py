@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 
+from sknet.engine._steps import EagerSteps
 from sknet.exceptions import FitInterruptedWarning
 from sknet.losses import LogLoss
 from sknet.optim import SGD, Adam
@@ -61,8 +62,13 @@ def fresh_calls():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(autouse=True)
+def _one_operation_after_the_other(monkeypatch):
+    """Let every step call the loss: a compiled one does not."""
+    monkeypatch.setattr("sknet.engine._loop.steps_for", lambda *args: EagerSteps(*args[:3]))
+
+
 def rows():
-    """Sparse inputs are computed with one operation after the other, so that every step calls the loss."""
     return scipy.sparse.csr_array(X)
 
 
