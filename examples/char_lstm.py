@@ -62,9 +62,7 @@ def main() -> int:
         return 2
     text = Text(arguments.data)
     size, steps, rows, length = (32, 20, 8, 20) if arguments.quick else (256, arguments.steps, 64, 64)
-    print(
-        f"{len(text.train)} characters to train on, {len(text.test)} to test on, {len(text.alphabet)} kinds"
-    )
+    print(text)
 
     network = CharLSTM(len(text.alphabet), size)
     optimizer = Adam(lr=Cosine(4e-3, min_lr=2e-4, n_steps=steps))

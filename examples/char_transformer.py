@@ -2,7 +2,7 @@
 
 ::
 
-    python examples/char_transformer.py --data PATH [--steps 1500] [--seed 0] [--quick] [--plot PATH]
+    python examples/char_transformer.py --data PATH [--steps 2500] [--seed 0] [--quick] [--plot PATH]
 
 A Transformer sees the last characters of a text and predicts the next one, at every position of a
 stretch at once: a causal mask keeps it from looking ahead. It is trained with `Model.step` on stretches
@@ -35,8 +35,8 @@ class CharTransformer(nn.Module):
         self.context = context
         self.embedding = nn.Embedding(n_characters, size)
         self.positions = nn.Embedding(context, size)
-        self.encoder = nn.TransformerEncoder(layers, size, num_heads=4, dropout=0.0)
-        self.head = nn.Linear(size, n_characters)
+        self.encoder = nn.TransformerEncoder(layers, size, num_heads=4, dropout=0.0, activation="relu")
+        self.head = nn.Linear(size, n_characters, init=nn.init.Normal(0.02))  # at first it knows nothing
 
     def forward(self, x: Any) -> Tensor:
         places = np.arange(x.shape[1])
@@ -58,18 +58,16 @@ def written(
 
 def main() -> int:
     description = "Train a Transformer to predict the next character of a text."
-    arguments = parse("char_transformer.py", description, 1500)
+    arguments = parse("char_transformer.py", description, 2500)
     if arguments is None:
         return 2
     text = Text(arguments.data)
-    quick, full = (16, 1, 20, 8, 20), (128, 4, arguments.steps, 32, 64)
+    quick, full = (32, 1, 60, 8, 20), (128, 3, arguments.steps, 32, 32)
     size, layers, steps, rows, length = quick if arguments.quick else full
-    print(
-        f"{len(text.train)} characters to train on, {len(text.test)} to test on, {len(text.alphabet)} kinds"
-    )
+    print(text)
 
     network = CharTransformer(len(text.alphabet), size, layers, context=2 * length)
-    optimizer = AdamW(lr=Cosine(3e-3, min_lr=1e-4, n_steps=steps), weight_decay=0.01)
+    optimizer = AdamW(lr=Cosine(3e-3, min_lr=1e-4, n_steps=steps), beta2=0.99, weight_decay=0.01)
     model = Model(network, loss="log_loss", optimizer=optimizer, random_state=arguments.seed)
     plot(train(model, text, steps, rows, 2 * length, arguments.seed), arguments.plot)
     print(f"test: {bits_per_character(model, text.test, length):.3f} bits per character\n")

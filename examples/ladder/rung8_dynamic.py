@@ -41,5 +41,5 @@ for step in range(801):
     with no_grad():
         for parameter in network.parameters():
             if parameter.grad is not None:  # the die said 0: the shared layer had no part
-                parameter -= 0.2 * parameter.grad
+                parameter -= 0.1 * parameter.grad
                 parameter.grad = None
