@@ -4,17 +4,18 @@ from typing import Any
 
 import numpy as np
 
-from sknet.core import Primitive, Tensor, TracedArray, bind, is_capturing
-from sknet.device import Device, backend, philox_uniform
+from sknet.core import Primitive, Tensor, TracedArray, as_operand, as_tensor, bind, is_capturing
+from sknet.device import Device, backend, is_array, philox_uniform, to_host
 from sknet.exceptions import CaptureError
+from sknet.ops._rules import check_floating
 
-__all__ = ["dropout_mask"]
+__all__ = ["dropout", "dropout_mask"]
 
 
 def _mask_forward(
     xp: Any,
     like: Any,
-    step: int,
+    step: Any,
     *,
     shape: tuple[int, ...],
     p: float,
@@ -24,6 +25,7 @@ def _mask_forward(
     out: Any = None,
 ) -> Any:
     # Drawn on the host: the same bits on every device.
+    step = int(to_host(step)) if is_array(step) else step
     keep = philox_uniform(key, step, site, shape, np.float32) >= p
     scale = 1.0 / (1.0 - p) if p < 1 else 0.0
     mask = xp.asarray(keep.astype(dtype) * np.dtype(dtype).type(scale))
@@ -86,6 +88,7 @@ def dropout_mask(
     array([[0., 0., 0.],
            [0., 0., 0.]], dtype=float32)
     """
+    step = as_operand(step)
     if is_capturing() and not (isinstance(step, Tensor) and isinstance(step.data, TracedArray)):
         raise CaptureError(
             f"dropout_mask: the step of the random stream is {step!r}, a constant, so that a captured "
@@ -96,3 +99,30 @@ def dropout_mask(
     return bind(
         _mask, (like, step), {"shape": shape, "p": p, "key": key, "site": site, "dtype": np.dtype(dtype)}
     )
+
+
+def dropout(x: Any, p: float = 0.5, *, key: tuple[int, int], step: Any = 0, site: int = 0) -> Tensor:
+    """Return x with elements set to zero at random, the others divided by 1 - p (Srivastava et al., 2014).
+
+    Parameters
+    ----------
+    x : Tensor or array, dtype=floating
+        Any shape.
+    p : float, default=0.5
+        Probability of a zero, from 0 to 1.
+    key, step, site
+        Which random numbers, as for `dropout_mask`: the same give the same zeros, on every device.
+
+    Returns
+    -------
+    Tensor
+        Of x's shape; its expectation is x.
+
+    Examples
+    --------
+    >>> dropout([1.0, 1.0, 1.0, 1.0], key=(0, 0)).numpy()
+    array([0., 0., 2., 0.])
+    """
+    x = as_tensor(x)
+    check_floating("dropout", x)
+    return x * dropout_mask(x.shape, p, key=key, step=step, site=site, dtype=x.dtype, device=x.device)

@@ -339,6 +339,16 @@ ROWS = [
         torch="a stream of its own",
     ),
     Row(
+        "dropout",
+        lambda x, step, p=0.5: (
+            x * _dropout_reference(x, int(step), shape=x.shape, p=p, key=(3, 2**63), site=1, dtype=x.dtype)
+        ),
+        [Case((real(*shape), indices(below=3)), {"p": 0.4}) for shape in ((3, 4), (), (0, 3))],
+        integers=False,
+        call=lambda x, step, p=0.5: ops.dropout(x, p, key=(3, 2**63), step=step, site=1),
+        torch="a stream of its own",
+    ),
+    Row(
         "carry",
         lambda x: x,
         unary(),

@@ -19,6 +19,7 @@ def test_what_is_not_compared_says_why():
     assert {row.op: row.torch for row in ROWS if not callable(row.torch)} == {
         "astype": "a cast",
         "conv_weight": "the gradient of conv2d, compared there",
+        "dropout": "a stream of its own",
         "dropout_mask": "a stream of its own",
         "put": "the adjoint of take, compared there",
         "max_pool_put": "the gradient of max_pool2d, compared there",

@@ -9,7 +9,7 @@ from sknet.exceptions import ShapeError
 from sknet.nn._module import Module
 from sknet.nn._scope import next_draw
 from sknet.nn.layers._arguments import check_arguments
-from sknet.ops import dropout_mask
+from sknet.ops import dropout, dropout_mask
 from sknet.ops._activation import SELU_ALPHA, SELU_SCALE
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d"]
@@ -47,8 +47,8 @@ class Dropout(Module):
     def forward(self, x: Any) -> Any:
         if self.p == 0 or not self.training:
             return x
-        x = as_tensor(x)
-        return x * _mask(x, x.shape, self.p)
+        key, step, site = next_draw()
+        return dropout(x, self.p, key=key, step=step, site=site)
 
     def extra_repr(self) -> str:
         """Return the probability."""
