@@ -123,6 +123,7 @@ def dropout(x: Any, p: float = 0.5, *, key: tuple[int, int], step: Any = 0, site
     >>> dropout([1.0, 1.0, 1.0, 1.0], key=(0, 0)).numpy()
     array([0., 0., 2., 0.])
     """
-    x = as_tensor(x)
-    check_floating("dropout", x)
-    return x * dropout_mask(x.shape, p, key=key, step=step, site=site, dtype=x.dtype, device=x.device)
+    values = as_tensor(x)
+    check_floating("dropout", values)
+    shape, dtype, device = values.shape, values.dtype, values.device
+    return values * dropout_mask(shape, p, key=key, step=step, site=site, dtype=dtype, device=device)
