@@ -110,8 +110,12 @@ def dropout(x: Any, p: float = 0.5, *, key: tuple[int, int], step: Any = 0, site
         Any shape.
     p : float, default=0.5
         Probability of a zero, from 0 to 1.
-    key, step, site
-        Which random numbers, as for `dropout_mask`: the same give the same zeros, on every device.
+    key : tuple of two int
+        Which random stream.
+    step : int or Tensor of shape (), default=0
+        Counter: the step of the fit. The same key, step and site give the same zeros on every device.
+    site : int, default=0
+        Counter: which draw within the step.
 
     Returns
     -------
