@@ -37,9 +37,10 @@ WIDTH = 30  # characters of the bar
 
 
 def network() -> nn.Module:
-    """Return two blocks of convolution, rectifier and pool, and a perceptron behind them."""
+    """Return two blocks of convolution, norm, rectifier and pool, and a perceptron behind them."""
     return nn.Sequential(
         nn.Conv2d(1, 32, 3, padding=1),
+        nn.BatchNorm(32),
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Conv2d(32, 64, 3, padding=1),
@@ -47,7 +48,6 @@ def network() -> nn.Module:
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Dropout(0.3),
         nn.Linear(64 * 7 * 7, 128),
         nn.ReLU(),
         nn.Dropout(0.3),

@@ -128,7 +128,7 @@ def test_cnn_fashion_mnist(fashion, tmp_path):
     printed = run(
         "cnn_fashion_mnist.py", "--data", save_npz(fashion, tmp_path), "--epochs", 2, "--plot", plot
     ).stdout
-    assert "600 to train on, 100 to test on, 421770 parameters" in printed
+    assert "600 to train on, 100 to test on, 421834 parameters" in printed
     assert printed.count("batch 10 of 10, loss") == 2
     assert number_after("test accuracy", printed) > 0.3
     assert plot.exists() or "matplotlib is not installed" in printed
