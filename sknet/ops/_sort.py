@@ -1,5 +1,6 @@
 """Sorting and searching."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -69,10 +70,10 @@ def _topk_forward(xp: Any, x: Any, *, k: int, axis: int, largest: bool) -> Any:
     if x.shape[-1] <= FEW or not k:
         order = _argsort_forward(xp, x, axis=-1, descending=largest)
         return xp.moveaxis(order[..., :k], -1, axis)
-    at = x.shape[-1] - k if largest else k - 1
-    last = xp.partition(x, at, -1)[..., at : at + 1]
+    is_nan = x != x
+    last = _element_of_order(xp, x, is_nan, x.shape[-1] - k if largest else k - 1)
+    last_is_nan = last != last
     # What comes before the last one, and as many of its equals as there is place for, the first of them.
-    is_nan, last_is_nan = x != x, last != last
     before = (x > last) | (is_nan & ~last_is_nan) if largest else (x < last) | (last_is_nan & ~is_nan)
     equals = (x == last) | (is_nan & last_is_nan)
     places = k - xp.sum(before, axis=-1, keepdims=True)
@@ -81,6 +82,16 @@ def _topk_forward(xp: Any, x: Any, *, k: int, axis: int, largest: bool) -> Any:
     values = xp.take_along_axis(x, found, -1)
     order = _argsort_forward(xp, values, axis=-1, descending=largest)
     return xp.moveaxis(xp.take_along_axis(found, order, -1), -1, axis)
+
+
+def _element_of_order(xp: Any, x: Any, is_nan: Any, at: int) -> Any:
+    """Return what would stand in the place `at` of the last axis if x were sorted."""
+    if x.dtype.kind != "f":
+        return xp.partition(x, at, -1)[..., at : at + 1]
+    # CuPy's partition has no order for NaN: infinity takes its place, which is where NaN begins or before it.
+    found = xp.partition(xp.where(is_nan, math.inf, x), at, -1)[..., at : at + 1]
+    n_real = x.shape[-1] - xp.sum(is_nan, axis=-1, keepdims=True)
+    return xp.where(at < n_real, found, math.nan)
 
 
 def _topk_shape(x: Any, k: int, axis: int, largest: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
