@@ -99,6 +99,11 @@ class FakeArray:
     def fill(self, value: Any) -> None:
         _launch(np.ndarray.fill, self, value)
 
+    def sort(self, axis: int = -1) -> None:
+        if not self._values.flags.c_contiguous:
+            raise NotImplementedError("Sorting non-contiguous array is not supported.")
+        _launch(np.ndarray.sort, self, axis)
+
     def __getitem__(self, index: Any) -> "FakeArray":
         return _launch(np.ndarray.__getitem__, self, _plain(index))
 

@@ -26,9 +26,11 @@ EXPRESSIONS = {
     "minimum": "x if x < y or x != x else y",
     "sign": "1 if x > 0 else -1 if x < 0 else x * 0",
     "xlogy": "0 if x == 0 and y == y else x * log(y)",
+    "logaddexp": "x + 0.6931471805599453 if x == y else max(x, y) + log1p(exp(-abs(x - y)))",
     "astype": "x",
     "copy": "x",
 }
+CONDITION = {"where": 0, "masked": 1}  # operands that are truth values
 # Functions of C's library under the names of Python's and NumPy's; in float32 with an f at the end.
 FUNCTIONS = {
     name: name
@@ -109,7 +111,7 @@ def translated(equation: Equation, names: dict[Variable, str]) -> str:
         raise UntranslatableError(f"{name} has no expression")
     operands = [
         literal(x, dtype) if type(x) is not Variable else
-        names[x] if name == "where" and position == 0 else cast(x, names[x], dtype)
+        names[x] if CONDITION.get(name) == position else cast(x, names[x], dtype)
         for position, x in enumerate(equation.operands)
     ]  # fmt: skip
     text = _Translator(dict(zip("xyz", operands, strict=False)), dtype).text(

@@ -50,7 +50,8 @@ def scratch_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
     """Return shape and dtype of the arrays that an equation needs besides its output."""
     if equation.primitive.name == "sum_squares" and len(equation.operands) > 1:
         return [((), equation.output.dtype)]
-    return []
+    needed = equation.primitive.scratch
+    return needed(*equation.operands, **equation.params) if needed is not None else []
 
 
 def _by_its_forward(w: Writer, equation: Equation, owner: Backend) -> None:
@@ -59,6 +60,9 @@ def _by_its_forward(w: Writer, equation: Equation, owner: Backend) -> None:
     operands, out = ", ".join(_operand(w, x) for x in equation.operands), w.name(equation.output)
     bound = partial(kernel, **equation.params) if equation.params else kernel
     name = w.partial(bound, primitive.name) if equation.params else w.function(kernel, primitive.name)
+    if primitive.scratch:
+        works_in = [w.scratch(equation, i) for i in range(len(w.plan.scratch[equation]))]
+        operands += f", scratch=({', '.join(works_in)},)"
     w.line(f"{name}({operands}, out={out})" if primitive.writes_out else f"{out}[...] = {name}({operands})")
 
 
@@ -111,20 +115,39 @@ def _sum_squares(w: Writer, equation: Equation, owner: Backend) -> None:
 
 @caller("scatter_add")
 def _scatter_add(w: Writer, equation: Equation, owner: Backend) -> None:
-    [g], index, out = equation.operands, equation.params["index"], w.name(equation.output)
-    parts = index if isinstance(index, tuple) else (index,)
-    if not all(part is None or part is Ellipsis or isinstance(part, (int, slice)) for part in parts):
+    [g], out = equation.operands, w.name(equation.output)
+    place = _place(w, out, equation.params["index"])
+    if place is None:
         _by_its_forward(w, equation, owner)
         return
-    name = w.partial((*parts, Ellipsis) if Ellipsis not in parts else parts, "index")
     w.line(f"{w.made(out + '.fill', 'fill')}(0)")
-    w.line(f"{w.made(f'{out}[{name}]', 'p')}[...] = {w.name(g)}")
+    w.line(f"{place}[...] = {w.name(g)}")
+
+
+@caller("setitem")
+def _setitem(w: Writer, equation: Equation, owner: Backend) -> None:
+    [x, value], out = equation.operands, w.name(equation.output)
+    place = _place(w, out, equation.params["index"])
+    if place is None:
+        _by_its_forward(w, equation, owner)
+        return
+    w.line(f"{out}[...] = {_operand(w, x)}")
+    w.line(f"{place}[...] = {_operand(w, value)}")
+
+
+def _place(w: Writer, array: str, index: Any) -> str | None:
+    """Name the view that an index takes of an array; None where it takes a copy."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if not all(part is None or part is Ellipsis or isinstance(part, (int, slice)) for part in parts):
+        return None
+    name = w.partial((*parts, Ellipsis) if Ellipsis not in parts else parts, "index")
+    return w.made(f"{array}[{name}]", "p")
 
 
 @caller("assemble")
 def _assemble(w: Writer, equation: Equation, owner: Backend) -> None:
     out = w.name(equation.output)
-    for start, part in zip(equation.params["starts"], equation.operands, strict=True):
-        if not w.plan.is_in_place(equation, part):
+    for i, (start, part) in enumerate(zip(equation.params["starts"], equation.operands, strict=True)):
+        if not w.plan.is_in_place(equation, i):
             target = w.made(f"{out}[{start}:{start + math.prod(part.shape)}]", "p")
             w.line(f"{target}[...] = {w.name(part)}")
