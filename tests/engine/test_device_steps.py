@@ -198,10 +198,13 @@ def test_a_failing_step_changes_nothing(batch, layers, fake_device, monkeypatch)
         errors.append(error.value)
     assert str(errors[0]) == str(errors[1])
     assert states[0].progress == states[1].progress
-    for name, array in states[0].parameters.items():
-        np.testing.assert_allclose(to_host(states[1].parameters[name]), to_host(array), rtol=1e-9)
-    for name, array in states[0].buffers.items():
-        np.testing.assert_allclose(to_host(states[1].buffers[name]), to_host(array), rtol=1e-9)
+    # Before a batch norm the gradient of a bias is nothing but rounding.
+    for expected, found in (
+        (states[0].parameters, states[1].parameters),
+        (states[0].buffers, states[1].buffers),
+    ):
+        for name, array in expected.items():
+            np.testing.assert_allclose(to_host(found[name]), to_host(array), rtol=1e-9, atol=1e-11)
 
 
 def test_what_overflows_only_when_squared_goes_on(fake_device):
@@ -219,7 +222,7 @@ def test_what_overflows_only_when_squared_goes_on(fake_device):
 def test_without_the_check_steps_go_on(fake_device):
     X, y = data()
     X[0, 0] = np.nan
-    model = Model(LAYERS["relu"](), loss="log_loss", random_state=0, device=fake_device)
+    model = Model(LAYERS["tanh"](), loss="log_loss", random_state=0, device=fake_device)
     batches = Batches(X, y, None, SIZE, model.dtype, model.device)
     in_order(DeviceSteps(model, batches, False))
     assert model.progress.step == 7
