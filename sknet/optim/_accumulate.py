@@ -6,7 +6,7 @@ import numpy as np
 
 from sknet import ops
 from sknet._params import Interval
-from sknet.core import Tensor, as_tensor
+from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer
 from sknet.optim._combinator import PREFIX, Combinator, Own
 from sknet.optim.schedules import Progress
@@ -88,4 +88,7 @@ class Accumulate(Combinator):
 
 
 def _chosen(hyper: Hyper, if_due: Tensor, otherwise: Tensor) -> Tensor:
-    return ops.where(ops.greater(as_tensor(hyper["due"]), 0.0), if_due, otherwise)
+    due = hyper["due"]
+    if not isinstance(due, Tensor):
+        return if_due if due > 0 else otherwise
+    return ops.where(ops.greater(due, 0.0), if_due, otherwise)
