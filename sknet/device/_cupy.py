@@ -39,6 +39,8 @@ class CupyBackend(Backend):
         self.xp = SimpleNamespace(**functions | special, add_rows_at=self._add_rows_at)
 
     def _add_rows_at(self, out: Any, rows: Any, values: Any) -> None:
+        if out.dtype == np.int64:  # CUDA adds without a sign only, which gives the same bits
+            out, values = out.view(np.uint64), values.astype(np.int64, copy=False).view(np.uint64)
         self._cupy.add.at(out, rows, values)
 
     @property

@@ -69,6 +69,22 @@ def test_uses_cupys_functions(count):
     assert owner.from_host([1.0], Device("cuda", 1)) == ("on the GPU", [1.0])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
+def test_rows_are_added_in_types_that_cuda_can_add(count, monkeypatch, dtype):
+    seen = []
+
+    def add_at(out, rows, values):
+        seen.append((out.dtype, values.dtype))
+        np.add.at(out, rows, values)
+
+    monkeypatch.setattr(sys.modules["cupy"], "add", SimpleNamespace(at=add_at), raising=False)
+    out = np.zeros((3, 1), dtype)
+    CupyBackend().xp.add_rows_at(out, np.array([2, 0, 2]), np.array([[1], [-2], [-5]], dtype))
+    np.testing.assert_array_equal(out, [[-2], [0], [-4]])
+    added = np.dtype("uint64" if dtype == "int64" else dtype)
+    assert seen == [(added, added)]
+
+
 def test_kernels_are_compiled_as_one_module_without_fused_multiply_add(count):
     first, second = CupyBackend().kernels("the text", ["map0", "map1"], Device("cuda"))
     arguments = {"code": "the text", "options": ("--fmad=false",), "backend": "nvrtc"}
