@@ -115,7 +115,8 @@ FUNCTIONS = {
 PAIRS = {
     "maximum": ops.maximum, "minimum": ops.minimum, "divide": ops.divide, "less": ops.less,
     "not_equal": ops.not_equal, "xlogy": ops.xlogy, "where": lambda x, y: ops.where(x, y, x),
-    "subtract": ops.subtract, "pow": ops.pow,
+    "subtract": ops.subtract, "pow": ops.pow, "logaddexp": ops.logaddexp, "hypot": ops.hypot,
+    "clip": lambda x, y: ops.clip(x, y, 1.0), "masked": lambda x, y: ops.where(ops.less(x, y), x, 0.0),
 }  # fmt: skip
 
 

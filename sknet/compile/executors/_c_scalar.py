@@ -27,6 +27,7 @@ EXPRESSIONS = {
     "sign": "1 if x > 0 else -1 if x < 0 else x * 0",
     "xlogy": "0 if x == 0 and y == y else x * log(y)",
     "logaddexp": "x + 0.6931471805599453 if x == y else max(x, y) + log1p(exp(-abs(x - y)))",
+    "clip": "x + y + z if x != x or y != y or z != z else z if x >= z or y >= z else x if x > y else y",
     "astype": "x",
     "copy": "x",
 }
