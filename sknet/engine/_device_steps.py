@@ -157,11 +157,12 @@ class _Rows:
     batches : Batches
         The rows.
     dtype : dtype
-        In which X is wanted.
+        In which a real X is wanted.
     """
 
     def __init__(self, batches: Batches, dtype: Any) -> None:
-        self._batches, self._dtype = batches, np.dtype(dtype)
+        self._batches = batches
+        self._dtype = np.dtype(dtype if batches.X.dtype.kind == "f" else batches.X.dtype)
         self._weight = None if batches.weight is None else to_host(batches.weight)
         self._X = self._resident(batches.X)
         self._order: Any = None

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from sknet import Model, nn
+from sknet import Model, nn, ops
 from sknet.device import to_device, to_host
 from sknet.engine import Batches, _device_steps
 from sknet.engine._choice import steps_for
@@ -17,9 +17,18 @@ from sknet.engine._scores import Accuracy
 from sknet.engine._steps import EagerSteps
 from sknet.engine._stopping import Plateau
 from sknet.exceptions import NonFiniteError
+from sknet.losses import LogLoss
 from sknet.optim import SGD, Adam, AdamW, RMSprop
 from sknet.optim.schedules import Cosine
 from tests.devices import fake
+from tests.engine.test_optimizers import AVERAGING, BY_NAME, ELEMENTWISE, name_of
+from tests.optim.test_contract import CASES
+
+
+def shaped(*shape):
+    """Return a layer that gives rows of numbers another shape."""
+    return nn.Lambda(lambda x: ops.reshape(x, (x.shape[0], *shape)))
+
 
 LAYERS = {
     "relu": lambda: nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)),
@@ -28,13 +37,30 @@ LAYERS = {
     "dropout": lambda: nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.4), nn.Linear(16, 3)),
     "batch norm": lambda: nn.Sequential(nn.Linear(6, 16), nn.BatchNorm(16), nn.ReLU(), nn.Linear(16, 3)),
     "layer norm": lambda: nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.SiLU(), nn.Linear(16, 3)),
-}
+    "lazy": lambda: nn.Sequential(nn.LazyLinear(16), nn.Tanh(), nn.LazyLinear(3)),
+    "alpha dropout": lambda: nn.Sequential(
+        nn.Linear(6, 16), nn.SELU(), nn.AlphaDropout(0.3), nn.Linear(16, 3)
+    ),
+    "images": lambda: nn.Sequential(
+        shaped(1, 2, 3), nn.Conv2d(1, 4, 2, padding=1), nn.Tanh(), nn.Dropout2d(0.3), nn.MaxPool2d(2),
+        nn.GroupNorm(2, 4), nn.Flatten(), nn.LazyLinear(3),
+    ),
+    "sequences": lambda: nn.Sequential(
+        shaped(3, 2), nn.LSTM(2, 4, num_layers=2, dropout=0.3, returns="sequence"),
+        nn.GRU(4, 3, returns="last"),
+    ),
+    "attention": lambda: nn.Sequential(
+        shaped(3, 2), nn.Linear(2, 8), nn.TransformerEncoderLayer(8, 2, 4, dropout=0.2), nn.Flatten(),
+        nn.LazyLinear(3),
+    ),
+}  # fmt: skip
 OPTIMIZERS = [
     SGD(0.05, momentum=0.9, nesterov=True),
     Adam(1e-2),
     AdamW(Cosine(1e-2, n_steps=100)),
     RMSprop(1e-3, momentum=0.5),
 ]
+EVERY_OPTIMIZER = [*(case.optimizer for case in CASES), *ELEMENTWISE]
 N, SIZE = 50, 8  # six batches and a rest of two rows
 
 
@@ -64,6 +90,7 @@ def trained(
     """Train a fresh model; return it, and the losses and outputs of all steps."""
     model = Model(module, loss, random_state=0, dtype=dtype, device=device, **settings)
     batches = Batches(X, y, weight, SIZE, model.dtype, model.device, rows)
+    model.materialize(batches.X)
     steps = kind(model, batches, True)
     rng, losses, outputs = np.random.default_rng(1), [], []
     for _ in range(epochs):
@@ -111,6 +138,43 @@ def test_losses_and_optimizers(loss, optimizer, dtype, tolerance, fake_device):
     assert_same_training(
         LAYERS["tanh"], *data(loss, dtype), **settings, device=fake_device, tolerance=tolerance
     )
+
+
+@pytest.mark.parametrize("optimizer", [*EVERY_OPTIMIZER, *BY_NAME, *AVERAGING], ids=name_of)
+def test_every_optimizer_and_combinator(optimizer, fake_device):
+    assert_same_training(
+        LAYERS["tanh"], *data(), optimizer=optimizer, alpha=1e-3, device=fake_device, epochs=3, tolerance=1e-8
+    )
+
+
+@pytest.mark.parametrize("weight", [None, "weights"])
+@pytest.mark.parametrize("loss", [LogLoss(label_smoothing=0.1), LogLoss()], ids=str)
+def test_a_class_for_each_element_of_a_sequence(loss, weight, fake_device):
+    X, _ = data()
+    y = np.random.default_rng(1).integers(0, 4, (N, 2))
+
+    def module():
+        return nn.Sequential(shaped(2, 3), nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 4))
+
+    assert_same_training(module, X, y, weight and WEIGHTS, loss=loss, device=fake_device)
+
+
+def test_label_smoothing(fake_device):
+    assert_same_training(LAYERS["tanh"], *data(), loss=LogLoss(label_smoothing=0.1), device=fake_device)
+
+
+@pytest.mark.parametrize("place", ["host", "device", "too large"])
+def test_integer_inputs_stay_integers(place, fake_device, monkeypatch):
+    X, y = np.random.default_rng(3).integers(0, 5, (N, 4)), data()[1]
+    if place == "too large":
+        monkeypatch.setattr(fake, "FREE_MEMORY", 0)
+    if place == "device":
+        X = to_device(X, fake_device)
+
+    def module():
+        return nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(12, 3))
+
+    assert_same_training(module, X, y, device=fake_device)
 
 
 WEIGHTS = np.random.default_rng(2).uniform(0.5, 1.5, N)
