@@ -57,6 +57,18 @@ class TestTopK:
         np.testing.assert_array_equal(ops.topk(x, k, largest=largest)[1].numpy(), expected)
         np.testing.assert_array_equal(ops.topk(x.T, k, 0, largest)[1].numpy(), expected.T)
 
+    @pytest.mark.parametrize("k", [1, 30, 50, 100])
+    @pytest.mark.parametrize("share", [0.3, 1.0])
+    @pytest.mark.parametrize("largest", [True, False])
+    def test_any_number_of_nan(self, largest, share, k):
+        rng = np.random.default_rng(0)
+        x = rng.integers(-5, 5, (3, 100)).astype("float32")
+        x[rng.random(x.shape) < 0.1] = np.inf
+        x[rng.random(x.shape) < share] = np.nan
+        values, places = ops.topk(x, k, largest=largest)
+        assert values.dtype == x.dtype
+        np.testing.assert_array_equal(places.numpy(), ops.argsort(x, descending=largest).numpy()[:, :k])
+
     def test_gradient(self):
         slope = grad(lambda x: (ops.topk(x, 2)[0] * [1.0, 10.0]).sum())(Tensor([1.0, 5.0, 3.0]))
         assert slope.numpy().tolist() == [0.0, 1.0, 10.0]

@@ -1,8 +1,10 @@
 """How a primitive that is in no kernel is called on a device: by its own forward, with its output given.
 
-What allocates there: primitives whose forward takes no ``out=`` (`logsumexp`, advanced indexing and
-its adjoint, `take_along_axis` of more than one element a row), and what CuPy's own functions need
-inside (a sum over all elements, a product of stacks of matrices that are not contiguous).
+What allocates there: primitives whose forward takes no ``out=`` (`argsort`, `topk`, `searchsorted`,
+advanced indexing), those whose forward works in arrays that no plan knows of (`logsumexp`, `put`,
+`take_along_axis` of more than one element a row, pools, recurrent networks, gradients of
+convolutions), and what CuPy's own functions need inside (a sum over all elements, a sort, a product
+of stacks of matrices that are not contiguous).
 """
 
 import math
