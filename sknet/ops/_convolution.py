@@ -54,7 +54,7 @@ class _Task(NamedTuple):
         """Choose how to go about it."""
         rows, columns = windows.grid
         width = windows.padded[1]
-        together = rows * columns < LARGE * x[1] // groups * math.prod(windows.kernel)
+        together = rows * columns < LARGE * x[1] * math.prod(windows.kernel)
         whole_rows = together and not adjoint and rows > 1 and windows.stride == (1, 1)
         whole_rows = whole_rows and width <= WASTE * columns
         depth = x[1] * math.prod(windows.kernel) + filters * together
