@@ -17,7 +17,7 @@ from sknet.nn._scope import Registered
 from sknet.nn.init import Initializer, scheme
 from sknet.nn.layers._arguments import check_arguments
 from sknet.nn.layers._dropout import Dropout
-from sknet.ops import broadcast_to, not_equal, reshape, take_along_axis
+from sknet.ops import embedding, not_equal, reshape
 
 __all__ = ["Embedding", "PositionalEncoding"]
 
@@ -92,7 +92,7 @@ class Embedding(Module):
         x = as_tensor(x)
         if x.dtype.kind not in "iu":
             raise DtypeError(f"{self!r}: expected integers, got {x.dtype}: use .astype('int64')")
-        found = _rows(self.weight, x)
+        found = embedding(x, self.weight)
         if self.padding_idx is None:
             return found
         return found * reshape(not_equal(x, self.padding_idx), (*x.shape, 1)).astype(found.dtype)
@@ -105,12 +105,6 @@ def _drawn(
     if padding_idx is not None:
         values[padding_idx] = 0
     return values
-
-
-def _rows(weight: Tensor, indices: Tensor) -> Tensor:
-    """Return the rows of a matrix that indices of any shape point to."""
-    at = broadcast_to(reshape(indices, (indices.size, 1)), (indices.size, weight.shape[1]))
-    return reshape(take_along_axis(weight, at, 0), (*indices.shape, weight.shape[1]))
 
 
 class PositionalEncoding(Module):
