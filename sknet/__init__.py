@@ -1,12 +1,27 @@
-"""sknet: neural networks as scikit-learn estimators, on a tensor and autograd core of their own."""
+"""sknet: neural networks as scikit-learn estimators, on a tensor and autograd core of their own.
 
-from sknet import autograd, losses, nn, ops, optim
-from sknet.autograd import Function, grad, value_and_grad
-from sknet.core import Tensor, enable_grad, inference_mode, no_grad, set_grad_enabled
-from sknet.engine import Model
-from sknet.estimators import MLPClassifier, MLPRegressor
+What has a name here is loaded when it is first used, so that ``import sknet`` costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sknet import autograd, losses, neural_network, nn, ops, optim
+    from sknet.autograd import Function, checkpoint, grad, value_and_grad
+    from sknet.core import Tensor, enable_grad, inference_mode, no_grad, set_grad_enabled
+    from sknet.engine import Model
+    from sknet.estimators import MLPClassifier, MLPRegressor
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "sknet.autograd": ("Function", "checkpoint", "grad", "value_and_grad"),
+    "sknet.core": ("Tensor", "enable_grad", "inference_mode", "no_grad", "set_grad_enabled"),
+    "sknet.engine": ("Model",),
+    "sknet.estimators": ("MLPClassifier", "MLPRegressor"),
+}
+_MODULES = ("autograd", "losses", "neural_network", "nn", "ops", "optim")
 
 __all__ = [
     "Function",
@@ -16,10 +31,12 @@ __all__ = [
     "Tensor",
     "__version__",
     "autograd",
+    "checkpoint",
     "enable_grad",
     "grad",
     "inference_mode",
     "losses",
+    "neural_network",
     "nn",
     "no_grad",
     "ops",
@@ -27,3 +44,17 @@ __all__ = [
     "set_grad_enabled",
     "value_and_grad",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"sknet.{name}")
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module 'sknet' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

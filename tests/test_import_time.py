@@ -1,4 +1,4 @@
-"""Importing sknet takes little more than importing scikit-learn: it loads no heavy part that can wait.
+"""Importing sknet takes next to nothing, and using it little more than scikit-learn: heavy parts wait.
 
 Timings would decide by chance, so what is loaded decides; `examples/benchmarks/serving.py` measures.
 """
@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+
+import sknet
 
 # What scikit-learn's own base classes and checks load is there anyway.
 ANYWAY = "sklearn.base, sklearn.utils.validation, sklearn.utils.multiclass, sklearn.utils.metaestimators"
@@ -38,7 +40,24 @@ def added(module: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["sknet", "sknet.neural_network"])
+def test_the_import_alone_loads_nothing():
+    script = "import sys; before = set(sys.modules); import sknet; print(*(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    packages = {name.split(".")[0] for name in done.stdout.split()} - set(sys.stdlib_module_names)
+    assert packages == {"sknet"}
+
+
+def test_what_is_used_is_there():
+    assert set(sknet.__all__) <= set(dir(sknet))
+    for name in sknet.__all__:
+        assert getattr(sknet, name) is getattr(sknet, name)
+    with pytest.raises(AttributeError, match="module 'sknet' has no attribute 'MLPClasifier'"):
+        _ = sknet.MLPClasifier
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        from sknet import Nothing  # noqa: F401
+
+
+@pytest.mark.parametrize("module", ["sknet.estimators", "sknet.neural_network"])
 def test_heavy_parts_wait_until_they_are_needed(module):
     found = added(module)
     assert module in found
