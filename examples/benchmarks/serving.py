@@ -26,14 +26,23 @@ def one_row(estimator: object, row: np.ndarray) -> float:
     return statistics.median(times) / calls * 1e6
 
 
-def import_seconds(modules: tuple[str, ...], rounds: int = 9) -> dict[str, float]:
+IMPORTS = (
+    "import numpy",
+    "import sklearn",
+    "import sknet",
+    "from sklearn.neural_network import MLPClassifier",
+    "from sknet import MLPClassifier",
+)
+
+
+def import_seconds(statements: tuple[str, ...], rounds: int = 9) -> dict[str, float]:
     """Return the median seconds of imports in a fresh Python, its start included, by turns."""
-    seconds: dict[str, list[float]] = {module: [] for module in modules}
+    seconds: dict[str, list[float]] = {statement: [] for statement in statements}
     for _ in range(rounds):
-        for module, times in seconds.items():
-            command = [sys.executable, "-c", f"import {module}"]
+        for statement, times in seconds.items():
+            command = [sys.executable, "-c", statement]
             times.append(timeit.timeit(lambda command=command: subprocess.run(command, check=True), number=1))
-    return {module: statistics.median(times) for module, times in seconds.items()}
+    return {statement: statistics.median(times) for statement, times in seconds.items()}
 
 
 def main() -> None:
@@ -47,8 +56,8 @@ def main() -> None:
         size = sum(array.nbytes for array in fitted.coefs_ + fitted.intercepts_)
         print(f"| {name} | {one_row(fitted, X[:1]):.0f} | {len(pickle.dumps(fitted)) / size:.2f} |")
     print("\n| import | seconds |\n|---|---|")
-    for module, seconds in import_seconds(("numpy", "sklearn", "sklearn.neural_network", "sknet")).items():
-        print(f"| {module} | {seconds:.2f} |")
+    for statement, seconds in import_seconds(IMPORTS).items():
+        print(f"| `{statement}` | {seconds:.2f} |")
 
 
 if __name__ == "__main__":
