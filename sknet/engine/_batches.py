@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
-from sknet.device import Device, MetaArray, namespace, to_device
+from sknet.device import Device, MetaArray, namespace, to_device, to_host
 
 __all__ = ["Batches", "take_rows"]
 
@@ -59,11 +59,18 @@ class Batches:
         self.n_samples = int(X.shape[0]) if rows is None else len(rows)
         self.y = self._placed(y if rows is None else y[rows])
         self.weight = None if weight is None else self._placed(weight if rows is None else weight[rows])
+        self._host_weight = None if weight is None else to_host(self.weight)
 
     @property
     def chosen(self) -> Any:
         """Which rows of X are used; None for all."""
         return self._chosen
+
+    @property
+    def input_dtype(self) -> np.dtype[Any]:
+        """Dtype in which inputs are handed out: integers, such as those of an embedding, stay as they are."""
+        dtype: np.dtype[Any] = self.X.dtype
+        return np.dtype(self.dtype) if dtype.kind == "f" else dtype
 
     def _placed(self, array: Any) -> Any:
         if array.dtype.kind == "f" and array.dtype != self.dtype:
@@ -114,6 +121,33 @@ class Batches:
         stop = min(start + self.size, self.n_samples)
         return (slice(start, stop) if order is None else order[start:stop]), stop - start
 
+    def in_a_row(self, order: Any, first: int, most: int) -> int:
+        """Return how many batches can be done one after the other: as long as the first, and with weight.
+
+        Parameters
+        ----------
+        order : ndarray of shape (n_samples,), dtype=int, or None
+            In which order; None for the order of the data.
+        first : int
+            Number of the first batch.
+        most : int
+            At most so many, at least one.
+
+        Returns
+        -------
+        int
+            0 if no row of the first batch counts.
+        """
+        _, n_rows = self.part(order, first)
+        whole = self.n_samples // n_rows if n_rows == self.size else first + 1
+        steps = min(whole - first, most)
+        if self._host_weight is None:
+            return steps
+        rows = slice(first * self.size, first * self.size + steps * n_rows)
+        weight = self._host_weight[rows if order is None else order[rows]]
+        without = np.flatnonzero(weight.reshape(steps, n_rows).sum(axis=1) == 0)
+        return int(without[0]) if len(without) else steps
+
     def take(self, chosen: Any) -> tuple[Any, Any, Any]:
         """Return inputs, targets and weights (or None) of the chosen rows, ready to compute with."""
         y, weight = self.take_targets(chosen)
@@ -122,7 +156,7 @@ class Batches:
     def like(self) -> tuple[Any, Any, Any]:
         """Return inputs, targets and weights (or None) of a full batch, without their values."""
         rows = min(self.size, self.n_samples)
-        dtype = self.dtype if self.X.dtype.kind == "f" else self.X.dtype
+        dtype = self.input_dtype
 
         def one(array: Any, dtype: Any) -> Any:
             return MetaArray((rows, *array.shape[1:]), dtype)

@@ -52,7 +52,7 @@ class DeviceSteps(Steps):
         self._programs: dict[int, Compiled] = {}
         self._per_step = 1.0  # seconds, so that the first block is of one step
         with active(model.device):
-            self._rows = _Rows(batches, model.dtype)
+            self._rows = _Rows(batches)
             self._make_state()
             self._make_ring()
             self.program_for(min(batches.size, batches.n_samples))
@@ -97,8 +97,10 @@ class DeviceSteps(Steps):
 
     def run(self, order: Any, first: int) -> Block:
         with active(self.model.device):
-            n_rows = min(self.batches.size, self.batches.n_samples - first * self.batches.size)
-            steps = self._countable(order, first, n_rows)
+            _, n_rows = self.batches.part(order, first)
+            steps = self.batches.in_a_row(
+                order, first, max(1, min(self._most, int(SECONDS / self._per_step)))
+            )
             started = time.perf_counter()
             reports = self._issue(order, first, n_rows, steps)
             done = steps if reports[:, 2].all() else int(np.argmin(reports[:, 2]))
@@ -109,12 +111,6 @@ class DeviceSteps(Steps):
         outputs = self._outputs[: done * n_rows]
         losses = self.model.per_output(1.0, outputs.shape[-1]) * reports[:done, 0] + reports[:done, 1]
         return Block(losses, outputs)
-
-    def _countable(self, order: Any, first: int, n_rows: int) -> int:
-        """Return how many of the next batches, all of so many rows, are done before the host looks."""
-        whole = self.batches.n_samples // n_rows if n_rows == self.batches.size else first + 1
-        steps = max(1, min(whole - first, self._most, int(SECONDS / self._per_step)))
-        return self._rows.weighted_steps(order, first * self.batches.size, n_rows, steps)
 
     def _issue(self, order: Any, first: int, n_rows: int, steps: int) -> np.ndarray:
         """Let the device do some steps; return what they report, as the host's numbers."""
@@ -156,14 +152,11 @@ class _Rows:
     ----------
     batches : Batches
         The rows.
-    dtype : dtype
-        In which a real X is wanted.
     """
 
-    def __init__(self, batches: Batches, dtype: Any) -> None:
+    def __init__(self, batches: Batches) -> None:
         self._batches = batches
-        self._dtype = np.dtype(dtype if batches.X.dtype.kind == "f" else batches.X.dtype)
-        self._weight = None if batches.weight is None else to_host(batches.weight)
+        self._dtype = batches.input_dtype
         self._X = self._resident(batches.X)
         self._order: Any = None
         self._placed: Any = None
@@ -206,15 +199,6 @@ class _Rows:
             self._order = order
             self._placed = tuple([None if x is None else to_device(x, batches.device) for x in (rows, order)])
         return self._placed  # type: ignore[no-any-return]
-
-    def weighted_steps(self, order: Any, start: int, n_rows: int, steps: int) -> int:
-        """Return how many of the next batches have rows that count; the first of them has."""
-        if self._weight is None:
-            return steps
-        rows = slice(start, start + steps * n_rows)
-        weight = self._weight[rows if order is None else order[rows]]
-        without = np.flatnonzero(weight.reshape(steps, n_rows).sum(axis=1) == 0)
-        return int(without[0]) if len(without) else steps
 
 
 def _gather(array: Any, order: Any, part: slice, out: Any) -> None:

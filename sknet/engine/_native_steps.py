@@ -86,10 +86,10 @@ class NativeSteps(CompiledSteps):
 
     def run(self, order: Any, first: int) -> Block:
         batches = self.batches
-        n_rows = min(batches.size, batches.n_samples - first * batches.size)
+        _, n_rows = batches.part(order, first)
         run = self._run_for(n_rows)
         if run is not None and self._is_ready(run):
-            steps = self._countable(run, order, first, n_rows)
+            steps = batches.in_a_row(order, first, min(run.most, max(1, int(SECONDS / self._per_step))))
             block = self._native(run, order, first, steps) if steps else None
             if block is not None:
                 return block
@@ -105,19 +105,6 @@ class NativeSteps(CompiledSteps):
             self._looked = now
             return run.is_ready(self._left * self._seconds)
         return False
-
-    def _countable(self, run: NativeRun, order: Any, first: int, n_rows: int) -> int:
-        """Return how many of the next batches one call goes through."""
-        batches = self.batches
-        whole = batches.n_samples // n_rows if n_rows == batches.size else first + 1
-        steps = min(whole - first, run.most, max(1, int(SECONDS / self._per_step)))
-        if batches.weight is None:
-            return steps
-        start = first * batches.size
-        rows = slice(start, start + steps * n_rows)
-        weight = batches.weight[rows if order is None else order[rows]]
-        without = np.flatnonzero(weight.reshape(steps, n_rows).sum(axis=1) == 0)
-        return int(without[0]) if len(without) else steps
 
     def _native(self, run: NativeRun, order: Any, first: int, steps: int) -> Block | None:
         model, batches = self.model, self.batches

@@ -60,12 +60,10 @@ class Owner:
     def _memory(self, memory: Memory) -> None:
         self._store = memory
 
-    def _spend(self) -> Memory:
+    def _spend(self) -> None:
         """Give up the memory: whoever uses this model from now on, but to replace its state, is told so."""
-        memory = self._memory
         self._is_spent = True
         self._predictors, self._stepper = {}, Stepper(self.compile)
-        return memory
 
     def _begin(self) -> None:
         """Draw what was not drawn yet, and make the memory."""

@@ -91,9 +91,6 @@ class Stepper:
         self._by_shape: OrderedDict[Any, Compiled | None] = OrderedDict()
         self._frozen: list[Any] = []
 
-    def __reduce__(self) -> Any:
-        return Stepper, (self._mode,)  # programs are bound to memory, which copies and pickles do not share
-
     def step(self, model: "Model", X: Any, y: Any, weight: Any) -> StepResult:
         """Train on one checked batch of tensors."""
         model.stepping_optimizer()
