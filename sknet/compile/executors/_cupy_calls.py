@@ -9,11 +9,10 @@ of stacks of matrices that are not contiguous).
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from sknet.compile._graph import Equation, Operand, Variable
-from sknet.compile.executors._writer import Writer
+from sknet.compile.executors._writer import Writer, kernel_scratch, registry
 from sknet.device import Backend
 
 __all__ = ["call", "scratch_of"]
@@ -22,15 +21,7 @@ Caller = Callable[[Writer, Equation, Backend], None]
 CALLS: dict[str, Caller] = {}
 
 
-def caller(*names: str) -> Callable[[Caller], Caller]:
-    """Register how the primitives of these names are called."""
-
-    def register(function: Caller) -> Caller:
-        for name in names:
-            CALLS[name] = function
-        return function
-
-    return register
+caller = registry(CALLS)  # how the primitives of some names are called
 
 
 def call(w: Writer, equation: Equation, owner: Backend) -> None:
@@ -52,31 +43,18 @@ def scratch_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
     """Return shape and dtype of the arrays that an equation needs besides its output."""
     if equation.primitive.name == "sum_squares" and len(equation.operands) > 1:
         return [((), equation.output.dtype)]
-    needed = equation.primitive.scratch
-    return needed(*equation.operands, **equation.params) if needed is not None else []
+    return kernel_scratch(equation)
 
 
 def _by_its_forward(w: Writer, equation: Equation, owner: Backend) -> None:
-    primitive = equation.primitive
-    kernel = primitive.kernel(owner)
-    operands, out = ", ".join(_operand(w, x) for x in equation.operands), w.name(equation.output)
-    bound = partial(kernel, **equation.params) if equation.params else kernel
-    name = w.partial(bound, primitive.name) if equation.params else w.function(kernel, primitive.name)
-    if primitive.scratch:
-        works_in = [w.scratch(equation, i) for i in range(len(w.plan.scratch[equation]))]
-        operands += f", scratch=({', '.join(works_in)},)"
-    w.line(f"{name}({operands}, out={out})" if primitive.writes_out else f"{out}[...] = {name}({operands})")
+    kernel = equation.primitive.kernel(owner)
+    w.kernel_call(equation, kernel, [_operand(w, x) for x in equation.operands])
 
 
 def _operand(w: Writer, x: Operand) -> str:
     if type(x) is Variable:
         return w.name(x)
     return repr(x) if math.isfinite(x) else f"float('{x}')"
-
-
-def _reshaped(w: Writer, x: Variable, shape: tuple[int, ...]) -> str:
-    """Name a view of a contiguous array in another shape."""
-    return w.name(x) if x.shape == shape else w.made(f"{w.name(x)}.reshape({shape})", "r")
 
 
 @caller("copy", "carry", "broadcast_to", "permute_dims")
@@ -87,7 +65,7 @@ def _copy(w: Writer, equation: Equation, owner: Backend) -> None:
 @caller("reshape")
 def _reshape(w: Writer, equation: Equation, owner: Backend) -> None:
     [x] = equation.operands  # its elements do not stand in a row: this is a copy, not a view
-    w.line(f"{_reshaped(w, equation.output, x.shape)}[...] = {w.name(x)}")
+    w.line(f"{w.reshaped(equation.output, x.shape)}[...] = {w.name(x)}")
 
 
 @caller("where")
@@ -108,7 +86,7 @@ def _sum_squares(w: Writer, equation: Equation, owner: Backend) -> None:
     out = w.name(equation.output)
     matmul = w.function(owner.xp.matmul, "matmul")
     for i, x in enumerate(equation.operands):
-        flat = _reshaped(w, x, (x.size,))
+        flat = w.reshaped(x, (x.size,))
         target = w.scratch(equation) if i else out
         w.line(f"{matmul}({flat}, {flat}, out={target})")
         if i:

@@ -13,10 +13,10 @@ import numpy as np
 from scipy.linalg import blas
 
 from sknet.compile._graph import Equation, Variable
-from sknet.compile.executors._writer import Emitter, Writer
+from sknet.compile.executors._writer import Emitter, Writer, kernel_scratch, registry
 from sknet.device import backend, philox_uniform
 
-__all__ = ["by_its_forward", "emit", "emitter", "reshaped", "scratch", "scratch_of", "unless_in_place"]
+__all__ = ["by_its_forward", "emit", "emitter", "scratch", "scratch_of", "unless_in_place"]
 
 Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
 
@@ -26,26 +26,8 @@ NARROW = 64  # up to so many columns, a maximum over them is faster in the trans
 WIDE = 1 << 16  # elements up to which a constant array of zeros is worth its memory
 
 
-def emitter(*names: str) -> Callable[[Emitter], Emitter]:
-    """Register how the primitives of these names are called."""
-
-    def register(function: Emitter) -> Emitter:
-        for name in names:
-            EMITTERS[name] = function
-        return function
-
-    return register
-
-
-def scratch(*names: str) -> Callable[[Scratch], Scratch]:
-    """Register what arrays the primitives of these names need besides their output."""
-
-    def register(function: Scratch) -> Scratch:
-        for name in names:
-            SCRATCH[name] = function
-        return function
-
-    return register
+emitter = registry(EMITTERS)  # how the primitives of some names are called
+scratch = registry(SCRATCH)  # what arrays they need besides their output
 
 
 def emit(w: Writer, equation: Equation) -> None:
@@ -68,16 +50,12 @@ def emit(w: Writer, equation: Equation) -> None:
 def by_its_forward(w: Writer, equation: Equation) -> None:
     primitive = equation.primitive
     kernel = primitive.kernel(backend("cpu"))
-    operands, out = ", ".join(w.operands(equation)), w.name(equation.output)
+    operands = w.operands(equation)
     if isinstance(kernel, np.ufunc) and kernel not in (np.maximum, np.minimum):  # faster without a keyword
-        w.line(f"{w.function(kernel, primitive.name)}({operands}, {out})")
-        return
-    bound = partial(kernel, **equation.params) if equation.params else kernel
-    name = w.partial(bound, primitive.name) if equation.params else w.function(kernel, primitive.name)
-    if primitive.scratch:
-        works_in = [w.scratch(equation, i) for i in range(len(w.plan.scratch[equation]))]
-        operands += f", scratch=({', '.join(works_in)},)"
-    w.line(f"{name}({operands}, out={out})" if primitive.writes_out else f"{out}[...] = {name}({operands})")
+        function = w.function(kernel, primitive.name)
+        w.line(f"{function}({', '.join(operands)}, {w.name(equation.output)})")
+    else:
+        w.kernel_call(equation, kernel, operands)
 
 
 def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], Any]]:
@@ -96,10 +74,7 @@ def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], A
         Usually empty.
     """
     needed = SCRATCH.get(equation.primitive.name)
-    if needed is not None:  # by the lines written here
-        return needed(equation)
-    needed = equation.primitive.scratch  # by the primitive's own kernel
-    return needed(*equation.operands, **equation.params) if needed is not None else []
+    return needed(equation) if needed is not None else kernel_scratch(equation)
 
 
 # -- matrix products and sums -----------------------------------------------------------------
@@ -139,7 +114,7 @@ def _sum(w: Writer, equation: Equation) -> None:
     ones = w.constant(np.ones(x.shape[axis[0]], x.dtype))
     first, second = (ones, w.name(x)) if axis[0] == -x.ndim else (w.name(x), ones)
     shape = tuple(n for i, n in enumerate(x.shape) if i - x.ndim != axis[0])
-    w.line(f"{w.function(np.dot, 'dot')}({first}, {second}, {reshaped(w, equation.output, shape)})")
+    w.line(f"{w.function(np.dot, 'dot')}({first}, {second}, {w.reshaped(equation.output, shape)})")
 
 
 @scratch("max")
@@ -158,7 +133,7 @@ def _extremum(w: Writer, equation: Equation) -> None:
     [x] = equation.operands
     turned, copyto = w.scratch(equation), w.function(np.copyto, "copyto")
     w.line(f"{copyto}({turned}, {w.made(w.name(x) + '.T', 't')})")
-    w.line(f"{w.function(function, name)}({turned}, 0, None, {reshaped(w, equation.output, x.shape[:1])})")
+    w.line(f"{w.function(function, name)}({turned}, 0, None, {w.reshaped(equation.output, x.shape[:1])})")
 
 
 def _is_narrow(equation: Equation) -> bool:
@@ -178,31 +153,11 @@ def _sum_squares(w: Writer, equation: Equation) -> None:
         if not w.plan.views.is_contiguous(x):
             by_its_forward(w, equation)
             return
-        flat = reshaped(w, x, (x.size,))
+        flat = w.reshaped(x, (x.size,))
         target = w.scratch(equation) if i else out
         w.line(f"{dot}({flat}, {flat}, {target})")
         if i:
             w.line(f"{w.function(np.add, 'add')}({out}, {target}, {out})")
-
-
-def reshaped(w: Writer, x: Variable, shape: tuple[int, ...]) -> str:
-    """Return the name of a view of a contiguous array in another shape.
-
-    Parameters
-    ----------
-    w : Writer
-        Where names are found.
-    x : Variable
-        The array.
-    shape : tuple of int
-        The shape of the view.
-
-    Returns
-    -------
-    str
-        The name.
-    """
-    return w.name(x) if x.shape == shape else w.made(f"{w.name(x)}.reshape({shape})", "r")
 
 
 # -- elementwise ------------------------------------------------------------------------------
@@ -266,7 +221,7 @@ def _copy(w: Writer, equation: Equation) -> None:
 @emitter("reshape")
 def _reshape(w: Writer, equation: Equation) -> None:
     [x] = equation.operands  # its elements do not stand in a row: this is a copy, not a view
-    out = reshaped(w, equation.output, x.shape)
+    out = w.reshaped(equation.output, x.shape)
     w.line(f"{w.function(np.copyto, 'copyto')}({out}, {w.name(x)})")
 
 

@@ -10,7 +10,7 @@ from scipy.sparse._sparsetools import csc_matvecs
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile._views import is_basic, with_ellipsis
-from sknet.compile.executors._kernels import by_its_forward, emitter, reshaped, scratch, unless_in_place
+from sknet.compile.executors._kernels import by_its_forward, emitter, scratch, unless_in_place
 from sknet.compile.executors._writer import Writer
 from sknet.ops._index import may_repeat, rows_of
 
@@ -69,7 +69,7 @@ def _put_at(w: Writer, equation: Equation) -> None:
 
 
 def _values(w: Writer, g: Variable, positions: Variable) -> str:
-    return reshaped(w, g, positions.shape) if w.plan.views.is_contiguous(g) else f"{w.name(g)}.reshape(-1)"
+    return w.reshaped(g, positions.shape) if w.plan.views.is_contiguous(g) else f"{w.name(g)}.reshape(-1)"
 
 
 # -- by positions -----------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def _values(w: Writer, g: Variable, positions: Variable) -> str:
 def _take(w: Writer, x: Variable, rows: str, length: int, output: Variable) -> None:
     """Take rows of a matrix, whose numbers are valid."""
     shapes = [(y.size // length, length) if length != 1 else (y.size,) for y in (x, output)]
-    matrix, out = reshaped(w, x, shapes[0]), reshaped(w, output, shapes[1])
+    matrix, out = w.reshaped(x, shapes[0]), w.reshaped(output, shapes[1])
     # "clip" does not check, and needs no buffer.
     w.line(f"{w.made(matrix + '.take', 'take')}({rows}, 0, {out}, 'clip')")
 
@@ -91,7 +91,7 @@ def _add(w: Writer, g: Variable, rows: str, count: int, length: int, output: Var
     """Add the rows of g to rows of a matrix of zeros, whose numbers are valid."""
     sizes = f"{output.size // length}, {count}, {length}"
     starts, ones = w.constant(np.arange(count + 1)), w.constant(np.ones(count, g.dtype))
-    values, out = reshaped(w, g, (g.size,)), reshaped(w, output, (output.size,))
+    values, out = w.reshaped(g, (g.size,)), w.reshaped(output, (output.size,))
     add = w.function(csc_matvecs, "csc_matvecs")
     w.line(f"{add}({sizes}, {starts}, {rows}, {ones}, {values}, {out})")
 
@@ -202,7 +202,7 @@ def _put_along(w: Writer, equation: Equation) -> None:
     _fill(w, output)
     places = _along(w, equation, output.shape)
     if distinct:
-        w.line(f"{reshaped(w, output, (output.size,))}[{places}] = {reshaped(w, g, (g.size,))}")
+        w.line(f"{w.reshaped(output, (output.size,))}[{places}] = {w.reshaped(g, (g.size,))}")
     else:
         _add(w, g, places, g.size, 1, output)
 

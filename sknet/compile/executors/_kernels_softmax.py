@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile._graph import Equation, Variable
-from sknet.compile.executors._kernels import emitter, reshaped, scratch
+from sknet.compile.executors._kernels import emitter, scratch
 from sknet.compile.executors._writer import Writer
 
 __all__: list[str] = []
@@ -66,7 +66,7 @@ def _log_softmax(w: Writer, equation: Equation) -> None:
 def _logsumexp(w: Writer, equation: Equation) -> None:
     x, top = w.name(equation.operands[0]), w.scratch(equation)
     powers, infinite = w.scratch(equation, 1), w.scratch(equation, 2)
-    out = reshaped(w, equation.output, _kept(equation))
+    out = w.reshaped(equation.output, _kept(equation))
     _reduce(w, np.maximum.reduce, "max", x, equation, top)
     w.line(f"{w.function(np.isfinite, 'isfinite')}({top}, {infinite})")
     w.line(f"{w.function(np.logical_not, 'logical_not')}({infinite}, {infinite})")

@@ -4,7 +4,8 @@ import linecache
 import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,7 +13,29 @@ from sknet.compile._graph import Equation, Operand, Variable
 from sknet.compile._plan import Plan
 from sknet.device import result_dtype
 
-__all__ = ["Writer", "executed"]
+__all__ = ["Writer", "executed", "kernel_scratch", "registry"]
+
+Rule = TypeVar("Rule", bound=Callable[..., Any])
+
+
+def registry(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
+    """Return a decorator that enters a function into a table, under the primitives' names it is given."""
+
+    def entry(*names: str) -> Callable[[Rule], Rule]:
+        def register(function: Rule) -> Rule:
+            table.update(dict.fromkeys(names, function))
+            return function
+
+        return register
+
+    return entry
+
+
+def kernel_scratch(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+    """Return shape and dtype of the arrays that the primitive's own kernel works in, besides its output."""
+    rule = equation.primitive.scratch
+    return rule(*equation.operands, **equation.params) if rule is not None else []
+
 
 Needs = Callable[[Equation], Iterable[tuple[tuple[int, ...], Any]]]
 
@@ -122,6 +145,23 @@ class Writer:
             found = self._made[expression] = f"{name}{len(self._made)}"
             self.setup.append(f"{found} = {expression}")
         return found
+
+    def reshaped(self, x: Variable, shape: tuple[int, ...]) -> str:
+        """Return the name of a view of a contiguous array in another shape, made once for an arena."""
+        return self.name(x) if x.shape == shape else self.made(f"{self.name(x)}.reshape({shape})", "r")
+
+    def kernel_call(self, equation: Equation, kernel: Any, operands: list[str]) -> None:
+        """Add the line that calls the primitive's own kernel, with its output given if it takes that."""
+        primitive, out = equation.primitive, self.name(equation.output)
+        bound = partial(kernel, **equation.params) if equation.params else kernel
+        name = (
+            self.partial(bound, primitive.name) if equation.params else self.function(kernel, primitive.name)
+        )
+        given = ", ".join(operands)
+        if primitive.scratch:
+            works_in = [self.scratch(equation, i) for i in range(len(self.plan.scratch[equation]))]
+            given += f", scratch=({', '.join(works_in)},)"
+        self.line(f"{name}({given}, out={out})" if primitive.writes_out else f"{out}[...] = {name}({given})")
 
     def line(self, text: str) -> None:
         """Add a line to the step."""
