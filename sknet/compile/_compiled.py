@@ -98,6 +98,9 @@ class Compiled:
                 memory[plan.arena_size :] = 0  # gaps in what is assembled; the arena needs no values
             self._memory = memory
             self._inputs = self._make_slots(slots)
+            for x, slot in zip(plan.graph.inputs, self._inputs, strict=True):
+                if x in plan.blank:
+                    slot[...] = 0
             run, arrays = program.bind(self._memory, self._inputs)
         free = iter(self._inputs)
         self.slots = map_leaves(lambda leaf: next(free) if isinstance(leaf, Variable) else leaf, self._args)
@@ -160,8 +163,8 @@ class Compiled:
         """
         found = self._checked(args)
         with self._owner.activate(self.device):
-            for slot, array in zip(self._inputs, found, strict=True):
-                if slot is not array:
+            for x, slot, array in zip(self.graph.inputs, self._inputs, found, strict=True):
+                if slot is not array and x not in self.plan.blank:
                     slot[...] = array
         self.run()
         return self.result
@@ -298,7 +301,8 @@ def compile(
         run; numbers and text are kept.
     donate : iterable of int, default=()
         Positions of arguments that the caller gives up: their arrays become slots that outputs
-        are written into. The outputs of the same shapes and dtypes take them over, in order.
+        are written into. The outputs of the same shapes and dtypes take them over, in order. An
+        argument that is donated and not read may be set to zero at once.
     exact : bool, default=False
         Keep the operations of the function as they are, so that results are those of a plain
         call to the last bit (but for the sign of a zero). Otherwise rounding may differ.

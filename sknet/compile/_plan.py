@@ -56,6 +56,9 @@ class Plan:
         The inputs that are written to.
     copies : list of (Variable, Variable)
         Outputs to be copied into donated inputs at the end, where they could not be written there.
+    blank : set of Variable
+        Donated inputs that nothing reads and that a flat array is assembled in: they must be zero
+        before the first run, for the gaps between its parts are never written.
     in_groups : set of Variable
         Values that exist one block at a time, or in a kernel's registers.
     arena_size, pinned_size : int
@@ -89,6 +92,7 @@ class Plan:
         self.scratch: dict[Equation, list[Buffer]] = {}
         self.copies: list[tuple[Variable, Variable]] = []
         self.donors = set(donated.values())
+        self.blank: set[Variable] = set()
         self._needs = scratch
         self._alignment = alignment
         self._find_lifetimes()
@@ -186,6 +190,8 @@ class Plan:
                 continue
             if self._may_overwrite(output, donor):
                 self._take_over_slot(root, donor)
+            elif self._is_assembled_for(output, donor):
+                self._assemble_in_slot(root, donor)
             else:
                 self.copies.append((output, donor))
 
@@ -201,6 +207,21 @@ class Plan:
             if self._last[source] == time and self._may_overwrite(x, donor):
                 self._take_over_slot(source, donor)
                 return
+
+    def _is_assembled_for(self, output: Variable, donor: Variable) -> bool:
+        buffer = self.buffers.get(self.views.root(output))
+        own_memory = buffer is not None and buffer.is_assembled and buffer.kind != "slot"
+        return own_memory and donor not in self._last and self.views.is_whole(output)
+
+    def _assemble_in_slot(self, root: Variable, donor: Variable) -> None:
+        """Let a flat array, and so its parts, live in a slot that nothing reads."""
+        before, slot = self.buffers[root], self.buffers[donor]
+        self._all.remove(before)
+        for part in self.buffers.values():
+            if part.parent is before:
+                part.parent, part.kind = slot, "slot"
+        self.buffers[root] = slot
+        self.blank.add(donor)
 
     def _may_overwrite(self, output: Variable, donor: Variable) -> bool:
         root = self.views.root(output)
@@ -341,14 +362,22 @@ class Plan:
                 continue  # it is in a kernel's registers
             buffer = self.buffers[output]
             if buffer.kind == "slot":
-                home = homes[id(buffer)]
-                found[output] = home if home.shape == output.shape else home.reshape(output.shape)
+                found[output] = _in_slot(buffer, homes, output)
                 continue
             shape = output.shape
             if output in self.in_groups:
                 shape = (self.groups[self._group_of[output]].rows, *shape[1:])
             found[output] = buffer.array(memory, shape, output.dtype)
         return found
+
+
+def _in_slot(buffer: Buffer, homes: Mapping[int, Any], output: Variable) -> Any:
+    """Return the array of an output that lives in a slot, or in a part of one."""
+    if buffer.parent is None:
+        home = homes[id(buffer)]
+        return home if home.shape == output.shape else home.reshape(output.shape)
+    start = buffer.offset // output.dtype.itemsize
+    return homes[id(buffer.parent)][start : start + output.size].reshape(output.shape)
 
 
 def _replaceable(equation: Equation) -> list[Variable]:

@@ -188,6 +188,26 @@ def test_the_gradient_of_slices_is_assembled():
     np.testing.assert_array_equal(compiled(np.ones(16), np.ones((5, 2))), expected)
 
 
+@pytest.mark.parametrize("read", [False, True])
+def test_a_donated_argument_is_assembled_in_where_nothing_reads_it(read):
+    def function(flat, spare):
+        flat.requires_grad = True
+        value = (ops.tanh(flat[:6]) * flat[8:14]).sum()
+        return gradients(value, [flat])[0] + (spare if read else 0.0)
+
+    flat, junk = np.arange(16.0) / 8, np.full(16, 7.0)
+    expected = function(Tensor(flat), Tensor(junk)).numpy()
+    slots = (None, np.full(16, 5.0))
+    compiled = compile(function, (flat, junk), donate=(1,), exact=True, slots=slots)
+    assert compiled.plan.copies == []
+    assert len(compiled.plan.blank) == (not read)
+    for _ in range(2):
+        compiled.poison()
+        found = compiled(flat, junk)
+        assert found is slots[1]
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_best_gap():
     """The last buffer fits into two gaps; it takes the smaller one."""
     low, middle, high = Buffer(640, 0, 9), Buffer(320, 0, 1), Buffer(640, 0, 9)
