@@ -175,6 +175,21 @@ class Plan:
                     self.buffers[root] = Buffer(root.nbytes, flat.start, flat.stop, flat.kind)
                     self.buffers[root].parent = flat
                     self.buffers[root].offset = start * whole.dtype.itemsize
+                    flat.start = min(flat.start, self._begun(root))
+
+    def _begun(self, root: Variable) -> int:
+        """Let what a part is made of live in its place, too, if it can; return since when it does."""
+        time = self._first[root]
+        equation = self.equations[time]
+        if self._group(root).in_parts:
+            return time
+        for x in _replaceable(equation):
+            source = self.views.root(x)
+            known = source in self._first and source not in self.buffers and self.views.is_whole(x)
+            if known and self._last[source] == time and source.nbytes == root.nbytes:
+                self.buffers[source] = self.buffers[root]
+                return self._begun(source)
+        return time
 
     def is_in_place(self, assembled: Equation, i: int) -> bool:
         """Tell whether part `i` of an assembled array is written there by the equation that makes it."""

@@ -197,3 +197,13 @@ def test_sums_of_many_numbers_keep_their_digits():
     over_rows, over_all = compile(lambda x: (x.sum(0), x.reshape(-1).sum()), (x,))(x)
     np.testing.assert_allclose(over_rows, x.sum(0, dtype=float), rtol=3e-6)
     np.testing.assert_allclose(over_all, x.sum(dtype=float), rtol=3e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_multiples_in_place_in_every_dtype(dtype):
+    """BLAS has no float16: it would compute with a copy, and write nothing."""
+    x = np.linspace(-1, 1, 5).astype(dtype)
+    found = compile(lambda x: ops.exp(x) * 0.5 + x * 2.0, (x,))(x)
+    expected = np.exp(x.astype("float64")) * 0.5 + x * 2.0
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(dtype).eps)

@@ -61,6 +61,8 @@ def test_exact_rules(function, left):
         (lambda x: x[0] * 2.0 + ops.exp(x[0]), ["getitem", "exp", "axpy"]),
         (lambda x: ops.exp(x[0]) - x[0] * 2.0, ["getitem", "exp", "axpy"]),
         (lambda x: (x * 2.0) / ops.exp(x), ["exp", "divide", "multiply"]),
+        (lambda x: ops.exp(x).sum() / 4, ["exp", "sum", "multiply"]),
+        (lambda x: x @ ops.exp(x.T) @ x + x * 3.0, ["permute_dims", "exp", "matmul", "matmul", "axpy"]),
     ],
 )
 def test_rules_that_change_rounding(function, left):

@@ -188,6 +188,24 @@ def test_the_gradient_of_slices_is_assembled():
     np.testing.assert_array_equal(compiled(np.ones(16), np.ones((5, 2))), expected)
 
 
+def test_a_product_is_made_and_added_to_where_it_is_assembled():
+    def function(flat, x, y):
+        w = flat[:9600].reshape(80, 120)  # more elements than BLAS is given at once
+        product = ops.matrix_transpose(x) @ y + 0.25 * w
+        return ops.concat([ops.reshape(product, (-1,)), flat[9600:] + 1.0])
+
+    flat, data = np.arange(9616.0), np.random.default_rng(0).standard_normal((5, 200))
+    args = flat, data[:, :80].copy(), data[:, 80:].copy()
+    compiled = compile(function, args)
+    [assembled] = [e for e in compiled.graph.equations if e.primitive is own.assemble]
+    assert all(compiled.plan.is_in_place(assembled, i) for i in range(len(assembled.operands)))
+    assert "axpy" in compiled.source
+    assert "copyto" not in compiled.source
+    for _ in range(2):
+        compiled.poison()
+        np.testing.assert_allclose(compiled(*args), function(*map(Tensor, args)).numpy(), rtol=1e-12)
+
+
 @pytest.mark.parametrize("read", [False, True])
 def test_a_donated_argument_is_assembled_in_where_nothing_reads_it(read):
     def function(flat, spare):

@@ -14,6 +14,7 @@ from scipy.linalg import blas
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._writer import Emitter, Writer, kernel_scratch, registry
+from sknet.compile.passes import BLOCK
 from sknet.device import backend, philox_uniform
 
 __all__ = ["by_its_forward", "emit", "emitter", "scratch", "scratch_of", "unless_in_place"]
@@ -23,6 +24,7 @@ Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
 EMITTERS: dict[str, Emitter] = {}
 SCRATCH: dict[str, Scratch] = {}
 NARROW = 64  # up to so many columns, a maximum over them is faster in the transposed array
+REAL = "fd"  # dtypes of BLAS: other floating ones would be computed with as copies
 WIDE = 1 << 16  # elements up to which a constant array of zeros is worth its memory
 
 
@@ -156,7 +158,10 @@ def _sum_squares(w: Writer, equation: Equation) -> None:
         flat = w.reshaped(x, (x.size,))
         target = w.scratch(equation) if i else out
         w.line(f"{dot}({flat}, {flat}, {target})")
-        if i:
+        if i and not w.exact and x.dtype.char in REAL:  # a call of BLAS for one number takes half the time of a ufunc's
+            one, sum = (w.made(f"{name}.reshape(1)", "r") for name in (target, out))
+            w.line(f"{_level_1(w, 'axpy', x)}({one}, {sum})")
+        elif i:
             w.line(f"{w.function(np.add, 'add')}({out}, {target}, {out})")
 
 
@@ -172,6 +177,29 @@ def _relu(w: Writer, equation: Equation) -> None:
     w.line(f"{w.function(np.maximum, 'maximum')}({w.name(x)}, {zero}, out={w.name(out)})")
 
 
+@scratch("softplus", "log_sigmoid")
+def _tail_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+    output = equation.output  # what is larger may be divided into blocks
+    return [(output.shape, output.dtype)] if output.size <= BLOCK else []
+
+
+@emitter("softplus", "log_sigmoid")
+def _soft(w: Writer, equation: Equation) -> None:
+    """Write max(x, 0) + log1p(exp(-|x|)), or min(x, 0) less that: the records' functions, call by call."""
+    if not _tail_of(equation):
+        by_its_forward(w, equation)
+        return
+    out, tail = w.name(equation.output), w.scratch(equation)
+    limit, join = (
+        (np.maximum, np.add) if equation.primitive.name == "softplus" else (np.minimum, np.subtract)
+    )
+    x, zero = w.name(equation.operands[0]), w.constant(0, equation.output.dtype)
+    for function, operand in ((np.absolute, x), (np.negative, tail), (np.exp, tail), (np.log1p, tail)):
+        w.line(f"{w.function(function, function.__name__)}({operand}, {tail})")
+    w.line(f"{w.function(limit, limit.__name__)}({x}, {zero}, out={out})")
+    w.line(f"{w.function(join, join.__name__)}({out}, {tail}, {out})")
+
+
 @emitter("multiply")
 def _multiply(w: Writer, equation: Equation) -> None:
     x, y = equation.operands
@@ -180,22 +208,49 @@ def _multiply(w: Writer, equation: Equation) -> None:
     if w.exact or not is_number or not _for_level_1(w, array) or not _shares(w, array, equation.output):
         by_its_forward(w, equation)
         return
-    scale = w.function(blas.get_blas_funcs("scal", dtype=array.dtype), "scal")
-    w.line(f"{scale}({w.number(number)}, {w.name(array)})")
+    flat = w.name(array) if w.is_dividing else w.reshaped(array, (array.size,))
+    w.line(f"{_level_1(w, 'scal', array)}({w.number(number)}, {flat})")
 
 
 @emitter("axpy")
 def _axpy(w: Writer, equation: Equation) -> None:
-    x, y, a = equation.operands
-    unless_in_place(w, x, equation.output)
-    function = w.function(blas.get_blas_funcs("axpy", dtype=x.dtype), "axpy")
-    size = w.name(y) + ".size" if w.is_dividing else y.size
-    w.line(f"{function}({w.name(y)}, {w.name(equation.output)}, {size}, {w.number(a)})")
+    (x, y, a), output = equation.operands, equation.output
+    if not _for_level_1(w, y):
+        by_its_forward(w, equation)
+        return
+    unless_in_place(w, x, output)
+    add_multiple(w, y, output, w.number(a))
+
+
+def add_multiple(w: Writer, y: Variable, x: Variable, a: str) -> None:
+    """Write x += a * y, for arrays whose elements stand in a row."""
+    function = _level_1(w, "axpy", x)
+    if w.is_dividing:
+        w.line(f"{function}({w.name(y)}, {w.name(x)}, {w.name(y)}.size, {a})")
+        return
+    source, target = (w.reshaped(array, (array.size,)) for array in (y, x))
+    if x.size <= BLOCK:
+        w.line(f"{function}({source}, {target}, {x.size}, {a})")
+        return
+    # In blocks, for which BLAS wakes no thread: SciPy's would stand in the way of NumPy's.
+    blocks = w.made(f"{w.function(_blocks, 'blocks')}({source}, {target})", "b")
+    w.line(f"for part, sum in {blocks}: {function}(part, sum, part.size, {a})")
+
+
+def _blocks(*arrays: np.ndarray) -> list[tuple[np.ndarray, ...]]:
+    starts = range(0, arrays[0].size, BLOCK)
+    return [tuple([array[start : start + BLOCK] for array in arrays]) for start in starts]
 
 
 def _for_level_1(w: Writer, x: Variable) -> bool:
-    """Tell whether SciPy's wrappers of BLAS can write to an array: they copy what is not flat."""
-    return x.ndim == 1 and x.size > 0 and x.dtype.kind == "f" and w.plan.views.is_contiguous(x)
+    """Tell whether SciPy's wrappers of BLAS can write to an array: they copy what is not in a row."""
+    flat = x.size > 0 and w.plan.views.is_contiguous(x)
+    return flat and x.dtype.char in REAL and (x.ndim == 1 or not w.is_dividing)
+
+
+def _level_1(w: Writer, name: str, like: Variable) -> str:
+    """Return the name of a function of BLAS for vectors of the dtype of `like`."""
+    return w.function(blas.get_blas_funcs(name, dtype=like.dtype), name)
 
 
 def _shares(w: Writer, x: Variable, output: Variable) -> bool:

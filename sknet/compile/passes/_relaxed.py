@@ -89,6 +89,15 @@ def small_factors_first(rewriter: Rewriter, equation: Equation) -> Variable | No
     return _merged(rewriter, large, a, inner.primitive.name, b, equation.primitive.name)
 
 
+@RELAXED.on("divide")
+def reciprocal(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """One number divided by a constant is a product, which can be made in place."""
+    x, y = equation.operands
+    if type(x) is not Variable or x.shape or type(y) is Variable or x.dtype != equation.output.dtype:
+        return None
+    return rewriter.emit("multiply", x, 1.0 / y) if x.dtype.kind == "f" and y else None
+
+
 def _both_float(a: Operand, b: Operand) -> bool:
     return isinstance(a, float) and isinstance(b, float) and b != 0
 
@@ -126,9 +135,9 @@ def number_last(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @RELAXED.on("add", "subtract")
 def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """For flat arrays, x + c * y takes one pass."""
+    """For flat arrays, and onto a product of matrices, x + c * y takes one pass."""
     output = equation.output
-    if output.ndim != 1 or output.dtype.kind != "f" or not output.size:
+    if output.dtype.kind != "f" or not output.size:
         return None
     x, y = equation.operands
     for base, other in ((x, y), (y, x))[: 2 if equation.primitive.name == "add" else 1]:
@@ -138,10 +147,20 @@ def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
         c, rest = _number_and_rest(product)
         if c is None or not _same(rest, output) or rest is base:
             continue
+        if output.ndim != 1 and not (rewriter.definition(base, "matmul") and _is_part(rewriter, rest)):
+            continue
         if equation.primitive.name == "subtract":
             c = rewriter.emit("negative", c) if type(c) is Variable else -c
         return rewriter.emit(own.axpy, base, rest, c)
     return None
+
+
+def _is_part(rewriter: Rewriter, x: Variable) -> bool:
+    """Tell whether the elements of `x` are a part of a flat array, or all of an input, in their order."""
+    whole = rewriter.definition(x, "reshape")
+    flat = whole.operands[0] if whole is not None else x
+    part = rewriter.definition(flat, "getitem")
+    return flat not in rewriter.definitions or (part is not None and flat.ndim == part.operands[0].ndim == 1)
 
 
 def _same(x: Operand, output: Variable) -> bool:
