@@ -257,9 +257,8 @@ def _run_epoch(steps: Steps, order: Any, score: Score, guard: InterruptGuard, nu
     number_of_batch = 0
     while number_of_batch < batches.n_batches:
         guard.poll()
-        chosen, n_rows = batches.part(order, number_of_batch)
-        if batches.weight is not None and not batches.take_targets(chosen)[1].sum().item():
-            epoch.skip(n_rows)  # no row of this batch counts: there is nothing to learn from it
+        if batches.weight is not None and not batches.in_a_row(order, number_of_batch, 1):
+            epoch.skip(batches.part(order, number_of_batch)[1])  # no row counts: nothing to learn from it
             number_of_batch += 1
             continue
         try:

@@ -214,7 +214,7 @@ class Owner:
     def advance(self, buffers: Mapping[str, Any]) -> None:
         """Count a step whose update has been made, and set the buffers that it changed."""
         self._memory.set_buffers(buffers)
-        self.progress = self.progress._replace(step=self.progress.step + 1)
+        self.progress = self.progress.stepped()
 
     def workspace(self) -> tuple[Any, Any]:
         """Return two flat buffers for gradient and update."""

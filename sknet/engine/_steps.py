@@ -115,6 +115,7 @@ class CompiledSteps(Steps):
     def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
         self._programs = Programs(model)
+        self._gradient = Gradient(model.layout, self._programs.gradient, {})
         self._by_rows: dict[int, Compiled] = {}
         self._by_start: dict[int, Compiled | None] = {}
         self.program_for(min(batches.size, batches.n_samples))
@@ -144,9 +145,7 @@ class CompiledSteps(Steps):
             self.batches.take_into(chosen, *program.slots[3:6])
         changed, output, loss, penalty = programs.compute(program)
         if self.check_finite:
-            check_finite_step(
-                loss + penalty, Gradient(model.layout, programs.gradient, {}), programs.optimizer.squares
-            )
+            check_finite_step(loss + penalty, self._gradient, programs.optimizer.squares)
         programs.apply()
-        model.advance({name: value.copy() for name, value in changed.items()})
+        model.advance({name: value.copy() for name, value in changed.items()} if changed else changed)
         return model.per_output(loss, output.shape[-1]) + penalty, output

@@ -221,9 +221,10 @@ def check_finite_step(loss: float, gradient: Gradient, squares: bool = False) ->
         Names the first parameter whose gradient is not finite.
     """
     # One pass decides nearly always; it can overflow for a finite gradient, so a failure is looked at twice.
-    xp = namespace(gradient.flat)
-    if math.isfinite(loss) and math.isfinite(xp.vdot(gradient.flat, gradient.flat).item()):
+    flat = gradient.flat
+    if math.isfinite(loss) and math.isfinite(flat.dot(flat).item()):
         return
+    xp = namespace(flat)
     bad = [name for name, array in gradient.items() if not xp.all(xp.isfinite(array)).item()]
     if math.isfinite(loss) and not bad:
         if squares:
