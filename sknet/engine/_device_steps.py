@@ -16,15 +16,13 @@ from sknet.engine._batches import Batches, take_rows
 from sknet.engine._model import Model
 from sknet.engine._place import active
 from sknet.engine._programs import check_repeatable, gradient_function
-from sknet.engine._steps import Block, EagerSteps, Step, Steps
+from sknet.engine._steps import SECONDS, Block, EagerSteps, Steps, rows_of_a_block
 from sknet.engine._update import update_function
 from sknet.optim import Optimizer
 
 __all__ = ["DeviceSteps"]
 
-SECONDS = 0.05  # that one block takes, about: Ctrl-C waits so long
 MOST_STEPS = 1024  # of one block
-MAX_ROWS = 1 << 16  # whose outputs are kept until they are scored
 
 
 class DeviceSteps(Steps):
@@ -54,8 +52,7 @@ class DeviceSteps(Steps):
         with active(model.device):
             self._rows = _Rows(batches)
             self._make_state()
-            self._make_ring()
-            self.program_for(min(batches.size, batches.n_samples))
+            self._make_ring(self.program_for(min(batches.size, batches.n_samples)).result[-2])
 
     # -- memory -------------------------------------------------------------------------------
 
@@ -73,14 +70,15 @@ class DeviceSteps(Steps):
         self._buffers = buffers
         self._state = (flat, slots, buffers, self._counter, self._is_fine, hyper)
 
-    def _make_ring(self) -> None:
+    def _make_ring(self, output: Any) -> None:
         """Make room for what the steps of one block need and report, and the views for each of them."""
-        size = min(self.batches.size, self.batches.n_samples)
-        self._most = max(1, min(MOST_STEPS, MAX_ROWS // size, self.batches.n_batches))
+        size, n_outputs = output.shape[0], math.prod(output.shape[1:])
+        rows = rows_of_a_block(size, self.batches.n_samples, n_outputs)
+        self._most = min(MOST_STEPS, rows // size)
         self._table = self._zeros((self._most, self._numbers.shape[0]), self.model.dtype)
         self._reports = self._zeros((self._most, 3), self.model.dtype)
         self._lines = [(self._table[i], self._reports[i]) for i in range(self._most)]
-        self._outputs: Any = None
+        self._outputs = self._zeros((self._most * size, *output.shape[1:]), output.dtype)
 
     def program_for(self, n_rows: int) -> Compiled:
         """Return the program of a step on so many rows."""
@@ -117,9 +115,6 @@ class DeviceSteps(Steps):
         model, program = self.model, self.program_for(n_rows)
         *_, X, y, weight = program.slots
         output, report = program.result[-2:]
-        if self._outputs is None:
-            rows = self._most * min(self.batches.size, self.batches.n_samples)
-            self._outputs = self._zeros((rows, *output.shape[1:]), output.dtype)
         known = model.buffers
         for name, array in self._buffers.items():
             array[...] = known[name]
@@ -139,10 +134,6 @@ class DeviceSteps(Steps):
         model = self.model
         model.progress = model.progress._replace(step=model.progress.step + done - 1)
         model.advance({name: array.copy() for name, array in self._buffers.items()})
-
-    def step(self, chosen: Any, n_rows: int) -> Step:
-        """Train on the chosen rows, one operation at a time."""
-        return EagerSteps(self.model, self.batches, self.check_finite).step(chosen, n_rows)
 
 
 class _Rows:

@@ -18,7 +18,7 @@ from sknet.engine._model import Model
 from sknet.engine._place import active
 from sknet.engine._predict import predict_raw
 from sknet.engine._scores import Score
-from sknet.engine._steps import Block, Steps
+from sknet.engine._steps import Block, Steps, rows_of_a_block
 from sknet.engine._stopping import Plateau
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.nn._hooks import changes
@@ -26,8 +26,6 @@ from sknet.optim import Optimizer
 from sknet.optim.schedules import Schedule
 
 __all__ = ["Outcome", "Settings", "Validation", "train"]
-
-SCORE_ROWS = 4096  # rows whose training outputs are scored at once
 
 
 @dataclass(frozen=True)
@@ -127,23 +125,40 @@ class Validation:
 
 
 class _Epoch:
-    """Sums over the batches of one epoch."""
+    """Sums over the batches of an epoch, the same whatever blocks the batches come in."""
 
-    def __init__(self, batches: Batches, order: Any, score: Score) -> None:
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._outputs: Any = None
+
+    def begin(self, order: Any, score: Score) -> None:
+        """Start anew, with the rows in this order."""
         self.loss = 0.0
         self.score = score
-        self._batches, self._order = batches, order
-        self._outputs: list[Any] = []
+        self._order = order
         self._from = self._to = 0
 
     def add(self, block: Block) -> None:
-        n_rows = len(block.outputs)
-        # Only the last batch of an epoch is shorter, and it is alone in its block.
-        self.loss += float(sum(block.losses)) * (n_rows / len(block.losses))
-        self._outputs.append(block.outputs.copy())
-        self._to += n_rows
-        if self._to - self._from >= SCORE_ROWS:
+        outputs, start = block.outputs, 0
+        rows = len(outputs) // len(block.losses)  # the last batch, which may be shorter, comes alone
+        for loss in block.losses.tolist():
+            self.loss += loss * rows
+        while start < len(outputs):
+            start += self._keep(outputs[start:])
+
+    def _keep(self, outputs: Any) -> int:
+        """Keep as many rows as there is room for, and score when it is full."""
+        if self._outputs is None:
+            n_outputs = math.prod(outputs.shape[1:])
+            room = rows_of_a_block(1, self._batches.n_samples, n_outputs)
+            self._outputs = namespace(outputs).empty((room, *outputs.shape[1:]), dtype=outputs.dtype)
+        held, room = self._to - self._from, len(self._outputs)
+        kept = outputs[: room - held]
+        self._outputs[held : held + len(kept)] = kept
+        self._to += len(kept)
+        if held + len(kept) == room:
             self.flush()
+        return len(kept)
 
     @property
     def mean_loss(self) -> float:
@@ -157,12 +172,11 @@ class _Epoch:
 
     def flush(self) -> None:
         """Score the outputs that have gathered, all at once: a few calls for many batches."""
-        if self._outputs:
+        if self._to > self._from:
             rows = slice(self._from, self._to)
-            chosen = rows if self._order is None else self._order[rows]
-            y, weight = self._batches.take_targets(chosen)
-            self.score.add(namespace(self._outputs[0]).concatenate(self._outputs), y, weight)
-        self._outputs, self._from = [], self._to
+            y, weight = self._batches.take_targets(rows if self._order is None else self._order[rows])
+            self.score.add(self._outputs[: self._to - self._from], y, weight)
+        self._from = self._to
 
 
 def train(
@@ -215,7 +229,7 @@ def train(
     n_iter, converged, interrupted = 0, False, False
     # A plateau that was resumed has seen a best epoch: the weights it left are the model's.
     best = model.weights() if validation is not None and math.isfinite(plateau.best) else None
-    guard = InterruptGuard()
+    guard, epoch = InterruptGuard(), _Epoch(batches)
     try:
         # What is not finite is an error that names its place; NumPy's warnings before it are noise.
         with guard, active(model.device), np.errstate(all="ignore"):
@@ -228,7 +242,8 @@ def train(
                 if order is not None:
                     # scikit-learn's draw: the order is itself permuted anew, so the seeds agree
                     order = order[model.random_state.permutation(batches.n_samples)]
-                epoch = _run_epoch(steps, order, new_score(), guard, n_iter + 1)
+                epoch.begin(order, new_score())
+                _run_epoch(steps, order, epoch, guard, n_iter + 1)
                 n_iter += 1
                 record = _measured(model, epoch, validation, settings, n_iter)
                 model.progress = model.progress._replace(
@@ -251,9 +266,8 @@ def train(
     return Outcome(n_iter, converged, best, interrupted)
 
 
-def _run_epoch(steps: Steps, order: Any, score: Score, guard: InterruptGuard, number: int) -> _Epoch:
+def _run_epoch(steps: Steps, order: Any, epoch: _Epoch, guard: InterruptGuard, number: int) -> None:
     batches = steps.batches
-    epoch = _Epoch(batches, order, score)
     number_of_batch = 0
     while number_of_batch < batches.n_batches:
         guard.poll()
@@ -269,7 +283,6 @@ def _run_epoch(steps: Steps, order: Any, score: Score, guard: InterruptGuard, nu
         epoch.add(block)
         number_of_batch += len(block.losses)
     epoch.flush()
-    return epoch
 
 
 def _measured(

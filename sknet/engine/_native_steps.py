@@ -8,13 +8,11 @@ import numpy as np
 from sknet.compile.executors._native import NativeRun, UnsupportedError
 from sknet.engine._batches import Batches
 from sknet.engine._model import Model
-from sknet.engine._steps import Block, CompiledSteps
+from sknet.engine._steps import SECONDS, Block, CompiledSteps
 from sknet.optim import Optimizer
 
 __all__ = ["NativeSteps"]
 
-SECONDS = 0.05  # that one call takes, about: Ctrl-C waits so long
-MAX_ROWS = 1 << 16  # whose outputs are kept until they are scored
 AS_IT_IS = np.zeros(0, np.int64)  # the order of the data
 
 
@@ -44,8 +42,8 @@ class NativeSteps(CompiledSteps):
         self._optimizer = model.optimizer
         self._wait = wait
         self._left = planned
-        self._seconds = 0.0  # of the last NumPy step
-        self._per_step = 1e-3  # seconds of a native step
+        self._seconds = 0.0  # of a step as NumPy's plan
+        self._per_native_step = 1e-3  # seconds
         self._looked = 0.0
         self._runs: dict[int, NativeRun | None] = {}
         self._order: Any = None
@@ -69,7 +67,6 @@ class NativeSteps(CompiledSteps):
     def _new_run(self, n_rows: int) -> NativeRun:
         model, batches = self.model, self.batches
         flat, slots = model.flat_buffers()
-        rows = max(n_rows, min(MAX_ROWS, batches.n_samples))
         run = NativeRun(
             self.program_for(n_rows),
             self._programs.update,
@@ -78,7 +75,7 @@ class NativeSteps(CompiledSteps):
             [slots[name] for name in self._optimizer.slots],
             dict(model.buffers),
             (batches.X, batches.y, batches.weight),
-            rows if n_rows == batches.size else n_rows,
+            len(self._outputs) if n_rows == batches.size else n_rows,
         )
         if self._wait:
             run.wait()
@@ -89,14 +86,13 @@ class NativeSteps(CompiledSteps):
         _, n_rows = batches.part(order, first)
         run = self._run_for(n_rows)
         if run is not None and self._is_ready(run):
-            steps = batches.in_a_row(order, first, min(run.most, max(1, int(SECONDS / self._per_step))))
-            block = self._native(run, order, first, steps) if steps else None
-            if block is not None:
-                return block
-        started = time.perf_counter()
-        block = super().run(order, first)  # also to find out, and say, what is not finite
-        self._seconds = time.perf_counter() - started
-        self._left -= 1
+            most = max(1, min(run.most, int(SECONDS / self._per_native_step)))
+            block = self._native(run, order, first, batches.in_a_row(order, first, most))
+            # What it cannot go on with is done once more by NumPy, which says what is not finite.
+            return self._replay(order, first, n_rows, 1) if block is None else block
+        block = super().run(order, first)
+        self._seconds = self._per_step
+        self._left -= len(block.losses)
         return block
 
     def _is_ready(self, run: NativeRun) -> bool:
@@ -117,7 +113,7 @@ class NativeSteps(CompiledSteps):
         )
         if not done:
             return None
-        self._per_step = max((time.perf_counter() - started) / done, 1e-7)
+        self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
         self._left -= done
         model.progress = model.progress._replace(step=model.progress.step + done - 1)
         model.advance({name: array.copy() for name, array in run.buffers.items()})

@@ -43,7 +43,7 @@ class Programs:
     flat, gradient, delta : ndarray of shape (layout.size,)
         The model's parameters, their gradient, and the last update (or None).
     update : Compiled
-        New parameters and slots, in place, from `gradient` and the numbers of `set_hyper`.
+        New parameters and slots, in place, from `gradient` and the numbers given to `apply`.
 
     Raises
     ------
@@ -57,8 +57,10 @@ class Programs:
         self._model, self.optimizer, self._exact = model, optimizer, exact
         self.flat, slots = model.flat_buffers()
         self.gradient = np.zeros_like(self.flat)
-        self._hyper = {name: np.zeros((), self.flat.dtype) for name in optimizer.hyper(1, model.progress)}
-        args = (self.flat, slots, self.gradient, self._hyper)
+        names = list(optimizer.hyper(1, model.progress))
+        self._numbers = np.zeros(len(names), self.flat.dtype)
+        hyper = {name: self._numbers[i : i + 1].reshape(()) for i, name in enumerate(names)}
+        args = (self.flat, slots, self.gradient, hyper)
         function = update_function(optimizer, model.layout, keep_delta)
         self.update = compiled(function, args, donate=(0, 1), exact=exact, slots=args)
         self.delta = self.update.result[2] if keep_delta else None
@@ -108,11 +110,9 @@ class Programs:
         _, changed, output, loss, penalty = program.result
         return changed, output, loss.item(), penalty.item()
 
-    def apply(self) -> None:
-        """Do the optimizer's update with `gradient`."""
-        progress = self._model.progress
-        for name, value in self.optimizer.hyper(progress.step + 1, progress).items():
-            self._hyper[name][...] = value
+    def apply(self, numbers: Any) -> None:
+        """Do the optimizer's update with `gradient`, and `numbers` in the order of its `hyper`."""
+        self._numbers[...] = numbers
         self.update.run()
 
 

@@ -156,7 +156,7 @@ def _replayed(model: "Model", programs: Programs, program: Compiled, batch: tupl
     buffers = {name: array.copy() for name, array in changed.items()}
     gradient = Gradient(model.layout, programs.gradient.copy(), buffers)
     check_finite_step(loss + penalty, gradient, programs.optimizer.squares)
-    programs.apply()
+    programs.apply(tuple(programs.optimizer.hyper(model.progress.step + 1, model.progress).values()))
     assert programs.delta is not None
     update = MappingProxyType(model.layout.views(programs.delta.copy()))
     model.advance(buffers)

@@ -1,7 +1,11 @@
 """Training steps over the rows of a data set: one operation after the other, or compiled."""
 
+import math
+import time
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from sknet.compile import Compiled
 from sknet.engine._batches import Batches
@@ -10,11 +14,13 @@ from sknet.engine._model import Model
 from sknet.engine._programs import Programs
 from sknet.engine._stepping import eager_step
 from sknet.engine._update import check_finite_step
+from sknet.exceptions import NonFiniteError
 
-__all__ = ["Block", "CompiledSteps", "EagerSteps", "Steps"]
+__all__ = ["SECONDS", "Block", "CompiledSteps", "EagerSteps", "Steps", "rows_of_a_block"]
 
+SECONDS = 0.05  # that one block takes, about: Ctrl-C waits so long
+MOST_KEPT = 1 << 18  # numbers: so many raw outputs of a block are kept until they are scored
 MOST_BOUND = 256  # batches of an epoch up to which each has a program that reads it where it is
-Step = tuple[float, Any]  # the loss as it is reported, and the raw output before the update
 
 
 class Block(NamedTuple):
@@ -22,7 +28,7 @@ class Block(NamedTuple):
 
     Attributes
     ----------
-    losses : sequence of float
+    losses : array of shape (n_batches,)
         Of each batch, as it is reported.
     outputs : array of shape (n_rows, n_outputs)
         The raw outputs before the updates, of all rows; valid until the next block.
@@ -32,8 +38,13 @@ class Block(NamedTuple):
     outputs: Any
 
 
+def rows_of_a_block(n_rows: int, n_samples: int, n_outputs: int) -> int:
+    """Return how many rows a block may have: a batch or more, at most an epoch, and not too many outputs."""
+    return max(n_rows, min(n_samples, MOST_KEPT // max(n_outputs, 1)))
+
+
 class Steps(ABC):
-    """Trains a model on chosen rows of a data set, in place.
+    """Trains a model on the rows of a data set, in place.
 
     Parameters
     ----------
@@ -48,6 +59,7 @@ class Steps(ABC):
     def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
         self.model, self.batches, self.check_finite = model, batches, check_finite
 
+    @abstractmethod
     def run(self, order: Any, first: int) -> Block:
         """Train on as many batches as are done at once, at least one.
 
@@ -68,32 +80,6 @@ class Steps(ABC):
         NonFiniteError
             If loss or gradient of the first batch is not finite; nothing was updated then.
         """
-        loss, output = self.step(*self.batches.part(order, first))
-        return Block((loss,), output)
-
-    @abstractmethod
-    def step(self, chosen: Any, n_rows: int) -> Step:
-        """Train on the chosen rows.
-
-        Parameters
-        ----------
-        chosen : slice or ndarray of int
-            Which of the batches' rows.
-        n_rows : int
-            How many.
-
-        Returns
-        -------
-        loss : float
-            As it is reported.
-        output : array of shape (n_rows, n_outputs)
-            The raw output before the update; valid until the next step.
-
-        Raises
-        ------
-        NonFiniteError
-            If loss or gradient is not finite; nothing was updated then.
-        """
 
 
 class EagerSteps(Steps):
@@ -103,10 +89,10 @@ class EagerSteps(Steps):
         super().__init__(model, batches, check_finite)
         self._workspace = model.workspace()
 
-    def step(self, chosen: Any, n_rows: int) -> Step:
-        X, y, weight = self.batches.take(chosen)
+    def run(self, order: Any, first: int) -> Block:
+        X, y, weight = self.batches.take(self.batches.part(order, first)[0])
         result = eager_step(self.model, *self._workspace, X, y, weight, self.check_finite)
-        return self.model.reported(result), result.output.data
+        return Block(np.array([self.model.reported(result)]), result.output.data)
 
 
 class CompiledSteps(Steps):
@@ -118,7 +104,10 @@ class CompiledSteps(Steps):
         self._gradient = Gradient(model.layout, self._programs.gradient, {})
         self._by_rows: dict[int, Compiled] = {}
         self._by_start: dict[int, Compiled | None] = {}
-        self.program_for(min(batches.size, batches.n_samples))
+        self._per_step = math.inf  # seconds: the first block is of one step
+        output = self.program_for(min(batches.size, batches.n_samples)).result[2]
+        rows = rows_of_a_block(len(output), batches.n_samples, math.prod(output.shape[1:]))
+        self._outputs = np.empty((rows, *output.shape[1:]), output.dtype)
 
     def program_for(self, n_rows: int) -> Compiled:
         """Return the program that computes the gradient of so many rows."""
@@ -138,14 +127,39 @@ class CompiledSteps(Steps):
             self._by_start[chosen.start] = over
         return self._by_start[chosen.start]
 
-    def step(self, chosen: Any, n_rows: int) -> Step:
-        model, programs, program = self.model, self._programs, self._program_over(chosen, n_rows)
+    def _given(self, order: Any, number: int) -> Compiled:
+        """Return a program that has a batch in its slots."""
+        chosen, n_rows = self.batches.part(order, number)
+        program = self._program_over(chosen, n_rows)
         if program is None:
             program = self.program_for(n_rows)
             self.batches.take_into(chosen, *program.slots[3:6])
-        changed, output, loss, penalty = programs.compute(program)
-        if self.check_finite:
-            check_finite_step(loss + penalty, self._gradient, programs.optimizer.squares)
-        programs.apply()
-        model.advance({name: value.copy() for name, value in changed.items()} if changed else changed)
-        return model.per_output(loss, output.shape[-1]) + penalty, output
+        return program
+
+    def run(self, order: Any, first: int) -> Block:
+        _, n_rows = self.batches.part(order, first)
+        most = min(len(self._outputs) // n_rows, int(SECONDS / self._per_step))
+        steps = self.batches.in_a_row(order, first, max(most, 1))
+        started = time.perf_counter()
+        block = self._replay(order, first, n_rows, max(steps, 1))
+        self._per_step = (time.perf_counter() - started) / len(block.losses)
+        return block
+
+    def _replay(self, order: Any, first: int, n_rows: int, steps: int) -> Block:
+        model, programs = self.model, self._programs
+        numbers = programs.optimizer.hyper_table(model.progress, steps)
+        losses, outputs = np.zeros(steps), self._outputs
+        for i in range(steps):
+            changed, output, loss, penalty = programs.compute(self._given(order, first + i))
+            if self.check_finite:
+                try:
+                    check_finite_step(loss + penalty, self._gradient, programs.optimizer.squares)
+                except NonFiniteError:
+                    if not i:
+                        raise
+                    return Block(losses[:i], outputs[: i * n_rows])  # the next block meets it, and says where
+            programs.apply(numbers[i])
+            model.advance({name: value.copy() for name, value in changed.items()} if changed else changed)
+            losses[i] = model.per_output(loss, output.shape[-1]) + penalty
+            outputs[i * n_rows : (i + 1) * n_rows] = output
+        return Block(losses, outputs[: steps * n_rows])

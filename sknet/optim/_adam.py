@@ -84,11 +84,10 @@ class Adam(Optimizer):
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
         if isinstance(self.lr, Schedule) or type(self).hyper is not Adam.hyper:
             return super().hyper_table(progress, n_steps)
-        # The same numbers, for all steps at once: for a small network each costs a tenth of its step.
-        counts = np.arange(progress.step + 1, progress.step + n_steps + 1, dtype=np.float64)
+        # The same numbers without a dict for each: for a small network that is a part of its step to notice.
         lr, beta1, beta2 = float(self.lr), float(self.beta1), float(self.beta2)
-        step = -lr * np.sqrt(1.0 - beta2**counts) / (1.0 - beta1**counts)
-        return np.column_stack([np.full(n_steps, lr), step])
+        counts = range(progress.step + 1, progress.step + n_steps + 1)
+        return np.array([(lr, _step_size(lr, beta1, beta2, count)) for count in counts])
 
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
@@ -164,8 +163,11 @@ class AdamW(Optimizer):
 def _corrected(optimizer: Adam | AdamW, count: int, progress: Progress) -> dict[str, float]:
     # Both bias corrections are in the step: the rule then takes one number for them.
     lr = optimizer.learning_rate(progress)
-    beta1, beta2 = float(optimizer.beta1), float(optimizer.beta2)
-    return {"lr": lr, "step": -lr * math.sqrt(1.0 - beta2**count) / (1.0 - beta1**count)}
+    return {"lr": lr, "step": _step_size(lr, float(optimizer.beta1), float(optimizer.beta2), count)}
+
+
+def _step_size(lr: float, beta1: float, beta2: float, count: int) -> float:
+    return -lr * math.sqrt(1.0 - beta2**count) / (1.0 - beta1**count)
 
 
 def _adam_rule(

@@ -123,7 +123,7 @@ class FakeArray:
         return f"FakeArray({self.shape}, {self.dtype}, index={self.index})"
 
 
-for _name in ("all", "any", "item", "sum", "take"):
+for _name in ("all", "any", "dot", "item", "sum", "take"):
     setattr(
         FakeArray,
         _name,

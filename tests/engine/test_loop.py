@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 from sknet import Model, nn
-from sknet.engine import Accuracy, Batches, History, Plateau, RSquared, Settings, Validation, train
+from sknet.engine import Accuracy, Batches, History, Plateau, RSquared, Settings, Validation, _steps, train
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.losses import LogLoss, SquaredError
 from sknet.optim import SGD, Adam
@@ -221,3 +221,36 @@ def test_a_resumed_plateau_goes_on():
     assert_same(first.parameters, second.parameters)
     state = second.state
     assert_same_state(first.state._replace(progress=state.progress), state)
+
+
+WITH_GAPS = np.where(np.isin(np.arange(50) // 4, (3, 7)), 0.0, RNG.uniform(0.1, 2, 50))
+
+
+@pytest.mark.parametrize("weight", [None, WITH_GAPS], ids=["alike", "two batches without weight"])
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_it_does_not_matter_how_many_steps_are_done_at_once(loss, weight, monkeypatch):
+    monkeypatch.setattr(_steps, "MOST_KEPT", 60)  # outputs are scored several times an epoch
+    found = []
+    for seconds in (0.0, 1e9):
+        monkeypatch.setattr(_steps, "SECONDS", seconds)
+        model = model_for(loss)
+        _, history = run(model, Settings(max_iter=4, shuffle=weight is None), weight=weight, size=4)
+        found.append((model, history))
+    (first, one), (second, other) = found
+    assert [one[name] for name in ("loss", "score", "lr")] == [
+        other[name] for name in ("loss", "score", "lr")
+    ]
+    assert_same_state(first.state, second.state)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+def test_a_failing_step_among_many_is_named_and_changes_nothing(seconds, monkeypatch):
+    monkeypatch.setattr(_steps, "SECONDS", seconds)
+    model, other, bad = model_for(), model_for(), X.copy()
+    bad[22] = np.inf
+    with pytest.raises(NonFiniteError, match="diverged in epoch 1, batch 6 of 13"):
+        run(model, Settings(shuffle=False), X=bad, size=4)
+    run(other, Settings(max_iter=1, shuffle=False), X=X[:20], y=CLASSES[:20], size=4)
+    assert model.progress.step == 5
+    assert_same(model.parameters, other.parameters)
+    assert_same(model.buffers, other.buffers)

@@ -158,7 +158,9 @@ def _sum_squares(w: Writer, equation: Equation) -> None:
         flat = w.reshaped(x, (x.size,))
         target = w.scratch(equation) if i else out
         w.line(f"{dot}({flat}, {flat}, {target})")
-        if i and not w.exact and x.dtype.char in REAL:  # a call of BLAS for one number takes half the time of a ufunc's
+        if (
+            i and not w.exact and x.dtype.char in REAL
+        ):  # a call of BLAS for one number takes half the time of a ufunc's
             one, sum = (w.made(f"{name}.reshape(1)", "r") for name in (target, out))
             w.line(f"{_level_1(w, 'axpy', x)}({one}, {sum})")
         elif i:
@@ -190,9 +192,7 @@ def _soft(w: Writer, equation: Equation) -> None:
         by_its_forward(w, equation)
         return
     out, tail = w.name(equation.output), w.scratch(equation)
-    limit, join = (
-        (np.maximum, np.add) if equation.primitive.name == "softplus" else (np.minimum, np.subtract)
-    )
+    limit, join = (np.maximum, np.add) if equation.primitive.name == "softplus" else (np.minimum, np.subtract)
     x, zero = w.name(equation.operands[0]), w.constant(0, equation.output.dtype)
     for function, operand in ((np.absolute, x), (np.negative, tail), (np.exp, tail), (np.log1p, tail)):
         w.line(f"{w.function(function, function.__name__)}({operand}, {tail})")
