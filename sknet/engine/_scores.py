@@ -11,6 +11,8 @@ from sknet.losses import Loss
 
 __all__ = ["Accuracy", "RSquared", "Score"]
 
+NARROW = 64  # classes up to which columns are gone through instead of rows
+
 
 class Score(ABC):
     """A score over rows that come in parts, higher is better.
@@ -74,7 +76,7 @@ class Accuracy(Score):
         if target.ndim == output.ndim:
             right = ((output > self._threshold) == (target > 0.5)).all(axis=1)
         else:
-            right = output.argmax(axis=1) == target
+            right = _is_largest(output, target)
         weight = None if weight is None else to_host(weight)
         self._right += float(right.sum() if weight is None else weight[right].sum())
         self._all += float(len(right) if weight is None else weight.sum())
@@ -82,6 +84,20 @@ class Accuracy(Score):
 
     def result(self) -> float:
         return self._right / self._all if self._finite and self._all else float("nan")
+
+
+def _is_largest(output: Any, target: Any) -> Any:
+    """Tell for which rows the target is the number of the largest output, the first of equal ones."""
+    n_rows, n_classes = output.shape
+    if not 1 < n_classes <= NARROW:
+        return output.argmax(axis=1) == target
+    # Column by column: a search in each short row would guess wrong at nearly every branch.
+    columns = np.ascontiguousarray(output.T)
+    largest = columns.max(axis=0)
+    if np.count_nonzero(columns == largest) != n_rows:  # equal ones, or what is not finite
+        return output.argmax(axis=1) == target
+    places = target.astype(np.intp) * n_rows + np.arange(n_rows)
+    return columns.reshape(-1).take(places) == largest
 
 
 class RSquared(Score):

@@ -207,3 +207,16 @@ def test_multiples_in_place_in_every_dtype(dtype):
     expected = np.exp(x.astype("float64")) * 0.5 + x * 2.0
     assert found.dtype == dtype
     np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize(
+    "shape", [(200, 64, 100), (64, 200, 100), (127, 100, 90)], ids=["rows", "columns", "whole"]
+)
+def test_products_for_which_no_thread_is_woken(shape):
+    m, k, n = shape
+    rng = np.random.default_rng(0)
+    x, w, turned = rng.normal(size=(m, k)), rng.normal(size=(k, n)), rng.normal(size=(k, m))
+    compiled = compile(lambda x, w, t: (x @ w, ops.matrix_transpose(t) @ w), (x, w, turned))
+    assert ("matmul(m" in compiled.source) == (m != 127)  # a prime number of rows has no equal parts
+    for found, expected in zip(compiled(x, w, turned), (x @ w, turned.T @ w), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)

@@ -32,6 +32,16 @@ def test_accuracy(weight, dtype):
     assert summed(Accuracy(), logits[:, :1], labels[:, :1], weight) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("n_classes", [2, 64, 65])
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_of_equal_outputs_the_first_is_predicted(n_classes, dtype):
+    logits = RNG.integers(3, size=(N, n_classes)).astype("float32")
+    classes = np.where(np.arange(N) % 3, logits.argmax(axis=1), RNG.integers(n_classes, size=N)).astype(dtype)
+    expected = accuracy_score(classes, logits.argmax(axis=1))
+    assert 0 < expected < 1
+    assert summed(Accuracy(), logits, classes, None) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("weight", WEIGHTS, ids=["none", "some", "zeros"])
 @pytest.mark.parametrize("n_outputs", [1, 3])
 @pytest.mark.parametrize("offset", [0.0, 1e6])
