@@ -32,21 +32,6 @@ from sknet.nn._summary import SummaryRow as SummaryRow
 from sknet.nn._summary import summary as summary
 
 # -- layers, one file a family
-from sknet.nn.layers import (
-    _activation,
-    _attention,
-    _container,
-    _conv,
-    _dropout,
-    _embedding,
-    _flatten,
-    _linear,
-    _norm,
-    _pool,
-    _recurrent,
-    _recurrent_cells,
-    _transformer,
-)
 from sknet.nn.layers._activation import *  # noqa: F403
 from sknet.nn.layers._attention import *  # noqa: F403
 from sknet.nn.layers._container import *  # noqa: F403
@@ -61,55 +46,4 @@ from sknet.nn.layers._recurrent import *  # noqa: F403
 from sknet.nn.layers._recurrent_cells import *  # noqa: F403
 from sknet.nn.layers._transformer import *  # noqa: F403
 
-_OWN = [
-    "HookHandle",
-    "Keys",
-    "Lazy",
-    "LazyBatchNorm",
-    "LazyConv1d",
-    "LazyConv2d",
-    "LazyConvTranspose1d",
-    "LazyConvTranspose2d",
-    "LazyLinear",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "Parameter",
-    "ParameterDict",
-    "ParameterList",
-    "Scope",
-    "StateDict",
-    "Summary",
-    "SummaryRow",
-    "bindings",
-    "functional_call",
-    "init",
-    "is_lazy",
-    "materialize",
-    "run",
-    "summary",
-]
-__all__ = sorted(
-    [
-        *_OWN,
-        *(
-            name
-            for family in (
-                _activation,
-                _attention,
-                _container,
-                _conv,
-                _dropout,
-                _embedding,
-                _flatten,
-                _linear,
-                _norm,
-                _pool,
-                _recurrent,
-                _recurrent_cells,
-                _transformer,
-            )
-            for name in family.__all__
-        ),
-    ]
-)
+__all__ = sorted({name for name in globals() if not name.startswith("_")} - {"layers"})

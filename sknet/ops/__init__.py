@@ -4,33 +4,6 @@ Array functions have the array API standard's names, network functions their com
 accept tensors, arrays and numbers, and return tensors.
 """
 
-from sknet.ops import (
-    _activation,
-    _attention,
-    _conv,
-    _create,
-    _einsum,
-    _elementwise,
-    _exponential,
-    _index,
-    _join,
-    _linalg,
-    _logical,
-    _matmul,
-    _norm,
-    _pad,
-    _pool,
-    _random,
-    _recurrent,
-    _reduce,
-    _rounding,
-    _scan,
-    _shape,
-    _softmax,
-    _sort,
-    _sparse,
-    _trigonometric,
-)
 from sknet.ops._activation import *  # noqa: F403
 from sknet.ops._attention import *  # noqa: F403
 from sknet.ops._conv import *  # noqa: F403
@@ -57,34 +30,4 @@ from sknet.ops._sort import *  # noqa: F403
 from sknet.ops._sparse import *  # noqa: F403
 from sknet.ops._trigonometric import *  # noqa: F403
 
-__all__ = sorted(
-    name
-    for family in (
-        _activation,
-        _attention,
-        _conv,
-        _create,
-        _einsum,
-        _elementwise,
-        _exponential,
-        _index,
-        _join,
-        _linalg,
-        _logical,
-        _matmul,
-        _norm,
-        _pad,
-        _pool,
-        _random,
-        _recurrent,
-        _reduce,
-        _rounding,
-        _scan,
-        _shape,
-        _softmax,
-        _sort,
-        _sparse,
-        _trigonometric,
-    )
-    for name in family.__all__
-)
+__all__ = sorted(name for name in globals() if not name.startswith("_"))

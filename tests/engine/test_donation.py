@@ -1,24 +1,20 @@
 """The functional form with donated memory: same bits, little memory, and nobody is surprised."""
 
-import gc
 import pickle
-import tracemalloc
+import runpy
 
 import numpy as np
 import pytest
 
-from sknet import Model, nn
 from sknet.exceptions import GradientError, StateError
 from sknet.optim import EMA, SGD, Adam, Muon
 from tests.engine.helpers import CLASSES, X, assert_same, assert_same_state, classifier
+from tests.project import ROOT
+
+BENCHMARK = runpy.run_path(str(ROOT / "examples/benchmarks/functional.py"))
+step = BENCHMARK["functional_step"]
 
 OPTIMIZERS = [Adam(), SGD(0.1, 0.9), EMA(Adam()), Muon()]
-
-
-def step(model, X, y, donate):
-    loss = model.loss(model(X), y)
-    gradient = model.backward(loss, donate=donate)
-    return model.replace(model.update(gradient, donate=donate))
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
@@ -102,43 +98,10 @@ def test_a_state_on_loan_is_copied():
     assert pickle.dumps(state) == kept
 
 
-NETWORKS = {
-    "perceptron": (
-        lambda: nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.Linear(512, 4)),
-        (64,),
-    ),
-    "convolutions": (
-        lambda: nn.Sequential(
-            nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1),
-            nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 4),
-        ),
-        (1, 20, 20),
-    ),
-    "LSTM": (lambda: nn.Sequential(nn.LSTM(16, 64, returns="last"), nn.Linear(64, 4)), (25, 16)),
-}  # fmt: skip
-
-
-def peak(make, shape, way):
-    """Return the most bytes that were allocated at a time in a loop, its first steps left out."""
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(32, *shape)).astype("f4"), rng.integers(0, 4, 32)
-    tracemalloc.start()
-    try:
-        model = Model(make(), "log_loss", random_state=0, compile="auto" if way == "compiled" else False)
-        for number in range(6):
-            if number == 3:
-                gc.collect()
-                tracemalloc.reset_peak()
-            if way == "donated":
-                model = step(model, X, y, True)
-            else:
-                model.step(X, y)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.mark.parametrize(("make", "shape"), NETWORKS.values(), ids=NETWORKS)
-def test_a_functional_loop_needs_no_more_memory(make, shape):
-    donated, eager, compiled = (peak(make, shape, way) for way in ("donated", "eager", "compiled"))
-    assert donated <= 1.2 * min(eager, compiled), (donated / eager, donated / compiled)
+@pytest.mark.parametrize("network", BENCHMARK["NETWORKS"])
+def test_a_functional_loop_needs_no_more_memory(network):
+    make, shape = BENCHMARK["NETWORKS"][network]
+    donated, eager, compiled = (
+        BENCHMARK["peak"](make(), shape, way) for way in ("donated", "in place", "compiled")
+    )
+    assert donated <= 1.2 * min(eager, compiled)

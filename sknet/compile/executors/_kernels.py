@@ -14,7 +14,7 @@ from scipy.linalg import blas
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._writer import Emitter, Writer, kernel_scratch, registry
-from sknet.compile.passes import BLOCK
+from sknet.compile.passes._fusion import BLOCK
 from sknet.device import backend, philox_uniform
 
 __all__ = ["by_its_forward", "emit", "emitter", "scratch", "scratch_of", "unless_in_place"]
@@ -24,7 +24,9 @@ Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
 EMITTERS: dict[str, Emitter] = {}
 SCRATCH: dict[str, Scratch] = {}
 NARROW = 64  # up to so many columns, a maximum over them is faster in the transposed array
-SERIAL = 10**6  # multiplications up to which OpenBLAS has kernels for small matrices, in one thread
+# Multiplications: up to so many OpenBLAS has kernels for small matrices, in one thread; where it has
+# none, that is so up to fewer.
+SERIAL, SERIAL_EVERYWHERE = 10**6, 1 << 18
 REAL = "fd"  # dtypes of BLAS: other floating ones would be computed with as copies
 WIDE = 1 << 16  # elements up to which a constant array of zeros is worth its memory
 
@@ -108,7 +110,7 @@ def _parts(rows: int, per_row: int) -> int:
     """
     if not SERIAL < rows * per_row <= 2 * SERIAL:
         return 1
-    fitting = (n for n in range(2, 9) if rows % n == 0 and rows * per_row <= n * SERIAL / 2)
+    fitting = (n for n in range(2, 9) if rows % n == 0 and rows * per_row <= n * SERIAL_EVERYWHERE)
     return next(fitting, 1)
 
 

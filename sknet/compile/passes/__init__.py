@@ -1,6 +1,6 @@
 """Passes: from one graph to another that computes the same with less; verified after each."""
 
-from sknet.compile.passes._fusion import BLOCK, Group, fuse, fuse_maps
+from sknet.compile.passes._fusion import Group, fuse, fuse_maps
 from sknet.compile.passes._optimize import optimize
 
-__all__ = ["BLOCK", "Group", "fuse", "fuse_maps", "optimize"]
+__all__ = ["Group", "fuse", "fuse_maps", "optimize"]
