@@ -13,6 +13,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from sknet.compile._graph import Equation, Variable
+from sknet.compile.executors._products import parts_of
 from sknet.compile.executors._writer import Emitter, Writer, kernel_scratch, registry
 from sknet.compile.passes._fusion import BLOCK
 from sknet.device import backend, philox_uniform
@@ -24,9 +25,6 @@ Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
 EMITTERS: dict[str, Emitter] = {}
 SCRATCH: dict[str, Scratch] = {}
 NARROW = 64  # up to so many columns, a maximum over them is faster in the transposed array
-# Multiplications: up to so many OpenBLAS has kernels for small matrices, in one thread; where it has
-# none, that is so up to fewer.
-SERIAL, SERIAL_EVERYWHERE = 10**6, 1 << 18
 REAL = "fd"  # dtypes of BLAS: other floating ones would be computed with as copies
 WIDE = 1 << 16  # elements up to which a constant array of zeros is worth its memory
 
@@ -91,7 +89,7 @@ def _matmul(w: Writer, equation: Equation) -> None:
     # np.dot goes to BLAS with less ado, and has no stacks of matrices.
     flat = x.ndim == y.ndim == 2 and x.dtype == y.dtype and equation.output.size > 0
     fits = flat and _for_blas(w, x) and _for_blas(w, y)
-    parts = 1 if w.exact or not fits else _parts(x.shape[0], x.shape[1] * y.shape[1])
+    parts = 1 if w.exact or not fits else parts_of(x.shape[0], x.shape[1] * y.shape[1])
     if parts > 1:
         rows = x.shape[0] // parts
         source = w.made(f"{w.name(x)}.reshape{parts, rows, x.shape[1]}", "m")
@@ -100,18 +98,6 @@ def _matmul(w: Writer, equation: Equation) -> None:
         return
     name = w.function(np.dot, "dot") if fits else w.function(np.matmul, "matmul")
     w.line(f"{name}({w.name(x)}, {w.name(y)}, {w.name(equation.output)})")
-
-
-def _parts(rows: int, per_row: int) -> int:
-    """Return in how many parts a product is made.
-
-    BLAS would wake a thread for the whole, which gains little for so small a product, and costs
-    what follows: half of the result is then in the other core's cache.
-    """
-    if not SERIAL < rows * per_row <= 2 * SERIAL:
-        return 1
-    fitting = (n for n in range(2, 9) if rows % n == 0 and rows * per_row <= n * SERIAL_EVERYWHERE)
-    return next(fitting, 1)
 
 
 def _for_blas(w: Writer, x: Variable) -> bool:

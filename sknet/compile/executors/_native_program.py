@@ -12,6 +12,7 @@ from sknet.compile.executors._native_math import source_of
 from sknet.compile.executors._native_scalar import ScalarWriter
 from sknet.compile.executors._native_schedule import Call, Loop, Schedule
 from sknet.compile.executors._native_values import UnsupportedError, Value, Values
+from sknet.compile.executors._products import call_room, product_source
 
 __all__ = ["NativeProgram"]
 
@@ -20,7 +21,9 @@ HEAD = '''"""Training steps: written by sknet, compiled by Numba."""
 import math
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
+from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 from numpy import float32, float64, int32, int64, uint32, uint64
 
@@ -47,7 +50,7 @@ def type_of(text):
 '''
 DATA = ("X", "y", "weight", "x_order", "y_order")
 STEPS = ("start", "count", "check", "counter", "hyper", "losses", "outputs")
-FIXED = (*DATA, *STEPS, "numbers", "keys", "sizes")
+FIXED = (*DATA, *STEPS, "numbers", "keys", "sizes", "room")
 
 
 class NativeProgram:
@@ -257,7 +260,9 @@ class NativeProgram:
     def _product(self, value: Value) -> str:
         a, b = value.operands
         names = [self._names.array(x, shape) for x, shape in zip((a, b), value.params["shapes"], strict=True)]
-        return f"np.dot({names[0]}, {names[1]}, {self._names.array(value, value.shape)})"
+        names.append(self._names.array(value, value.shape))
+        is_known = a.dtype == b.dtype == self.dtype  # that of the loop which `room` points to
+        return f"product({', '.join(names)}, room)" if is_known else f"np.dot({', '.join(names)})"
 
     @staticmethod
     def _find_stored(schedule: Schedule) -> None:
@@ -297,6 +302,7 @@ class NativeProgram:
         head = [f"{name} = sizes[{i}]" for i, name in enumerate(self._names.sizes.values())]
         head += [f"c{i} = numbers[{i}]" for i in range(len(self._scalars.numbers))]
         text = HEAD.format(dtype=self.dtype.name, cache="{cache}")
+        text += product_source()
         if self._scalars.functions:
             text += source_of(self._scalars.functions) + "\n\n"
         text += f"@loops\ndef steps({', '.join(arguments)}):\n"
@@ -357,7 +363,7 @@ class NativeProgram:
         Returns
         -------
         tuple of ndarray
-            Numbers, sizes, arrays and scratch rows.
+            Numbers, keys, sizes, room for the arguments of products, arrays and scratch rows.
         """
         memory = aligned_memory(self.arena_size)
         homes: dict[Value, np.ndarray] = dict(self._constants)
@@ -374,7 +380,7 @@ class NativeProgram:
         numbers = np.array(self._scalars.numbers, self.dtype)
         sizes = np.array([axis.size for axis in self._names.sizes], np.int64)
         keys = np.array(self._keys, np.uint64)
-        return (numbers, keys, sizes, *arrays, *rows)
+        return (numbers, keys, sizes, call_room(self.dtype), *arrays, *rows)
 
 
 def _is_new(x: Any) -> bool:

@@ -1,0 +1,51 @@
+"""Products of matrices: the parts they are made in, and NumPy's own loop called from native code."""
+
+import math
+
+import numpy as np
+import pytest
+
+from sknet.compile.executors._native_program import HEAD
+from sknet.compile.executors._products import SERIAL, call_room, parts_of, product_source
+
+SHAPES = [(3, 4, 5), (200, 64, 100), (127, 100, 90), (1, 7, 300), (300, 1, 2), (4, 0, 3)]
+
+
+@pytest.mark.parametrize("rows", [1, 64, 97, 100, 200, 256])
+def test_parts(rows):
+    for per_row in (1, SERIAL // rows, SERIAL // rows + 1, 3 * SERIAL // (2 * rows), 3 * SERIAL // rows):
+        parts = parts_of(rows, per_row)
+        assert rows % parts == 0
+        assert parts == 1 or SERIAL < rows * per_row <= 2 * SERIAL
+        assert parts == 1 or rows // parts * per_row <= 1 << 18
+    assert parts_of(200, 6400) == 5
+
+
+def test_the_loop_is_found():
+    """Without it, everything works and is slower; so it is asked for here."""
+    rooms = [call_room(dtype) for dtype in ("float32", "float64")]
+    assert all(room[0] for room in rooms)
+    assert rooms[0][0] != rooms[1][0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_native_code_gets_the_bits_of_numpy(dtype):
+    pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
+    namespace = {}
+    exec(HEAD.format(dtype=dtype, cache=False) + product_source(), namespace)
+    rng = np.random.default_rng(0)
+    for m, k, n in SHAPES:
+        a, b = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype)
+        parts = parts_of(m, k * n)
+        expected = np.matmul(a.reshape(parts, -1, k) if k else a, b).reshape(m, n)
+        turned = a.T.copy().T, b.T.copy().T
+        for left, right in ((a, b), (turned[0], b), (a, turned[1])):
+            for room in (call_room(dtype), np.zeros(17, np.int64)):
+                out = np.full((m, n), np.nan, dtype)
+                namespace["product"](left, right, out, room)
+                np.testing.assert_allclose(
+                    out, expected, rtol=0, atol=math.sqrt(max(k, 1)) * 20 * np.finfo(dtype).eps
+                )
+        out = np.empty((m, n), dtype)
+        namespace["product"](a, b, out, call_room(dtype))
+        np.testing.assert_array_equal(out, expected)
