@@ -1,0 +1,56 @@
+"""Time an epoch with and without predicting held-out rows after it.
+
+Training and prediction have to share one pool of threads: where each has its own, the threads of the one
+wait for more work, awake, on the cores that the other needs. With early stopping, a tenth of the rows is
+held out, so an epoch has less to train on; what it takes should not be more.
+
+    python examples/benchmarks/validation.py [--rounds 5]
+"""
+
+import argparse
+import statistics
+import warnings
+
+import numpy as np
+from training import NETWORKS, NEVER, Network, data, seconds
+
+from sknet import MLPClassifier
+
+SHORT, LONG = 4, 24  # epochs
+
+
+def milliseconds(network: Network, X: np.ndarray, y: np.ndarray, early_stopping: bool, rounds: int) -> float:
+    """Return the time of an epoch: the difference of a long and a short fit, the median of the rounds."""
+
+    def fit(epochs: int) -> None:
+        MLPClassifier(
+            network.hidden,
+            batch_size=network.batch,
+            max_iter=epochs,
+            tol=0,
+            n_iter_no_change=NEVER,
+            early_stopping=early_stopping,
+            random_state=0,
+        ).fit(X, y)
+
+    fit(1)
+    times = [seconds(fit, LONG) - seconds(fit, SHORT) for _ in range(rounds)]
+    return statistics.median(times) / (LONG - SHORT) * 1e3
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds = parser.parse_args().rounds
+    warnings.simplefilter("ignore")
+    print("| network | an epoch, ms | with held-out rows |\n|---|---|---|")
+    for network in NETWORKS[:-1]:
+        plain, early = (milliseconds(network, *data(network), early, rounds) for early in (False, True))
+        print(f"| {network} | {plain:.1f} | {early:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
