@@ -1,9 +1,8 @@
 """Products of matrices: in how many parts they are made, and how native code calls NumPy's.
 
-Numba's own `np.dot` calls SciPy's BLAS. That has threads of its own, and those of NumPy's, which wait
-for more work for a tenth of a second without sleeping, would stand in their way: a fit that predicts
-between its epochs took three times as long. So native code calls the loop of `numpy.matmul`, a C function
-that needs no interpreter.
+Numba's own `np.dot` calls SciPy's BLAS, which has threads of its own; those of NumPy's, which wait awake
+for more work, would stand in their way in a fit that predicts between its epochs. So native code calls
+the loop of `numpy.matmul`, a C function that needs no interpreter.
 """
 
 import ctypes
@@ -76,6 +75,8 @@ def call_room(dtype: Any) -> np.ndarray:
         arguments: three pointers, four lengths, nine strides.
     """
     room = np.zeros(17, np.int64)
+    if not isinstance(np.matmul, np.ufunc):
+        return room
     ufunc = _UFunc.from_address(id(np.matmul) + object.__basicsize__)
     if (ufunc.nin, ufunc.nout, ufunc.name) == (2, 1, b"matmul"):
         wanted = [np.dtype(dtype).num] * 3
