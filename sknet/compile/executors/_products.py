@@ -75,9 +75,10 @@ def call_room(dtype: Any) -> np.ndarray:
         arguments: three pointers, four lengths, nine strides.
     """
     room = np.zeros(17, np.int64)
-    if not isinstance(np.matmul, np.ufunc):
+    matmul: Any = np.matmul
+    if not isinstance(matmul, np.ufunc):  # somebody has put another in its place
         return room
-    ufunc = _UFunc.from_address(id(np.matmul) + object.__basicsize__)
+    ufunc = _UFunc.from_address(id(matmul) + object.__basicsize__)
     if (ufunc.nin, ufunc.nout, ufunc.name) == (2, 1, b"matmul"):
         wanted = [np.dtype(dtype).num] * 3
         for i in range(ufunc.ntypes):
