@@ -186,7 +186,8 @@ class Plan:
         for x in _replaceable(equation):
             source = self.views.root(x)
             known = source in self._first and source not in self.buffers and self.views.is_whole(x)
-            if known and self._last[source] == time and source.nbytes == root.nbytes:
+            spent = known and self._last[source] == time and source.nbytes == root.nbytes
+            if spent and self._aligned(equation, source):
                 self.buffers[source] = self.buffers[root]
                 return self._begun(source)
         return time

@@ -159,7 +159,7 @@ class CompiledSteps(Steps):
                         raise
                     return Block(losses[:i], outputs[: i * n_rows])  # the next block meets it, and says where
             programs.apply(numbers[i])
-            model.advance({name: value.copy() for name, value in changed.items()} if changed else changed)
+            model.advance({name: value.copy() for name, value in changed.items()})
             losses[i] = model.per_output(loss, output.shape[-1]) + penalty
             outputs[i * n_rows : (i + 1) * n_rows] = output
         return Block(losses, outputs[: steps * n_rows])

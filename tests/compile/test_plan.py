@@ -165,6 +165,20 @@ def test_what_is_joined_is_written_there(gaps):
         np.testing.assert_array_equal(compiled(x, y), function(Tensor(x), Tensor(y)).numpy())
 
 
+def test_what_is_joined_is_not_made_over_what_is_read_elsewhere():
+    def function(x):
+        y = ops.exp(x)
+        return ops.concat([ops.reshape(y + ops.matrix_transpose(y), (-1,)), x[0]])
+
+    x = np.arange(9.0).reshape(3, 3)
+    compiled = compile(function, (x,), exact=True)
+    [total] = [e for e in compiled.graph.equations if e.primitive.name == "add"]
+    buffers = [compiled.plan.buffers[compiled.plan.views.root(v)] for v in (*total.variables, total.output)]
+    assert buffers[0] is buffers[1]
+    assert buffers[2] is not buffers[0]
+    np.testing.assert_array_equal(compiled(x), function(Tensor(x)).numpy())
+
+
 def test_what_is_joined_twice_is_there_twice():
     def function(x):
         y = ops.exp(x)

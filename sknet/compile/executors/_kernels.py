@@ -166,9 +166,8 @@ def _sum_squares(w: Writer, equation: Equation) -> None:
         flat = w.reshaped(x, (x.size,))
         target = w.scratch(equation) if i else out
         w.line(f"{dot}({flat}, {flat}, {target})")
-        if (
-            i and not w.exact and x.dtype.char in REAL
-        ):  # a call of BLAS for one number takes half the time of a ufunc's
+        # A call of BLAS for one number takes half the time of a ufunc's.
+        if i and not w.exact and x.dtype.char in REAL:
             one, sum = (w.made(f"{name}.reshape(1)", "r") for name in (target, out))
             w.line(f"{_level_1(w, 'axpy', x)}({one}, {sum})")
         elif i:
