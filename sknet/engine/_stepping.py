@@ -18,6 +18,7 @@ from sknet.engine._programs import Programs
 from sknet.engine._state import StepResult
 from sknet.engine._update import apply_update, check_finite_step
 from sknet.exceptions import CaptureError, GraphError
+from sknet.nn._hooks import changes
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -83,6 +84,7 @@ class Stepper:
 
     def __init__(self, mode: bool | str) -> None:
         self._mode = mode
+        self._given_up: int | None = None  # the count of hooks' changes when a capture failed
         self.forget()
 
     def forget(self) -> None:
@@ -107,6 +109,8 @@ class Stepper:
     def _program_for(self, model: "Model", X: Any, y: Any, weight: Any) -> Compiled | None:
         is_sparse = ops.is_sparse(X)
         if not self._mode or model.device.kind != "cpu" or (not is_sparse and X.requires_grad):
+            return None
+        if self._given_up == changes():
             return None
         if self._programs is not None and not self._is_current(model):
             self.forget()
@@ -136,7 +140,7 @@ class Stepper:
             if self._mode is True:
                 raise
             not_compiled(error, stacklevel=6)
-            self._mode = False
+            self._given_up = changes()
             return None
         self._frozen = list(_what_is_frozen(model))
         return program

@@ -212,3 +212,25 @@ def test_modes(mode):
     message = re.escape(f"must be True, False or 'auto'. Got {mode!r} instead.")
     with pytest.raises(ValueError, match=message):
         Model(nn.Linear(2, 1), compile=mode)
+
+
+def test_steps_are_compiled_again_when_hooks_are_gone():
+    model = classifier()
+    seen = []
+    handle = next(model.module.modules()).register_forward_hook(lambda *args: seen.append(1))
+    with pytest.warns(UserWarning, match="hook"):
+        for _ in range(3):
+            model.step(X, CLASSES)
+    assert len(seen) >= 3
+    assert not any(model._stepper._by_shape.values())
+    handle.remove()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            model.step(X, CLASSES)
+    assert all(model._stepper._by_shape.values())
+    next(model.module.modules()).register_forward_hook(lambda *args: seen.append(2))
+    with pytest.warns(UserWarning, match="hook"):
+        for _ in range(3):
+            model.step(X, CLASSES)
+    assert seen.count(2) >= 3
