@@ -218,9 +218,10 @@ def test_steps_are_compiled_again_when_hooks_are_gone():
     model = classifier()
     seen = []
     handle = next(model.module.modules()).register_forward_hook(lambda *args: seen.append(1))
+    model.step(X, CLASSES)
     with pytest.warns(UserWarning, match="hook"):
-        for _ in range(3):
-            model.step(X, CLASSES)
+        model.step(X, CLASSES)
+    model.step(X, CLASSES)
     assert len(seen) >= 3
     assert not any(model._stepper._by_shape.values())
     handle.remove()
@@ -230,7 +231,7 @@ def test_steps_are_compiled_again_when_hooks_are_gone():
             model.step(X, CLASSES)
     assert all(model._stepper._by_shape.values())
     next(model.module.modules()).register_forward_hook(lambda *args: seen.append(2))
+    model.step(X, CLASSES)
     with pytest.warns(UserWarning, match="hook"):
-        for _ in range(3):
-            model.step(X, CLASSES)
-    assert seen.count(2) >= 3
+        model.step(X, CLASSES)
+    assert seen.count(2) >= 2
