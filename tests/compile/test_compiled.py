@@ -3,6 +3,7 @@
 import gc
 import threading
 import weakref
+from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -212,7 +213,9 @@ def test_multiples_in_place_in_every_dtype(dtype):
 @pytest.mark.parametrize(
     "shape", [(200, 64, 100), (64, 200, 100), (127, 100, 90)], ids=["rows", "columns", "whole"]
 )
-def test_products_for_which_no_thread_is_woken(shape):
+def test_products_for_which_no_thread_is_woken(shape, monkeypatch):
+    monkeypatch.setattr("sknet.compile.executors._products.small_limit", lambda: 10**6)
+    monkeypatch.setattr("sknet.compile._compiled._programs", OrderedDict())
     m, k, n = shape
     rng = np.random.default_rng(0)
     x, w, turned = rng.normal(size=(m, k)), rng.normal(size=(k, n)), rng.normal(size=(k, m))

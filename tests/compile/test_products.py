@@ -6,19 +6,25 @@ import numpy as np
 import pytest
 
 from sknet.compile.executors._native_program import HEAD
-from sknet.compile.executors._products import SERIAL, call_room, parts_of, product_source
+from sknet.compile.executors._products import SMALL, call_room, parts_of, product_source, small_limit
 
 SHAPES = [(3, 4, 5), (200, 64, 100), (127, 100, 90), (1, 7, 300), (300, 1, 2), (4, 0, 3)]
 
 
-@pytest.mark.parametrize("rows", [1, 64, 97, 100, 200, 256])
-def test_parts(rows):
-    for per_row in (1, SERIAL // rows, SERIAL // rows + 1, 3 * SERIAL // (2 * rows), 3 * SERIAL // rows):
-        parts = parts_of(rows, per_row)
+@pytest.mark.parametrize("rows", [1, 64, 97, 99, 200, 256])
+@pytest.mark.parametrize("limit", [0, 1000, SMALL])
+def test_parts(rows, limit):
+    for per_row in (1, limit // rows, limit // rows + 1, 3 * limit // (2 * rows), 3 * limit // rows):
+        parts = parts_of(rows, per_row, limit)
         assert rows % parts == 0
-        assert parts == 1 or SERIAL < rows * per_row <= 2 * SERIAL
-        assert parts == 1 or rows // parts * per_row <= 1 << 18
-    assert parts_of(200, 6400) == 5
+        assert parts == 1 or limit < rows * per_row <= 2 * limit
+        assert parts == 1 or rows // parts * per_row <= limit
+    assert parts_of(200, 6400, SMALL) == 2
+    assert parts_of(97, 15000, SMALL) == 1
+
+
+def test_the_limit_is_that_of_this_machine():
+    assert small_limit() in (0, SMALL)
 
 
 def test_the_loop_is_found():
@@ -36,11 +42,11 @@ def test_native_code_gets_the_bits_of_numpy(dtype):
     rng = np.random.default_rng(0)
     for m, k, n in SHAPES:
         a, b = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype)
-        parts = parts_of(m, k * n)
+        parts = parts_of(m, k * n, small_limit())
         expected = np.matmul(a.reshape(parts, -1, k) if k else a, b).reshape(m, n)
         turned = a.T.copy().T, b.T.copy().T
         for left, right in ((a, b), (turned[0], b), (a, turned[1])):
-            for room in (call_room(dtype), np.zeros(17, np.int64)):
+            for room in (call_room(dtype), np.zeros(18, np.int64)):
                 out = np.full((m, n), np.nan, dtype)
                 namespace["product"](left, right, out, room)
                 np.testing.assert_allclose(

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from sknet.compile._graph import Equation, Variable
-from sknet.compile.executors._products import parts_of
+from sknet.compile.executors._products import parts_here
 from sknet.compile.executors._writer import Emitter, Writer, kernel_scratch, registry
 from sknet.compile.passes._fusion import BLOCK
 from sknet.device import backend, philox_uniform
@@ -89,7 +89,7 @@ def _matmul(w: Writer, equation: Equation) -> None:
     # np.dot goes to BLAS with less ado, and has no stacks of matrices.
     flat = x.ndim == y.ndim == 2 and x.dtype == y.dtype and equation.output.size > 0
     fits = flat and _for_blas(w, x) and _for_blas(w, y)
-    parts = 1 if w.exact or not fits else parts_of(x.shape[0], x.shape[1] * y.shape[1])
+    parts = 1 if w.exact or not fits else parts_here(x.shape[0], x.shape[1] * y.shape[1])
     if parts > 1:
         rows = x.shape[0] // parts
         source = w.made(f"{w.name(x)}.reshape{parts, rows, x.shape[1]}", "m")

@@ -7,21 +7,30 @@ the loop of `numpy.matmul`, a C function that needs no interpreter.
 
 import ctypes
 import inspect
+from functools import cache
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_info  # scikit-learn depends on it
 
-__all__ = ["call_room", "parts_of", "product_source"]
+__all__ = ["call_room", "parts_here", "parts_of", "product_source", "small_limit"]
 
-# Multiplications: up to so many OpenBLAS has kernels for small matrices, in one thread; where it has
-# none, that is so up to fewer.
-SERIAL, SERIAL_EVERYWHERE = 10**6, 1 << 18
+# OpenBLAS's names of processors for which it has kernels for small matrices, which run in one thread.
+WITH_SMALL_KERNELS = frozenset({"SkylakeX", "Cooperlake", "SapphireRapids"})
+SMALL = 10**6  # multiplications that they take
 
 
-def parts_of(rows: int, per_row: int) -> int:
-    """Return in how many parts a product is made.
+@cache
+def small_limit() -> int:
+    """Return up to how many multiplications BLAS has kernels for small matrices; 0 where it has none."""
+    names = {library.get("architecture") for library in threadpool_info()}
+    return SMALL if names & WITH_SMALL_KERNELS else 0
 
-    BLAS would wake a thread for the whole, which gains little for so small a product, and costs
+
+def parts_of(rows: int, per_row: int, limit: int) -> int:
+    """Return in how many parts a product is made, so that each takes a kernel for small matrices.
+
+    For the whole, BLAS would wake a thread. For less than twice the limit that gains little, and costs
     what follows: half of the result is then in the other core's cache.
 
     Parameters
@@ -30,17 +39,24 @@ def parts_of(rows: int, per_row: int) -> int:
         Of the product.
     per_row : int
         Multiplications for each.
+    limit : int
+        From `small_limit`.
 
     Returns
     -------
     int
-        A divisor of `rows`.
+        A divisor of `rows`: 1, 2, 3 or 4.
     """
-    if SERIAL < rows * per_row <= 2 * SERIAL:
-        for parts in range(2, 9):
-            if rows % parts == 0 and rows * per_row <= parts * SERIAL_EVERYWHERE:
+    if limit < rows * per_row <= 2 * limit:
+        for parts in range(2, 5):
+            if rows % parts == 0:
                 return parts
     return 1
+
+
+def parts_here(rows: int, per_row: int) -> int:
+    """Return `parts_of` for this machine, which is looked at only if that matters: it takes milliseconds."""
+    return parts_of(rows, per_row, small_limit()) if SMALL < rows * per_row <= 2 * SMALL else 1
 
 
 class _UFunc(ctypes.Structure):
@@ -70,11 +86,12 @@ def call_room(dtype: Any) -> np.ndarray:
 
     Returns
     -------
-    ndarray of shape (17,), dtype=int64
+    ndarray of shape (18,), dtype=int64
         The address of the loop (0 if there is none: Numba's product is taken then), and room for its
-        arguments: three pointers, four lengths, nine strides.
+        arguments (three pointers, four lengths, nine strides); last, the limit for `parts_of`.
     """
-    room = np.zeros(17, np.int64)
+    room = np.zeros(18, np.int64)
+    room[17] = small_limit()
     matmul: Any = np.matmul
     if not isinstance(matmul, np.ufunc):  # somebody has put another in its place
         return room
@@ -89,13 +106,10 @@ def call_room(dtype: Any) -> np.ndarray:
 
 def product_source() -> str:
     """Return the source of ``product(a, b, out, room)`` for native code."""
-    constants = f"SERIAL, SERIAL_EVERYWHERE = {SERIAL}, {SERIAL_EVERYWHERE}\n"
-    return f"{constants}{PRODUCT}\n@scalar\n{inspect.getsource(parts_of)}\n\n"
+    return f"{PRODUCT}@scalar\n{inspect.getsource(parts_of)}\n\n"
 
 
-PRODUCT = '''
-
-@intrinsic
+PRODUCT = '''@intrinsic
 def call(typing, loop, operands, lengths, strides):
     """Call a loop of a ufunc: a C function."""
 
@@ -115,7 +129,7 @@ def product(a, b, out, room):
     if room[0] == 0 or m * k * n == 0:
         np.dot(a, b, out)
         return
-    parts = parts_of(m, k * n)
+    parts = parts_of(m, k * n, room[17])
     rows = m // parts
     room[1], room[2], room[3] = a.ctypes.data, b.ctypes.data, out.ctypes.data
     room[4], room[5], room[6], room[7] = parts, rows, k, n
