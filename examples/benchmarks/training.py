@@ -65,7 +65,9 @@ def data(network: Network) -> tuple[np.ndarray, np.ndarray]:
     return X, y
 
 
-def fit_estimator(estimator: type, network: Network, X: np.ndarray, y: np.ndarray, epochs: int) -> None:
+def fit_estimator(
+    estimator: type, network: Network, X: np.ndarray, y: np.ndarray, epochs: int, **settings: object
+) -> None:
     """Fit a perceptron with Adam for exactly so many epochs."""
     estimator(
         network.hidden,
@@ -74,6 +76,7 @@ def fit_estimator(estimator: type, network: Network, X: np.ndarray, y: np.ndarra
         tol=0,
         n_iter_no_change=NEVER,
         random_state=0,
+        **settings,
     ).fit(X, y)
 
 

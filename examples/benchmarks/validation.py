@@ -12,7 +12,7 @@ import statistics
 import warnings
 
 import numpy as np
-from training import NETWORKS, NEVER, Network, data, seconds
+from training import NETWORKS, Network, data, fit_estimator, seconds
 
 from sknet import MLPClassifier
 
@@ -23,15 +23,7 @@ def milliseconds(network: Network, X: np.ndarray, y: np.ndarray, early_stopping:
     """Return the time of an epoch: the difference of a long and a short fit, the median of the rounds."""
 
     def fit(epochs: int) -> None:
-        MLPClassifier(
-            network.hidden,
-            batch_size=network.batch,
-            max_iter=epochs,
-            tol=0,
-            n_iter_no_change=NEVER,
-            early_stopping=early_stopping,
-            random_state=0,
-        ).fit(X, y)
+        fit_estimator(MLPClassifier, network, X, y, epochs, early_stopping=early_stopping)
 
     fit(1)
     times = [seconds(fit, LONG) - seconds(fit, SHORT) for _ in range(rounds)]

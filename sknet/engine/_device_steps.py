@@ -15,8 +15,8 @@ from sknet.device import backend, device_of, to_device, to_host
 from sknet.engine._batches import Batches, take_rows
 from sknet.engine._model import Model
 from sknet.engine._place import active
-from sknet.engine._programs import check_repeatable, gradient_function
-from sknet.engine._steps import SECONDS, Block, EagerSteps, Steps, rows_of_a_block
+from sknet.engine._programs import check_repeatable, gradient_function, hyper_slots
+from sknet.engine._steps import Block, EagerSteps, Steps, rows_of_a_block
 from sknet.engine._update import update_function
 from sknet.optim import Optimizer
 
@@ -63,9 +63,7 @@ class DeviceSteps(Steps):
         model = self.model
         flat, slots = model.flat_buffers()
         buffers = {name: array.copy() for name, array in model.buffers.items()}
-        names = list(self._optimizer.hyper(1, model.progress))
-        self._numbers = self._zeros((len(names),), model.dtype)
-        hyper = {name: self._numbers[i : i + 1].reshape(()) for i, name in enumerate(names)}
+        self._numbers, hyper = hyper_slots(self._optimizer, model.progress, flat)
         self._counter, self._is_fine = self._zeros((), np.int64), self._zeros((), np.bool_)
         self._buffers = buffers
         self._state = (flat, slots, buffers, self._counter, self._is_fine, hyper)
@@ -96,19 +94,15 @@ class DeviceSteps(Steps):
     def run(self, order: Any, first: int) -> Block:
         with active(self.model.device):
             _, n_rows = self.batches.part(order, first)
-            steps = self.batches.in_a_row(
-                order, first, max(1, min(self._most, int(SECONDS / self._per_step)))
-            )
+            steps = self._at_once(order, first, self._most, self._per_step)
             started = time.perf_counter()
             reports = self._issue(order, first, n_rows, steps)
             done = steps if reports[:, 2].all() else int(np.argmin(reports[:, 2]))
             if not done:
                 return EagerSteps(self.model, self.batches, self.check_finite).run(order, first)
             self._per_step = (time.perf_counter() - started) / steps
-            self._advance(done)
-        outputs = self._outputs[: done * n_rows]
-        losses = self.model.per_output(1.0, outputs.shape[-1]) * reports[:done, 0] + reports[:done, 1]
-        return Block(losses, outputs)
+            self.model.advance({name: array.copy() for name, array in self._buffers.items()}, done)
+        return self._block(reports[:done], self._outputs[: done * n_rows])
 
     def _issue(self, order: Any, first: int, n_rows: int, steps: int) -> np.ndarray:
         """Let the device do some steps; return what they report, as the host's numbers."""
@@ -129,11 +123,6 @@ class DeviceSteps(Steps):
             place[...] = report
             self._outputs[i * n_rows : (i + 1) * n_rows] = output
         return to_host(self._reports[:steps]).astype(np.float64)  # type: ignore[no-any-return]
-
-    def _advance(self, done: int) -> None:
-        model = self.model
-        model.progress = model.progress._replace(step=model.progress.step + done - 1)
-        model.advance({name: array.copy() for name, array in self._buffers.items()})
 
 
 class _Rows:

@@ -98,7 +98,7 @@ def minimize(
     if not np.isfinite(x).all():
         raise NonFiniteError("L-BFGS ended with parameters that are not finite: scale the data")
     model.restore_weights(Weights(_on_device(x, model), {}, {}))
-    model.progress = model.progress._replace(step=model.progress.step + n_iter)
+    model.progress = model.progress.stepped(n_iter)
     return n_iter, _reported(model, X, y, weight)
 
 

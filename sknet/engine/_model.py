@@ -290,7 +290,7 @@ class Model(Owner):
         memory, buffers = self._memory, {**self.buffers, **gradient.buffers}
         flat, slots = memory.given() if donate else (memory.packed(), memory.copied_slots())
         apply_update(optimizer, self.layout, self.progress, gradient.flat, flat, slots)
-        progress = self.progress._replace(step=self.progress.step + 1)
+        progress = self.progress.stepped()
         if donate:
             self._spend()
         return memory.state(flat, slots, buffers, progress)

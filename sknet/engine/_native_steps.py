@@ -1,5 +1,6 @@
 """Training steps in native code, many by one call, as soon as it is compiled."""
 
+import math
 import time
 from typing import Any
 
@@ -42,7 +43,6 @@ class NativeSteps(CompiledSteps):
         self._optimizer = model.optimizer
         self._wait = wait
         self._left = planned
-        self._seconds = 0.0  # of a step as NumPy's plan
         self._per_native_step = 1e-3  # seconds
         self._looked = 0.0
         self._runs: dict[int, NativeRun | None] = {}
@@ -82,16 +82,14 @@ class NativeSteps(CompiledSteps):
         return run
 
     def run(self, order: Any, first: int) -> Block:
-        batches = self.batches
-        _, n_rows = batches.part(order, first)
+        _, n_rows = self.batches.part(order, first)
         run = self._run_for(n_rows)
         if run is not None and self._is_ready(run):
-            most = max(1, min(run.most, int(SECONDS / self._per_native_step)))
-            block = self._native(run, order, first, batches.in_a_row(order, first, most))
+            steps = self._at_once(order, first, run.most, self._per_native_step)
+            block = self._native(run, order, first, steps)
             # What it cannot go on with is done once more by NumPy, which says what is not finite.
             return self._replay(order, first, n_rows, 1) if block is None else block
         block = super().run(order, first)
-        self._seconds = self._per_step
         self._left -= len(block.losses)
         return block
 
@@ -99,7 +97,8 @@ class NativeSteps(CompiledSteps):
         now = time.perf_counter()
         if run.is_known or now - self._looked > SECONDS:
             self._looked = now
-            return run.is_ready(self._left * self._seconds)
+            # Before the first step nobody knows what the rest will take.
+            return run.is_ready(self._left * self._per_step if self._per_step < math.inf else 0.0)
         return False
 
     def _native(self, run: NativeRun, order: Any, first: int, steps: int) -> Block | None:
@@ -115,11 +114,8 @@ class NativeSteps(CompiledSteps):
             return None
         self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
         self._left -= done
-        model.progress = model.progress._replace(step=model.progress.step + done - 1)
-        model.advance({name: array.copy() for name, array in run.buffers.items()})
-        outputs = run.outputs[: done * run.rows]
-        losses = run.losses[:done].astype(np.float64)
-        return Block(model.per_output(1.0, outputs.shape[-1]) * losses[:, 0] + losses[:, 1], outputs)
+        model.advance({name: array.copy() for name, array in run.buffers.items()}, done)
+        return self._block(run.losses[:done].astype(np.float64), run.outputs[: done * run.rows])
 
     def _orders_of(self, run: NativeRun, order: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return in which order rows of X, and of y and weight, are taken in this epoch."""

@@ -211,10 +211,10 @@ class Owner:
         """Return what a `Scope` calls the parameters and buffers of the module."""
         return bindings(self.module)
 
-    def advance(self, buffers: Mapping[str, Any]) -> None:
-        """Count a step whose update has been made, and set the buffers that it changed."""
+    def advance(self, buffers: Mapping[str, Any], n_steps: int = 1) -> None:
+        """Count steps whose updates have been made, and set the buffers that they changed."""
         self._memory.set_buffers(buffers)
-        self.progress = self.progress.stepped()
+        self.progress = self.progress.stepped(n_steps)
 
     def workspace(self) -> tuple[Any, Any]:
         """Return two flat buffers for gradient and update."""

@@ -9,16 +9,18 @@ from sknet import ops
 from sknet.compile import Compiled, capture
 from sknet.compile import compile as compiled
 from sknet.core import Tensor, gradients
+from sknet.device import backend, device_of
 from sknet.engine._parts import is_own, nested
 from sknet.engine._update import update_function
 from sknet.exceptions import CaptureError
 from sknet.nn._scope import Scope, run
 from sknet.optim import Optimizer
+from sknet.optim.schedules import Progress
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["Programs", "check_repeatable", "gradient_function"]
+__all__ = ["Programs", "check_repeatable", "gradient_function", "hyper_slots"]
 
 
 class Programs:
@@ -57,9 +59,7 @@ class Programs:
         self._model, self.optimizer, self._exact = model, optimizer, exact
         self.flat, slots = model.flat_buffers()
         self.gradient = np.zeros_like(self.flat)
-        names = list(optimizer.hyper(1, model.progress))
-        self._numbers = np.zeros(len(names), self.flat.dtype)
-        hyper = {name: self._numbers[i : i + 1].reshape(()) for i, name in enumerate(names)}
+        self._numbers, hyper = hyper_slots(optimizer, model.progress, self.flat)
         args = (self.flat, slots, self.gradient, hyper)
         function = update_function(optimizer, model.layout, keep_delta)
         self.update = compiled(function, args, donate=(0, 1), exact=exact, slots=args)
@@ -114,6 +114,13 @@ class Programs:
         """Do the optimizer's update with `gradient`, and `numbers` in the order of its `hyper`."""
         self._numbers[...] = numbers
         self.update.run()
+
+
+def hyper_slots(optimizer: Optimizer, progress: Progress, like: Any) -> tuple[Any, dict[str, Any]]:
+    """Return an array for the numbers of an update, on the device of `like`, and views of each by name."""
+    names, device = list(optimizer.hyper(1, progress)), device_of(like)
+    numbers = backend(device.kind).zeros((len(names),), like.dtype, device)
+    return numbers, {name: numbers[i : i + 1].reshape(()) for i, name in enumerate(names)}
 
 
 def check_repeatable(model: "Model", function: Any, args: tuple[Any, ...]) -> None:

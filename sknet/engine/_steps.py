@@ -81,6 +81,14 @@ class Steps(ABC):
             If loss or gradient of the first batch is not finite; nothing was updated then.
         """
 
+    def _at_once(self, order: Any, first: int, most: int, per_step: float) -> int:
+        """Return how many steps a block has, if one takes so long; 0 if no row of the first counts."""
+        return self.batches.in_a_row(order, first, max(1, min(most, int(SECONDS / per_step))))
+
+    def _block(self, terms: np.ndarray, outputs: Any) -> Block:
+        """Return the block of steps whose losses and penalties stand in the first two columns of `terms`."""
+        return Block(self.model.per_output(1.0, outputs.shape[-1]) * terms[:, 0] + terms[:, 1], outputs)
+
 
 class EagerSteps(Steps):
     """One operation after the other: on every device, for every module."""
@@ -138,8 +146,7 @@ class CompiledSteps(Steps):
 
     def run(self, order: Any, first: int) -> Block:
         _, n_rows = self.batches.part(order, first)
-        most = min(len(self._outputs) // n_rows, int(SECONDS / self._per_step))
-        steps = self.batches.in_a_row(order, first, max(most, 1))
+        steps = self._at_once(order, first, len(self._outputs) // n_rows, self._per_step)
         started = time.perf_counter()
         block = self._replay(order, first, n_rows, max(steps, 1))
         self._per_step = (time.perf_counter() - started) / len(block.losses)

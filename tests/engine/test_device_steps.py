@@ -7,7 +7,7 @@ import pytest
 
 from sknet import Model, nn, ops
 from sknet.device import to_device, to_host
-from sknet.engine import Batches, _device_steps
+from sknet.engine import Batches, _device_steps, _steps
 from sknet.engine._choice import steps_for
 from sknet.engine._device_steps import DeviceSteps
 from sknet.engine._history import History
@@ -215,7 +215,7 @@ def test_more_rows_than_fit_on_the_device(fake_device, monkeypatch):
 
 
 def block_of(fake_device, n_steps, monkeypatch):
-    monkeypatch.setattr(_device_steps, "SECONDS", 1e9)
+    monkeypatch.setattr(_steps, "SECONDS", 1e9)
     monkeypatch.setattr(_device_steps, "MOST_STEPS", n_steps)
     model = Model(LAYERS["dropout"](), loss="log_loss", alpha=1e-3, random_state=0, device=fake_device)
     steps = DeviceSteps(model, Batches(*data(), None, SIZE, model.dtype, model.device), True)
@@ -248,7 +248,7 @@ def in_order(steps):
 @pytest.mark.parametrize("batch", [0, 3])
 @pytest.mark.parametrize("layers", ["relu", "batch norm"])
 def test_a_failing_step_changes_nothing(batch, layers, fake_device, monkeypatch):
-    monkeypatch.setattr(_device_steps, "SECONDS", 1e9)  # all in one block
+    monkeypatch.setattr(_steps, "SECONDS", 1e9)  # all in one block
     X, y = data()
     X[batch * SIZE + 1, 0] = np.nan
     states, errors = [], []

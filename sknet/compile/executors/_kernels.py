@@ -226,22 +226,17 @@ def _axpy(w: Writer, equation: Equation) -> None:
         by_its_forward(w, equation)
         return
     unless_in_place(w, x, output)
-    add_multiple(w, y, output, w.number(a))
-
-
-def add_multiple(w: Writer, y: Variable, x: Variable, a: str) -> None:
-    """Write x += a * y, for arrays whose elements stand in a row."""
-    function = _level_1(w, "axpy", x)
+    function, factor = _level_1(w, "axpy", y), w.number(a)
     if w.is_dividing:
-        w.line(f"{function}({w.name(y)}, {w.name(x)}, {w.name(y)}.size, {a})")
+        w.line(f"{function}({w.name(y)}, {w.name(output)}, {w.name(y)}.size, {factor})")
         return
-    source, target = (w.reshaped(array, (array.size,)) for array in (y, x))
-    if x.size <= BLOCK:
-        w.line(f"{function}({source}, {target}, {x.size}, {a})")
+    source, target = (w.reshaped(array, (array.size,)) for array in (y, output))
+    if y.size <= BLOCK:
+        w.line(f"{function}({source}, {target}, {y.size}, {factor})")
         return
     # In blocks, for which BLAS wakes no thread: SciPy's would stand in the way of NumPy's.
     blocks = w.made(f"{w.function(_blocks, 'blocks')}({source}, {target})", "b")
-    w.line(f"for part, sum in {blocks}: {function}(part, sum, part.size, {a})")
+    w.line(f"for part, sum in {blocks}: {function}(part, sum, part.size, {factor})")
 
 
 def _blocks(*arrays: np.ndarray) -> list[tuple[np.ndarray, ...]]:
