@@ -5,8 +5,8 @@ they were given. scikit-learn's `BaseEstimator` is exactly that, so `clone`, `ge
 names in a grid (``optimizer__lr``) and pickling need nothing of ours.
 """
 
-import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -19,6 +19,8 @@ from sklearn.utils._param_validation import (
     StrOptions,
     validate_parameter_constraints,
 )
+
+from sknet._hints import advice_for, parameter_hint, suggestion
 
 __all__ = [
     "Composite",
@@ -49,6 +51,77 @@ class ParameterObject(BaseEstimator):
     """
 
     _parameter_constraints: dict[str, list[Any]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = _explained(cls.__init__)  # type: ignore[method-assign]
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also nested ones (``optimizer__lr``): all of them, or none if one does not exist.
+
+        Parameters
+        ----------
+        **params : dict
+            Values by the names that `get_params` returns, in any order: what is set in a nested object is
+            set in the new one if that is replaced by the same call.
+
+        Returns
+        -------
+        self
+            The object.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of such a name; the message says what it is called here.
+        """
+        own, nested = self._resolved(params)
+        for name, value in own.items():
+            setattr(self, name, value)
+        for part, values in nested:
+            part.set_params(**values)
+        return self
+
+    def _resolved(
+        self, params: Mapping[str, Any]
+    ) -> "tuple[dict[str, Any], list[tuple[Any, dict[str, Any]]]]":
+        """Return the values of one's own parameters, and the nested objects with the values of theirs.
+
+        All names have been checked, at any depth.
+        """
+        names = self._get_param_names()
+        own: dict[str, Any] = {}
+        inner: dict[str, dict[str, Any]] = {}
+        for name, value in params.items():
+            part, _, rest = name.partition("__")
+            if part not in names:
+                raise self._unknown(part)
+            if rest:
+                inner.setdefault(part, {})[rest] = value
+            else:
+                own[part] = value
+        parts = [(part, own.get(part, getattr(self, part, None)), values) for part, values in inner.items()]
+        return own, self._checked(parts)
+
+    def _checked(self, parts: "list[tuple[str, Any, dict[str, Any]]]") -> "list[tuple[Any, dict[str, Any]]]":
+        """Return nested objects with the values of their parameters, all of which exist."""
+        for name, part, values in parts:
+            if isinstance(part, ParameterObject):
+                part._resolved(values)
+            elif not hasattr(part, "set_params") or isinstance(part, type):
+                raise ValueError(
+                    f"Invalid parameter {name + '__' + next(iter(values))!r} for estimator {self}: "
+                    f"{name!r} is {part!r}, which has no parameters of its own. Set {name!r} as well."
+                )
+        return [(part, values) for _, part, values in parts]
+
+    def _unknown(self, name: str) -> ValueError:
+        valid = sorted(self.get_params(deep=False))
+        hint = parameter_hint(type(self), name, valid)
+        return ValueError(
+            f"Invalid parameter {name!r} for estimator {self}{hint} Valid parameters are: {valid}."
+        )
 
     def validate(self) -> None:
         """Check every parameter, also those of nested parameter objects.
@@ -93,18 +166,58 @@ class Composite(ParameterObject):
                     found.update({f"{key}__{name}": x for name, x in value.get_params(deep=True).items()})
         return found
 
-    def set_params(self, **params: Any) -> Self:
-        """Set `params` by the names that `get_params` returns."""
+    def _resolved(
+        self, params: Mapping[str, Any]
+    ) -> "tuple[dict[str, Any], list[tuple[Any, dict[str, Any]]]]":
         held = params.get(self.container, getattr(self, self.container))
-        replaced = {key: params.pop(key) for key in _by_key(held) if key in params}
+        parts = dict(_by_key(held))
+        replaced = {key: value for key, value in params.items() if key in parts}
+        parts.update(replaced)
+        own: dict[str, Any] = {}
+        inner: dict[str, dict[str, Any]] = {}
+        for name, value in params.items():
+            if name in replaced:
+                continue
+            key = _holder(name, parts)
+            if key is None:
+                own[name] = value
+            else:
+                inner.setdefault(key, {})[name[len(key) + 2 :]] = value
+        own, nested = super()._resolved(own)
         if replaced:
-            new = {**_by_key(held), **replaced}
-            params[self.container] = new if isinstance(held, dict) else list(new.values())
-        super().set_params(**params)
-        return self
+            own[self.container] = parts if isinstance(held, dict) else list(parts.values())
+        return own, nested + self._checked([(key, parts[key], values) for key, values in inner.items()])
+
+
+def _holder(name: str, parts: Mapping[str, Any]) -> str | None:
+    """Return the key of the part that a nested name belongs to: the longest that it begins with."""
+    return max((key for key in parts if name.startswith(f"{key}__")), key=len, default=None)
+
+
+def _explained(init: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that says what a parameter that it does not have is called here."""
+
+    @wraps(init)
+    def explained(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            init(self, *args, **kwargs)
+        except TypeError as error:
+            cls = type(self)
+            names = cls._get_param_names()
+            unknown = [name for name in kwargs if name not in names]
+            if not unknown and "multiple values" in str(error) and "params" in advice_for(cls):
+                unknown = ["params"]  # Adam(network.parameters(), lr=1e-3)
+            if not unknown:
+                raise
+            hint = parameter_hint(cls, unknown[0], names)
+            its = f"Its parameters are {', '.join(names)}." if names else "It has none."
+            raise TypeError(f"{cls.__name__} has no parameter {unknown[0]!r}{hint} {its}") from None
+
+    return explained
 
 
 def _by_key(held: Any) -> dict[str, Any]:
+    """Return the objects that a dict or list holds by what they are reached by."""
     return held if isinstance(held, dict) else {str(i): value for i, value in enumerate(held)}
 
 
@@ -155,11 +268,10 @@ def resolve(value: Any, registry: Mapping[str, type[T]], base: type, *, paramete
         if isinstance(value, ParameterObject):
             value.validate()
         return value
-    nearest = difflib.get_close_matches(value, registry, n=3, cutoff=0.5) if isinstance(value, str) else []
-    hint = f" Did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
+    hint = suggestion(value, registry) if isinstance(value, str) else "."
     if isinstance(value, type) and issubclass(value, base):
-        hint = f" Pass an instance: {value.__name__}()."
+        hint = f". Pass an instance: {value.__name__}()."
     raise InvalidParameterError(
         f"The {parameter!r} parameter of {caller} must be a str among {sorted(registry)} "
-        f"or an instance of {base.__name__}. Got {value!r} instead.{hint}"
+        f"or an instance of {base.__name__}. Got {value!r} instead{hint}"
     )

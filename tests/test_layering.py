@@ -8,7 +8,7 @@ import pytest
 from tests.project import ROOT, module_name, source_files
 
 LAYERS = [
-    {"exceptions"},
+    {"exceptions", "_hints"},
     {"_tree", "_params"},
     {"device"},
     {"core"},

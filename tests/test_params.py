@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from sknet._params import (
+    Composite,
     Interval,
     InvalidParameterError,
     ParameterObject,
@@ -121,3 +122,98 @@ class TestResolve:
         )
         with pytest.raises(InvalidParameterError, match=message):
             self.resolve(value)
+
+
+# -- set_params -------------------------------------------------------------------------------
+
+
+class Pair(Composite):
+    """Holds others in a list, and one by name."""
+
+    container = "parts"
+
+    def __init__(self, parts, rate=None, flag=0):
+        self.parts = parts
+        self.rate = rate
+        self.flag = flag
+
+
+class Table(Pair):
+    """Holds others in a dict whose keys contain what separates names."""
+
+
+def composed(rng, depth=2):
+    """Draw a nested parameter object."""
+    kind = rng.integers(0, 4) if depth else 0
+    if kind == 0:
+        return Rate(float(rng.random()), str(rng.choice(["a", "b"])))
+    if kind == 1:
+        return Outer(composed(rng, depth - 1), float(rng.random()))
+    n = int(rng.integers(1, 4))
+    parts = [composed(rng, depth - 1) for _ in range(n)]
+    rest = (composed(rng, depth - 1), int(rng.integers(0, 9)))
+    return (
+        Pair(parts, *rest)
+        if kind == 2
+        else Table(dict(zip(("a", "a__b", "*.c"), parts, strict=False)), *rest)
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_names_in_one_call_in_any_order(seed):
+    """What `set_params` sets is what `get_params` returns: parts, their replacements, what is in them."""
+    rng = np.random.default_rng(seed)
+    target, wanted = composed(rng), composed(rng)
+    while type(wanted) is not type(target):
+        wanted = composed(rng)
+    everything = wanted.get_params()
+    items = list(everything.items())
+    rng.shuffle(items)
+    given = {name: clone(value, safe=False) for name, value in items}
+    assert target.set_params(**given) is target
+    assert target == wanted
+    assert target.get_params() == everything
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_replaced_part_and_what_is_in_it(seed):
+    rng = np.random.default_rng(seed)
+    before, after = ([composed(rng, 1) for _ in range(n)] for n in (2, 3))
+    target = Pair(before, Rate())
+    at = int(rng.integers(0, 3))
+    params = {
+        "parts": after,
+        f"{at}": Rate(1.0),
+        f"{at}__value": 7.0,
+        "rate": Rate(mode="b"),
+        "rate__value": 8.0,
+    }
+    untouched = [clone(part) for part in before]
+    items = list(params.items())
+    rng.shuffle(items)
+    target.set_params(**dict(items))
+    assert target.parts[at] == Rate(7.0)
+    assert target.rate == Rate(8.0, "b")
+    assert [part for i, part in enumerate(target.parts) if i != at] == [
+        x for i, x in enumerate(after) if i != at
+    ]
+    assert before == untouched
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"flag": 5, "flagg": 1}, "Invalid parameter 'flagg' for estimator Pair.* Did you mean 'flag'"),
+        ({"flag": 5, "0__valu": 1}, "Invalid parameter 'valu' for estimator Rate.* Did you mean 'value'"),
+        ({"flag": 5, "2__value": 1}, "Invalid parameter '2' for estimator Pair"),
+        ({"flag": 5, "1__value": 1}, r"Invalid parameter '1__value' .* '1' is 0.5, which has no parameters"),
+        ({"flag": 5, "rate__value": 1}, "Invalid parameter 'rate__value' .* 'rate' is None, which has no"),
+        ({"flag": 5, "0": 3, "0__value": 1}, "'0' is 3, which has no parameters of its own. Set '0' as well"),
+        ({"flag": 5, "parts": [], "0__value": 1}, "Invalid parameter '0' for estimator Pair"),
+    ],
+)
+def test_all_or_nothing(params, message):
+    target = Pair([Rate(), 0.5])
+    with pytest.raises(ValueError, match=message):
+        target.set_params(**params)
+    assert target == Pair([Rate(), 0.5])

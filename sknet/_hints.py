@@ -1,0 +1,188 @@
+"""What a name that does not exist was probably meant to be, for the messages of errors.
+
+People come with the names of other libraries in their fingers. A table says what such a name is called here,
+or how the same is done; for what no table knows, the most similar names are given.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+__all__ = ["advice_for", "module_getattr", "parameter_hint", "suggestion"]
+
+# What other libraries call a parameter, and its names here: those that the class has are given.
+RENAMED = {
+    **dict.fromkeys(
+        ("learning_rate", "learning_rate_init", "initial_lr", "base_lr", "max_lr", "eta"), ("lr",)
+    ),
+    "betas": ("beta1", "beta2"),
+    **dict.fromkeys(("beta_1", "b1"), ("beta1",)),
+    **dict.fromkeys(("beta_2", "b2"), ("beta2",)),
+    "epsilon": ("eps",),
+    "alpha": ("rho", "power", "part", "quantile", "factor"),
+    "decay": ("rho",),
+    "momentum": ("beta1",),
+    "gamma": ("factor",),
+    "decay_rate": ("factor",),
+    "step_size": ("every",),
+    "max_momentum": ("beta1",),
+    "start_factor": ("lr",),
+    "end_factor": ("end_lr",),
+    **dict.fromkeys(("eta_min", "lr_min", "end_learning_rate"), ("min_lr", "end_lr")),
+    **dict.fromkeys(
+        (
+            "T_max",
+            "T_0",
+            "total_steps",
+            "total_iters",
+            "num_steps",
+            "max_steps",
+            "decay_steps",
+            "warmup_steps",
+        ),
+        ("n_steps", "warmup"),
+    ),
+    "T_mult": ("growth",),
+    "pct_start": ("rise",),
+    "div_factor": ("start_ratio",),
+    "final_div_factor": ("end_ratio",),
+    "ns_steps": ("n_iterations",),
+    **dict.fromkeys(("history_size", "maxcor", "m"), ("memory",)),
+    **dict.fromkeys(("max_eval", "maxfun"), ("max_fun",)),
+    **dict.fromkeys(("tolerance_grad", "pgtol"), ("gtol",)),
+    "tolerance_change": ("ftol",),
+    **dict.fromkeys(("beta", "threshold"), ("beta1", "beta2", "delta")),
+    **dict.fromkeys(("tau", "q"), ("quantile",)),
+    **dict.fromkeys(("clip_value", "clipvalue"), ("max_value",)),
+    **dict.fromkeys(("clip_norm", "clipnorm"), ("max_norm",)),
+}
+
+_COMPILED = "leave it out: every step is compiled"
+_PARTS = "the owner of the parameters is given the optimizer, Model(module, optimizer={0}(...))"
+_CLIPPED = "wrap it, ClipNorm({0}(...), 1.0)"
+_RATE = "the rate may be a schedule, {0}(lr=Cosine(1e-3))"
+_SCHEDULED = "a schedule is the optimizer's rate: Adam(lr={0}(...))"
+
+# What is no parameter of any object of a family (by the name of its base class) but done in another way.
+ELSEWHERE = {
+    "Optimizer": {
+        "weight_decay": "wrap it, WeightDecay({0}(...), 0.01), or use AdamW",
+        **dict.fromkeys(("clip_norm", "clipnorm", "global_clipnorm", "max_grad_norm"), _CLIPPED),
+        **dict.fromkeys(("clip_value", "clipvalue"), "wrap it, ClipValue({0}(...), 1.0)"),
+        **dict.fromkeys(("use_ema", "ema_momentum", "ema_decay"), "wrap it, EMA({0}(...), 0.999)"),
+        "gradient_accumulation_steps": "wrap it, Accumulate({0}(...), every=2)",
+        **dict.fromkeys(("schedule", "scheduler", "lr_scheduler"), _RATE),
+        **dict.fromkeys(("params", "parameters"), _PARTS),
+        **dict.fromkeys(("foreach", "fused", "capturable", "differentiable", "jit_compile"), _COMPILED),
+        "maximize": "give the loss the other sign",
+        "amsgrad": "there is no AMSGrad here; leave it out",
+    },
+    "Combinator": {"lr": "give it to the optimizer inside, {0}(Adam(lr=1e-3))"},
+    "Schedule": {
+        "optimizer": _SCHEDULED,
+        "last_epoch": "leave it out: a fit that goes on continues with the same rate",
+    },
+    "Loss": {
+        **dict.fromkeys(
+            ("reduction", "reduce", "size_average"),
+            "leave it out: a loss has one value per sample, and its owner averages them",
+        ),
+        "from_logits": "leave it out: a loss expects the network's raw outputs, and applies its link itself",
+    },
+}  # fmt: skip
+
+
+def suggestion(name: str, known: Iterable[str], advice: Mapping[str, str] | None = None) -> str:
+    """Return the end of a message about a name that does not exist, its full stop included.
+
+    Parameters
+    ----------
+    name : str
+        What was asked for.
+    known : iterable of str
+        The names that exist.
+    advice : mapping of str to str or None, default=None
+        What to do instead, for names of which that is known.
+
+    Returns
+    -------
+    str
+        Advice, the names most similar, or nothing but the full stop.
+
+    Examples
+    --------
+    >>> from sknet._hints import suggestion
+    >>> suggestion("view", ["reshape"], {"view": "use x.reshape(...)"})
+    ': use x.reshape(...).'
+    >>> suggestion("reshpe", ["reshape"])
+    ". Did you mean 'reshape'?"
+    """
+    if advice and name in advice:
+        return f": {advice[name]}."
+    nearest = difflib.get_close_matches(name, [x for x in known if not x.startswith("_")], n=3, cutoff=0.6)
+    return f". Did you mean {' or '.join(map(repr, nearest))}?" if nearest else "."
+
+
+def parameter_hint(cls: type, name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about a parameter that a class does not have.
+
+    Parameters
+    ----------
+    cls : type
+        The class; its bases say which family it belongs to.
+    name : str
+        The parameter.
+    known : iterable of str
+        The parameters that it has.
+
+    Returns
+    -------
+    str
+        As for `suggestion`.
+    """
+    known = list(known)
+    ours = [other for other in RENAMED.get(name, ()) if other in known]
+    return suggestion(name, known, {name: f"use {' and '.join(ours)}"} if ours else advice_for(cls))
+
+
+def advice_for(cls: type) -> dict[str, str]:
+    """Return what is no parameter of a class, or of any of its family, and what to do instead.
+
+    Parameters
+    ----------
+    cls : type
+        The class; its bases say which family it belongs to.
+
+    Returns
+    -------
+    dict of str to str
+        By the names of the parameters.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        found.update(ELSEWHERE.get(base.__name__, {}))
+    return {name: text.format(cls.__name__) for name, text in found.items()}
+
+
+def module_getattr(module: str, known: Iterable[str], advice: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a module's ``__getattr__``: an AttributeError that says what a name is called here.
+
+    Parameters
+    ----------
+    module : str
+        Its name.
+    known : iterable of str
+        Its public names.
+    advice : mapping of str to str
+        What to use instead of a name that others have.
+
+    Returns
+    -------
+    callable
+        It always raises.
+    """
+
+    def missing(name: str) -> Any:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{suggestion(name, known, advice)}")
+
+    return missing
