@@ -1,5 +1,6 @@
 """What is minimised: the weighted mean of a loss, and an L2 penalty."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,22 +13,49 @@ __all__ = ["mean_term", "per_output", "terms"]
 
 
 def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Any]:
-    """Return the weighted mean loss, and the sum of weights by which it was divided.
+    """Return the weighted mean loss, and the weight of all rows.
+
+    Weights have shape (n_samples,), or one for each position of a sequence. The mean is over what
+    counts: the sum of the loss's values, divided by the sum of its `counts`.
 
     Raises
     ------
     ShapeError
         If targets or weights do not fit the output, or there are no rows.
     """
-    values = loss.values(output, y)
+    if weight is not None and weight.ndim > 1:
+        return _by_position(loss, output, y, weight)
+    values, counts = loss.values(output, y), loss.counts(output, y)
     if not values.shape[0]:
         raise ShapeError("a batch must have at least one row, got none")
-    if weight is None:
-        return values.sum() / values.shape[0], values.shape[0]
-    if weight.shape != values.shape:
+    if weight is not None and weight.shape != values.shape:
         raise ShapeError(f"sample_weight must have shape {values.shape}, got {weight.shape}")
-    total = weight.sum()
-    return (values * weight).sum() / total, total
+    if counts is None:
+        if weight is None:
+            return values.sum() / values.shape[0], values.shape[0]
+        total = weight.sum()
+        return (values * weight).sum() / total, total
+    if weight is not None:
+        values, counts = values * weight, counts * weight
+    total = counts.sum()
+    total = ops.where(ops.equal(total, 0), 1.0, total)  # a batch of ignored targets only costs nothing
+    return values.sum() / total, total
+
+
+def _by_position(loss: Loss, output: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Any]:
+    """Return the mean loss for weights of positions: each position is a row of its own."""
+    axes, places = weight.ndim, weight.shape
+    if axes >= output.ndim or places != output.shape[:axes] or places != y.shape[:axes]:
+        raise ShapeError(
+            f"sample_weight must have shape {output.shape[:1]}, or one number for each position of an output "
+            f"of shape {output.shape} and a target of shape {y.shape}; got {places}"
+        )
+    n = math.prod(places)
+    rows = [ops.reshape(x, (n, *x.shape[axes:])) for x in (output, y)]
+    mean, total = mean_term(loss, rows[0], rows[1], ops.reshape(weight, (n,)))
+    positions = n // max(places[0], 1)
+    # A loss of classes is a mean over positions, all others are sums.
+    return (mean if y.ndim == output.ndim - 1 else mean * positions), total / positions
 
 
 def terms(

@@ -78,6 +78,26 @@ class Loss(ParameterObject, ABC):
             If target and output do not belong together; nothing is broadcast.
         """
 
+    def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
+        """Return how much each sample counts in a mean, where that depends on its target.
+
+        Whoever averages divides the sum of `values` by the sum of these: a loss that ignores some
+        targets, or weights classes, has a mean over what counts.
+
+        Parameters
+        ----------
+        output : Tensor or array of shape (n_samples, ...), dtype=floating
+            As for `values`.
+        target : Tensor or array of shape (n_samples, ...)
+            As for `values`.
+
+        Returns
+        -------
+        Tensor of shape (n_samples,) or None
+            None where each sample counts as 1.
+        """
+        return None
+
     @property
     def threshold(self) -> float:
         """The output at which two classes part, where one output stands for both."""

@@ -1,8 +1,8 @@
 """Losses for classification, from logits."""
 
 from abc import abstractmethod
-from collections.abc import Callable
-from numbers import Real
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
+from sknet.device import to_device
 from sknet.exceptions import DtypeError
 from sknet.losses._base import Loss, check_task, finite_numbers, reject, shape_error
 
@@ -23,6 +24,7 @@ class LogitLoss(Loss):
     tasks = ("binary", "multiclass", "multilabel")
 
     multilabel: bool
+    ignore_index: int | None = None
 
     @abstractmethod
     def _label_terms(self, z: Tensor, y: Tensor) -> Tensor:
@@ -37,7 +39,21 @@ class LogitLoss(Loss):
         if not self._is_bernoulli(z):
             return class_values(self, self._class_values, z, as_tensor(target))
         z, y = self.pair(z, target)
-        return self.total(self._label_terms(z, y))
+        if self.ignore_index is None:
+            return self.total(self._label_terms(z, y))
+        counted = ops.not_equal(y, self.ignore_index)
+        terms = self._label_terms(z, ops.where(counted, y, 0.0))
+        return self.total(ops.where(counted, terms, 0.0))
+
+    def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
+        z, y = as_tensor(output), as_tensor(target)
+        if not self._is_bernoulli(z):
+            return class_counts(self, z, y)
+        if self.ignore_index is None:
+            return None
+        z, y = self.pair(z, y)
+        counted = ops.astype(ops.not_equal(y, self.ignore_index), z.dtype)
+        return counted if y.ndim == 1 else ops.max(counted, axis=tuple(range(1 - y.ndim, 0)))
 
     def predict(self, output: Tensor) -> Tensor:
         z = as_tensor(output)
@@ -68,9 +84,10 @@ class LogitLoss(Loss):
     def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
         if self.multilabel or n_outputs == 1:
             y = finite_numbers(y, name)
-            reject((y != 0) & (y != 1), y, name, f"0 or 1 for {self!r}")
+            bad = (y != 0) & (y != 1)
+            reject(_counted(bad, y, self.ignore_index), y, name, f"0 or 1 for {self!r}")
         else:
-            check_classes(y, name, n_outputs)
+            check_classes(y, name, n_outputs, self.ignore_index)
 
     def for_task(self, task: str) -> Loss:
         check_task(task)
@@ -92,7 +109,75 @@ class LogitLoss(Loss):
 
 
 def class_values(loss: Loss, values: Callable[[Tensor, Tensor], Tensor], z: Tensor, y: Tensor) -> Tensor:
-    """Return `values` of rows z and their classes, a column; of several positions a sample, the mean."""
+    """Return `values` of rows z and their classes, a column; of several positions a sample, the mean.
+
+    Positions whose target is the loss's `ignore_index`, if it has one, have the value 0.
+    """
+    _check_class_target(loss, z, y)
+    ignored: int | None = getattr(loss, "ignore_index", None)
+    rows = z if z.ndim == 2 else ops.reshape(z, (y.size, z.shape[-1]))
+    column = ops.expand_dims(y, axis=-1) if z.ndim == 2 else ops.reshape(y, (y.size, 1))
+    if ignored is None:
+        each = values(rows, column)
+    else:
+        counted = ops.not_equal(column, ignored)
+        each = values(rows, ops.where(counted, column, 0))
+        each = ops.where(ops.squeeze(counted, -1), each, 0.0)
+    return _over_positions(each, y.shape)
+
+
+def class_counts(loss: Loss, z: Tensor, y: Tensor) -> Tensor | None:
+    """Return how much each sample counts by its classes: the mean of its positions, or None for 1 each."""
+    ignored: int | None = getattr(loss, "ignore_index", None)
+    weights = class_weights(loss, z)
+    if ignored is None:
+        return None if weights is None else _over_positions(ops.take(weights, ops.reshape(y, (-1,))), y.shape)
+    flat = ops.reshape(y, (-1,))
+    counted = ops.not_equal(flat, ignored)
+    if weights is None:
+        return _over_positions(ops.astype(counted, z.dtype), y.shape)
+    of_each = ops.take(weights, ops.where(counted, flat, 0))
+    return _over_positions(ops.where(counted, of_each, 0.0), y.shape)
+
+
+def _over_positions(each: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return the mean over a sample's positions, of which `each` has the values in one axis."""
+    return (
+        each if len(shape) == 1 else ops.mean(ops.reshape(each, shape), axis=tuple(range(1 - len(shape), 0)))
+    )
+
+
+def class_weights(loss: Loss, z: Tensor) -> Tensor | None:
+    """Return the loss's `class_weight` as one number for each class of the logits z, or None."""
+    given: Any = getattr(loss, "class_weight", None)
+    return None if given is None else numbers_for(loss, "class_weight", given, z.shape[-1], z)
+
+
+def numbers_for(loss: Loss, name: str, given: Any, count: int, z: Tensor) -> Tensor:
+    """Return a parameter as `count` numbers in the dtype and on the device of z.
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer, a key is no class, or a number is negative or not finite.
+    """
+    if isinstance(given, Mapping):
+        unknown = [key for key in given if key not in range(count)]
+        if unknown:
+            raise ValueError(
+                f"{type(loss).__name__}: {name} has {unknown[0]!r}, no class from 0 to {count - 1}"
+            )
+        given = [given.get(k, 1.0) for k in range(count)]
+    values = np.asarray(given, dtype=np.float64)
+    where, got = f"{type(loss).__name__}: {name}", f"got {getattr(loss, name)!r}"
+    if values.shape != (count,):
+        raise ValueError(f"{where} must have one number for each of {count} classes or labels, {got}")
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        raise ValueError(f"{where} must hold finite numbers of 0 or more, {got}")
+    return Tensor(to_device(values.astype(z.dtype), z.device))
+
+
+def _check_class_target(loss: Loss, z: Tensor, y: Tensor) -> None:
     if y.shape != z.shape[:-1]:
         what = "a row" if z.ndim == 2 else "a position"
         raise shape_error(loss, z.shape, y.shape, expected=f"{z.shape[:-1]}, one class number {what}")
@@ -103,17 +188,23 @@ def class_values(loss: Loss, values: Callable[[Tensor, Tensor], Tensor], z: Tens
             f"{name} got targets of dtype {y.dtype} for {z.shape[-1]} classes; they must be integers. "
             f"Cast class numbers with astype; use {labels} for 0/1 labels."
         )
-    if z.ndim == 2:
-        return values(z, ops.expand_dims(y, axis=-1))
-    each = values(ops.reshape(z, (y.size, z.shape[-1])), ops.reshape(y, (y.size, 1)))
-    return ops.mean(ops.reshape(each, y.shape), axis=tuple(range(1 - y.ndim, 0)))
+    # As an index, a negative class number would count from the end. A captured pass has no values to look at.
+    if isinstance(y.data, np.ndarray) and y.dtype.kind == "i" and y.size and y.data.min() < 0:
+        loss.check_target(y.data, n_outputs=z.shape[-1])
 
 
-def check_classes(y: Any, name: str, n_outputs: int | None) -> None:
-    """Raise a ValueError unless all targets are numbers of classes."""
+def check_classes(y: Any, name: str, n_outputs: int | None, ignore_index: int | None = None) -> None:
+    """Raise a ValueError unless all targets are numbers of classes, or the one that is ignored."""
     y = finite_numbers(y, name)
     bad = (y < 0) | (y != np.floor(y)) | (False if n_outputs is None else y >= n_outputs)
-    reject(bad, y, name, "a class, an integer from 0" + ("" if n_outputs is None else f" to {n_outputs - 1}"))
+    expected = "a class, an integer from 0" + ("" if n_outputs is None else f" to {n_outputs - 1}")
+    if ignore_index is not None:
+        expected += f", or {ignore_index} to be ignored"
+    reject(_counted(bad, y, ignore_index), y, name, expected)
+
+
+def _counted(bad: Any, y: Any, ignore_index: int | None) -> Any:
+    return bad if ignore_index is None else bad & (y != ignore_index)
 
 
 def of_class(x: Tensor, y: Tensor) -> Tensor:
@@ -132,6 +223,14 @@ class LogLoss(LogitLoss):
     label_smoothing : float in [0, 1), default=0.0
         Share of each target that is spread evenly over all classes, so that no logit is asked to
         be infinite.
+    class_weight : array-like of shape (n_classes,) or dict, default=None
+        How much each class counts; a dict maps class numbers to weights, and those it leaves out
+        count as 1. One output has two classes; of several labels each has a weight.
+    pos_weight : float or array-like of shape (n_labels,), default=None
+        How much more a label counts where it is 1 than where it is 0; for one output and for
+        several labels only.
+    ignore_index : int, default=None
+        A target that does not count, such as that of padding in a sequence.
 
     See Also
     --------
@@ -149,10 +248,17 @@ class LogLoss(LogitLoss):
 
     Label smoothing replaces the target by its mean with the uniform distribution [2]_: for K
     classes, of which labels have two, the true class counts :math:`1 - \epsilon + \epsilon / K` and each
-    other :math:`\epsilon / K`. For classes this is PyTorch's `cross_entropy`.
+    other :math:`\epsilon / K`.
 
     An output of shape (n_samples, ..., n_classes), such as one for every step of a sequence, meets class
-    numbers of shape (n_samples, ...): a sample's value is the mean over its positions.
+    numbers of shape (n_samples, ...): a sample's value is the mean over its positions. `Model` takes
+    sample weights of shape (n_samples,), or of the targets' shape, one for each position.
+
+    `values` is multiplied by the weight of the class and is 0 where the target is ignored; `counts`
+    is what a mean divides by: the same weights, so that the mean is one over what counts, over
+    all positions of all samples. For classes this is PyTorch's `cross_entropy`, also with label
+    smoothing, and for labels its `binary_cross_entropy_with_logits`, where `pos_weight` and the
+    weights of several labels do not change what is divided by.
 
     Both are computed from the logits, so that no logit is too large. scikit-learn clips
     probabilities instead, and differs where a probability is within rounding of 0 or 1.
@@ -172,30 +278,90 @@ class LogLoss(LogitLoss):
     >>> loss.predict([[0.0], [2.0]]).numpy()
     array([[0.5   ],
            [0.8808]])
+    >>> sequences = LogLoss(ignore_index=-1)
+    >>> sequences.values([[[0.0, 0.0], [5.0, 0.0]]], [[1, -1]]).numpy()
+    array([0.3466])
+    >>> sequences.counts([[[0.0, 0.0], [5.0, 0.0]]], [[1, -1]]).numpy()
+    array([0.5])
     """
 
     _parameter_constraints = {
         "multilabel": ["boolean"],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
+        "class_weight": ["array-like", dict, None],
+        "pos_weight": [Interval(Real, 0, None, closed="left"), "array-like", None],
+        "ignore_index": [Integral, None],
     }
 
-    def __init__(self, multilabel: bool = False, label_smoothing: float = 0.0) -> None:
+    def __init__(
+        self,
+        multilabel: bool = False,
+        label_smoothing: float = 0.0,
+        class_weight: Any = None,
+        pos_weight: Any = None,
+        ignore_index: int | None = None,
+    ) -> None:
         self.multilabel = multilabel
         self.label_smoothing = label_smoothing
+        self.class_weight = class_weight
+        self.pos_weight = pos_weight
+        self.ignore_index = ignore_index
+
+    def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
+        z, found = as_tensor(output), super().counts(output, target)
+        if self.class_weight is None or self.multilabel or not self._is_bernoulli(z):
+            return found
+        z, y = self.pair(z, target)
+        if self.ignore_index is None:
+            return self._of_two(z, y)
+        counted = ops.not_equal(y, self.ignore_index)
+        return ops.where(counted, self._of_two(z, ops.where(counted, y, 0.0)), 0.0)
+
+    def _of_two(self, z: Tensor, y: Tensor) -> Tensor:
+        """Return the weights of labels of a single output, whose classes are 0 and 1."""
+        weights = numbers_for(self, "class_weight", self.class_weight, 2, z)
+        return (1.0 - y) * weights[0] + y * weights[1]
 
     def _label_terms(self, z: Tensor, y: Tensor) -> Tensor:
+        labels = y
         if self.label_smoothing:
             y = y * (1.0 - self.label_smoothing) + 0.5 * self.label_smoothing
-        return ops.softplus(z) - y * z
+        if self.pos_weight is None:
+            terms = ops.softplus(z) - y * z
+        else:
+            terms = self._pos_weights(z) * (y * ops.softplus(-z)) + (1.0 - y) * ops.softplus(z)
+        if self.class_weight is None:
+            return terms
+        if self.multilabel:
+            return terms * numbers_for(self, "class_weight", self.class_weight, _width(z), z)
+        return terms * self._of_two(z, labels)
+
+    def _pos_weights(self, z: Tensor) -> Tensor:
+        given = self.pos_weight
+        count = _width(z) if self.multilabel else 1
+        return numbers_for(self, "pos_weight", [given] * count if np.ndim(given) == 0 else given, count, z)
 
     def _class_values(self, z: Tensor, y: Tensor) -> Tensor:
+        if self.pos_weight is not None:
+            raise ValueError(
+                f"LogLoss: pos_weight is for one output or several labels, got {z.shape[-1]} classes that "
+                "exclude each other: use class_weight"
+            )
         # The log probability and not logsumexp(z) - z[y]: near zero it keeps its digits in float32.
         log_probability = ops.log_softmax(z, axis=-1)
-        values = -of_class(log_probability, y)
+        values, weights = -of_class(log_probability, y), class_weights(self, z)
+        if weights is not None:
+            values = values * ops.take(weights, ops.squeeze(y, -1))
         if not self.label_smoothing:
             return values
         spread = self.label_smoothing / z.shape[-1]
-        return values * (1.0 - self.label_smoothing) - ops.sum(log_probability, axis=-1) * spread
+        others = log_probability if weights is None else log_probability * weights
+        return values * (1.0 - self.label_smoothing) - ops.sum(others, axis=-1) * spread
+
+
+def _width(z: Tensor) -> int:
+    """Return the number of labels: a single one has lost its axis."""
+    return 1 if z.ndim == 1 else z.shape[-1]
 
 
 class Focal(LogitLoss):
@@ -208,6 +374,8 @@ class Focal(LogitLoss):
     multilabel : bool, default=False
         Whether each output is a label of its own that a sample has or has not. Otherwise the
         outputs are classes that exclude each other.
+    ignore_index : int, default=None
+        A target that does not count, as for `LogLoss`.
 
     Notes
     -----
@@ -235,11 +403,13 @@ class Focal(LogitLoss):
     _parameter_constraints = {
         "gamma": [Interval(Real, 0, None, closed="left")],
         "multilabel": ["boolean"],
+        "ignore_index": [Integral, None],
     }
 
-    def __init__(self, gamma: float = 2.0, multilabel: bool = False) -> None:
+    def __init__(self, gamma: float = 2.0, multilabel: bool = False, ignore_index: int | None = None) -> None:
         self.gamma = gamma
         self.multilabel = multilabel
+        self.ignore_index = ignore_index
 
     def _label_terms(self, z: Tensor, y: Tensor) -> Tensor:
         towards = z * (2.0 * y - 1.0)

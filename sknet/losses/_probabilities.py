@@ -1,6 +1,7 @@
 """Losses of probabilities: of those that a network returns, and of those that are its targets."""
 
 import math
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,13 @@ import numpy as np
 from sknet import ops
 from sknet.core import Tensor, as_tensor
 from sknet.losses._base import Loss, finite_numbers, reject
-from sknet.losses._classification import check_classes, class_values, of_class
+from sknet.losses._classification import (
+    check_classes,
+    class_counts,
+    class_values,
+    class_weights,
+    of_class,
+)
 
 
 class NLL(Loss):
@@ -16,6 +23,13 @@ class NLL(Loss):
 
     For a network that ends in a softmax. `LogLoss` computes the same from logits, with fewer
     operations and all digits: prefer it where the network can end before the softmax.
+
+    Parameters
+    ----------
+    class_weight : array-like of shape (n_classes,) or dict, default=None
+        How much each class counts, as for `LogLoss`.
+    ignore_index : int, default=None
+        A target that does not count, as for `LogLoss`.
 
     See Also
     --------
@@ -37,12 +51,24 @@ class NLL(Loss):
     tasks = ("multiclass",)
     of_probabilities = True
 
+    _parameter_constraints = {"class_weight": ["array-like", dict, None], "ignore_index": [Integral, None]}
+
+    def __init__(self, class_weight: Any = None, ignore_index: int | None = None) -> None:
+        self.class_weight = class_weight
+        self.ignore_index = ignore_index
+
     def values(self, output: Tensor, target: Tensor) -> Tensor:
-        p = as_tensor(output)
-        return class_values(self, lambda p, y: -_log(of_class(p, y)), p, as_tensor(target))
+        return class_values(self, self._class_values, as_tensor(output), as_tensor(target))
+
+    def _class_values(self, p: Tensor, y: Tensor) -> Tensor:
+        values, weights = -_log(of_class(p, y)), class_weights(self, p)
+        return values if weights is None else values * ops.take(weights, ops.squeeze(y, -1))
+
+    def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
+        return class_counts(self, as_tensor(output), as_tensor(target))
 
     def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
-        check_classes(y, name, n_outputs)
+        check_classes(y, name, n_outputs, self.ignore_index)
 
 
 class BinaryCrossEntropy(Loss):

@@ -1,6 +1,7 @@
 """What every loss promises, checked for each by one row of a table; a loss without a row fails."""
 
 import inspect
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -50,6 +51,16 @@ def zero_or_one(rng, shape):
 
 def classes(rng, shape):
     return rng.integers(0, shape[1], size=shape[:1])
+
+
+def classes_or_ignored(rng, shape):
+    y = rng.integers(0, shape[-1], size=shape[:-1])
+    y[rng.random(y.shape) < 0.3] = -1
+    return y
+
+
+def labels_or_ignored(rng, shape):
+    return rng.integers(-1, 2, size=shape).astype(float)
 
 
 def positive(rng, shape):
@@ -113,8 +124,8 @@ def torch_focal(functional, z, y, gamma=2.0):
     return (1 - (-loss).exp()) ** gamma * loss
 
 
-def torch_focal_classes(functional, z, y, gamma=2.0):
-    loss = functional.cross_entropy(z, y, reduction="none")
+def torch_focal_classes(functional, z, y, gamma=2.0, **options):
+    loss = functional.cross_entropy(z, y, reduction="none", **options)
     return (1 - (-loss).exp()) ** gamma * loss
 
 
@@ -123,7 +134,32 @@ def torch_crammer_singer(functional, z, y):
     return (1 + others - z.gather(1, y[:, None])[:, 0]).clamp(min=0)
 
 
+def torch_classes(functional, z, y, **options):
+    """Return PyTorch's cross-entropy of each position, as its share in the mean over positions."""
+    found = functional.cross_entropy(
+        z.movedim(-1, 1), y, weight=z.new_tensor(W), reduction="none", ignore_index=-1, **options
+    )
+    return found / math.prod(y.shape[1:])
+
+
+def torch_nll(functional, p, y):
+    log = p.log().movedim(-1, 1).contiguous()
+    found = functional.nll_loss(log, y, p.new_tensor(W), reduction="none", ignore_index=-1)
+    return found / math.prod(y.shape[1:])
+
+
+def torch_labels(functional, z, y):
+    smooth = y * 0.9 + 0.05
+    return functional.binary_cross_entropy_with_logits(
+        z, smooth, weight=z.new_tensor(W) * (y != -1), pos_weight=z.new_tensor(POS), reduction="none"
+    )
+
+
+W, POS = [0.5, 2.0, 1.5], [3.0, 0.2, 1.0]
 CLASSES, LABELS, ONE = ((N, 2), (N, 5), (1, 3)), ((N, 1), (N, 4), (1, 2)), ((N, 1), (1, 1))
+
+
+THREE = ((N, 3), (1, 3), (N, 4, 3), (2, 2, 2, 3))
 
 
 CASES = [
@@ -194,6 +230,40 @@ CASES = [
         zero_or_one,
         lambda f, z, y: f.binary_cross_entropy_with_logits(z, y, reduction="none"),
         LABELS,
+    ),
+    Case(LogLoss(class_weight=W, ignore_index=-1), classes_or_ignored, torch_classes, THREE),
+    Case(
+        LogLoss(class_weight=dict(enumerate(W)), label_smoothing=0.2, ignore_index=-1),
+        classes_or_ignored,
+        lambda f, z, y: torch_classes(f, z, y, label_smoothing=0.2),
+        THREE,
+    ),
+    Case(
+        LogLoss(True, label_smoothing=0.1, class_weight=W, pos_weight=POS, ignore_index=-1),
+        labels_or_ignored,
+        torch_labels,
+        ((N, 3), (1, 3)),
+    ),
+    Case(
+        LogLoss(class_weight=W[:2], pos_weight=3.0),
+        zero_or_one,
+        lambda f, z, y: f.binary_cross_entropy_with_logits(
+            z, y, z.new_tensor(W)[y.long()], pos_weight=z.new_tensor(3.0), reduction="none"
+        ),
+        ONE,
+    ),
+    Case(
+        NLL(class_weight=W, ignore_index=-1),
+        classes_or_ignored,
+        torch_nll,
+        THREE,
+        output=probability,
+    ),
+    Case(
+        Focal(ignore_index=-1),
+        classes_or_ignored,
+        lambda f, z, y: torch_focal_classes(f, z.movedim(-1, 1), y, ignore_index=-1) / math.prod(y.shape[1:]),
+        THREE,
     ),
 ]
 
@@ -303,7 +373,7 @@ def test_other_shapes_are_refused(case, shape, change):
 def test_own_targets_pass_the_check(case, shape):
     _, y = case.draw(shape)
     case.loss.check_target(y)
-    case.loss.check_target(y, n_outputs=shape[1])
+    case.loss.check_target(y, n_outputs=shape[-1])
 
 
 @each_case
