@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
+# Rooms of a package: what users may name of them is exported by the package itself.
+ROOMS = ("sknet.engine.", "sknet.compile.executors.")
 
 
 def module_name(path: Path) -> str:
@@ -29,12 +31,12 @@ def project_files() -> list[Path]:
 
 
 def _is_public(name: str) -> bool:
-    return not any(part.startswith("_") for part in name.split("."))
+    return not name.startswith(ROOMS) and not any(part.startswith("_") for part in name.split("."))
 
 
 @cache
 def public_modules() -> dict[str, ModuleType]:
-    """Import every module a user may name: no part of its path starts with an underscore."""
+    """Import every module a user may name: no room of a package, no part that starts with an underscore."""
     package = importlib.import_module("sknet")
     names = [info.name for info in pkgutil.walk_packages(package.__path__, "sknet.") if _is_public(info.name)]
     return {name: importlib.import_module(name) for name in ["sknet", *names]}

@@ -22,8 +22,8 @@ HEAVY = (
     "sklearn.metrics",
     "sklearn.model_selection",
     "sklearn.preprocessing",
-    "sknet.compile.executors._native",
-    "sknet.engine._native_steps",
+    "sknet.compile.executors.native._run",
+    "sknet.engine.loop._native_steps",
     "unittest",
 )
 

@@ -103,7 +103,7 @@ def test_a_violation_is_seen(module, source):
     [
         ("sknet.core._tensor", "from ..device import Device\nfrom sknet.device import Device", False),
         ("sknet.core", "from ._tensor import Tensor\nfrom .. import exceptions", True),
-        ("sknet.compile.executors._cupy", "import cupy", False),
+        ("sknet.compile.executors.device._executor", "import cupy", False),
         ("sknet", "from .nn import Module", True),
     ],
 )

@@ -5,6 +5,7 @@ Above this package everything is written once, against a backend's namespace `xp
 
 from sknet.device import _cupy as _cupy
 from sknet.device import _numpy as _numpy
+from sknet.device._active import active, on_device
 from sknet.device._backend import (
     Backend,
     available,
@@ -26,6 +27,7 @@ __all__ = [
     "Backend",
     "Device",
     "MetaArray",
+    "active",
     "available",
     "backend",
     "backend_of",
@@ -34,6 +36,7 @@ __all__ = [
     "is_array",
     "is_floating",
     "namespace",
+    "on_device",
     "philox_uniform",
     "register",
     "result_dtype",

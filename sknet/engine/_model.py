@@ -9,18 +9,11 @@ from sklearn.utils import check_random_state
 
 from sknet import ops
 from sknet.core import Tensor, cargo_of, carry, gradients, no_grad, release
-from sknet.device import Device, available, check_float_dtype, is_array, to_device
-from sknet.engine import _objective
-from sknet.engine._checks import check_reached, check_targets, check_weights
-from sknet.engine._layout import Gradient
-from sknet.engine._memory import Memory, Pending
-from sknet.engine._optimizer import averaging
+from sknet.device import Device, available, check_float_dtype, is_array, on_device, to_device
 from sknet.engine._owner import Owner, check_alpha
-from sknet.engine._place import on_device
-from sknet.engine._predictor import Head, Predictor
-from sknet.engine._state import ModelState, StepResult
-from sknet.engine._stepping import Stepper
-from sknet.engine._update import apply_update
+from sknet.engine.predict import Head, Predictor
+from sknet.engine.state import Gradient, Memory, ModelState, Pending, StepResult, averaging
+from sknet.engine.step import Stepper, _objective, apply_update, check_reached, check_targets, check_weights
 from sknet.losses import Loss, check_loss
 from sknet.nn import Module, bindings, is_lazy
 from sknet.nn._scope import Scope, run

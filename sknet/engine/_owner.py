@@ -9,14 +9,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.random import RandomState
 
-from sknet.device import Device, stream_key
-from sknet.engine._layout import Layout
-from sknet.engine._memory import Memory, Pending
-from sknet.engine._optimizer import averaging, check_parameters, kind_of, slot_names
-from sknet.engine._place import active, on_device
-from sknet.engine._predictor import Predictor
-from sknet.engine._state import ModelState, Weights, copied_random_state
-from sknet.engine._stepping import Stepper
+from sknet.device import Device, active, on_device, stream_key
+from sknet.engine.predict import Predictor
+from sknet.engine.state import (
+    Layout,
+    Memory,
+    ModelState,
+    Pending,
+    Weights,
+    averaging,
+    check_parameters,
+    copied_random_state,
+    kind_of,
+    slot_names,
+)
+from sknet.engine.step import Stepper
 from sknet.exceptions import StateError
 from sknet.losses import Loss
 from sknet.nn import Module, bindings, materialize

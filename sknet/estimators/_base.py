@@ -28,7 +28,7 @@ from sknet.engine import (
     predict_rows,
     train,
 )
-from sknet.engine._predictor import Head
+from sknet.engine.predict import Head
 from sknet.estimators._input import check_weights, check_X, check_X_y
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._undo import all_or_nothing

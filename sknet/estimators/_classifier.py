@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet.device import device_of, to_device, to_host
 from sknet.engine import Accuracy, Batches, History, Model, Plateau, Score, active
-from sknet.engine._predictor import Head
+from sknet.engine.predict import Head
 from sknet.estimators._base import BaseMLP, goes_in_steps
 from sknet.estimators._frozen import FrozenClassifier, both_classes, gives_probabilities
 from sknet.estimators._recipe import Recipe

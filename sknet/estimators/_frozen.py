@@ -9,7 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from sknet import ops
 from sknet.device import to_host
 from sknet.engine import Layout, Model, Predictor
-from sknet.engine._predictor import Head
+from sknet.engine.predict import Head
 from sknet.estimators._recipe import perceptron
 from sknet.estimators._targets import ClassTargets, RealTargets
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet import nn
 from sknet.core import gradients
-from sknet.engine._layout import Layout
+from sknet.engine.state._layout import Layout
 from sknet.losses import Loss
 from sknet.optim import Optimizer
 from sknet.optim.schedules import Progress

@@ -5,13 +5,13 @@ import math
 import numpy as np
 
 from sknet import Model
-from sknet.compile.executors._native_math import FUNCTIONS
-from sknet.compile.executors._native_scalar import ScalarWriter
-from sknet.compile.executors._native_values import Value
+from sknet.compile.executors.native._math import FUNCTIONS
+from sknet.compile.executors.native._scalar import ScalarWriter
+from sknet.compile.executors.native._values import Value
 from sknet.core import PRIMITIVES
 from sknet.engine import Batches
-from sknet.engine._native_steps import NativeSteps
-from sknet.engine._steps import CompiledSteps
+from sknet.engine.loop._native_steps import NativeSteps
+from sknet.engine.loop._steps import CompiledSteps
 from tests.contracts.rows import ROWS
 
 

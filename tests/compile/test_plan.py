@@ -95,7 +95,7 @@ def test_random_graphs_with_donated_arguments(seed):
 def test_random_chains_block_by_block(seed, monkeypatch):
     """Blocks of a few rows, so that chains of every kind are divided."""
     import sknet.compile._compiled as cache
-    import sknet.compile.executors._numpy as executor
+    import sknet.compile.executors.numpy._executor as executor
     from sknet.compile.passes import fuse
 
     monkeypatch.setattr(executor, "fuse", lambda graph: fuse(graph, block=9, cache=1))

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from sknet import Model, Tensor, nn
 from sknet.core import no_grad
-from sknet.engine._steps import CompiledSteps, EagerSteps
+from sknet.engine.loop._steps import CompiledSteps, EagerSteps
 from sknet.losses import SquaredError
 from sknet.optim import SGD
 from tests.compile.native import trained

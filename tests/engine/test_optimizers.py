@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.compile.executors._native import UnsupportedError
+from sknet.compile.executors.native import UnsupportedError
 from sknet.core import no_grad
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, History, Plateau, Settings, Validation, predict_rows, train
-from sknet.engine import _steps as steps_module
-from sknet.engine._programs import Programs
-from sknet.engine._steps import CompiledSteps, EagerSteps
+from sknet.engine.loop import _steps as steps_module
+from sknet.engine.loop._steps import CompiledSteps, EagerSteps
+from sknet.engine.step._programs import Programs
 from sknet.exceptions import GradientError, NonFiniteError
 from sknet.optim import (
     EMA,
@@ -132,7 +132,7 @@ def test_what_is_not_known_to_native_code_is_said(optimizer):
 
 def test_compiled_natively():
     pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
-    from tests.compile.test_native import WaitingSteps
+    from tests.compile.executors.native.test_run import WaitingSteps
 
     optimizer = EMA(Accumulate(ClipNorm(WeightDecay(Adam(), 0.1), 0.1), 2), 0.9)
     expected, losses, *_ = train_by(CompiledSteps, optimizer)

@@ -7,9 +7,9 @@ from sknet import ops
 from sknet.compile import compile
 from sknet.core import Tensor
 from sknet.device import Device
-from tests.compile.test_cupy_executor import CAPTURED, check, layouts, off, on
+from tests.compile.executors.device.test_executor import CAPTURED, check, layouts, off, on
 from tests.contracts.checks import FLOATS
-from tests.engine.test_device_steps import LAYERS, OPTIMIZERS, assert_same_training, data
+from tests.engine.loop.test_device_steps import LAYERS, OPTIMIZERS, assert_same_training, data
 
 pytestmark = pytest.mark.gpu
 

@@ -12,7 +12,7 @@ from sknet import Model, Tensor, grad, nn, no_grad, ops
 from sknet.compile import compile as compiled
 from sknet.core import gradients
 from sknet.engine import Batches, History, Plateau, Settings, predict_rows, train
-from sknet.engine._scores import Accuracy
+from sknet.engine.loop._scores import Accuracy
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.nn import functional_call
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from sknet.compile._graph import Graph, Variable
-from sknet.compile.executors._cupy import CupyProgram
-from sknet.compile.executors._numpy import NumpyProgram
+from sknet.compile.executors.device import CupyProgram
+from sknet.compile.executors.numpy import NumpyProgram
 from sknet.device import Device
 
 __all__ = ["Program", "program"]

@@ -1,0 +1,7 @@
+"""A device that compiles C kernels, such as CUDA through CuPy: a plan as launches at fixed addresses."""
+
+from sknet.compile.executors.device._executor import CupyProgram
+
+__all__ = [
+    "CupyProgram",
+]

@@ -1,0 +1,139 @@
+"""The CuPy executor: a plan as straight-line Python that launches generated kernels at fixed addresses.
+
+It runs on every device whose backend compiles kernels. All of a step is issued on the current
+stream; nothing is copied from or to the host, and no memory is asked for but by the calls that
+`_calls` names.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from sknet.compile._graph import Graph, Variable
+from sknet.compile._plan import Plan
+from sknet.compile.executors._writer import Writer, executed
+from sknet.compile.executors.device._calls import call, scratch_of
+from sknet.compile.executors.device._maps import BLOCK, Map, is_map, written
+from sknet.compile.passes import Group, fuse_maps
+from sknet.device import Device, backend
+
+__all__ = ["CupyProgram"]
+
+
+class CupyProgram:
+    """Generated source for a plan, and its compiled kernels, to be bound to memory as often as needed.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to compute, and where.
+    device : Device
+        On which.
+    exact : bool, default=False
+        Whether to call only the primitives' own kernels, one for each equation.
+
+    Attributes
+    ----------
+    source : str
+        The Python source, in front of it the kernels in C.
+
+    Notes
+    -----
+    A kernel computes what the primitives' expressions say, in the dtype of each result, every
+    operation rounded by itself (no fused multiply-add), so it gives the bits of CuPy's own kernels
+    one after the other. From NumPy's it differs by what CUDA's functions (`exp`, `tanh`, ...) are
+    off, one or two units in the last place, and in that CuPy has denormal float32 numbers flushed
+    to zero (``-ftz=true``). Indices of `take_along_axis` wrap around where NumPy raises.
+    """
+
+    def __init__(self, plan: Plan, device: Device, exact: bool = False) -> None:
+        self.plan = plan
+        self._device, self._owner = device, backend(device.kind)
+        self._writer = Writer(plan, exact)
+        self._maps: list[Map] = []
+        for group in plan.groups:
+            self._write(group)
+        for output, donor in plan.copies:
+            self._writer.line(f"{self._writer.name(donor)}[...] = {self._writer.name(output)}")
+        module = self._module()
+        with self._owner.activate(device):
+            self._compile(module)
+            self._constants = {x: self._placed(value) for x, value in plan.graph.constants.items()}
+        head = f"# device: {device}\n" + (f'KERNELS = r"""\n{module}"""\n\n' if module else "")
+        self.source = self._writer.source(head)
+        self._bind = executed(self.source, self)
+
+    @classmethod
+    def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool, device: Device) -> Self:
+        """Plan a graph for `device` whose outputs take over `donated` inputs; `exact` as above."""
+        # What is the same everywhere stays one element; everything else stands in a row, as on the device.
+        constants = {
+            x: np.array(value, order="C") if any(value.strides) else value
+            for x, value in graph.constants.items()
+        }
+        graph = Graph(graph.inputs, constants, graph.equations, graph.outputs)
+        groups = fuse_maps(graph, lambda equation: not exact and is_map(equation))
+        return cls(Plan(graph, groups, donated, scratch_of, backend(device.kind).alignment), device, exact)
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def _write(self, group: Group) -> None:
+        if group.fused:
+            self._maps.append(written(f"map{len(self._maps)}", group, self.plan))
+            self._launch(self._maps[-1], group)
+            return
+        for equation in group.equations:
+            if equation.output.size and not self.plan.views.is_view(equation):
+                first = len(self._writer.lines)
+                call(self._writer, equation, self._owner)
+                self._writer.comment(first, str(equation.output))
+
+    def _launch(self, kernel: Map, group: Group) -> None:
+        w = self._writer
+        names = [w.name(x) for x in kernel.arguments]
+        arguments = w.made(f"({', '.join(names)}{',' if len(names) == 1 else ''})", "a")
+        first = len(w.lines)
+        w.line(f"{kernel.name}(({kernel.blocks},), ({BLOCK},), {arguments})")
+        w.comment(first, ", ".join(dict.fromkeys(equation.primitive.name for equation in group.equations)))
+
+    def _module(self) -> str:
+        helpers = dict.fromkeys(helper for kernel in self._maps for helper in sorted(kernel.helpers))
+        return "\n".join([*helpers, *[kernel.text for kernel in self._maps]])
+
+    def _compile(self, module: str) -> None:
+        if module:
+            names = [kernel.name for kernel in self._maps]
+            compiled = self._owner.kernels(module, names, self._device)
+            self._writer.bound.update(zip(names, compiled, strict=True))
+
+    def _placed(self, value: np.ndarray) -> Any:
+        if value.size > 1 and not any(value.strides):
+            xp = self._owner.xp
+            return xp.broadcast_to(
+                self._owner.from_host(value.flat[0].reshape(()), self._device), value.shape
+            )
+        return self._owner.from_host(value, self._device)
+
+    # -- binding ------------------------------------------------------------------------------
+
+    def bind(self, memory: Any, slots: Sequence[Any]) -> tuple[Callable[[], None], dict[Variable, Any]]:
+        """Return the step on this memory, and the array of every variable that has one.
+
+        Parameters
+        ----------
+        memory : array of uint8
+            As `Plan.arrays` needs it, on the program's device.
+        slots : sequence of array
+            One for each input.
+
+        Returns
+        -------
+        step : callable
+            Without arguments: reads the slots, writes the outputs. The program's device must be
+            the current one.
+        arrays : dict of Variable to array
+            Where outputs are found.
+        """
+        arrays = self.plan.arrays(memory, slots, self._constants)
+        return self._bind(self._writer.values(memory, arrays, scratch_of)), arrays

@@ -1,0 +1,320 @@
+"""Kernels as text: each goes once over the elements of one shape, and computes a whole group of equations.
+
+A thread computes element after element of all outputs, numbered as they stand in memory. Where an
+operand is broadcast, transposed or strided, its place follows from that number by divisions whose
+divisors are constants. All operands of an element are read before anything is written, so that an
+output may take the place of an operand that is read at the same place only.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from sknet.compile._graph import Equation, Variable
+from sknet.compile._plan import Plan
+from sknet.compile.executors.device._c_scalar import UntranslatableError, cast, literal, translated, type_of
+from sknet.compile.passes import Group
+
+__all__ = ["Map", "is_map", "place", "written"]
+
+BLOCK = 256  # threads of a block
+MOST_BLOCKS = 4096  # several for each multiprocessor there is; a thread then goes over several elements
+NARROW = 1 << 31  # elements up to which numbers of 32 bits count them
+
+PHILOX = """\
+// Number i of the stream that numpy.random.Philox starts at (0, 0, site, step), uniform in [0, 1).
+__device__ float uniform(unsigned long long i, unsigned long long key0, unsigned long long key1,
+                         unsigned long long site, unsigned long long step)
+{
+    unsigned long long a = i / 8 + 1, b = 0, c = site, d = step;
+    for (int n = 0; n < 10; n++) {
+        const unsigned long long low0 = 0xD2E7470EE14C6C93ULL * a, low1 = 0xCA5A826395121157ULL * c;
+        const unsigned long long high0 = __umul64hi(0xD2E7470EE14C6C93ULL, a);
+        const unsigned long long high1 = __umul64hi(0xCA5A826395121157ULL, c);
+        a = high1 ^ b ^ key0;
+        c = high0 ^ d ^ key1;
+        b = low1;
+        d = low0;
+        key0 += 0x9E3779B97F4A7C15ULL;
+        key1 += 0xBB67AE8584CAA73BULL;
+    }
+    const int word = i % 8 / 2;
+    const unsigned long long bits = word == 0 ? a : word == 1 ? b : word == 2 ? c : d;
+    return (float)((unsigned int)(i % 2 ? bits >> 32 : bits) >> 8) * (1.0f / 16777216.0f);
+}
+"""
+
+
+class Map(NamedTuple):
+    """One kernel.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    text : str
+        In C.
+    helpers : frozenset of str
+        Functions that it calls.
+    arguments : list of Variable
+        Whose arrays it takes, in order.
+    blocks : int
+        Of `BLOCK` threads.
+    """
+
+    name: str
+    text: str
+    helpers: frozenset[str]
+    arguments: list[Variable]
+    blocks: int
+
+
+def is_map(equation: Equation) -> bool:
+    """Tell whether an equation can be part of a kernel."""
+    if not equation.output.size:
+        return False
+    names = dict.fromkeys(equation.variables, "x")
+    try:
+        for x in (*equation.variables, equation.output):
+            type_of(x.dtype)
+        if equation.primitive.name not in SPECIAL:
+            translated(equation, names)
+    except UntranslatableError:
+        return False
+    return True
+
+
+def written(name: str, group: Group, plan: Plan) -> Map:
+    """Return the kernel of a group of maps.
+
+    Parameters
+    ----------
+    name : str
+        What to call it.
+    group : Group
+        Its equations.
+    plan : Plan
+        Where values live.
+
+    Returns
+    -------
+    Map
+        Ready to be compiled.
+    """
+    writer = _MapWriter(group, plan)
+    size = group.equations[0].output.size
+    parameters = ", ".join(
+        f"{'' if x in writer.stored else 'const '}{type_of(x.dtype)} *{writer.names[x]}"
+        for x in writer.arguments
+    )
+    kind = "unsigned int" if writer.is_narrow else "unsigned long long"
+    start = "blockIdx.x * blockDim.x + threadIdx.x" if writer.is_narrow else (
+        "(unsigned long long)blockIdx.x * blockDim.x + threadIdx.x"
+    )  # fmt: skip
+    body = "\n".join(f"        {line}" for line in (*writer.loads, *writer.lines, *writer.stores))
+    text = (
+        f'extern "C" __global__ void {name}({parameters})\n{{\n'
+        f"    for ({kind} i = {start}; i < {size}; i += gridDim.x * blockDim.x) {{\n{body}\n    }}\n}}\n"
+    )
+    blocks = min(-(-size // BLOCK), MOST_BLOCKS)
+    return Map(name, text, frozenset(writer.helpers), writer.arguments, blocks)
+
+
+def place(
+    shape: tuple[int, ...], strides: tuple[int, ...], within: tuple[int, ...], index: str = "i"
+) -> tuple[str, bool]:
+    """Return where in memory an array has what belongs to an element of a shape that it broadcasts to.
+
+    Parameters
+    ----------
+    shape, strides : tuple of int
+        Of the array; strides in elements.
+    within : tuple of int
+        The shape that it broadcasts to.
+    index : str
+        The name of the number of the element among all of `within`.
+
+    Returns
+    -------
+    text : str
+        The place, in C.
+    is_signed : bool
+        Whether it can be before the array's first element.
+
+    Examples
+    --------
+    >>> place((3,), (1,), (2, 3))
+    ('i % 3', False)
+    >>> place((2, 3), (1, 2), (2, 3))
+    ('i / 3 + i % 3 * 2', False)
+    """
+    new = len(within) - len(shape)
+    axes: list[tuple[int, int]] = []
+    for axis, length in enumerate(within):
+        stride = 0 if axis < new or shape[axis - new] == 1 else strides[axis - new]
+        if length == 1:
+            continue
+        if axes and axes[-1][1] == stride * length:
+            axes[-1] = axes[-1][0] * length, stride
+        else:
+            axes.append((length, stride))
+    terms, after = [], math.prod(within)
+    for number, (length, stride) in enumerate(axes):
+        after //= length
+        if stride:
+            term = index if after == 1 else f"{index} / {after}"
+            term = term if number == 0 else f"{term} % {length}"
+            terms.append(term if stride == 1 else f"{term} * {stride}")
+    return " + ".join(terms) or "0", any(stride < 0 for _, stride in axes)
+
+
+class _MapWriter:
+    """Writes the body of one kernel.
+
+    Attributes
+    ----------
+    names : dict of Variable to str
+        Names of arrays.
+    arguments : list of Variable
+        Arrays that are read or written.
+    stored : set of Variable
+        Those that are written.
+    loads, lines, stores : list of str
+        The body.
+    helpers : set of str
+        Functions that it calls.
+    is_narrow : bool
+        Whether 32 bits are enough to count in.
+    """
+
+    def __init__(self, group: Group, plan: Plan) -> None:
+        self.names = plan.graph.names()
+        self.shape = group.equations[0].output.shape
+        self.arguments: list[Variable] = []
+        self.stored: set[Variable] = set()
+        self.loads: list[str] = []
+        self.lines: list[str] = []
+        self.stores: list[str] = []
+        self.helpers: set[str] = set()
+        self._plan = plan
+        self._elements: dict[tuple[Variable, str], str] = {}
+        self._made = group.internal
+        operands = [x for equation in group.equations for x in (*equation.variables, equation.output)]
+        self.is_narrow = all(self._extent(x) < NARROW for x in operands)
+        for equation in group.equations:
+            self._write(equation)
+
+    def _extent(self, x: Variable) -> int:
+        ghost = self._plan.views.ghost(x)
+        reach = sum(abs(stride) * n for stride, n in zip(ghost.strides, x.shape, strict=True))
+        return max(x.size, reach // x.dtype.itemsize)
+
+    def _write(self, equation: Equation) -> None:
+        output = equation.output
+        special = SPECIAL.get(equation.primitive.name)
+        if special is None:
+            value = translated(equation, {x: self.element(x) for x in equation.variables})
+        else:
+            value = special(self, equation)
+        name = self._name(output)
+        self.lines.append(f"const {type_of(output.dtype)} {name} = {value};")
+        self._elements[output, "i"] = name
+        if output in self._plan.buffers:
+            self.arguments.append(output)
+            self.stored.add(output)
+            self.stores.append(f"{self.names[output]}[i] = {name};")
+
+    def known(self, x: Variable) -> str | None:
+        """Return the name of what this kernel has computed; it has one element a row, then."""
+        return self._elements[x, "i"] if x in self._made else None
+
+    def element(self, x: Variable, index: str = "i") -> str:
+        """Return the name of what belongs to this element in an operand that broadcasts."""
+        within = self.shape if index == "i" else x.shape
+        known = self._elements.get((x, index))
+        if known is None:
+            known = self._name(x) if index == "i" else f"{self._name(x)}_row"
+            self._elements[x, index] = known
+            self.loads.append(f"const {type_of(x.dtype)} {known} = {self.at(x, within, index)};")
+        return known
+
+    def _name(self, x: Variable) -> str:
+        """Return what an element of an array is called: x3 for one of v3, y0 for one of constant k0."""
+        name = self.names[x]
+        return f"{'y' if name[0] == 'k' else 'x'}{name[1:]}"
+
+    def at(self, x: Variable, within: tuple[int, ...], index: str) -> str:
+        """Return the text of one element of an operand in memory."""
+        if x not in self.arguments:
+            self.arguments.append(x)
+        ghost = self._plan.views.ghost(x)
+        strides = tuple([stride // x.dtype.itemsize for stride in ghost.strides])
+        text, is_signed = place(x.shape, strides, within, index)
+        if text == index:
+            text = text.strip("()")
+        if is_signed:
+            text = f"({'int' if self.is_narrow else 'long long'})({text})"
+        return f"{self.names[x]}[{text}]"
+
+
+# -- what is no expression of its operands' elements at the same place ------------------------
+
+
+def _flat_index(w: _MapWriter, equation: Equation) -> str:
+    # A thread cannot raise: an index outside wraps around, as in CuPy.
+    length = equation.params["length"]
+    [x] = equation.variables
+    index = cast(x, w.element(x), np.int64)
+    return f"({index} % {length} + {length}) % {length} + (long long)i * {length}"
+
+
+def _take_at(w: _MapWriter, equation: Equation) -> str:
+    x, positions = equation.operands
+    index = w.element(positions)
+    return w.known(x) or w.at(x, x.shape, index)
+
+
+def _row(w: _MapWriter, x: Variable, length: int) -> str:
+    return w.known(x) or w.element(x, f"(i / {length})")
+
+
+def _put_at(w: _MapWriter, equation: Equation) -> str:
+    g, positions = equation.operands
+    length, dtype = equation.output.shape[-1], equation.output.dtype
+    return f"{_row(w, positions, length)} == i ? {cast(g, _row(w, g, length), dtype)} : {literal(0, dtype)}"
+
+
+def _subtract_at(w: _MapWriter, equation: Equation) -> str:
+    x, g, positions = equation.operands
+    length, dtype = equation.output.shape[-1], equation.output.dtype
+    before, less = cast(x, w.element(x), dtype), cast(g, _row(w, g, length), dtype)
+    return f"{_row(w, positions, length)} == i ? {before} - {less} : {before}"
+
+
+def _dropout_mask(w: _MapWriter, equation: Equation) -> str:
+    params, dtype = equation.params, equation.output.dtype
+    step = equation.operands[1]
+    p, key = float(params["p"]), params["key"]
+    scale = literal(1.0 / (1.0 - p) if p < 1 else 0.0, dtype)
+    counted = w.element(step) if type(step) is Variable else str(step)
+    w.helpers.add(PHILOX)
+    draw = f"uniform(i, {key[0]}ULL, {key[1]}ULL, {params['site']}ULL, {counted})"
+    return f"{draw} >= {literal(p, 'float32')} ? {scale} : {literal(0, dtype)}"
+
+
+def _filled(value: int) -> "Special":
+    return lambda w, equation: literal(value, equation.output.dtype)
+
+
+Special = Callable[[_MapWriter, Equation], str]
+SPECIAL: dict[str, Special] = {
+    "dropout_mask": _dropout_mask,
+    "flat_index": _flat_index,
+    "ones_like": _filled(1),
+    "put_at": _put_at,
+    "subtract_at": _subtract_at,
+    "take_at": _take_at,
+    "zeros_like": _filled(0),
+}

@@ -1,0 +1,407 @@
+"""The native function: many training steps as one, written from the graphs of gradient and update."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet.compile._graph import Graph
+from sknet.compile._layout import Buffer, aligned_memory, place
+from sknet.compile.executors._products import call_room, product_source
+from sknet.compile.executors.native._loops import LoopWriter, Names
+from sknet.compile.executors.native._math import source_of
+from sknet.compile.executors.native._scalar import ScalarWriter
+from sknet.compile.executors.native._schedule import Call, Loop, Schedule
+from sknet.compile.executors.native._values import UnsupportedError, Value, Values
+
+__all__ = ["NativeProgram"]
+
+HEAD = '''"""Training steps: written by sknet, compiled by Numba."""
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+from numba.np.numpy_support import from_dtype
+from numpy import float32, float64, int32, int64, uint32, uint64
+
+T = np.{dtype}
+# Sums may be reordered and products contracted; NaN and infinity stay what they are.
+options = dict(nogil=True, error_model="numpy", boundscheck=False)
+scalar = njit(fastmath={{"contract", "nsz"}}, **options)
+loops = njit(fastmath={{"reassoc", "contract", "arcp", "nsz"}}, cache={cache}, **options)
+
+
+'''
+TAIL = '''
+
+def compile_for(texts):
+    """Compile for arguments of these types."""
+    steps.compile(tuple(type_of(text) for text in texts.split(";")))
+
+
+def type_of(text):
+    if ":" not in text:
+        return {"int": types.int64, "bool": types.boolean}[text]
+    dtype, _, form = text.partition(":")
+    return types.Array(from_dtype(np.dtype(dtype)), int(form[0]), form[1])
+'''
+DATA = ("X", "y", "weight", "x_order", "y_order")
+STEPS = ("start", "count", "check", "counter", "hyper", "losses", "outputs")
+FIXED = (*DATA, *STEPS, "numbers", "keys", "sizes", "room")
+
+
+class NativeProgram:
+    """Source of a function for many training steps, and what it needs to be called.
+
+    Parameters
+    ----------
+    gradient : Graph
+        Optimised. Inputs: flat parameters, flat gradient, buffers, X, y, weight (if weighted),
+        counter. Outputs: gradient, changed buffers, raw output, loss, penalty.
+    update : Graph
+        Optimised. Inputs: flat parameters, slots, flat gradient, numbers of the step. Outputs:
+        parameters and slots.
+    weighted : bool
+        Whether there are sample weights.
+    changed : sequence of int
+        Which buffer each of the changed ones is.
+    whole : sequence of str
+        Which of "X", "y" and "weight" have rows like the batch's: of its dtype, one after the other.
+
+    Attributes
+    ----------
+    in_place : set of str
+        Which of them are read where they are if the order of the epoch is empty: that of the data.
+    source : str
+        The same for all sizes.
+
+    Raises
+    ------
+    UnsupportedError
+        If a graph holds what cannot be translated.
+    """
+
+    def __init__(
+        self,
+        gradient: Graph,
+        update: Graph,
+        *,
+        weighted: bool = False,
+        changed: Sequence[int] = (),
+        whole: Sequence[str] = (),
+    ) -> None:
+        self._weighted = weighted
+        self.dtype = gradient.inputs[0].dtype
+        self._names, self._scalars = Names(), ScalarWriter(self.dtype)
+        self._places: dict[Value, tuple[Value, int]] = {}
+        self._constants: dict[Value, np.ndarray] = {}
+        self._memory: dict[Value, Buffer] = {}
+        self._keys: list[int] = []
+        self._commits: list[tuple[Value, Value]] = []
+        lines = [
+            *self._gradient_lines(Values(gradient, "g"), changed),
+            *self._update_lines(Values(update, "u")),
+        ]
+        self._place_rows()
+        self.in_place = {
+            source for value, source in self._batch if source in whole and self._can_be_in_place(value)
+        }
+        self.arena_size, _ = place([*self._memory.values(), *self._rows.values()])
+        self.source = self._source(lines)
+
+    # -- the gradient -------------------------------------------------------------------------
+
+    def _gradient_lines(self, values: Values, changed: Sequence[int]) -> list[str]:
+        flat, gradient, *rest = values.inputs
+        self._buffers = rest[: len(rest) - (4 if self._weighted else 3)]
+        X, y, *weight, counter = rest[len(self._buffers) :]
+        found, *outputs = values.outputs
+        *new_buffers, output, loss, penalty = outputs
+        if max(len(X.shape), len(y.shape)) > 2:
+            raise UnsupportedError("X or y of more than two axes are not known to the native executor")
+        self._batch = [(X, "X"), (y, "y"), *((w, "weight") for w in weight)]
+        self._given = {flat: "flat", gradient: "gradient"}
+        counter.op = "local"
+        self._constants.update(values.constants)
+        targets = self._gradient_targets(values, found, gradient)
+        buffers = self._taken_over(values, new_buffers, [self._buffers[i] for i in changed])
+        scalars = [x if _is_new(x) else values.copy(x, loss) for x in (loss, penalty)]
+        self.rows, self.n_outputs = X.shape[0], output.shape[-1]
+        if output.shape != (self.rows, self.n_outputs):
+            raise UnsupportedError("outputs of other than two axes are not known to the native executor")
+        output = output if output.kind in ("map", "call") else values.copy(output)
+        self._output = output
+        schedule = Schedule([*targets, output, *buffers, *scalars])
+        output.stored = True
+        lines = [f"{counter.name} = counter + b", *self._written(schedule)]
+        lines += self._output_lines(output)
+        lines += [f"losses[b, {i}] = {x.name}" for i, x in enumerate(scalars)]
+        lines += self._check_lines(scalars, gradient)
+        for new, old in self._commits:
+            lines.append(f"{self._names.array(old)}[:] = {self._names.array(new)}")
+        return lines
+
+    def _gradient_targets(self, values: Values, found: Any, gradient: Value) -> list[Value]:
+        """Let every part of the gradient be written where it belongs."""
+        parts = [(0, found)]
+        if isinstance(found, Value) and found.kind == "assemble":
+            parts = list(zip(found.params["starts"], found.operands, strict=True))
+        targets = []
+        for start, part in parts:
+            value = _unviewed(part)
+            if not isinstance(value, Value):
+                raise UnsupportedError("a gradient that is a number")
+            if value.kind not in ("map", "reduce", "call") or value in self._places or not value.axes:
+                value = values.copy(value)
+            value.stored = True
+            self._places[value] = gradient, start
+            targets.append(value)
+        return targets
+
+    def _taken_over(self, values: Values, new: Iterable[Any], old: Iterable[Value]) -> list[Value]:
+        """Return values that replace others once it is known that the step is finite."""
+        taken = []
+        for value, before in zip(new, old, strict=True):
+            if not (_is_new(value) and value.kind == "map" and value.axes):
+                value = values.copy(value, before)
+            value.stored = True
+            self._commits.append((value, before))
+            taken.append(value)
+        return taken
+
+    def _output_lines(self, output: Value) -> list[str]:
+        name, rows = self._names.array(output, output.shape), self._rows_name()
+        return [f"outputs[b * {rows} : (b + 1) * {rows}] = {name}"]
+
+    def _rows_name(self) -> str:
+        return f"{self._names.array(self._batch[0][0], self._batch[0][0].shape)}.shape[0]"
+
+    def _check_lines(self, scalars: list[Value], gradient: Value) -> list[str]:
+        name = self._names.array(gradient)
+        return [
+            "if check:",
+            "    squares = T(0.0)",
+            f"    for k in range({name}.size):",
+            f"        squares += {name}[k] * {name}[k]",
+            # Comparisons: a difference of equals would be taken for 0, whatever they are.
+            f"    if not (abs({scalars[0].name} + {scalars[1].name}) < np.inf and squares < np.inf):",
+            "        return b",
+        ]
+
+    # -- the update ---------------------------------------------------------------------------
+
+    def _update_lines(self, values: Values) -> list[str]:
+        n_slots = len(values.outputs) - 1
+        flat, *slots = values.inputs[: 1 + n_slots]
+        gradient, *hyper = values.inputs[1 + n_slots :]
+        self._given.update({flat: "flat", gradient: "gradient"})
+        self._given.update({slot: f"slot{i}" for i, slot in enumerate(slots)})
+        self._constants.update(values.constants)
+        targets = []
+        for found, donor in zip(values.outputs, (flat, *slots), strict=True):
+            is_own = _is_new(found) and found.kind == "map" and found not in self._places
+            value = found if is_own else values.copy(found, donor)
+            value.stored = True
+            self._places[value] = donor, 0
+            self._names.same[value] = donor
+            targets.append(value)
+        schedule = Schedule(targets)
+        self._check_donors(schedule, targets)
+        lines = []
+        for i, x in enumerate(hyper):
+            x.op = "local"
+            lines.append(f"{x.name} = T(hyper[b, {i}])")
+        return lines + self._written(schedule)
+
+    def _check_donors(self, schedule: Schedule, targets: list[Value]) -> None:
+        """Make sure that nothing is read after it was written over."""
+        for target in targets:
+            donor, _ = self._places[target]
+            later = [value for unit in schedule.units[target.home + 1 :] for value in unit.members]
+            if any(donor in value.values for value in later):
+                raise UnsupportedError("an optimizer that needs parameters or slots after they were updated")
+
+    # -- units --------------------------------------------------------------------------------
+
+    def _written(self, schedule: Schedule) -> list[str]:
+        self._find_stored(schedule)
+        lines: list[str] = []
+        for unit in schedule.units:
+            if isinstance(unit, Loop):
+                lines += LoopWriter(unit, self._names, self._scalars).lines()
+            elif isinstance(unit, Call):
+                lines.append(self._call(unit.members[0]))
+            else:
+                [value] = unit.members
+                lines += [f"{x.name} = {self._names.array(x)}[0]" for x in value.values if not x.is_local]
+                names = {x: x.name for x in value.values}
+                lines.append(f"{value.name} = {self._scalars.expression(value, names)}")
+                if value.stored:
+                    lines.append(f"{self._names.array(value)}[0] = {value.name}")
+        self._place_values(schedule)
+        return lines
+
+    def _call(self, value: Value) -> str:
+        return self._mask(value) if value.op == "dropout_mask" else self._product(value)
+
+    def _mask(self, value: Value) -> str:
+        self._scalars.functions.add("fill_mask")
+        params, number = value.params, len(self._keys)
+        self._keys += params["key"]
+        p = float(params["p"])
+        chance, scale = (self._scalars.given(x) for x in (p, 1.0 / (1.0 - p) if p < 1 else 0.0))
+        keys = f"keys[{number}], keys[{number + 1}]"
+        out = self._names.array(value, "flat")
+        return f"fill_mask({out}, {keys}, {params['site']}, {value.operands[0].name}, {chance}, {scale})"
+
+    def _product(self, value: Value) -> str:
+        a, b = value.operands
+        names = [self._names.array(x, shape) for x, shape in zip((a, b), value.params["shapes"], strict=True)]
+        names.append(self._names.array(value, value.shape))
+        is_known = a.dtype == b.dtype == self.dtype  # that of the loop which `room` points to
+        return f"product({', '.join(names)}, room)" if is_known else f"np.dot({', '.join(names)})"
+
+    @staticmethod
+    def _find_stored(schedule: Schedule) -> None:
+        """Store what is needed outside of the loop that computes it."""
+        for number, unit in enumerate(schedule.units):
+            for value in unit.members:
+                value.stored = value.stored or (value.needs_all_rows and bool(value.axes))
+                for x in value.values:
+                    root = _unviewed(x)
+                    if root.axes and (root.home != number or x is not root):
+                        root.stored = True
+
+    def _place_values(self, schedule: Schedule) -> None:
+        last: dict[Value, int] = {}
+        for number, unit in enumerate(schedule.units):
+            for value in unit.members:
+                for x in (value, *value.values):
+                    last[_unviewed(x)] = number
+        end = len(schedule.units)
+        kept = {self._output, *[new for new, _ in self._commits]}  # looked at after all units
+        for value, number in last.items():
+            if value.stored and value.kind != "input" and value not in self._places:
+                nbytes = int(np.prod(value.shape)) * value.dtype.itemsize
+                self._memory[value] = Buffer(nbytes, value.home, end if value in kept else number)
+
+    def _place_rows(self) -> None:
+        self._rows = {
+            value: Buffer(value.lengths[-1] * value.dtype.itemsize, 0, 1 << 30) for value in self._names.rows
+        }
+
+    # -- the whole ----------------------------------------------------------------------------
+
+    def _source(self, lines: list[str]) -> str:
+        body = [*self._batch_lines(), *lines]
+        arrays = list(self._names.arrays.values())
+        arguments = [*FIXED, *arrays, *self._names.rows.values()]
+        head = [f"{name} = sizes[{i}]" for i, name in enumerate(self._names.sizes.values())]
+        head += [f"c{i} = numbers[{i}]" for i in range(len(self._scalars.numbers))]
+        text = HEAD.format(dtype=self.dtype.name, cache="{cache}")
+        text += product_source()
+        if self._scalars.functions:
+            text += source_of(self._scalars.functions) + "\n\n"
+        text += f"@loops\ndef steps({', '.join(arguments)}):\n"
+        text += "".join(f"    {line}\n" for line in head)
+        text += "    for b in range(count):\n"
+        text += "".join(f"        {line}\n" for line in body)
+        return text + "    return -1\n" + TAIL
+
+    def _batch_lines(self) -> Iterator[str]:
+        rows = self._rows_name()
+        yield f"first = start + b * {rows}"
+        for value, source in self._batch:
+            order = "x_order" if source == "X" else "y_order"
+            name = self._names.array(value, value.shape)
+            if source not in self.in_place:
+                yield from self._gather_lines(value, source, order)
+                continue
+            yield f"if {order}.size == 0:"
+            yield f"    {name} = {source}[first : first + {rows}]"
+            yield "else:"
+            yield from (f"    {line}" for line in self._gather_lines(value, source, order))
+            yield from (f"{self._names.array(view)} = {name}.T" for view in self._views_of(value))
+
+    def _gather_lines(self, value: Value, source: str, order: str) -> Iterator[str]:
+        name = self._names.array(value, value.shape)
+        yield f"for i in range({self._rows_name()}):"
+        if len(value.shape) > 1:
+            yield f"    row = {order}[first + i]"
+            yield f"    for j in range({name}.shape[1]):"
+            yield f"        {name}[i, j] = {source}[row, j]"
+        else:
+            yield f"    {name}[i] = {source}[{order}[first + i]]"
+
+    def _can_be_in_place(self, value: Value) -> bool:
+        """Tell whether rows of the data can stand in for a value: all its names can be made of them."""
+        self._names.array(value, value.shape)
+        forms = [form for other, form in self._names.arrays if other is value]
+        return len(forms) == 1 and all(
+            view.op == "permute_dims" and view.operands[0] is value and view.lengths == value.shape[::-1]
+            for view in self._views_of(value)
+        )
+
+    def _views_of(self, value: Value) -> list[Value]:
+        return [x for x, _ in self._names.arrays if x is not value and _unviewed(x) is value]
+
+    # -- binding ------------------------------------------------------------------------------
+
+    def bind(self, inputs: dict[str, Any], buffers: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        """Return the last arguments of the function, on memory of their own.
+
+        Parameters
+        ----------
+        inputs : dict of str to ndarray
+            "flat", "gradient" and "slot0", "slot1", ...: written in place.
+        buffers : sequence of ndarray
+            The module's buffers.
+
+        Returns
+        -------
+        tuple of ndarray
+            Numbers, keys, sizes, room for the arguments of products, arrays and scratch rows.
+        """
+        memory = aligned_memory(self.arena_size)
+        homes: dict[Value, np.ndarray] = dict(self._constants)
+        homes.update(zip(self._buffers, buffers, strict=True))
+        homes.update({value: inputs[name] for value, name in self._given.items() if name in inputs})
+        for value, _ in self._batch:
+            homes[value] = np.zeros(value.shape, value.dtype)
+        for value, (donor, start) in self._places.items():
+            homes[value] = homes[donor][start : start + int(np.prod(value.shape))].reshape(value.shape)
+        for value, buffer in self._memory.items():
+            homes[value] = buffer.array(memory, value.shape, value.dtype)
+        arrays = [_formed(_array(value, homes), value, form) for value, form in self._names.arrays]
+        rows = [buffer.array(memory, value.lengths[-1:], value.dtype) for value, buffer in self._rows.items()]
+        numbers = np.array(self._scalars.numbers, self.dtype)
+        sizes = np.array([axis.size for axis in self._names.sizes], np.int64)
+        keys = np.array(self._keys, np.uint64)
+        return (numbers, keys, sizes, call_room(self.dtype), *arrays, *rows)
+
+
+def _is_new(x: Any) -> bool:
+    """Tell whether nothing else has scheduled a value yet."""
+    return isinstance(x, Value) and not x.is_placed
+
+
+def _unviewed(x: Any) -> Any:
+    while isinstance(x, Value) and x.kind == "view":
+        x = x.operands[0]
+    return x
+
+
+def _array(value: Value, homes: dict[Value, np.ndarray]) -> np.ndarray:
+    found = homes.get(value)
+    if found is None:
+        found = homes[value] = value.params["applied"](_array(value.operands[0], homes))
+    return found
+
+
+def _formed(array: np.ndarray, value: Value, form: Any) -> np.ndarray:
+    if form == "flat":
+        return array.reshape(-1)
+    return array.reshape(form if isinstance(form, tuple) else (value.lengths or (1,)))

@@ -1,0 +1,215 @@
+"""The native executor: many training steps by one call, without Python in between."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet.compile._compiled import Compiled
+from sknet.compile.executors.native._cache import Function, has_numba, types_of
+from sknet.compile.executors.native._program import NativeProgram
+from sknet.compile.executors.native._values import UnsupportedError
+
+__all__ = ["NativeRun", "native_source"]
+
+KEPT = 64  # programs
+_programs: OrderedDict[Any, tuple[Any, NativeProgram]] = OrderedDict()
+
+
+class NativeRun:
+    """Runs of training steps in native code, on the caller's arrays.
+
+    Parameters
+    ----------
+    gradient : Compiled
+        Gradient of a batch. Its arguments are flat parameters, flat gradient, buffers, X, y,
+        weight and a counter; its result is gradient, changed buffers, raw output, loss, penalty.
+    update : Compiled
+        New parameters and slots from flat parameters, slots, flat gradient and the step's numbers.
+    flat, flat_gradient : ndarray of shape (n_parameters,)
+        Parameters, trained in place, and memory for their gradient.
+    slots : sequence of ndarray
+        The optimizer's state, likewise.
+    buffers : mapping of str to ndarray
+        The module's buffers; only their names, shapes and dtypes count.
+    X, y, weight : ndarray
+        The data: only dtypes and layouts count. Weight is None where there are none.
+    max_rows : int
+        For how many rows outputs are kept.
+
+    Attributes
+    ----------
+    source : str
+        The generated source.
+    losses : ndarray of shape (n_steps, 2)
+        After a run: loss and penalty of each step.
+    outputs : ndarray of shape (n_rows, n_outputs)
+        After a run: the raw outputs before the updates.
+    buffers : dict of str to ndarray
+        Set before a run; after it, what the steps have made of them.
+    in_place : tuple of two bool
+        Whether X, and whether y and weight, can be read where they are: their order may be empty.
+
+    Raises
+    ------
+    UnsupportedError
+        If Numba is missing, or for what cannot be translated.
+    """
+
+    def __init__(
+        self,
+        gradient: Compiled,
+        update: Compiled,
+        flat: np.ndarray,
+        flat_gradient: np.ndarray,
+        slots: Sequence[np.ndarray],
+        buffers: Mapping[str, np.ndarray],
+        data: tuple[np.ndarray, np.ndarray, np.ndarray | None],
+        max_rows: int,
+    ) -> None:
+        if not has_numba():
+            raise UnsupportedError("Numba is not installed")
+        weighted = data[2] is not None
+        program = _program(gradient, update, weighted, list(buffers), _whole(gradient, data))
+        self._program = program
+        self.source = program.source
+        self.rows = program.rows
+        self.most = max(1, max_rows // program.rows)
+        self.buffers = {name: np.array(array) for name, array in buffers.items()}
+        inputs = {"flat": flat, "gradient": flat_gradient}
+        inputs.update({f"slot{i}": slot for i, slot in enumerate(slots)})
+        self._bound = program.bind(inputs, list(self.buffers.values()))
+        self.losses = np.zeros((self.most, 2), flat.dtype)
+        self.outputs = np.zeros((self.most * program.rows, program.n_outputs), flat.dtype)
+        X, y, weight = data
+        targets = {"y"} if data[2] is None else {"y", "weight"}
+        self.in_place = "X" in program.in_place, targets <= program.in_place
+        self._data = (_plain(X), _plain(y), np.zeros(1, flat.dtype) if weight is None else _plain(weight))
+        example = self._arguments((np.zeros(0, np.int64),) * 2, 0, 0, True, 0, np.zeros((0, 0)))
+        self._function = Function(self.source, types_of(example))
+        self._steps: Callable[..., int] | None = None
+
+    def _arguments(self, orders: Any, start: int, count: int, check: bool, counter: int, hyper: Any) -> Any:
+        results = self.losses, self.outputs
+        return (*self._data, *orders, start, count, check, counter, hyper, *results, *self._bound)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this process has the compiled function."""
+        return self._steps is not None or self._function.is_compiled
+
+    def is_ready(self, remaining: float) -> bool:
+        """Tell whether `run` can be called; if not, see to it that it will be, if that pays.
+
+        Parameters
+        ----------
+        remaining : float
+            Seconds that the steps which are left take without it.
+
+        Returns
+        -------
+        bool
+            At once.
+        """
+        if self._steps is None:
+            self._steps = self._function.get(remaining)
+        return self._steps is not None
+
+    def wait(self) -> None:
+        """Compile here and now what is nowhere compiled yet."""
+        self._steps = self._function.wait()
+
+    def run(
+        self, orders: tuple[np.ndarray, np.ndarray], start: int, hyper: np.ndarray, counter: int, check: bool
+    ) -> int:
+        """Train on some batches, one after the other.
+
+        Parameters
+        ----------
+        orders : tuple of two ndarray of int64
+            In which order the rows of X, and those of y and weight, are taken; empty for the order
+            of the data, where `in_place` allows it.
+        start : int
+            From which position of the orders on.
+        hyper : ndarray of shape (n_steps, n_numbers), dtype=float64
+            The update's numbers, for each step; at most `most` steps.
+        counter : int
+            Steps before the first of these.
+        check : bool
+            Stop before an update with what is not finite.
+
+        Returns
+        -------
+        int
+            Steps done: all, or those before the first with a loss or gradient that is not finite.
+        """
+        assert self._steps is not None
+        bad = self._steps(*self._arguments(orders, start, len(hyper), check, counter, hyper))
+        return len(hyper) if bad < 0 else int(bad)
+
+
+def native_source(gradient: Compiled, update: Compiled, buffers: list[str], weighted: bool) -> str | None:
+    """Return the source of a run's function, without a run.
+
+    Parameters
+    ----------
+    gradient, update : Compiled
+        As for `NativeRun`.
+    buffers : list of str
+        Names of the module's buffers.
+    weighted : bool
+        Whether there are sample weights.
+
+    Returns
+    -------
+    str or None
+        None where Numba is missing, and for what cannot be translated.
+    """
+    try:
+        return _program(gradient, update, weighted, buffers, ()).source if has_numba() else None
+    except UnsupportedError:
+        return None
+
+
+def _whole(gradient: Compiled, data: tuple[Any, Any, Any]) -> tuple[str, ...]:
+    """Return which of X, y and weight have rows that can stand in for a batch as they are."""
+    names = ("X", "y", "weight")
+    return tuple(
+        name
+        for name, array, slot in zip(names, data, gradient.slots[3:6], strict=True)
+        if array is not None and array.dtype == slot.dtype and array.flags.c_contiguous
+    )
+
+
+def _program(
+    gradient: Compiled, update: Compiled, weighted: bool, buffers: list[str], whole: tuple[str, ...]
+) -> NativeProgram:
+    changed = tuple(buffers.index(name) for name in gradient.result[1])
+    key = (id(gradient.graph), id(update.graph), weighted, changed, whole)
+    found = _programs.get(key)
+    if found is None:
+        program = NativeProgram(gradient.graph, update.graph, weighted=weighted, changed=changed, whole=whole)
+        graphs = gradient.graph, update.graph  # kept: so are their ids
+        found = _programs[key] = graphs, program
+        while len(_programs) > KEPT:
+            _programs.pop(next(iter(_programs)), None)
+    return found[1]
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """Return the same memory as an array that passes for writeable: to Numba, others have other types."""
+    array = np.asarray(array)
+    if array.flags.writeable and array.flags.aligned:
+        return array
+    if not array.flags.aligned:
+        raise UnsupportedError("data that is not aligned in memory")
+    return np.asarray(_Memory(array))
+
+
+class _Memory:
+    """Memory that is only read, whatever its owner allows."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}

@@ -1,0 +1,7 @@
+"""NumPy: a plan as straight-line Python with every output given."""
+
+from sknet.compile.executors.numpy._executor import NumpyProgram
+
+__all__ = [
+    "NumpyProgram",
+]

@@ -1,0 +1,149 @@
+"""The NumPy executor: a plan as straight-line Python, every call with its output bound."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from sknet.compile._graph import Graph, Variable
+from sknet.compile._plan import Plan
+from sknet.compile.executors._writer import Writer, executed
+from sknet.compile.executors.numpy import _kernels_index as _kernels_index  # adds its own
+from sknet.compile.executors.numpy import _kernels_softmax as _kernels_softmax
+from sknet.compile.executors.numpy._kernels import emit, scratch_of
+from sknet.compile.passes import Group, fuse
+
+__all__ = ["NumpyProgram"]
+
+
+class NumpyProgram:
+    """Generated source for a plan, to be bound to memory as often as needed.
+
+    Parameters
+    ----------
+    plan : Plan
+        What to compute, and where.
+    exact : bool, default=False
+        Whether to call only the primitives' own kernels, which keep every bit.
+
+    Attributes
+    ----------
+    source : str
+        The Python source.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile import compile
+    >>> print(compile(lambda x, y: 2 * x + y, (np.ones(3), np.ones(3)), exact=True).source)
+    # slots: v0: float64[3], v1: float64[3]
+    # arena: 64 bytes, of which 64 are needed at one time
+    def bind(c0, multiply, add, v0, v1, v2, v3):
+    <BLANKLINE>
+        def step():
+            multiply(c0, v0, v2)                              # float64[3]
+            add(v2, v1, v3)                                   # float64[3]
+    <BLANKLINE>
+        return step
+    <BLANKLINE>
+    """
+
+    def __init__(self, plan: Plan, exact: bool = False) -> None:
+        self.plan = plan
+        self._blocks: list[_Blocks] = []
+        writer = Writer(plan, exact)
+        for group in plan.groups:
+            self._write(writer, group)
+        for output, donor in plan.copies:
+            copyto = writer.function(np.copyto, "copyto")
+            writer.line(f"{copyto}({writer.name(donor)}, {writer.name(output)})")
+        self._writer = writer
+        self.source = writer.source(others=[blocks.name for blocks in self._blocks])
+        self._bind = executed(self.source, self)
+
+    @classmethod
+    def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool) -> Self:
+        """Plan a graph whose outputs take over `donated` inputs; `exact` as above."""
+        return cls(Plan(graph, fuse(graph), donated, partial(scratch_of, exact=exact)), exact)
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def _write(self, writer: Writer, group: Group) -> None:
+        if group.rows:
+            self._write_blocks(writer, group)
+            return
+        for equation in group.equations:
+            if self.plan.views.is_view(equation):
+                continue
+            first = len(writer.lines)
+            emit(writer, equation)
+            writer.comment(first, str(equation.output))
+
+    def _write_blocks(self, writer: Writer, group: Group) -> None:
+        """Write a loop over blocks of rows, each of which goes through all equations at once."""
+        shape = group.equations[0].output.shape
+        used = dict.fromkeys(x for e in group.equations for x in (*e.variables, e.output))
+        divided = [x for x in used if x.ndim == len(shape) and x.shape[0] == shape[0]]
+        names = {x: f"b_{writer.names[x]}" for x in divided}
+        start = len(writer.lines)
+        writer.begin_blocks(names)
+        for equation in group.equations:
+            emit(writer, equation)
+        constants = writer.end_blocks()
+        blocks = _Blocks(f"blocks{len(self._blocks)}", group, divided, list(constants.values()))
+        self._blocks.append(blocks)
+        targets = ", ".join([*names.values(), *constants])
+        head = f"for {targets} in {blocks.name}:  # {group.rows} of {shape[0]} rows each"
+        writer.lines[start:] = [head, *[f"    {line}" for line in writer.lines[start:]]]
+
+    # -- binding ------------------------------------------------------------------------------
+
+    def bind(
+        self, memory: np.ndarray, slots: Sequence[np.ndarray]
+    ) -> tuple[Callable[[], None], dict[Variable, np.ndarray]]:
+        """Return the step on this memory, and the array of every variable.
+
+        Parameters
+        ----------
+        memory : ndarray of uint8
+            As `Plan.arrays` needs it.
+        slots : sequence of ndarray
+            One for each input.
+
+        Returns
+        -------
+        step : callable
+            Without arguments: reads the slots, writes the outputs.
+        arrays : dict of Variable to ndarray
+            Where outputs are found.
+        """
+        arrays = self.plan.arrays(memory, slots)
+        values = self._writer.values(memory, arrays, partial(scratch_of, exact=self._writer.exact))
+        for blocks in self._blocks:
+            values[blocks.name] = blocks.divide(arrays, self.plan.in_groups)
+        return self._bind(values), arrays
+
+
+class _Blocks(NamedTuple):
+    """A loop over blocks: its name, its equations, and what it goes over."""
+
+    name: str
+    group: Group
+    divided: list[Variable]
+    constants: list[tuple[float, Variable]]
+
+    def divide(
+        self, arrays: dict[Variable, np.ndarray], internal: set[Variable]
+    ) -> tuple[tuple[np.ndarray, ...], ...]:
+        """Return the blocks of all arrays; those that exist for one block at a time come again."""
+        total, rows = self.group.equations[0].output.shape[0], self.group.rows
+        constants = [np.full((rows, *x.shape[1:]), value, x.dtype) for value, x in self.constants]
+        found = []
+        for start in range(0, total, rows):
+            length = min(rows, total - start)
+            block = [
+                arrays[x][:length] if x in internal else arrays[x][start : start + rows] for x in self.divided
+            ]
+            found.append((*block, *[constant[:length] for constant in constants]))
+        return tuple(found)

@@ -1,0 +1,78 @@
+"""Softmax and its relatives on NumPy without a temporary array, bit for bit as their records compute them."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.compile._graph import Equation, Variable
+from sknet.compile.executors._writer import Writer
+from sknet.compile.executors.numpy._kernels import emitter, scratch
+
+__all__: list[str] = []
+
+Needs = list[tuple[tuple[int, ...], Any]]
+
+
+def _kept(equation: Equation) -> tuple[int, ...]:
+    """Return the shape with length 1 along the axis."""
+    shape = list(equation.operands[0].shape)
+    shape[equation.params["axis"]] = 1
+    return tuple(shape)
+
+
+def _reduce(w: Writer, function: Any, name: str, x: str, equation: Equation, out: str) -> None:
+    at = equation.params["axis"] % equation.operands[0].ndim
+    w.line(f"{w.function(function, name)}({x}, {at}, None, {out}, True)")
+
+
+def _shift(w: Writer, equation: Equation, top: str, out: str) -> None:
+    """Write x less its largest elements."""
+    x = w.name(equation.operands[0])
+    _reduce(w, np.maximum.reduce, "max", x, equation, top)
+    w.line(f"{w.function(np.subtract, 'subtract')}({x}, {top}, {out})")
+
+
+@scratch("softmax", "log_softmax", "logsumexp")
+def _needs(equation: Equation) -> Needs:
+    x: Variable = equation.operands[0]
+    kept = _kept(equation)
+    further: dict[str, Needs] = {
+        "log_softmax": [(x.shape, x.dtype)],
+        "logsumexp": [(x.shape, x.dtype), (kept, np.dtype(bool))],
+    }
+    return [(kept, x.dtype), *further.get(equation.primitive.name, [])]
+
+
+@emitter("softmax")
+def _softmax(w: Writer, equation: Equation) -> None:
+    out, row = w.name(equation.output), w.scratch(equation)
+    _shift(w, equation, row, out)
+    w.line(f"{w.function(np.exp, 'exp')}({out}, {out})")
+    _reduce(w, np.add.reduce, "sum", out, equation, row)
+    w.line(f"{w.function(np.divide, 'divide')}({out}, {row}, {out})")
+
+
+@emitter("log_softmax")
+def _log_softmax(w: Writer, equation: Equation) -> None:
+    out, row, powers = w.name(equation.output), w.scratch(equation), w.scratch(equation, 1)
+    _shift(w, equation, row, out)
+    w.line(f"{w.function(np.exp, 'exp')}({out}, {powers})")
+    _reduce(w, np.add.reduce, "sum", powers, equation, row)
+    w.line(f"{w.function(np.log, 'log')}({row}, {row})")
+    w.line(f"{w.function(np.subtract, 'subtract')}({out}, {row}, {out})")
+
+
+@emitter("logsumexp")
+def _logsumexp(w: Writer, equation: Equation) -> None:
+    x, top = w.name(equation.operands[0]), w.scratch(equation)
+    powers, infinite = w.scratch(equation, 1), w.scratch(equation, 2)
+    out = w.reshaped(equation.output, _kept(equation))
+    _reduce(w, np.maximum.reduce, "max", x, equation, top)
+    w.line(f"{w.function(np.isfinite, 'isfinite')}({top}, {infinite})")
+    w.line(f"{w.function(np.logical_not, 'logical_not')}({infinite}, {infinite})")
+    w.line(f"{w.function(np.copyto, 'copyto')}({top}, 0, where={infinite})")
+    w.line(f"{w.function(np.subtract, 'subtract')}({x}, {top}, {powers})")
+    w.line(f"{w.function(np.exp, 'exp')}({powers}, {powers})")
+    _reduce(w, np.add.reduce, "sum", powers, equation, out)
+    w.line(f"{w.function(np.log, 'log')}({out}, {out})")
+    w.line(f"{w.function(np.add, 'add')}({out}, {top}, {out})")

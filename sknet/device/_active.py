@@ -1,0 +1,44 @@
+"""Computing with a device current: of several GPUs only one is."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sknet.device._backend import backend
+from sknet.device._device import Device
+
+__all__ = ["active", "on_device"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Owner = TypeVar("Owner", bound=Any)
+
+
+def active(device: Device) -> AbstractContextManager[Any]:
+    """Make a device current: of several GPUs only the current one computes.
+
+    Parameters
+    ----------
+    device : Device
+        Which.
+
+    Returns
+    -------
+    context manager
+        For a ``with`` block; on the host it does nothing.
+    """
+    return backend(device.kind).activate(device)
+
+
+def on_device(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenate[Owner, P], R]:
+    """Let a method run with its object's `device` current."""
+
+    @wraps(method)
+    def placed(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self.device.kind == "cpu":  # there is one, and small steps should not wait for a context
+            return method(self, *args, **kwargs)
+        with active(self.device):
+            return method(self, *args, **kwargs)
+
+    return placed

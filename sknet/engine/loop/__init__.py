@@ -1,0 +1,25 @@
+"""Many steps: batches, epochs, scores, history, and when to stop."""
+
+from sknet.engine.loop._batches import Batches, take_rows
+from sknet.engine.loop._full_batch import minimize
+from sknet.engine.loop._history import History
+from sknet.engine.loop._interrupt import InterruptGuard
+from sknet.engine.loop._scores import Accuracy, RSquared, Score
+from sknet.engine.loop._stopping import Plateau
+from sknet.engine.loop._train import Outcome, Settings, Validation, train
+
+__all__ = [
+    "Accuracy",
+    "Batches",
+    "History",
+    "InterruptGuard",
+    "Outcome",
+    "Plateau",
+    "RSquared",
+    "Score",
+    "Settings",
+    "Validation",
+    "minimize",
+    "take_rows",
+    "train",
+]

@@ -1,0 +1,79 @@
+"""Which kind of steps a fit takes: in native code, as a NumPy plan, or one operation after the other."""
+
+import os
+import warnings
+
+from sknet import ops
+from sknet.engine._model import Model
+from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._device_steps import DeviceSteps
+from sknet.engine.loop._steps import CompiledSteps, EagerSteps, Steps
+from sknet.engine.step import not_compiled
+from sknet.exceptions import CaptureError, DtypeError, GradientError, GraphError, ShapeError
+
+__all__ = ["steps_for"]
+
+
+def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int, seeded: bool) -> Steps:
+    """Return the fastest steps that there can be.
+
+    Parameters
+    ----------
+    model, batches, check_finite
+        As for `Steps`.
+    planned : int
+        How many steps are planned at most.
+    seeded : bool
+        Whether the user has given a seed. Native code rounds otherwise than NumPy, so a seeded fit
+        is native from its first step on, and waits for the compiler if need be: the same seed
+        gives the same bits. Others begin at once, and change over when native code is there.
+
+    Returns
+    -------
+    Steps
+        On the host native where Numba is installed, the environment does not say
+        ``SKNET_NATIVE=0``, and all operations are known to it; else compiled, also for sparse
+        inputs of the host, where the module can be captured; eager elsewhere.
+
+    Raises
+    ------
+    CaptureError
+        With ``compile=True``, if the step cannot be captured.
+
+    Warns
+    -----
+    UserWarning
+        If native code should be there and is not, or if the module or the loss cannot be captured;
+        names the reason and the line.
+    """
+    if not model.compile or (model.device.kind != "cpu" and ops.is_sparse(batches.X)):
+        return EagerSteps(model, batches, check_finite)
+    try:
+        if model.device.kind != "cpu":
+            return DeviceSteps(model, batches, check_finite)
+        return _compiled_steps(model, batches, check_finite, planned, seeded)
+    except (CaptureError, GraphError) as error:
+        if model.compile is True:
+            raise
+        not_compiled(error, stacklevel=4)
+        return EagerSteps(model, batches, check_finite)
+
+
+def _compiled_steps(
+    model: Model, batches: Batches, check_finite: bool, planned: int, seeded: bool
+) -> CompiledSteps:
+    if os.environ.get("SKNET_NATIVE") != "0" and not ops.is_sparse(batches.X):
+        # Importing sknet should not take the time to load a compiler that nobody may ask for.
+        from sknet.compile.executors.native import UnsupportedError
+        from sknet.engine.loop._native_steps import NativeSteps
+
+        try:
+            return NativeSteps(model, batches, check_finite, planned, wait=seeded)
+        except UnsupportedError:
+            pass
+        except (CaptureError, GraphError, ShapeError, DtypeError, GradientError):
+            raise  # NumPy's plan would meet the same
+        except Exception as error:
+            # Whatever is wrong with Numba or its cache must not stop a fit that NumPy can do.
+            warnings.warn(f"no native code, the fit goes on with NumPy: {error!r}", UserWarning, stacklevel=5)
+    return CompiledSteps(model, batches, check_finite)

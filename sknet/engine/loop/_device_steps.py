@@ -1,0 +1,228 @@
+"""Training steps on a device: one program for the whole step, and one look at the results for many steps."""
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sknet import ops
+from sknet.compile import Compiled
+from sknet.compile import compile as compiled
+from sknet.core import Tensor
+from sknet.device import active, backend, device_of, to_device, to_host
+from sknet.engine._model import Model
+from sknet.engine.loop._batches import Batches, take_rows
+from sknet.engine.loop._steps import Block, EagerSteps, Steps, rows_of_a_block
+from sknet.engine.step import check_repeatable, gradient_function, hyper_slots, update_function
+from sknet.optim import Optimizer
+
+__all__ = ["DeviceSteps"]
+
+MOST_STEPS = 1024  # of one block
+
+
+class DeviceSteps(Steps):
+    """Steps that run one after the other on the device, without the host waiting for any of them.
+
+    Everything that changes is in the device's memory, at addresses that stay: parameters, slots,
+    buffers, the counter of the random stream, the numbers of the optimizer and the batch. A step
+    finds out by itself whether loss and gradient are finite. If not, it changes nothing, and
+    neither does any step after it; the host, which looks once a block, then repeats the failing
+    step one operation at a time, to raise the error that names its place. (What only seems to be
+    infinite, as a sum of squares that overflows, passes there.)
+
+    Parameters
+    ----------
+    model, batches, check_finite
+        As for all steps. Rows of dense inputs are put on the device once, if half of its free
+        memory holds them.
+    """
+
+    def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
+        super().__init__(model, batches, check_finite)
+        assert isinstance(model.optimizer, Optimizer)
+        self._optimizer = model.optimizer
+        self._owner = backend(model.device.kind)
+        self._programs: dict[int, Compiled] = {}
+        self._per_step = 1.0  # seconds, so that the first block is of one step
+        with active(model.device):
+            self._rows = _Rows(batches)
+            self._make_state()
+            self._make_ring(self.program_for(min(batches.size, batches.n_samples)).result[-2])
+
+    # -- memory -------------------------------------------------------------------------------
+
+    def _zeros(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        return self._owner.zeros(shape, dtype, self.model.device)
+
+    def _make_state(self) -> None:
+        model = self.model
+        flat, slots = model.flat_buffers()
+        buffers = {name: array.copy() for name, array in model.buffers.items()}
+        self._numbers, hyper = hyper_slots(self._optimizer, model.progress, flat)
+        self._counter, self._is_fine = self._zeros((), np.int64), self._zeros((), np.bool_)
+        self._buffers = buffers
+        self._state = (flat, slots, buffers, self._counter, self._is_fine, hyper)
+
+    def _make_ring(self, output: Any) -> None:
+        """Make room for what the steps of one block need and report, and the views for each of them."""
+        size, n_outputs = output.shape[0], math.prod(output.shape[1:])
+        rows = rows_of_a_block(size, self.batches.n_samples, n_outputs)
+        self._most = min(MOST_STEPS, rows // size)
+        self._table = self._zeros((self._most, self._numbers.shape[0]), self.model.dtype)
+        self._reports = self._zeros((self._most, 3), self.model.dtype)
+        self._lines = [(self._table[i], self._reports[i]) for i in range(self._most)]
+        self._outputs = self._zeros((self._most * size, *output.shape[1:]), output.dtype)
+
+    def program_for(self, n_rows: int) -> Compiled:
+        """Return the program of a step on so many rows."""
+        found = self._programs.get(n_rows)
+        if found is None:
+            function = _step_function(self.model, self.batches.weight is not None, self.check_finite)
+            args = (*self._state, *self._rows.example(n_rows))
+            check_repeatable(self.model, function, args)
+            slots = (*self._state, None, None, None)
+            found = self._programs[n_rows] = compiled(function, args, donate=range(5), slots=slots)
+        return found
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def run(self, order: Any, first: int) -> Block:
+        with active(self.model.device):
+            _, n_rows = self.batches.part(order, first)
+            steps = self._at_once(order, first, self._most, self._per_step)
+            started = time.perf_counter()
+            reports = self._issue(order, first, n_rows, steps)
+            done = steps if reports[:, 2].all() else int(np.argmin(reports[:, 2]))
+            if not done:
+                return EagerSteps(self.model, self.batches, self.check_finite).run(order, first)
+            self._per_step = (time.perf_counter() - started) / steps
+            self.model.advance({name: array.copy() for name, array in self._buffers.items()}, done)
+        return self._block(reports[:done], self._outputs[: done * n_rows])
+
+    def _issue(self, order: Any, first: int, n_rows: int, steps: int) -> np.ndarray:
+        """Let the device do some steps; return what they report, as the host's numbers."""
+        model, program = self.model, self.program_for(n_rows)
+        *_, X, y, weight = program.slots
+        output, report = program.result[-2:]
+        known = model.buffers
+        for name, array in self._buffers.items():
+            array[...] = known[name]
+        self._counter[...] = model.progress.step
+        self._is_fine[...] = True
+        numbers = self._optimizer.hyper_table(model.progress, steps).astype(model.dtype)
+        self._table[:steps] = to_device(numbers, model.device)
+        for i, (line, place) in enumerate(self._lines[:steps]):
+            self._rows.take_into(order, (first + i) * self.batches.size, n_rows, X, y, weight)
+            self._numbers[...] = line
+            program.run()
+            place[...] = report
+            self._outputs[i * n_rows : (i + 1) * n_rows] = output
+        return to_host(self._reports[:steps]).astype(np.float64)  # type: ignore[no-any-return]
+
+
+class _Rows:
+    """The rows of a data set, gathered on the device in the order of an epoch.
+
+    Parameters
+    ----------
+    batches : Batches
+        The rows.
+    """
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._dtype = batches.input_dtype
+        self._X = self._resident(batches.X)
+        self._order: Any = None
+        self._placed: Any = None
+
+    def _resident(self, X: Any) -> Any:
+        """Return X on the device and in its dtype, if half of the free memory holds it."""
+        device, owner = self._batches.device, backend(self._batches.device.kind)
+        is_there = device_of(X) == device
+        if is_there and X.dtype == self._dtype:
+            return X
+        if math.prod(X.shape) * self._dtype.itemsize > owner.free_memory(device) // 2:
+            return X
+        return X.astype(self._dtype) if is_there else to_device(X.astype(self._dtype, copy=False), device)
+
+    def example(self, n_rows: int) -> tuple[Any, Any, Any]:
+        """Return inputs, targets and weights (or None) of the first rows."""
+        batches = self._batches
+        X = backend(batches.device.kind).zeros((n_rows, *self._X.shape[1:]), self._dtype, batches.device)
+        return X, *batches.take_targets(slice(0, n_rows))
+
+    def take_into(self, order: Any, start: int, n_rows: int, X: Any, y: Any, weight: Any) -> None:
+        """Write rows of an epoch's order, from `start` on, into arrays of the device."""
+        batches, part = self._batches, slice(start, start + n_rows)
+        mine, targets = self._places(order)
+        if self._X.dtype == X.dtype and device_of(self._X) == batches.device:
+            _gather(self._X, mine, part, X)
+        else:
+            chosen = part if order is None else order[part]
+            X[...] = batches.take(chosen)[0]
+        _gather(batches.y, targets, part, y)
+        if weight is not None:
+            _gather(batches.weight, targets, part, weight)
+
+    def _places(self, order: Any) -> tuple[Any, Any]:
+        """Return which rows of X, and of targets, come in this epoch; None for all as they stand."""
+        if self._placed is None or self._order is not order:
+            batches = self._batches
+            chosen = batches.chosen
+            rows = order if chosen is None else np.asarray(chosen)[slice(None) if order is None else order]
+            self._order = order
+            self._placed = tuple([None if x is None else to_device(x, batches.device) for x in (rows, order)])
+        return self._placed  # type: ignore[no-any-return]
+
+
+def _gather(array: Any, order: Any, part: slice, out: Any) -> None:
+    if order is None:
+        out[...] = take_rows(array, part)
+    else:
+        array.take(order[part], axis=0, out=out)
+
+
+def _step_function(model: Model, weighted: bool, check_finite: bool) -> Any:
+    """Return the pure function from all state and a batch to the state after, the output and a report."""
+    optimizer = model.optimizer
+    assert isinstance(optimizer, Optimizer)
+    evaluate, update = gradient_function(model, weighted), update_function(optimizer, model.layout)
+
+    def step(
+        flat: Tensor,
+        slots: Mapping[str, Tensor],
+        buffers: Mapping[str, Tensor],
+        counter: Tensor,
+        is_fine: Tensor,
+        hyper: Mapping[str, Tensor],
+        X: Tensor,
+        y: Tensor,
+        weight: Tensor | None,
+    ) -> tuple[Any, ...]:
+        gradient, changed, output, data, penalty = evaluate(flat, None, buffers, X, y, weight, counter)
+        if check_finite:
+            is_fine = ops.where(is_fine, _is_finite(data + penalty + ops.sum_squares(gradient)), False)
+
+        def kept(after: Tensor, before: Tensor) -> Tensor:
+            return ops.where(is_fine, after, before) if check_finite else after
+
+        new_flat, new_slots = update(flat, slots, gradient, hyper)
+        new_slots = {name: kept(value, slots[name]) for name, value in new_slots.items()}
+        new_buffers = {
+            name: kept(changed[name].detach(), before) if name in changed else before
+            for name, before in buffers.items()
+        }
+        fine = ops.astype(is_fine, data.dtype)
+        report = ops.stack([data.detach(), penalty.detach(), fine])
+        counter = counter + ops.astype(is_fine, counter.dtype)
+        return kept(new_flat, flat), new_slots, new_buffers, counter, is_fine, output, report
+
+    return step
+
+
+def _is_finite(x: Tensor) -> Tensor:
+    return ops.less(ops.abs(x), math.inf)

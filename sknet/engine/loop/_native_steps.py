@@ -1,0 +1,133 @@
+"""Training steps in native code, many by one call, as soon as it is compiled."""
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+
+from sknet.compile.executors.native import NativeRun, UnsupportedError
+from sknet.engine._model import Model
+from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._steps import SECONDS, Block, CompiledSteps
+from sknet.optim import Optimizer
+
+__all__ = ["NativeSteps"]
+
+AS_IT_IS = np.zeros(0, np.int64)  # the order of the data
+
+
+class NativeSteps(CompiledSteps):
+    """Steps as a NumPy plan until native code is there, and from then on in native code.
+
+    Parameters
+    ----------
+    model, batches, check_finite
+        As for all steps.
+    planned : int
+        How many steps are planned: what decides whether compiling pays.
+    wait : bool, default=False
+        Compile before the first step, whatever it takes.
+
+    Raises
+    ------
+    UnsupportedError
+        If there can be no native code for these steps.
+    """
+
+    def __init__(
+        self, model: Model, batches: Batches, check_finite: bool, planned: int, wait: bool = False
+    ) -> None:
+        super().__init__(model, batches, check_finite)
+        assert isinstance(model.optimizer, Optimizer)
+        self._optimizer = model.optimizer
+        self._wait = wait
+        self._left = planned
+        self._per_native_step = 1e-3  # seconds
+        self._looked = 0.0
+        self._runs: dict[int, NativeRun | None] = {}
+        self._order: Any = None
+        self._orders: Any = None
+        self._run_for(min(batches.size, batches.n_samples))
+
+    def _run_for(self, n_rows: int) -> NativeRun | None:
+        """Return the run for batches of so many rows; None for a rest that needs another function."""
+        if n_rows not in self._runs:
+            full = self._runs.get(self.batches.size)
+            try:
+                run = self._new_run(n_rows)
+            except UnsupportedError:
+                if full is None:
+                    raise
+                self._runs[n_rows] = None
+                return None
+            self._runs[n_rows] = None if full is not None and run.source != full.source else run
+        return self._runs[n_rows]
+
+    def _new_run(self, n_rows: int) -> NativeRun:
+        model, batches = self.model, self.batches
+        flat, slots = model.flat_buffers()
+        run = NativeRun(
+            self.program_for(n_rows),
+            self._programs.update,
+            flat,
+            self._programs.gradient,
+            [slots[name] for name in self._optimizer.slots],
+            dict(model.buffers),
+            (batches.X, batches.y, batches.weight),
+            len(self._outputs) if n_rows == batches.size else n_rows,
+        )
+        if self._wait:
+            run.wait()
+        return run
+
+    def run(self, order: Any, first: int) -> Block:
+        _, n_rows = self.batches.part(order, first)
+        run = self._run_for(n_rows)
+        if run is not None and self._is_ready(run):
+            steps = self._at_once(order, first, run.most, self._per_native_step)
+            block = self._native(run, order, first, steps)
+            # What it cannot go on with is done once more by NumPy, which says what is not finite.
+            return self._replay(order, first, n_rows, 1) if block is None else block
+        block = super().run(order, first)
+        self._left -= len(block.losses)
+        return block
+
+    def _is_ready(self, run: NativeRun) -> bool:
+        now = time.perf_counter()
+        if run.is_known or now - self._looked > SECONDS:
+            self._looked = now
+            # Before the first step nobody knows what the rest will take.
+            return run.is_ready(self._left * self._per_step if self._per_step < math.inf else 0.0)
+        return False
+
+    def _native(self, run: NativeRun, order: Any, first: int, steps: int) -> Block | None:
+        model, batches = self.model, self.batches
+        for name, array in model.buffers.items():
+            run.buffers[name][...] = array
+        hyper = self._optimizer.hyper_table(model.progress, steps)
+        started = time.perf_counter()
+        done = run.run(
+            self._orders_of(run, order), first * batches.size, hyper, model.progress.step, self.check_finite
+        )
+        if not done:
+            return None
+        self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
+        self._left -= done
+        model.advance({name: array.copy() for name, array in run.buffers.items()}, done)
+        return self._block(run.losses[:done].astype(np.float64), run.outputs[: done * run.rows])
+
+    def _orders_of(self, run: NativeRun, order: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return in which order rows of X, and of y and weight, are taken in this epoch."""
+        chosen = self.batches.chosen
+        if self._orders is None or self._order is not order:
+            rows = np.arange(self.batches.n_samples) if order is None else order
+            self._order = order
+            self._orders = rows if chosen is None else np.asarray(chosen)[rows], rows
+        if order is not None:
+            return self._orders  # type: ignore[no-any-return]
+        of_inputs, of_targets = run.in_place
+        return (
+            AS_IT_IS if of_inputs and chosen is None else self._orders[0],
+            AS_IT_IS if of_targets else self._orders[1],
+        )

@@ -1,0 +1,170 @@
+"""Training steps over the rows of a data set: one operation after the other, or compiled."""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet.compile import Compiled
+from sknet.engine._model import Model
+from sknet.engine.loop._batches import Batches
+from sknet.engine.state import Gradient
+from sknet.engine.step import Programs, check_finite_step, eager_step
+from sknet.exceptions import NonFiniteError
+
+__all__ = ["SECONDS", "Block", "CompiledSteps", "EagerSteps", "Steps", "rows_of_a_block"]
+
+SECONDS = 0.05  # that one block takes, about: Ctrl-C waits so long
+MOST_KEPT = 1 << 18  # numbers: so many raw outputs of a block are kept until they are scored
+MOST_BOUND = 256  # batches of an epoch up to which each has a program that reads it where it is
+
+
+class Block(NamedTuple):
+    """What training on some batches gave.
+
+    Attributes
+    ----------
+    losses : array of shape (n_batches,)
+        Of each batch, as it is reported.
+    outputs : array of shape (n_rows, n_outputs)
+        The raw outputs before the updates, of all rows; valid until the next block.
+    """
+
+    losses: Any
+    outputs: Any
+
+
+def rows_of_a_block(n_rows: int, n_samples: int, n_outputs: int) -> int:
+    """Return how many rows a block may have: a batch or more, at most an epoch, and not too many outputs."""
+    return max(n_rows, min(n_samples, MOST_KEPT // max(n_outputs, 1)))
+
+
+class Steps(ABC):
+    """Trains a model on the rows of a data set, in place.
+
+    Parameters
+    ----------
+    model : Model
+        Trained.
+    batches : Batches
+        The rows.
+    check_finite : bool
+        Raise for a loss or gradient that is not finite, before anything is updated.
+    """
+
+    def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
+        self.model, self.batches, self.check_finite = model, batches, check_finite
+
+    @abstractmethod
+    def run(self, order: Any, first: int) -> Block:
+        """Train on as many batches as are done at once, at least one.
+
+        Parameters
+        ----------
+        order : ndarray of int or None
+            The order of the epoch's rows; None for the order of the data.
+        first : int
+            Number of the first batch.
+
+        Returns
+        -------
+        Block
+            Losses and outputs of the batches done.
+
+        Raises
+        ------
+        NonFiniteError
+            If loss or gradient of the first batch is not finite; nothing was updated then.
+        """
+
+    def _at_once(self, order: Any, first: int, most: int, per_step: float) -> int:
+        """Return how many steps a block has, if one takes so long; 0 if no row of the first counts."""
+        return self.batches.in_a_row(order, first, max(1, min(most, int(SECONDS / per_step))))
+
+    def _block(self, terms: np.ndarray, outputs: Any) -> Block:
+        """Return the block of steps whose losses and penalties stand in the first two columns of `terms`."""
+        return Block(self.model.per_output(1.0, outputs.shape[-1]) * terms[:, 0] + terms[:, 1], outputs)
+
+
+class EagerSteps(Steps):
+    """One operation after the other: on every device, for every module."""
+
+    def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
+        super().__init__(model, batches, check_finite)
+        self._workspace = model.workspace()
+
+    def run(self, order: Any, first: int) -> Block:
+        X, y, weight = self.batches.take(self.batches.part(order, first)[0])
+        result = eager_step(self.model, *self._workspace, X, y, weight, self.check_finite)
+        return Block(np.array([self.model.reported(result)]), result.output.data)
+
+
+class CompiledSteps(Steps):
+    """Captured, planned and replayed: one program for each number of rows, and one for the update."""
+
+    def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
+        super().__init__(model, batches, check_finite)
+        self._programs = Programs(model)
+        self._gradient = Gradient(model.layout, self._programs.gradient, {})
+        self._by_rows: dict[int, Compiled] = {}
+        self._by_start: dict[int, Compiled | None] = {}
+        self._per_step = math.inf  # seconds: the first block is of one step
+        output = self.program_for(min(batches.size, batches.n_samples)).result[2]
+        rows = rows_of_a_block(len(output), batches.n_samples, math.prod(output.shape[1:]))
+        self._outputs = np.empty((rows, *output.shape[1:]), output.dtype)
+
+    def program_for(self, n_rows: int) -> Compiled:
+        """Return the program that computes the gradient of so many rows."""
+        found = self._by_rows.get(n_rows)
+        if found is None:
+            batch = self.batches.take(slice(0, n_rows))
+            found = self._by_rows[n_rows] = self._programs.gradient_of(*batch)
+        return found
+
+    def _program_over(self, chosen: Any, n_rows: int) -> Compiled | None:
+        """Return a program that reads the chosen rows where they are; None if they are to be gathered."""
+        if not isinstance(chosen, slice) or self.batches.n_batches > MOST_BOUND:
+            return None
+        if chosen.start not in self._by_start:
+            rows = self.batches.in_place(chosen)
+            over = None if rows is None else self.program_for(n_rows).over((None, None, None, *rows, None))
+            self._by_start[chosen.start] = over
+        return self._by_start[chosen.start]
+
+    def _given(self, order: Any, number: int) -> Compiled:
+        """Return a program that has a batch in its slots."""
+        chosen, n_rows = self.batches.part(order, number)
+        program = self._program_over(chosen, n_rows)
+        if program is None:
+            program = self.program_for(n_rows)
+            self.batches.take_into(chosen, *program.slots[3:6])
+        return program
+
+    def run(self, order: Any, first: int) -> Block:
+        _, n_rows = self.batches.part(order, first)
+        steps = self._at_once(order, first, len(self._outputs) // n_rows, self._per_step)
+        started = time.perf_counter()
+        block = self._replay(order, first, n_rows, max(steps, 1))
+        self._per_step = (time.perf_counter() - started) / len(block.losses)
+        return block
+
+    def _replay(self, order: Any, first: int, n_rows: int, steps: int) -> Block:
+        model, programs = self.model, self._programs
+        numbers = programs.optimizer.hyper_table(model.progress, steps)
+        losses, outputs = np.zeros(steps), self._outputs
+        for i in range(steps):
+            changed, output, loss, penalty = programs.compute(self._given(order, first + i))
+            if self.check_finite:
+                try:
+                    check_finite_step(loss + penalty, self._gradient, programs.optimizer.squares)
+                except NonFiniteError:
+                    if not i:
+                        raise
+                    return Block(losses[:i], outputs[: i * n_rows])  # the next block meets it, and says where
+            programs.apply(numbers[i])
+            model.advance({name: value.copy() for name, value in changed.items()})
+            losses[i] = model.per_output(loss, output.shape[-1]) + penalty
+            outputs[i * n_rows : (i + 1) * n_rows] = output
+        return Block(losses, outputs[: steps * n_rows])

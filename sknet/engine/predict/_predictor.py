@@ -1,0 +1,110 @@
+"""Compiled forward passes, for predictions of few rows in microseconds and from several threads."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sknet.compile import compile as compiled
+from sknet.core import Tensor, no_grad
+from sknet.engine.state import Layout
+from sknet.nn import Module, bindings
+from sknet.nn._hooks import changes
+from sknet.nn._scope import Scope, run
+
+__all__ = ["Head", "Predictor"]
+
+Head = Callable[[Tensor], Tensor]
+
+
+class Predictor:
+    """A module's forward pass and what follows it, compiled for each number of rows.
+
+    Parameters
+    ----------
+    module : Module
+        Run in evaluation mode; its buffers are read anew in each call.
+    layout : Layout
+        Where the parameters stand in `flat`.
+    flat : ndarray of shape (layout.size,)
+        The parameters; what is written there later is seen.
+    head : callable, default=None
+        From the raw output, a Tensor, to the result: an inverse link; None for the output itself.
+
+    Raises
+    ------
+    CaptureError
+        At the first call, if module or head cannot be captured.
+
+    Notes
+    -----
+    Programs compute in memory of their own. They wait in a list for whoever comes next, and a
+    thread that finds none makes one: no lock is held, and no two threads ever share memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> from sknet.engine import Layout, Predictor
+    >>> flat = np.zeros(32, np.float32)
+    >>> module, layout = nn.Linear(2, 1), Layout({"weight": (2, 1), "bias": (1,)})
+    >>> layout.fill(flat, {"weight": np.array([[1.0], [2.0]]), "bias": np.array([3.0])})
+    >>> Predictor(module, layout, flat)(np.array([[10.0, 100.0]]))
+    array([[213.]], dtype=float32)
+    """
+
+    def __init__(self, module: Module, layout: Layout, flat: Any, head: Head | None = None) -> None:
+        self.flat = flat
+        self._module, self._layout, self._head = module, layout, head
+        self._waiting: dict[int, list[Any]] = {}
+        self._changes = changes()
+
+    def is_current(self, flat: Any) -> bool:
+        """Tell whether what is compiled is still the module's pass: on `flat`, and without new hooks."""
+        return self.flat is flat and self._changes == changes()
+
+    def __call__(self, X: Any) -> Any:
+        """Return the result for some rows, as an array of its own.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            Converted to the parameters' dtype.
+
+        Returns
+        -------
+        ndarray
+            What `head` returns.
+        """
+        waiting = self._waiting.get(X.shape[0])
+        if waiting is None:
+            waiting = self._waiting.setdefault(X.shape[0], [])
+        try:
+            program = waiting.pop()
+        except IndexError:
+            program = self._program(X)
+        run_program, slot, result, buffers = program
+        slot[...] = X
+        if buffers:
+            known = dict(self._module.named_buffers())
+            for name, place in buffers.items():
+                place[...] = known[name].data
+        run_program()
+        found = result.copy()
+        waiting.append(program)
+        return found
+
+    def _program(self, X: Any) -> tuple[Any, ...]:
+        layout, places, module, head = self._layout, bindings(self._module), self._module, self._head
+
+        def forward(flat: Tensor, buffers: dict[str, Tensor], X: Tensor) -> Tensor:
+            values = {name: flat[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
+            scope = Scope({places[name]: value for name, value in (*values.items(), *buffers.items())})
+            output = run(module, scope, (X,))
+            return output if head is None else head(output)
+
+        buffers = {name: np.asarray(b.data) for name, b in self._module.named_buffers()}
+        with no_grad():
+            args = (self.flat, buffers, np.zeros(X.shape, self.flat.dtype))
+            program = compiled(forward, args, slots=(self.flat, None, None))
+        return program.run, program.slots[2], program.result, program.slots[1]

@@ -1,0 +1,43 @@
+"""What an averaging optimizer predicts with."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sknet.core import Tensor, no_grad
+from sknet.device import backend, device_of
+from sknet.engine.state._layout import Layout
+from sknet.optim import Optimizer
+
+__all__ = ["evaluated"]
+
+
+def evaluated(optimizer: Optimizer, layout: Layout, flat: Any, slots: Mapping[str, Any]) -> Any:
+    """Return the flat parameters that an averaging optimizer predicts with.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose averages.
+    layout : Layout
+        Where the parameters stand.
+    flat : array of shape (size,)
+        The trained parameters.
+    slots : mapping of str to array of shape (size,)
+        The optimizer's state.
+
+    Returns
+    -------
+    array of shape (size,)
+        An array of its own.
+    """
+    named = {
+        slot: {name: Tensor(view) for name, view in layout.views(slots[slot]).items()}
+        for slot in optimizer.averaging
+    }
+    with no_grad():
+        params = {name: Tensor(view) for name, view in layout.views(flat).items()}
+        found = optimizer.averages(params, named)
+    device = device_of(flat)
+    whole = backend(device.kind).zeros(flat.shape, flat.dtype, device)
+    layout.fill(whole, {name: value.data for name, value in found.items()})
+    return whole

@@ -1,0 +1,152 @@
+"""What a model's state is, and what a step returns."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet.core import Tensor
+from sknet.device import to_host
+from sknet.engine.state._layout import Gradient, Layout
+from sknet.exceptions import StateError
+from sknet.optim import OptimizerState
+from sknet.optim.schedules import Progress
+
+__all__ = ["ModelState", "StepResult", "Weights", "check_state", "copied_random_state", "frozen", "thawed"]
+
+
+class ModelState(NamedTuple):
+    """Everything that a training step changes, as values that cannot be changed.
+
+    Attributes
+    ----------
+    parameters : mapping of str to array
+        Read-only arrays.
+    optimizer : OptimizerState
+        Update count, and flat arrays by slot name.
+    buffers : mapping of str to array
+        Read-only arrays.
+    progress : Progress
+        Steps, epochs and samples so far.
+    """
+
+    parameters: Mapping[str, Any]
+    optimizer: OptimizerState
+    buffers: Mapping[str, Any]
+    progress: Progress
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        optimizer = OptimizerState(self.optimizer.count, _on_host(self.optimizer.slots))
+        return _rebuilt, (_on_host(self.parameters), optimizer, _on_host(self.buffers), self.progress)
+
+
+def _on_host(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: to_host(array) for name, array in arrays.items()}
+
+
+def _rebuilt(
+    parameters: dict[str, Any], optimizer: OptimizerState, buffers: dict[str, Any], progress: Progress
+) -> ModelState:
+    """Return a state that was pickled: pickles keep neither read-only views of mappings nor of arrays."""
+    for array in (*parameters.values(), *optimizer.slots.values(), *buffers.values()):
+        frozen(array)
+    return ModelState(MappingProxyType(parameters), optimizer, MappingProxyType(buffers), progress)
+
+
+def check_state(
+    state: ModelState, layout: Layout, slots: Mapping[str, Any], buffers: Mapping[str, Any]
+) -> None:
+    """Raise a StateError unless a state has the same names and shapes as a model.
+
+    Parameters
+    ----------
+    state : ModelState
+        To be loaded.
+    layout, slots, buffers
+        The model's.
+    """
+    layout.check(state.parameters)
+    if set(state.optimizer.slots) != set(slots):
+        raise StateError(
+            f"the state was made by an optimizer with the slots {sorted(state.optimizer.slots)}, this one "
+            f"keeps {sorted(slots)}: states go over between models with the same class of optimizer"
+        )
+    for kind, mine, theirs in (("slot", slots, state.optimizer.slots), ("buffer", buffers, state.buffers)):
+        if set(mine) != set(theirs):
+            raise StateError(f"expected {kind}s for exactly {sorted(mine)}, got {sorted(theirs)}")
+        for name, array in mine.items():
+            if tuple(theirs[name].shape) != tuple(array.shape):
+                raise StateError(
+                    f"{kind} {name!r} must have shape {tuple(array.shape)}, got {tuple(theirs[name].shape)}"
+                )
+
+
+class Weights(NamedTuple):
+    """What decides what a model predicts.
+
+    Attributes
+    ----------
+    flat : array of shape (layout.size,)
+        All trained parameters.
+    buffers : mapping of str to array
+        The module's buffers.
+    slots : mapping of str to array of shape (layout.size,)
+        Of an optimizer that predicts with averages: the slots that they are computed from.
+    """
+
+    flat: Any
+    buffers: Mapping[str, Any]
+    slots: Mapping[str, Any]
+
+
+class StepResult(NamedTuple):
+    """What one training step did.
+
+    Attributes
+    ----------
+    loss : float
+        The objective before the update: mean loss of the batch plus penalty.
+    gradient : Gradient
+        Gradient of the objective, an array for every parameter name.
+    update : mapping of str to array
+        What was added to every parameter.
+    output : Tensor of shape (n_samples, n_outputs)
+        The module's raw output before the update.
+    data_loss, penalty : float
+        The two terms of `loss`.
+    """
+
+    loss: float
+    gradient: Gradient
+    update: Mapping[str, Any]
+    output: Tensor
+    data_loss: float
+    penalty: float
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StepResult, (self.loss, self.gradient, dict(self.update), *self[3:])
+
+
+def copied_random_state(random_state: np.random.RandomState) -> np.random.RandomState:
+    """Return a random state of its own that draws the same numbers."""
+    copy = np.random.RandomState()
+    copy.set_state(random_state.get_state())
+    return copy
+
+
+def frozen(array: Any) -> Any:
+    """Make an array read-only where its device knows such a thing."""
+    if isinstance(array, np.ndarray):
+        array.flags.writeable = False
+    return array
+
+
+def thawed(array: Any) -> bool:
+    """Make an array that was `frozen` writeable again; tell whether that can be."""
+    if isinstance(array, np.ndarray):
+        try:
+            array.flags.writeable = True
+        except ValueError:  # its memory belongs to somebody else, such as a read-only map of a file
+            return False
+    return array is not None

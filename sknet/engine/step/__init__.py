@@ -1,0 +1,25 @@
+"""One training step: the objective, its gradient and the update, eager or compiled."""
+
+from sknet.engine.step._checks import check_reached, check_targets, check_weights
+from sknet.engine.step._compiled_step import CompiledStep, compiled_step
+from sknet.engine.step._programs import Programs, check_repeatable, gradient_function, hyper_slots
+from sknet.engine.step._stepper import Stepper, eager_step, not_compiled
+from sknet.engine.step._update import apply_update, check_finite_step, update_function
+
+__all__ = [
+    "CompiledStep",
+    "Programs",
+    "Stepper",
+    "apply_update",
+    "check_finite_step",
+    "check_reached",
+    "check_repeatable",
+    "check_targets",
+    "check_weights",
+    "compiled_step",
+    "eager_step",
+    "gradient_function",
+    "hyper_slots",
+    "not_compiled",
+    "update_function",
+]

@@ -1,0 +1,161 @@
+"""The programs of a model's training step: the gradient of a batch, and the optimizer's update."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sknet import ops
+from sknet.compile import Compiled, capture
+from sknet.compile import compile as compiled
+from sknet.core import Tensor, gradients
+from sknet.device import backend, device_of
+from sknet.engine.step._parts import is_own, nested
+from sknet.engine.step._update import update_function
+from sknet.exceptions import CaptureError
+from sknet.nn._scope import Scope, run
+from sknet.optim import Optimizer
+from sknet.optim.schedules import Progress
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
+__all__ = ["Programs", "check_repeatable", "gradient_function", "hyper_slots"]
+
+
+class Programs:
+    """The step of a model as programs on the model's own memory, so that it is trained in place.
+
+    Gradient and update are programs apart, so that a gradient can be looked at before anything is
+    changed.
+
+    Parameters
+    ----------
+    model : Model
+        Trained.
+    exact : bool, default=False
+        Keep every bit of the operations done one after the other.
+    keep_delta : bool, default=False
+        Leave what was added to the parameters in `delta`.
+
+    Attributes
+    ----------
+    optimizer : Optimizer
+        The model's, when the programs were made.
+    flat, gradient, delta : ndarray of shape (layout.size,)
+        The model's parameters, their gradient, and the last update (or None).
+    update : Compiled
+        New parameters and slots, in place, from `gradient` and the numbers given to `apply`.
+
+    Raises
+    ------
+    CaptureError
+        If the step cannot be captured; names the reason and the line.
+    """
+
+    def __init__(self, model: "Model", exact: bool = False, keep_delta: bool = False) -> None:
+        optimizer = model.optimizer
+        assert isinstance(optimizer, Optimizer)
+        self._model, self.optimizer, self._exact = model, optimizer, exact
+        self.flat, slots = model.flat_buffers()
+        self.gradient = np.zeros_like(self.flat)
+        self._numbers, hyper = hyper_slots(optimizer, model.progress, self.flat)
+        args = (self.flat, slots, self.gradient, hyper)
+        function = update_function(optimizer, model.layout, keep_delta)
+        self.update = compiled(function, args, donate=(0, 1), exact=exact, slots=args)
+        self.delta = self.update.result[2] if keep_delta else None
+
+    def gradient_of(self, X: Any, y: Any, weight: Any) -> Compiled:
+        """Return a program for batches like this one.
+
+        Parameters
+        ----------
+        X, y, weight : array, array, array or None
+            Of the shapes and dtypes that batches will have; X may be a CSR matrix.
+
+        Returns
+        -------
+        Compiled
+            Its slots are flat parameters, gradient, buffers, X (a `SparseSlot` for a sparse one), y,
+            weight and a counter; its result is gradient, changed buffers, raw output, loss and penalty.
+        """
+        model = self._model
+        function = gradient_function(model, weighted=weight is not None)
+        X = ops.SparseSlot(X.shape, X.dtype) if ops.is_sparse(X) else X
+        args = (self.flat, self.gradient, dict(model.buffers), X, y, weight, np.zeros((), np.int64))
+        check_repeatable(model, function, args)
+        slots = (self.flat, self.gradient, None, None, None, None, None)
+        return compiled(function, args, donate=(1,), exact=self._exact, slots=slots)
+
+    def compute(self, program: Compiled) -> tuple[Mapping[str, Any], Any, float, float]:
+        """Run a program on the batch in its slots.
+
+        Returns
+        -------
+        changed : mapping of str to ndarray
+            The buffers that the step changes, valid until the next run.
+        output : ndarray
+            Raw outputs, likewise.
+        loss, penalty : float
+            The two terms of the objective.
+        """
+        model = self._model
+        _, _, buffers, *_, counter = program.slots
+        counter[...] = model.progress.step
+        if buffers:
+            known = model.buffers
+            for name, slot in buffers.items():
+                slot[...] = known[name]
+        program.run()
+        _, changed, output, loss, penalty = program.result
+        return changed, output, loss.item(), penalty.item()
+
+    def apply(self, numbers: Any) -> None:
+        """Do the optimizer's update with `gradient`, and `numbers` in the order of its `hyper`."""
+        self._numbers[...] = numbers
+        self.update.run()
+
+
+def hyper_slots(optimizer: Optimizer, progress: Progress, like: Any) -> tuple[Any, dict[str, Any]]:
+    """Return an array for the numbers of an update, on the device of `like`, and views of each by name."""
+    names, device = list(optimizer.hyper(1, progress)), device_of(like)
+    numbers = backend(device.kind).zeros((len(names),), like.dtype, device)
+    return numbers, {name: numbers[i : i + 1].reshape(()) for i, name in enumerate(names)}
+
+
+def check_repeatable(model: "Model", function: Any, args: tuple[Any, ...]) -> None:
+    """Raise a CaptureError for a user's code that does other operations the second time."""
+    parts = (*model.module.modules(), *nested(model.loss_function), *nested(model.optimizer))
+    if not all(map(is_own, parts)) and str(capture(function, *args)) != str(capture(function, *args)):
+        raise CaptureError(
+            "two passes over the same batch do not do the same operations, so one of them would be frozen: "
+            "the code counts, or draws random numbers, in Python. Keep counts in buffers, draw with "
+            "sknet.nn.Dropout or from the inputs, or do without compiling: compile=False"
+        )
+
+
+def gradient_function(model: "Model", weighted: bool) -> Any:
+    """Return the pure function from parameters and a batch to gradient, buffers, output and loss."""
+    layout, places = model.layout, model.bindings()
+
+    def evaluate(
+        flat: Tensor,
+        gradient: Tensor,
+        buffers: Mapping[str, Tensor],
+        X: Tensor,
+        y: Tensor,
+        weight: Tensor | None,
+        counter: Tensor,
+    ) -> tuple[Any, ...]:
+        leaf = flat.detach()
+        leaf.requires_grad = True
+        values = {name: leaf[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
+        bound = {places[name]: value for name, value in (*values.items(), *buffers.items())}
+        scope = Scope(bound, True, model.key, counter)
+        output = run(model.module, scope, (X,))
+        data, penalty = model.terms(output, y, weight, values.values())
+        [found] = gradients(data if penalty is None else data + penalty, [leaf])
+        changed = {name: scope.updates[places[name]] for name in buffers if places[name] in scope.updates}
+        return found, changed, output, data, ops.zeros_like(data) if penalty is None else penalty
+
+    return evaluate

@@ -1,0 +1,180 @@
+"""One training step at a time: what `Model.step` does."""
+
+import operator
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sknet import ops
+from sknet.compile import Compiled
+from sknet.core import Tensor
+from sknet.engine.state import Gradient, StepResult
+from sknet.engine.step._parts import nested
+from sknet.engine.step._programs import Programs
+from sknet.engine.step._update import apply_update, check_finite_step
+from sknet.exceptions import CaptureError, GraphError
+from sknet.nn._hooks import changes
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
+__all__ = ["Stepper", "eager_step", "not_compiled"]
+
+KEPT = 8  # programs, one for each shape of batch: each has memory of its own
+
+
+def not_compiled(error: Exception, stacklevel: int) -> None:
+    """Warn that a step is done one operation after the other, and say why."""
+    warnings.warn(
+        f"the training step is not compiled, and slower: {error}", UserWarning, stacklevel=stacklevel + 1
+    )
+
+
+def eager_step(
+    model: "Model", gradient: Any, delta: Any, X: Any, y: Any, weight: Any, check_finite: bool = True
+) -> StepResult:
+    """Train a model on one batch in place, one operation after the other.
+
+    Parameters
+    ----------
+    model : Model
+        Trained.
+    gradient, delta : array of shape (layout.size,)
+        Overwritten with gradient and update; the result's arrays are views of them.
+    X, y, weight : Tensor or array, or None for weight
+        A batch that was checked.
+    check_finite : bool, default=True
+        Raise for a loss or gradient that is not finite, instead of going on with it.
+
+    Returns
+    -------
+    StepResult
+        What was done.
+    """
+    optimizer = model.stepping_optimizer()
+    flat, slots = model.flat_buffers()
+    output = model(X)
+    data, penalty = model.terms(output, y, weight)
+    found = model.gradient_into(gradient, data if penalty is None else data + penalty)
+    data_loss, penalty_value = data.item(), 0.0 if penalty is None else penalty.item()
+    if check_finite:
+        check_finite_step(data_loss + penalty_value, found, optimizer.squares)
+    apply_update(optimizer, model.layout, model.progress, gradient, flat, slots, delta)
+    flat += delta
+    model.advance(found.buffers)
+    update = MappingProxyType(model.layout.views(delta))
+    return StepResult(data_loss + penalty_value, found, update, output.detach(), data_loss, penalty_value)
+
+
+class Stepper:
+    """Steps of one model: eager for a new shape of batch, by a program when the shape comes again.
+
+    The programs keep every bit, so it cannot be seen which of the two a step was.
+
+    Parameters
+    ----------
+    mode : bool or "auto"
+        The model's `compile`.
+    """
+
+    def __init__(self, mode: bool | str) -> None:
+        self._mode = mode
+        self._given_up: int | None = None  # the count of hooks' changes when a capture failed
+        self.forget()
+
+    def forget(self) -> None:
+        """Capture anew what comes next: something that programs have frozen was changed."""
+        self._programs: Programs | None = None
+        self._by_shape: OrderedDict[Any, Compiled | None] = OrderedDict()
+        self._frozen: list[Any] = []
+
+    def step(self, model: "Model", X: Any, y: Any, weight: Any) -> StepResult:
+        """Train on one checked batch of tensors."""
+        model.stepping_optimizer()
+        program = self._program_for(model, X, y, weight)
+        with np.errstate(all="ignore"):  # what is not finite is an error, and warnings before it are noise
+            if program is None:
+                return eager_step(model, *model.workspace(), X, y, weight)
+            assert self._programs is not None
+            try:
+                return _replayed(model, self._programs, program, (X, y, weight))
+            except IndexError:  # the eager step meets it too, and says where
+                return eager_step(model, *model.workspace(), X, y, weight)
+
+    def _program_for(self, model: "Model", X: Any, y: Any, weight: Any) -> Compiled | None:
+        is_sparse = ops.is_sparse(X)
+        if not self._mode or model.device.kind != "cpu" or (not is_sparse and X.requires_grad):
+            return None
+        if self._given_up == changes():
+            return None
+        if self._programs is not None and not self._is_current(model):
+            self.forget()
+        key = tuple([None if x is None else (x.shape, x.dtype) for x in (X, y, weight)])
+        found = self._by_shape.get(key)
+        if found is None:
+            if key not in self._by_shape and self._mode == "auto":
+                self._keep(key, None)  # a shape that never comes again is not worth a program
+                return None
+            found = self._captured(model, X, y, weight)
+        self._keep(key, found)
+        return found
+
+    def _keep(self, key: Any, program: Compiled | None) -> None:
+        self._by_shape[key] = program
+        self._by_shape.move_to_end(key)
+        if len(self._by_shape) > KEPT:
+            self._by_shape.popitem(last=False)
+
+    def _captured(self, model: "Model", X: Any, y: Any, weight: Any) -> Compiled | None:
+        try:
+            if self._programs is None:
+                self._programs = Programs(model, exact=True, keep_delta=True)
+            data = X if ops.is_sparse(X) else X.data
+            program = self._programs.gradient_of(data, y.data, None if weight is None else weight.data)
+        except (CaptureError, GraphError) as error:
+            if self._mode is True:
+                raise
+            not_compiled(error, stacklevel=6)
+            self._given_up = changes()
+            return None
+        self._frozen = list(_what_is_frozen(model))
+        return program
+
+    def _is_current(self, model: "Model") -> bool:
+        now = list(_what_is_frozen(model))
+        return len(now) == len(self._frozen) and all(map(operator.is_, now, self._frozen))
+
+
+def _replayed(model: "Model", programs: Programs, program: Compiled, batch: tuple[Any, ...]) -> StepResult:
+    for slot, x in zip(program.slots[3:6], batch, strict=True):
+        if isinstance(slot, ops.SparseSlot):
+            slot.matrix = x
+        elif slot is not None:
+            slot[...] = x.data
+    changed, output, loss, penalty = programs.compute(program)
+    buffers = {name: array.copy() for name, array in changed.items()}
+    gradient = Gradient(model.layout, programs.gradient.copy(), buffers)
+    check_finite_step(loss + penalty, gradient, programs.optimizer.squares)
+    programs.apply(tuple(programs.optimizer.hyper(model.progress.step + 1, model.progress).values()))
+    assert programs.delta is not None
+    update = MappingProxyType(model.layout.views(programs.delta.copy()))
+    model.advance(buffers)
+    return StepResult(loss + penalty, gradient, update, Tensor(output.copy()), loss, penalty)
+
+
+def _what_is_frozen(model: "Model") -> Iterator[Any]:
+    """Yield all that a capture reads and its programs do not: memory, and attributes of all parts."""
+    flat, slots = model.flat_buffers()
+    yield from (flat, *slots.values(), model.alpha, model.key, model.loss_function, model.optimizer)
+    for module in model.module.modules():
+        for name, value in vars(module).items():
+            if name in ("_parameters", "_children"):
+                yield from value.values()
+            elif name not in ("_buffers", "_transient"):
+                yield value
+    for part in (*nested(model.loss_function), *nested(model.optimizer)):
+        yield from vars(part).values()

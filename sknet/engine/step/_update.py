@@ -1,0 +1,217 @@
+"""One optimizer update over flat buffers, and the check before it."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from sknet import ops
+from sknet.core import Tensor, no_grad
+from sknet.device import device_of, namespace
+from sknet.engine.state import Gradient, Layout
+from sknet.engine.step._parts import is_own, nested
+from sknet.exceptions import NonFiniteError
+from sknet.optim import Optimizer
+from sknet.optim.schedules import Progress
+
+__all__ = ["apply_update", "check_finite_step", "update_function"]
+
+CHUNK = 1 << 15  # elements updated at once on the host, so that a rule's temporaries stay in the cache
+
+Change = tuple[slice, Tensor, list[Tensor]]  # where, what to add to the parameters, the new slots
+
+
+def apply_update(
+    optimizer: Optimizer,
+    layout: Layout,
+    progress: Progress,
+    gradient: Any,
+    flat: Any,
+    slots: Mapping[str, Any],
+    delta: Any = None,
+) -> None:
+    """Make one update of an optimizer over flat buffers.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose update.
+    layout : Layout
+        Where the parameters stand.
+    progress : Progress
+        Where the fit stands, before this update.
+    gradient, flat : array of shape (size,)
+        Gradient and parameters.
+    slots : mapping of str to array of shape (size,)
+        The optimizer's state; overwritten.
+    delta : array of shape (size,), default=None
+        Overwritten with what is to be added to the parameters; None adds it to `flat` at once.
+    """
+    hyper = optimizer.hyper(progress.step + 1, progress)
+    kept = [slots[name] for name in optimizer.slots]
+    changes = _in_chunks if optimizer.elementwise else _by_name
+    with no_grad():
+        found: Iterable[Change] = changes(optimizer, layout, hyper, gradient, flat, kept)
+        if not all(map(is_own, nested(optimizer))):
+            found = list(found)  # before the first is written: a rule that raises leaves all as it is
+        for part, change, after in found:
+            if delta is None:
+                flat[part] += change.data.reshape(-1)
+            else:
+                delta[part] = change.data.reshape(-1)
+            for array, value in zip(kept, after, strict=True):
+                array[part] = value.data.reshape(-1)
+
+
+def _in_chunks(
+    optimizer: Optimizer, layout: Layout, hyper: dict[str, Any], gradient: Any, flat: Any, slots: list[Any]
+) -> Iterator[Change]:
+    if optimizer.measures:
+        before = [tuple(map(Tensor, slots))]
+        hyper = {**hyper, **optimizer.measure([Tensor(gradient)], before, hyper)}
+    # A GPU has no cache to stay in, and every call costs it the same.
+    chunk = CHUNK if device_of(flat).kind == "cpu" else max(layout.size, 1)
+    for segment, marks in _segments(optimizer, layout):
+        for start in range(segment.start, segment.stop, chunk):
+            part = slice(start, min(start + chunk, segment.stop))
+            own = tuple([Tensor(array[part]) for array in slots])
+            change, after = optimizer.checked_rule(
+                Tensor(gradient[part]), Tensor(flat[part]), own, {**hyper, **marks}
+            )
+            yield part, change, list(after)
+
+
+def _by_name(
+    optimizer: Optimizer, layout: Layout, hyper: dict[str, Any], gradient: Any, flat: Any, slots: list[Any]
+) -> Iterator[Change]:
+    gradients, params, *kept = (
+        {name: Tensor(view) for name, view in layout.views(x).items()} for x in (gradient, flat, *slots)
+    )
+    deltas, after = optimizer.rules(gradients, params, dict(zip(optimizer.slots, kept, strict=True)), hyper)
+    for name, part in layout.slices.items():
+        yield part, deltas[name], [after[slot][name] for slot in optimizer.slots]
+
+
+def _segments(optimizer: Optimizer, layout: Layout) -> list[tuple[slice, dict[str, float]]]:
+    """Return ranges of the flat buffer, and the marks that all parameters of a range have."""
+    found: list[tuple[slice, dict[str, float]]] = []
+    for name, part in layout.slices.items():
+        marks = optimizer.marks(name, layout.shapes[name])
+        if found and found[-1][1] == marks:
+            part = slice(found.pop()[0].start, part.stop)
+        found.append((part, marks))
+    return found
+
+
+def update_function(optimizer: Optimizer, layout: Layout, keep_delta: bool = False) -> Callable[..., Any]:
+    """Return the pure function from parameters, slots, gradient and numbers to new parameters and slots.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose update.
+    layout : Layout
+        Where the parameters stand.
+    keep_delta : bool, default=False
+        Return what was added to the parameters, too.
+
+    Returns
+    -------
+    callable
+        To be compiled: of flat parameters, a mapping of flat slots, the flat gradient, and what the
+        optimizer's `hyper` returns as tensors.
+    """
+
+    def elementwise(
+        flat: Tensor, slots: Mapping[str, Tensor], gradient: Tensor, hyper: dict[str, Any]
+    ) -> Any:
+        before = tuple([slots[name] for name in optimizer.slots])
+        if optimizer.measures:
+            hyper = {**hyper, **optimizer.measure([gradient], [before], hyper)}
+        marks = _flat_marks(optimizer, layout, flat.dtype)
+        delta, after = optimizer.checked_rule(gradient, flat, before, {**hyper, **marks})
+        new = flat + delta, dict(zip(optimizer.slots, after, strict=True))
+        return (*new, delta) if keep_delta else new
+
+    def by_name(flat: Tensor, slots: Mapping[str, Tensor], gradient: Tensor, hyper: dict[str, Any]) -> Any:
+        named = {slot: layout.views(values) for slot, values in slots.items()}
+        params = layout.views(flat)
+        deltas, after = optimizer.rules(layout.views(gradient), params, named, hyper)
+        values = {name: param + deltas[name] for name, param in params.items()}
+        kept = {slot: _joined(layout, after[slot], flat) for slot in optimizer.slots}
+        new = _joined(layout, values, flat), kept
+        return (*new, _joined(layout, deltas, flat)) if keep_delta else new
+
+    return elementwise if optimizer.elementwise else by_name
+
+
+def _flat_marks(optimizer: Optimizer, layout: Layout, dtype: Any) -> dict[str, Any]:
+    """Return numbers, or flat arrays where the parameters differ."""
+    segments = _segments(optimizer, layout)
+    if len(segments) < 2:
+        return segments[0][1] if segments else {}
+    found = {name: np.zeros(layout.size, dtype) for name in segments[0][1]}
+    for part, marks in segments:
+        for name, value in marks.items():
+            found[name][part] = value
+    return {name: Tensor(array) for name, array in found.items()}
+
+
+def _joined(layout: Layout, values: Mapping[str, Tensor], like: Tensor) -> Tensor:
+    """Return a flat array of named ones, with zeros in the gaps."""
+    parts, end = [], 0
+    for name, part in layout.slices.items():
+        if part.start > end:
+            parts.append(ops.zeros_like(like[end : part.start]))
+        parts.append(ops.reshape(values[name], (-1,)))
+        end = part.stop
+    if layout.size > end:
+        parts.append(ops.zeros_like(like[end:]))
+    return ops.concat(parts) if len(parts) > 1 else parts[0]
+
+
+def check_finite_step(loss: float, gradient: Gradient, squares: bool = False) -> None:
+    """Raise for a loss or gradient that is not finite.
+
+    Parameters
+    ----------
+    loss : float
+        The objective.
+    gradient : Gradient
+        Its gradient.
+    squares : bool, default=False
+        Whether the optimizer squares it: the squares must be finite, too.
+
+    Raises
+    ------
+    NonFiniteError
+        Names the first parameter whose gradient is not finite.
+    """
+    # One pass decides nearly always; it can overflow for a finite gradient, so a failure is looked at twice.
+    flat = gradient.flat
+    if math.isfinite(loss) and math.isfinite(flat.dot(flat).item()):
+        return
+    xp = namespace(flat)
+    bad = [name for name, array in gradient.items() if not xp.all(xp.isfinite(array)).item()]
+    if math.isfinite(loss) and not bad:
+        if squares:
+            _check_squares(gradient, xp)
+        return
+    where = f"the gradient of parameter {bad[0]!r} is not finite" if bad else "all gradients are finite"
+    raise NonFiniteError(
+        f"the loss is {loss:g} and {where}; nothing was updated. Scale the inputs, lower the "
+        "learning rate, or look for invalid targets",
+        parameter=bad[0] if bad else None,
+    )
+
+
+def _check_squares(gradient: Gradient, xp: Any) -> None:
+    for name, array in gradient.items():
+        if not xp.all(xp.isfinite(array * array)).item():
+            raise NonFiniteError(
+                f"the gradient of parameter {name!r} is finite, but the optimizer squares it, and "
+                f"the square is too large for {array.dtype}; nothing was updated. Scale inputs and "
+                "targets, or compute in float64",
+                parameter=name,
+            )

@@ -1,0 +1,165 @@
+"""The text of generated kernels: readable, the shortest indices, and accepted by CUDA's compiler."""
+
+import math
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from sknet import Model, ops
+from sknet.compile import Equation, Graph, Plan, Variable, compile
+from sknet.compile.executors.device._c_scalar import literal, translated
+from sknet.compile.executors.device._maps import is_map, place, written
+from sknet.compile.passes import fuse_maps
+from sknet.core import PRIMITIVES
+from sknet.device import to_device
+from sknet.engine import Batches
+from sknet.engine.loop._device_steps import DeviceSteps
+from sknet.exceptions import DtypeError
+from tests.engine.loop.test_device_steps import LAYERS, SIZE, data
+from tests.project import ROOT
+
+
+def test_the_example_in_the_documentation(fake_device):
+    def function(x, weight, bias):
+        return ops.tanh(ops.matmul(x, weight) + bias)
+
+    shapes = ((200, 20), (20, 100), (100,))
+    args = tuple(to_device(np.zeros(shape, np.float32), fake_device) for shape in shapes)
+    source = compile(function, args).source
+    assert source.replace("fake:0", "cuda:0") in (ROOT / "docs" / "design.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "text"),
+    [
+        (0.1, "float32", "0.1f"),
+        (0.1, "float64", "0.1"),
+        (-1e-8, "float32", "(-1e-08f)"),
+        (2, "float32", "2.0f"),
+        (math.inf, "float64", "(1.0 / 0.0)"),
+        (-math.inf, "float32", "(-1.0f / 0.0f)"),
+        (math.nan, "float32", "(0.0f / 0.0f)"),
+        (1e300, "float32", "(1.0f / 0.0f)"),
+        (True, "bool", "true"),
+        (3, "int32", "3"),
+        (2**40, "int64", "1099511627776LL"),
+    ],
+)
+def test_numbers(value, dtype, text):
+    assert literal(value, dtype) == text
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "within", "text"),
+    [
+        ((), (), (2, 3), "0"),
+        ((2, 3), (3, 1), (2, 3), "i"),
+        ((6,), (1,), (6,), "i"),
+        ((3,), (1,), (2, 3), "i % 3"),
+        ((2, 1), (1, 1), (2, 3), "i / 3"),
+        ((1, 3), (7, 1), (2, 3), "i % 3"),
+        ((2, 3), (1, 2), (2, 3), "i / 3 + i % 3 * 2"),
+        ((2, 3, 4), (12, 4, 1), (2, 3, 4), "i"),
+        ((2, 1, 4), (4, 9, 1), (2, 3, 4), "i / 12 * 4 + i % 4"),
+        ((2, 3, 1), (3, 1, 1), (2, 3, 4), "i / 4"),
+        ((3, 4), (10, 2), (2, 3, 4), "i / 4 % 3 * 10 + i % 4 * 2"),
+        ((5,), (-1,), (5,), "i * -1"),
+    ],
+)
+def test_places(shape, strides, within, text):
+    assert place(shape, strides, within) == (text, "-" in text)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_places_are_those_of_numpys_broadcasting(seed):
+    rng = np.random.default_rng(seed)
+    within = tuple(rng.integers(1, 5, rng.integers(1, 5)).tolist())
+    shape = tuple(n if rng.random() < 0.7 else 1 for n in within)[rng.integers(0, 2) :]
+    memory = np.arange(1000)
+    strides = tuple(rng.integers(0, 40, len(shape)).tolist())
+    array = np.lib.stride_tricks.as_strided(memory, shape, tuple(8 * s for s in strides))
+    text, _ = place(shape, strides, within)
+    found = [eval(text.replace("/", "//"), {"i": i}) for i in range(math.prod(within))]
+    np.testing.assert_array_equal(found, np.broadcast_to(array, within).ravel())
+
+
+def kernel_of(shape, dtype):
+    x = Variable(shape, dtype)
+    equation = Equation(PRIMITIVES["negative"], (x,), {})
+    graph = Graph([x], {}, [equation], [equation.output])
+    [group] = groups = fuse_maps(graph, is_map)
+    return written("map0", group, Plan(graph, groups, {}, lambda equation: []))
+
+
+def test_numbers_of_64_bits_count_what_is_larger_than_32_bits():
+    assert "for (unsigned int i = blockIdx.x" in kernel_of(((1 << 31) - 1,), "int8").text
+    large = kernel_of(((1 << 31),), "int8")
+    assert "for (unsigned long long i = (unsigned long long)blockIdx.x" in large.text
+    assert large.blocks == 4096
+
+
+def test_an_expression_that_c_does_not_know_is_no_part_of_a_kernel():
+    x = Variable((3,), "int64")
+    assert not is_map(Equation(PRIMITIVES["pow"], (x, x), {}))
+    assert not is_map(Equation(PRIMITIVES["exp"], (Variable((3,), "float16"),), {}))
+    assert not is_map(Equation(PRIMITIVES["exp"], (Variable((0,), "float32"),), {}))
+    assert is_map(Equation(PRIMITIVES["exp"], (Variable((3,), "float32"),), {}))
+
+
+FORWARDS = re.compile(r"//|%|shift|invert|signbit")  # what is left to the device's own functions
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_expression_is_known_in_c(dtype):
+    known = [p for p in PRIMITIVES.values() if p.expression and not FORWARDS.search(p.expression)]
+    for primitive in known:
+        letters = [letter for letter in "xyz" if re.search(rf"\b{letter}\b", primitive.expression)]
+        variables = tuple(Variable((3,), dtype) for _ in letters)
+        try:
+            equation = Equation(primitive, variables, {})
+        except DtypeError:
+            continue  # bits of real numbers
+        assert translated(equation, dict(zip(variables, letters, strict=True)))
+
+
+def test_kernels_of_at_most_so_many_equations():
+    x = Variable((3,), "float32")
+    equations = [Equation(PRIMITIVES["exp"], (x,), {})]
+    for _ in range(9):
+        equations.append(Equation(PRIMITIVES["exp"], (equations[-1].output,), {}))
+    graph = Graph([x], {}, equations, [equations[-1].output])
+    assert [len(group.equations) for group in fuse_maps(graph, is_map, most=4)] == [4, 4, 2]
+
+
+def test_a_map_joins_the_last_group_that_it_can():
+    x, y = Variable((3,), "float32"), Variable((4,), "float32")
+    exp, total = PRIMITIVES["exp"], PRIMITIVES["sum"]
+    first, other = Equation(exp, (x,), {}), Equation(exp, (y,), {})
+    second = Equation(exp, (first.output,), {})
+    summed = Equation(total, (second.output,), {"axis": (-1,), "keepdims": False})
+    third = Equation(PRIMITIVES["add"], (x, summed.output), {})
+    graph = Graph([x, y], {}, [first, other, second, summed, third], [third.output, other.output])
+    groups = [group.equations for group in fuse_maps(graph, is_map)]
+    assert groups == [[first, second], [other], [summed], [third]]
+
+
+NVCC = shutil.which("nvcc")
+
+
+@pytest.mark.skipif(NVCC is None, reason="needs CUDA's compiler, nvcc, which is not installed")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_cudas_compiler_takes_the_kernels_of_a_training_step(dtype, fake_device, tmp_path):
+    sources = []
+    for name in ("dropout", "batch norm", "gelu"):
+        model = Model(LAYERS[name](), "log_loss", alpha=0.1, dtype=dtype, device=fake_device, random_state=0)
+        steps = DeviceSteps(model, Batches(*data(), None, SIZE, model.dtype, model.device), True)
+        sources.append(steps.program_for(SIZE).source.split('"""')[1])
+    for i, source in enumerate(sources):
+        (tmp_path / f"module{i}.cu").write_text(source)
+    files = [str(path) for path in tmp_path.iterdir()]
+    command = [str(NVCC), "-arch=sm_75", "-ptx", "--fmad=false", "-Werror", "all-warnings", *files]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert not done.returncode, done.stderr

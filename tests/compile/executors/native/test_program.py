@@ -1,0 +1,216 @@
+"""What the native executor writes, interpreted: it trains as NumPy's plan does."""
+
+import numpy as np
+import pytest
+
+from sknet import nn
+from sknet.compile.executors.native._math import FUNCTIONS, fill_mask
+from sknet.device import philox_uniform
+from sknet.losses import LOSSES, Focal, Hinge, Huber, LogLoss, Quantile, Tweedie
+from sknet.optim import SGD, Adam, AdamW, RMSprop
+from sknet.optim.schedules import InverseScaling
+from tests.compile.native import ELEMENTWISE, InterpretedSteps, assert_equal_training, written
+
+pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
+
+FEATURES, HIDDEN, ROWS = 5, 4, 9
+TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
+
+
+def data(dtype="float32", n_outputs=3, kind="class"):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((ROWS, FEATURES)).astype(dtype)
+    if kind == "class":
+        return X, rng.integers(0, n_outputs, ROWS)
+    if kind == "label":
+        return X, rng.integers(0, 2, (ROWS, n_outputs)).astype(dtype)
+    return X, np.abs(rng.standard_normal((ROWS, n_outputs))).astype(dtype)
+
+
+def network(*middle, n_outputs=3, end=nn.Identity):
+    return lambda: nn.Sequential(
+        nn.Linear(FEATURES, HIDDEN), *[make() for make in middle], nn.Linear(HIDDEN, n_outputs), end()
+    )
+
+
+def check(make_module, X, y, weight=None, *, dtype="float32", epochs=2, **settings):
+    order = np.random.default_rng(1).permutation(len(X))
+    settings = {"loss": "log_loss", "optimizer": Adam(lr=0.01), "alpha": 0.01, "size": 4, **settings}
+    return assert_equal_training(
+        InterpretedSteps, make_module, X, y, weight, order=settings.pop("order", order), dtype=dtype,
+        epochs=epochs, tolerance=TOLERANCE[dtype], **settings,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_activations(name, dtype):
+    check(network(nn.ACTIVATIONS[name]), *data(dtype), dtype=dtype)
+
+
+LAYERS = {
+    "batch norm": (lambda: nn.BatchNorm(HIDDEN), nn.ReLU),
+    "batch norm, cumulative": (lambda: nn.BatchNorm(HIDDEN, momentum=None),),
+    "layer norm": (lambda: nn.LayerNorm(HIDDEN), nn.Tanh),
+    "dropout": (nn.ReLU, lambda: nn.Dropout(0.4)),
+    "two dropouts": (lambda: nn.Dropout(0.3), nn.ReLU, lambda: nn.Dropout(0.6)),
+    "flatten": (nn.Flatten,),
+    "two layers": (nn.ReLU, lambda: nn.Linear(HIDDEN, HIDDEN), nn.ReLU),
+    "one unit": (lambda: nn.Linear(HIDDEN, 1), nn.ReLU, lambda: nn.Linear(1, HIDDEN)),
+    "no bias": (lambda: nn.Linear(HIDDEN, HIDDEN, bias=False),),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(name, dtype):
+    # In front of batch norm a bias has a gradient of nothing but rounding, which Adam would blow up.
+    check(network(*LAYERS[name]), *data(dtype), dtype=dtype, size=3, optimizer=SGD(0.1))
+
+
+ELSEWHERE = ("gaussian_nll", "kl_divergence")  # the one slices, whose gradient only NumPy's plan knows
+NAMES = [name for name, loss in LOSSES.items() if "regression" in loss.tasks and name not in ELSEWHERE]
+LABELS = (LogLoss(multilabel=True), Focal(multilabel=True), Hinge(multilabel=True))
+CASES = {
+    **{name: (name, "number") for name in NAMES},
+    "huber, wide": (Huber(delta=0.1), "number"),
+    "quantile 0.9": (Quantile(quantile=0.9), "number"),
+    "tweedie 2.5": (Tweedie(power=2.5), "number"),
+    **{str(loss): (loss, "label") for loss in LABELS},
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("name", CASES)
+def test_losses(name, n_outputs, weighted):
+    loss, kind = CASES[name]
+    X, y = data(n_outputs=n_outputs, kind=kind)
+    weight = np.random.default_rng(2).uniform(0.1, 2, ROWS).astype("float32") if weighted else None
+    check(network(nn.Tanh, n_outputs=n_outputs), X, y, weight, loss=loss)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["class", "label"])
+def test_log_loss(kind, weighted, alpha):
+    n_outputs = 3 if kind == "class" else 1
+    X, y = data(n_outputs=n_outputs, kind=kind)
+    weight = np.random.default_rng(2).uniform(0.1, 2, ROWS).astype("float32") if weighted else None
+    check(network(nn.ReLU, n_outputs=n_outputs), X, y, weight, alpha=alpha)
+
+
+CLASS_LOSSES = (LogLoss(label_smoothing=0.2), Focal(), Focal(0.5), Hinge(), Hinge(squared=True))
+
+
+@pytest.mark.parametrize("kind", ["class", "label"])
+@pytest.mark.parametrize("loss", CLASS_LOSSES, ids=str)
+def test_losses_of_classes(loss, kind):
+    n_outputs = 3 if kind == "class" else 1
+    check(network(nn.ReLU, n_outputs=n_outputs), *data(n_outputs=n_outputs, kind=kind), loss=loss)
+
+
+def test_losses_of_probabilities():
+    X, y = data(kind="number")
+    check(network(nn.ReLU), X, y / y.sum(axis=1, keepdims=True), loss="kl_divergence")
+    check(network(nn.ReLU, n_outputs=3, end=nn.Softmax), *data(), loss="nll")
+    X, y = data(kind="label")
+    check(network(nn.ReLU, n_outputs=3, end=nn.Sigmoid), X, y, loss="binary_cross_entropy")
+
+
+OPTIMIZERS = [
+    SGD(0.1), SGD(0.1, momentum=0.9), SGD(0.1, momentum=0.9, nesterov=True), SGD(InverseScaling(0.1)),
+    Adam(0.01, beta1=0.5), AdamW(0.01), RMSprop(0.01), RMSprop(0.01, momentum=0.9),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
+def test_optimizers(optimizer):
+    check(network(nn.ReLU), *data(), optimizer=optimizer)
+
+
+@pytest.mark.parametrize("n_features", [1, 2])
+@pytest.mark.parametrize("hidden", [1, 2])
+@pytest.mark.parametrize("n_outputs", [1, 2])
+@pytest.mark.parametrize("size", [1, 2])
+def test_axes_of_length_one(n_features, hidden, n_outputs, size):
+    X, y = data(n_outputs=n_outputs, kind="number")
+
+    def make_module():
+        return nn.Sequential(nn.Linear(n_features, hidden), nn.ReLU(), nn.Linear(hidden, n_outputs))
+
+    check(make_module, X[:, :n_features].copy(), y, size=size, loss="squared_error", optimizer=SGD(0.1))
+
+
+@pytest.mark.parametrize("size", [2, 4, 8, 9, 20])
+def test_batch_sizes(size):
+    check(network(nn.ReLU), *data(), size=size)
+
+
+def test_chosen_rows_in_their_own_order_of_another_dtype_and_layout():
+    X, y = data("float64")
+    X = np.asfortranarray(X)
+    X.flags.writeable = False
+    check(
+        network(nn.ReLU),
+        X,
+        y,
+        rows=np.array([8, 1, 5, 2, 7, 3]),
+        size=4,
+        dtype="float32",
+        epochs=1,
+        order=np.arange(6),
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if "_float" in name])
+def test_functions_of_one_number(name):
+    exact, dtype = getattr(np, name.split("_")[0]), np.dtype(name.split("_")[1])
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.normal(size=500) * scale for scale in (1e-8, 1e-3, 1, 30, 300)])
+    x = np.concatenate([x, [0, -1, 1, np.inf, -np.inf, np.nan, 1e30, -1e30, 88.7, -87, -103.5]]).astype(dtype)
+    with np.errstate(all="ignore"):
+        found = np.array([FUNCTIONS[name](value) for value in x])
+        expected = exact(x.astype(np.longdouble)).astype(dtype)
+    assert found.dtype == dtype
+    tiny = np.finfo(dtype).tiny
+    np.testing.assert_allclose(found, expected, rtol=3 * np.finfo(dtype).eps, atol=tiny)
+
+
+def test_dropout_masks_are_those_of_numpy_bit_for_bit():
+    for size in (1, 7, 8, 41):
+        for key, site, step, p in [
+            ((1, 2), 0, 0, 0.3),
+            ((2**63 - 1, 12345), 3, 2**40, 0.5),
+            ((0, 0), 1, 7, 1.0),
+        ]:
+            mask = np.empty(size, np.float32)
+            with np.errstate(over="ignore"):
+                fill_mask(mask, *np.array(key, np.uint64), site, step, p, np.float32(2))
+            expected = (philox_uniform(key, step, site, (size,), np.float32) >= p) * np.float32(2)
+            np.testing.assert_array_equal(mask, expected)
+
+
+def test_source_depends_on_the_structure_and_not_on_sizes():
+    def source(features, hidden, n_outputs, size, optimizer):
+        rng = np.random.default_rng(0)
+        X, y = rng.standard_normal((40, features)).astype("float32"), rng.integers(0, n_outputs, 40)
+        steps = check(
+            lambda: nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, n_outputs)),
+            X, y, size=size, optimizer=optimizer,
+        )  # fmt: skip
+        return steps._runs[size].source
+
+    assert source(5, 4, 3, 8, Adam(0.01)) == source(7, 9, 2, 20, Adam(0.1, beta1=0.7, eps=1e-7))
+    assert source(5, 4, 3, 8, Adam(0.01)) != source(5, 4, 3, 8, SGD(0.01))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("row", ELEMENTWISE, ids=lambda row: row.op)
+def test_expressions(row, dtype):
+    tolerance = 1e-6 if dtype == "float32" else 1e-14
+    expected, arrays, text, names = written(row, dtype)
+    code = compile(text, text, "eval")
+    with np.errstate(over="ignore"):
+        found = [eval(code, names | arrays | {"i": i}) for i in range(expected.size)]
+    np.testing.assert_allclose(np.array(found, expected.dtype), expected, rtol=tolerance, atol=tolerance)

@@ -1,0 +1,323 @@
+"""Steps on a device: many without a look from the host, and the same numbers as one operation at a time."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from sknet import Model, nn, ops
+from sknet.device import to_device, to_host
+from sknet.device._active import active
+from sknet.engine import Batches
+from sknet.engine.loop import _device_steps, _steps
+from sknet.engine.loop._choice import steps_for
+from sknet.engine.loop._device_steps import DeviceSteps
+from sknet.engine.loop._history import History
+from sknet.engine.loop._scores import Accuracy
+from sknet.engine.loop._steps import EagerSteps
+from sknet.engine.loop._stopping import Plateau
+from sknet.engine.loop._train import Settings, train
+from sknet.exceptions import NonFiniteError
+from sknet.losses import LogLoss
+from sknet.optim import SGD, Adam, AdamW, RMSprop
+from sknet.optim.schedules import Cosine
+from tests.devices import fake
+from tests.engine.test_optimizers import AVERAGING, BY_NAME, ELEMENTWISE, name_of
+from tests.optim.test_contract import CASES
+
+
+def shaped(*shape):
+    """Return a layer that gives rows of numbers another shape."""
+    return nn.Lambda(lambda x: ops.reshape(x, (x.shape[0], *shape)))
+
+
+LAYERS = {
+    "relu": lambda: nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)),
+    "tanh": lambda: nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3)),
+    "gelu": lambda: nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Linear(16, 3)),
+    "dropout": lambda: nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.4), nn.Linear(16, 3)),
+    "batch norm": lambda: nn.Sequential(nn.Linear(6, 16), nn.BatchNorm(16), nn.ReLU(), nn.Linear(16, 3)),
+    "layer norm": lambda: nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.SiLU(), nn.Linear(16, 3)),
+    "lazy": lambda: nn.Sequential(nn.LazyLinear(16), nn.Tanh(), nn.LazyLinear(3)),
+    "alpha dropout": lambda: nn.Sequential(
+        nn.Linear(6, 16), nn.SELU(), nn.AlphaDropout(0.3), nn.Linear(16, 3)
+    ),
+    "images": lambda: nn.Sequential(
+        shaped(1, 2, 3), nn.Conv2d(1, 4, 2, padding=1), nn.Tanh(), nn.Dropout2d(0.3), nn.MaxPool2d(2),
+        nn.GroupNorm(2, 4), nn.Flatten(), nn.LazyLinear(3),
+    ),
+    "sequences": lambda: nn.Sequential(
+        shaped(3, 2), nn.LSTM(2, 4, num_layers=2, dropout=0.3, returns="sequence"),
+        nn.GRU(4, 3, returns="last"),
+    ),
+    "attention": lambda: nn.Sequential(
+        shaped(3, 2), nn.Linear(2, 8), nn.TransformerEncoderLayer(8, 2, 4, dropout=0.2), nn.Flatten(),
+        nn.LazyLinear(3),
+    ),
+}  # fmt: skip
+OPTIMIZERS = [
+    SGD(0.05, momentum=0.9, nesterov=True),
+    Adam(1e-2),
+    AdamW(Cosine(1e-2, n_steps=100)),
+    RMSprop(1e-3, momentum=0.5),
+]
+EVERY_OPTIMIZER = [*(case.optimizer for case in CASES), *ELEMENTWISE]
+N, SIZE = 50, 8  # six batches and a rest of two rows
+
+
+def data(loss="log_loss", dtype=np.float64, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, 6)).astype(dtype)
+    if loss == "log_loss":
+        return X, rng.integers(0, 3, N)
+    return X, np.abs(rng.standard_normal((N, 3))).astype(dtype)
+
+
+def trained(
+    kind,
+    module,
+    X,
+    y,
+    weight=None,
+    *,
+    device,
+    epochs=8,
+    order="new",
+    rows=None,
+    dtype="float64",
+    loss="log_loss",
+    **settings,
+):
+    """Train a fresh model; return it, and the losses and outputs of all steps."""
+    model = Model(module, loss, random_state=0, dtype=dtype, device=device, **settings)
+    batches = Batches(X, y, weight, SIZE, model.dtype, model.device, rows)
+    model.materialize(batches.X)
+    steps = kind(model, batches, True)
+    rng, losses, outputs = np.random.default_rng(1), [], []
+    for _ in range(epochs):
+        chosen, done = rng.permutation(batches.n_samples) if order == "new" else order, 0
+        while done < batches.n_batches:
+            with active(device), np.errstate(all="ignore"):
+                block = steps.run(chosen, done)
+            done += len(block.losses)
+            losses += list(block.losses)
+            outputs.append(to_host(block.outputs))
+    return model, np.array(losses), np.concatenate(outputs)
+
+
+def assert_same_training(module, *args, device, tolerance=1e-9, **settings):
+    """Train both ways and compare all that training leaves."""
+    expected, losses, outputs = trained(EagerSteps, module(), *args, device=device, **settings)
+    found, found_losses, found_outputs = trained(DeviceSteps, module(), *args, device=device, **settings)
+
+    def close(a, b):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+    close(found_losses, losses)
+    close(found_outputs, outputs)
+    assert found.progress == expected.progress
+    for mine, theirs in (
+        (found.state.parameters, expected.state.parameters),
+        (found.state.optimizer.slots, expected.state.optimizer.slots),
+        (found.buffers, expected.buffers),
+    ):
+        assert set(mine) == set(theirs)
+        for name, array in mine.items():
+            close(to_host(array), to_host(theirs[name]))
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+def test_layers(layers, fake_device):
+    assert_same_training(LAYERS[layers], *data(), optimizer=SGD(0.05, momentum=0.9), device=fake_device)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-3), ("float64", 1e-8)])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error", "huber", "poisson"])
+def test_losses_and_optimizers(loss, optimizer, dtype, tolerance, fake_device):
+    settings = {"loss": loss, "optimizer": optimizer, "alpha": 1e-3, "dtype": dtype}
+    assert_same_training(
+        LAYERS["tanh"], *data(loss, dtype), **settings, device=fake_device, tolerance=tolerance
+    )
+
+
+@pytest.mark.parametrize("optimizer", [*EVERY_OPTIMIZER, *BY_NAME, *AVERAGING], ids=name_of)
+def test_every_optimizer_and_combinator(optimizer, fake_device):
+    assert_same_training(
+        LAYERS["tanh"], *data(), optimizer=optimizer, alpha=1e-3, device=fake_device, epochs=3, tolerance=1e-8
+    )
+
+
+@pytest.mark.parametrize("weight", [None, "weights"])
+@pytest.mark.parametrize("loss", [LogLoss(label_smoothing=0.1), LogLoss()], ids=str)
+def test_a_class_for_each_element_of_a_sequence(loss, weight, fake_device):
+    X, _ = data()
+    y = np.random.default_rng(1).integers(0, 4, (N, 2))
+
+    def module():
+        return nn.Sequential(shaped(2, 3), nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 4))
+
+    assert_same_training(module, X, y, weight and WEIGHTS, loss=loss, device=fake_device)
+
+
+def test_label_smoothing(fake_device):
+    assert_same_training(LAYERS["tanh"], *data(), loss=LogLoss(label_smoothing=0.1), device=fake_device)
+
+
+@pytest.mark.parametrize("place", ["host", "device", "too large"])
+def test_integer_inputs_stay_integers(place, fake_device, monkeypatch):
+    X, y = np.random.default_rng(3).integers(0, 5, (N, 4)), data()[1]
+    if place == "too large":
+        monkeypatch.setattr(fake, "FREE_MEMORY", 0)
+    if place == "device":
+        X = to_device(X, fake_device)
+
+    def module():
+        return nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(12, 3))
+
+    assert_same_training(module, X, y, device=fake_device)
+
+
+WEIGHTS = np.random.default_rng(2).uniform(0.5, 1.5, N)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"weight": WEIGHTS},
+        {"order": None},
+        {"rows": np.arange(N)[::-2]},
+        {"rows": np.arange(N)[::-2], "order": None, "weight": WEIGHTS},
+    ],
+    ids=["weights", "in order", "some rows", "some rows in order, with weights"],
+)
+def test_rows(how, fake_device):
+    assert_same_training(
+        LAYERS["relu"], *data("squared_error"), loss="squared_error", **how, device=fake_device
+    )
+
+
+@pytest.mark.parametrize("kind", ["host", "device", "another dtype", "too large", "too large, another dtype"])
+def test_where_rows_come_from(kind, fake_device, monkeypatch):
+    X, y = data(dtype=np.float32 if "another" in kind else np.float64)
+    if "too large" in kind:
+        monkeypatch.setattr(fake, "FREE_MEMORY", 0)
+    if kind != "host":
+        X = to_device(X, fake_device)
+    assert_same_training(LAYERS["relu"], X, y, device=fake_device)
+
+
+def test_more_rows_than_fit_on_the_device(fake_device, monkeypatch):
+    monkeypatch.setattr(fake, "FREE_MEMORY", 0)
+    assert_same_training(LAYERS["relu"], *data(), device=fake_device)
+
+
+# -- what a step costs ------------------------------------------------------------------------
+
+
+def block_of(fake_device, n_steps, monkeypatch):
+    monkeypatch.setattr(_steps, "SECONDS", 1e9)
+    monkeypatch.setattr(_device_steps, "MOST_STEPS", n_steps)
+    model = Model(LAYERS["dropout"](), loss="log_loss", alpha=1e-3, random_state=0, device=fake_device)
+    steps = DeviceSteps(model, Batches(*data(), None, SIZE, model.dtype, model.device), True)
+    order = np.arange(N)
+    for _ in range(2):  # at first the order is put on the device
+        with fake.counted() as counts, np.errstate(all="ignore"):
+            block = steps.run(order, 0)
+        assert len(block.losses) == n_steps
+    return counts
+
+
+def test_a_step_allocates_nothing_and_the_host_looks_once(fake_device, monkeypatch):
+    one, six = block_of(fake_device, 1, monkeypatch), block_of(fake_device, 6, monkeypatch)
+    assert one.reads == six.reads == 1
+    assert one.allocations == six.allocations
+    assert six.kernels == 6 * one.kernels
+
+
+# -- what is not finite -----------------------------------------------------------------------
+
+
+def in_order(steps):
+    """Train one epoch, as many steps at once as can be."""
+    done = 0
+    with active(steps.model.device), np.errstate(all="ignore"):
+        while done < steps.batches.n_batches:
+            done += len(steps.run(None, done).losses)
+
+
+@pytest.mark.parametrize("batch", [0, 3])
+@pytest.mark.parametrize("layers", ["relu", "batch norm"])
+def test_a_failing_step_changes_nothing(batch, layers, fake_device, monkeypatch):
+    monkeypatch.setattr(_steps, "SECONDS", 1e9)  # all in one block
+    X, y = data()
+    X[batch * SIZE + 1, 0] = np.nan
+    states, errors = [], []
+    for kind in (EagerSteps, DeviceSteps):
+        model = Model(LAYERS[layers](), loss="log_loss", random_state=0, dtype="float64", device=fake_device)
+        steps = kind(model, Batches(X, y, None, SIZE, model.dtype, model.device), True)
+        with pytest.raises(NonFiniteError) as error:
+            in_order(steps)
+        assert model.progress.step == batch
+        states.append(model.state)
+        errors.append(error.value)
+    assert str(errors[0]) == str(errors[1])
+    assert states[0].progress == states[1].progress
+    # Before a batch norm the gradient of a bias is nothing but rounding.
+    for expected, found in (
+        (states[0].parameters, states[1].parameters),
+        (states[0].buffers, states[1].buffers),
+    ):
+        for name, array in expected.items():
+            np.testing.assert_allclose(to_host(found[name]), to_host(array), rtol=1e-9, atol=1e-11)
+
+
+def test_what_overflows_only_when_squared_goes_on(fake_device):
+    X, y = data("squared_error", np.float32)
+    settings = {"loss": "squared_error", "optimizer": SGD(1e-30), "dtype": "float32"}
+    y = y * np.float32(1e17)
+    y[0] = 1e18
+    model, losses, _ = trained(
+        DeviceSteps, nn.Linear(6, 3), 1e3 * X, y, device=fake_device, epochs=1, order=None, **settings
+    )
+    assert np.isfinite(losses).all()
+    assert model.progress.step == 7
+
+
+def test_without_the_check_steps_go_on(fake_device):
+    X, y = data()
+    X[0, 0] = np.nan
+    model = Model(LAYERS["tanh"](), loss="log_loss", random_state=0, device=fake_device)
+    batches = Batches(X, y, None, SIZE, model.dtype, model.device)
+    in_order(DeviceSteps(model, batches, False))
+    assert model.progress.step == 7
+    assert all(np.isnan(to_host(array)).any() for array in model.parameters.values())
+
+
+# -- the choice -------------------------------------------------------------------------------
+
+
+def test_models_on_a_device_take_these_steps(fake_device):
+    model = Model(LAYERS["relu"](), loss="log_loss", random_state=0, device=fake_device)
+    batches = Batches(*data(), None, SIZE, model.dtype, model.device)
+    assert type(steps_for(model, batches, True, 1, True)) is DeviceSteps
+
+
+def test_batches_without_weight_are_left_out(fake_device):
+    X, y = data()
+    weight = np.ones(N)
+    weight[2 * SIZE : 4 * SIZE] = 0
+    losses = []
+    for device in (fake_device, "cpu"):
+        model = Model(
+            LAYERS["relu"](), loss="log_loss", optimizer="sgd", random_state=0, dtype="float64", device=device
+        )
+        batches = Batches(X, y, weight, SIZE, model.dtype, model.device)
+        history = History()
+        settings = Settings(max_iter=3, shuffle=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            train(model, batches, history, Plateau(10, 0.0, False), settings, Accuracy)
+        losses.append(history["loss"])
+        assert model.progress.step == 15
+    np.testing.assert_allclose(*losses, rtol=1e-9)

@@ -1,0 +1,257 @@
+"""The training loop: epochs, patience, validation, and what happens when it is cut short."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from sknet import Model, nn
+from sknet.engine import Accuracy, Batches, History, Plateau, RSquared, Settings, Validation, train
+from sknet.engine.loop import _steps
+from sknet.exceptions import FitInterruptedWarning, NonFiniteError
+from sknet.losses import LogLoss, SquaredError
+from sknet.optim import SGD, Adam
+from sknet.optim.schedules import Adaptive, Cosine, InverseScaling
+from tests.engine.helpers import assert_same, assert_same_state
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(50, 4))
+CLASSES = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
+TARGET = X[:, :2] ** 2
+
+
+@nn.init.version(1)  # no bias is zero: a difference from it has a scale
+def model_for(loss="log_loss", **params):
+    n_outputs = 3 if isinstance(loss, LogLoss) or loss == "log_loss" else 2
+    net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm(8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, n_outputs))
+    return Model(net, loss, **{"dtype": "float64", "random_state": 0} | params)
+
+
+def run(model, settings=None, X=X, y=None, weight=None, size=16, validation=None, history=None, plateau=None):
+    settings = settings or Settings(max_iter=4)
+    y = (TARGET if isinstance(model.loss_function, SquaredError) else CLASSES) if y is None else y
+    batches = Batches(X, y, weight, size, model.dtype, model.device)
+    history = History() if history is None else history
+    plateau = plateau or Plateau(
+        settings.n_iter_no_change, settings.tol, higher_is_better=validation is not None
+    )
+    score = Accuracy if y.ndim == 1 else lambda: RSquared(batches.y, batches.weight, model.loss_function)
+    return train(model, batches, history, plateau, settings, score, validation), history
+
+
+@pytest.mark.parametrize("weight", [None, RNG.uniform(0.1, 2, 50)], ids=["alike", "weighted"])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd", "adamw", "rmsprop"])
+def test_an_epoch_is_one_step_a_batch(weight, optimizer):
+    """The loop captures and replays a step; the model's own takes one operation after the other."""
+    looped, stepped = (model_for(optimizer=optimizer, alpha=0.1) for _ in range(2))
+    _, history = run(looped, Settings(max_iter=3, shuffle=False), weight=weight)
+    for epoch in range(3):
+        total = 0.0
+        for start in range(0, 50, 16):
+            part = slice(start, start + 16)
+            result = stepped.step(X[part], CLASSES[part], None if weight is None else weight[part])
+            total += result.loss * len(X[part])
+        assert history["loss"][epoch] == pytest.approx(total / 50)
+    for name, array in stepped.parameters.items():
+        np.testing.assert_allclose(looped.parameters[name], array, rtol=1e-9, atol=1e-12)
+    for name, array in stepped.buffers.items():
+        np.testing.assert_allclose(looped.buffers[name], array, rtol=1e-9, atol=1e-12)
+    assert (looped.progress.step, looped.progress.epoch, looped.progress.samples) == (12, 3, 150)
+
+
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_training_scores_are_those_of_the_running_outputs(loss):
+    model = Model(
+        nn.Linear(4, 3 if loss == "log_loss" else 2), loss, SGD(1e-12), dtype="float64", random_state=0
+    )
+    _, history = run(model, Settings(max_iter=1))
+    output = model(X).numpy()
+    if loss == "log_loss":
+        expected = (output.argmax(axis=1) == CLASSES).mean()
+    else:
+        expected = (
+            1 - ((output - TARGET) ** 2).sum(axis=0) / ((TARGET - TARGET.mean(axis=0)) ** 2).sum(axis=0)
+        ).mean()
+    assert history["score"] == pytest.approx([expected])
+    assert history["time"][0] > 0
+
+
+def test_orders_are_drawn_from_the_models_random_state():
+    a, b, c = model_for(), model_for(), model_for()
+    run(a)
+    b.random_state.rand()
+    run(b)
+    run(c)
+    assert_same(a.parameters, c.parameters)
+    assert not np.array_equal(a.parameters["0.weight"], b.parameters["0.weight"])
+
+
+def test_sparse_rows():
+    data = np.where(X > 0, X, 0)
+    sparse, dense = model_for(), model_for()
+    run(sparse, X=scipy.sparse.csr_array(data))
+    run(dense, X=data)
+    for name, array in dense.parameters.items():
+        np.testing.assert_allclose(sparse.parameters[name], array, rtol=1e-9, atol=1e-12)
+
+
+def test_patience_ends_it():
+    model = model_for(optimizer=SGD(1e-9))
+    outcome, history = run(model, Settings(max_iter=100, tol=1e3, n_iter_no_change=3))
+    assert (outcome.n_iter, outcome.converged, outcome.interrupted) == (5, True, False)
+    assert len(history["loss"]) == 5
+    outcome, _ = run(model_for(), Settings(max_iter=2, tol=0))
+    assert (outcome.n_iter, outcome.converged) == (2, False)
+
+
+def test_a_schedule_that_can_lower_the_rate_does_so_first(capsys):
+    model = model_for(optimizer=SGD(Adaptive(1e-5)))
+    settings = Settings(max_iter=100, tol=1e3, n_iter_no_change=1, verbose=True)
+    outcome, history = run(model, settings)
+    assert outcome.converged
+    assert history["lr"] == pytest.approx([1e-5] * 3 + [2e-6] * 2 + [4e-7] * 2)
+    assert model.progress.reductions == 2
+    printed = capsys.readouterr().out
+    assert "for 1 consecutive epochs. Setting learning rate to 0.000002" in printed
+    assert printed.endswith("Learning rate too small. Stopping.\n")
+
+
+def test_schedules_see_the_whole_fit():
+    model = model_for(optimizer=Adam(Cosine(0.1)))
+    _, history = run(model, Settings(max_iter=5, tol=0))
+    assert history["lr"][-1] == pytest.approx(0, abs=1e-12)
+    model = model_for(optimizer=SGD(InverseScaling(0.1, 0.5)))
+    _, history = run(model, Settings(max_iter=3, tol=0))
+    assert history["lr"] == pytest.approx([0.1 / np.sqrt(50 * k + 1) for k in range(3)])
+
+
+def validated(model, weight=None):
+    batches = Batches(X[:20], CLASSES[:20], weight, 8, model.dtype, model.device)
+    return Validation(batches, Accuracy)
+
+
+def test_best_weights_are_those_of_the_best_score():
+    model = model_for(optimizer=Adam(0.3))
+    validation = validated(model)
+    outcome, history = run(model, Settings(max_iter=30, tol=0, n_iter_no_change=50), validation=validation)
+    model.restore_weights(outcome.best_weights)
+    assert validation.evaluate(model)[1] == max(history["validation_score"])
+    best = int(np.argmax(history["validation_score"]))
+    assert validation.evaluate(model)[0] == pytest.approx(history["validation_loss"][best])
+
+
+def test_validation_is_the_weighted_mean_of_all_rows():
+    model, weight = model_for(), RNG.uniform(0, 2, 20)
+    loss, score = validated(model, weight).evaluate(model)
+    output = model(X[:20], training=False).numpy()
+    values = LogLoss().values(output, CLASSES[:20]).numpy()
+    assert loss == pytest.approx(np.average(values, weights=weight))
+    assert score == pytest.approx(np.average(output.argmax(axis=1) == CLASSES[:20], weights=weight))
+
+
+def test_batches_without_weight_are_left_out():
+    weight = np.ones(50)
+    weight[16:32] = 0
+    model, shorter = model_for(), model_for()
+    settings = Settings(max_iter=2, shuffle=False)
+    _, history = run(model, settings, weight=weight)
+    kept = np.r_[0:16, 32:50]
+    run(shorter, settings, X=X[kept], y=CLASSES[kept], weight=weight[kept])
+    assert model.progress.step == shorter.progress.step == 6
+    for name, array in shorter.parameters.items():
+        np.testing.assert_allclose(model.parameters[name], array)
+    assert np.isfinite(history["score"]).all()
+
+
+def test_divergence_names_epoch_batch_and_parameter():
+    net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    model = Model(net, SquaredError(), SGD(1e160), random_state=0, dtype="float64")
+    with pytest.raises(
+        NonFiniteError, match=r"training diverged in epoch 1, batch \d of 4: .*'0\.weight'"
+    ) as caught:
+        run(model, Settings(max_iter=9, shuffle=False))
+    assert caught.value.parameter == "0.weight"
+
+
+def test_divergence_can_be_let_go_on():
+    model = Model(nn.Linear(4, 2), SquaredError(), SGD(1e200), random_state=0, dtype="float64")
+    outcome, history = run(model, Settings(max_iter=3, check_finite=False))
+    assert outcome.n_iter == 3
+    assert not np.isfinite(history["loss"][-1])
+
+
+class Interrupting(LogLoss):
+    """Presses Ctrl-C, as it were, at its k-th call."""
+
+    calls = 0
+
+    def __init__(self, multilabel=False, after=5):
+        super().__init__(multilabel)
+        self.after = after
+
+    def values(self, output, target):
+        type(self).calls += 1
+        if type(self).calls > self.after:
+            raise KeyboardInterrupt
+        return super().values(output, target)
+
+
+def test_an_interrupt_keeps_what_was_learned():
+    Interrupting.calls = 0
+    model, other = model_for(Interrupting(), compile=False), model_for(compile=False)
+    with pytest.warns(
+        FitInterruptedWarning, match="interrupted by user after 1 whole epochs; what was learned is kept"
+    ):
+        outcome, history = run(model, Settings(max_iter=3, shuffle=False), X=scipy.sparse.csr_array(X))
+    assert (outcome.n_iter, outcome.converged, outcome.interrupted) == (1, False, True)
+    assert len(history["loss"]) == 1
+    for start in (0, 16, 32, 48, 0):
+        other.step(scipy.sparse.csr_array(X)[start : start + 16], CLASSES[start : start + 16])
+    assert_same(model.parameters, other.parameters)
+
+
+def test_a_resumed_plateau_goes_on():
+    first, second = model_for(), model_for()
+    plateau, history = Plateau(10, 0.0, False), History()
+    settings = Settings(max_iter=2, shuffle=False)
+    for _ in range(2):
+        run(first, settings, plateau=plateau, history=history)
+    whole = Plateau(10, 0.0, False)
+    _, at_once = run(second, Settings(max_iter=4, shuffle=False), plateau=whole)
+    assert history["loss"] == at_once["loss"]
+    assert (plateau.best, plateau.count) == (whole.best, whole.count)
+    assert_same(first.parameters, second.parameters)
+    state = second.state
+    assert_same_state(first.state._replace(progress=state.progress), state)
+
+
+WITH_GAPS = np.where(np.isin(np.arange(50) // 4, (3, 7)), 0.0, RNG.uniform(0.1, 2, 50))
+
+
+@pytest.mark.parametrize("weight", [None, WITH_GAPS], ids=["alike", "two batches without weight"])
+@pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
+def test_it_does_not_matter_how_many_steps_are_done_at_once(loss, weight, monkeypatch):
+    monkeypatch.setattr(_steps, "MOST_KEPT", 60)  # outputs are scored several times an epoch
+    found = []
+    for seconds in (0.0, 1e9):
+        monkeypatch.setattr(_steps, "SECONDS", seconds)
+        model = model_for(loss)
+        _, history = run(model, Settings(max_iter=4, shuffle=weight is None), weight=weight, size=4)
+        found.append((model, history))
+    (first, one), (second, other) = found
+    assert [one[name] for name in ("loss", "score", "lr")] == [
+        other[name] for name in ("loss", "score", "lr")
+    ]
+    assert_same_state(first.state, second.state)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+def test_a_failing_step_among_many_is_named_and_changes_nothing(seconds, monkeypatch):
+    monkeypatch.setattr(_steps, "SECONDS", seconds)
+    model, other, bad = model_for(), model_for(), X.copy()
+    bad[22] = np.inf
+    with pytest.raises(NonFiniteError, match="diverged in epoch 1, batch 6 of 13"):
+        run(model, Settings(shuffle=False), X=bad, size=4)
+    run(other, Settings(max_iter=1, shuffle=False), X=X[:20], y=CLASSES[:20], size=4)
+    assert model.progress.step == 5
+    assert_same(model.parameters, other.parameters)
+    assert_same(model.buffers, other.buffers)
