@@ -19,7 +19,7 @@ from sknet.core._bind import Node
 from sknet.core._hooks import notes_of
 from sknet.core._modes import Context, modes
 from sknet.core._place import line_of, shown
-from sknet.device import Backend, MetaArray, backend_of
+from sknet.device import Backend, MetaArray, backend_of, is_array
 from sknet.exceptions import NonFiniteError
 
 __all__ = ["detect_anomaly"]
@@ -109,16 +109,18 @@ def _watched(
     return out
 
 
-def _watched_push(node: Node, g: Any, pending: dict[Node, Any], needed: set[Node] | None) -> None:
+def _watched_push(
+    node: Node, g: Any, changed: bool, pending: dict[Node, Any], needed: set[Node] | None
+) -> None:
     """Hand a gradient on, and say of which operation it is if that fails."""
     if not modes.anomaly:
-        _push(node, g, pending, needed)
+        _push(node, g, changed, pending, needed)
         return
     line = notes_of(node).line
     where = f"gradient of {node.primitive.name}, recorded "  # type: ignore[union-attr]
     where += shown(line) if line else "before anomaly mode was on"
     try:
-        _push(node, g, pending, needed)
+        _push(node, g, changed, pending, needed)
     except NonFiniteError as error:
         raise NonFiniteError(f"{where}: {error}") from error
     given = [*_arrays(g), *_arrays(node.inputs)]
@@ -132,8 +134,9 @@ def _arrays(value: Any) -> Iterator[Any]:
     if isinstance(value, Bundle):
         value = tuple(value.parts.values())
     for part in value if isinstance(value, tuple) else (value,):
-        if isinstance(part, Tensor) and not isinstance(part.data, MetaArray):
-            yield part.data
+        array = part.data if isinstance(part, Tensor) else part
+        if not isinstance(array, MetaArray) and is_array(array):
+            yield array
 
 
 def _born(results: Any, operands: Any) -> str:

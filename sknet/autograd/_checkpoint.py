@@ -7,7 +7,7 @@ from sknet import _tree
 from sknet.autograd._joint import Bundle, Call, result
 from sknet.core import Tensor, enable_grad, is_grad_enabled
 from sknet.core._backward import newest_first, pull_back
-from sknet.core._bind import Node, next_time
+from sknet.core._bind import Node, make_tensor, next_time
 from sknet.core._repeat import first_run
 from sknet.exceptions import GradientError
 
@@ -55,6 +55,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """
     if not is_grad_enabled():
         return function(*args, **kwargs)
+    given, named = _tree.map_leaves(_as_it_is, (args, kwargs))
     start = next_time()
     with first_run() as again:
         returned = function(*args, **kwargs)
@@ -64,11 +65,16 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if not parents:
         return returned
 
-    call: Any = _Repeated(lambda: again(lambda: function(*args, **kwargs)), parents, values)
-    kept = tuple([x for x in _tree.leaves((args, kwargs)) if isinstance(x, Tensor)])
+    call: Any = _Repeated(lambda: again(lambda: function(*given, **named)), parents, values)
+    kept = tuple([x for x in _tree.leaves((given, named)) if isinstance(x, Tensor)])
     node = Node(call, parents, kept, None, {})
     found = {id(x): result(node, i, x.data) for i, x in enumerate(values)}
     return _tree.map_leaves(lambda x: found.get(id(x), x), returned)
+
+
+def _as_it_is(x: Any) -> Any:
+    """Return a tensor that stays the value which `x` is now: `x` may become another, by ``x += y``."""
+    return make_tensor(x.data, x.node) if isinstance(x, Tensor) and x.node is not None else x
 
 
 class _Before:

@@ -114,6 +114,8 @@ class Function:
         if any(parents):
             call: Any = _FunctionCall(cls, ctx, inputs, values)
             arrays = tuple([x.data for x in values])
+            # What was saved may become another value, by a change in place that is recorded.
+            ctx.saved_tensors = tuple([make_tensor(x.data, x.node) for x in ctx.saved_tensors])
             node = Node(call, parents, ctx.saved_tensors, arrays, {})
             found = [
                 result(node, i, x.data) if x.dtype.kind == "f" else x.detach() for i, x in enumerate(values)

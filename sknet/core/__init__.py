@@ -4,6 +4,7 @@ from sknet.core._axes import normalize_axes, normalize_axis
 from sknet.core._backward import gradients, release
 from sknet.core._bind import Shaped, bind
 from sknet.core._carry import cargo_of, carry
+from sknet.core._changes import note_write
 from sknet.core._hooks import HookHandle
 from sknet.core._modes import (
     capturing,
@@ -42,6 +43,7 @@ __all__ = [
     "no_grad",
     "normalize_axes",
     "normalize_axis",
+    "note_write",
     "place",
     "release",
     "set_grad_enabled",

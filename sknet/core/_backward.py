@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from sknet.core import _bind
 from sknet.core import _primitive as p
-from sknet.core._bind import Node, bind
-from sknet.core._changes import CHANGES, any_older, check_unchanged, owner_of
+from sknet.core._bind import Node, bind, operands_of
+from sknet.core._changes import any_older, owner_of, unchanged_operands_of
 from sknet.core._hooks import HOOKED, call_hooks, keeper_of
 from sknet.core._modes import modes
 from sknet.device import MetaArray, backend, backend_of, device_of
@@ -134,7 +134,8 @@ def pull_back(
         pending: dict[Node, Any] = {}
         for node, seed in seeds:
             pending[node] = pending[node] + seed if node in pending else seed
-        watched = stop or HOOKED or any_older(order)
+        changed = bool(HOOKED) or any_older(order)  # a hook may write, too
+        watched = stop or HOOKED
         for node in order:
             g = pending.pop(node, None)
             if g is None:
@@ -143,25 +144,16 @@ def pull_back(
                 if stop and node in wanted:  # type: ignore[operator]
                     found[node] = g
                     continue
-                g = _looked_at(node, g)
+                g = call_hooks(node, g)
                 if wanted is None and keeper_of(node) is not None:
                     found[node] = g
             if node in wanted if wanted is not None else node.primitive is None:
                 found[node] = g
             if node.primitive is not None:
-                _push(node, g, pending, needed)
+                _push(node, g, changed, pending, needed)
     finally:
         modes.grad = before
     return found
-
-
-def _looked_at(node: Node, g: "Tensor") -> "Tensor":
-    """Return the gradient that a node's hooks leave, after a check that its values are what they were."""
-    if HOOKED:
-        g = call_hooks(node, g)
-    if CHANGES:
-        check_unchanged(node)
-    return g
 
 
 def _leading_to(wanted: "set[Node | None]", order: list[Node]) -> set[Node]:
@@ -173,15 +165,18 @@ def _leading_to(wanted: "set[Node | None]", order: list[Node]) -> set[Node]:
     return needed
 
 
-def _push(node: Node, g: Any, pending: dict[Node, Any], needed: set[Node] | None) -> None:
-    """Hand a node's gradient on to its parents by the primitive's vjp rules."""
+def _push(node: Node, g: Any, changed: bool, pending: dict[Node, Any], needed: set[Node] | None) -> None:
+    """Hand a node's gradient on to its parents by the primitive's vjp rules.
+
+    `changed` says that what the node keeps may have been overwritten since.
+    """
     primitive: Any = node.primitive
     if node.inputs is None:
         raise GradientError(
             f"{primitive.name}: what its gradient needs was given up (by release, or backward(donate=True)): "
             "compute the result again"
         )
-    out = None if node.output is None else _bind.make_tensor(node.output, node)
+    out, inputs = unchanged_operands_of(node) if changed else operands_of(node)
     for i, (parent, rule) in enumerate(zip(node.parents, primitive.vjp, strict=False)):
         if parent is None or (needed is not None and parent not in needed):
             continue
@@ -189,7 +184,7 @@ def _push(node: Node, g: Any, pending: dict[Node, Any], needed: set[Node] | None
             raise GradientError(
                 f"{primitive.name!r} has no gradient with respect to operand {i}: detach() it first"
             )
-        share = rule(g, out, *node.inputs, **node.params)  # type: ignore[arg-type]
+        share = rule(g, out, *inputs, **node.params)  # type: ignore[arg-type]
         before = pending.get(parent)
         if before is None:
             pending[parent] = share

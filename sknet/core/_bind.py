@@ -9,14 +9,14 @@ import numpy as np
 from sknet.core._modes import modes
 from sknet.core._primitive import Primitive
 from sknet.core._traced import traced_among
-from sknet.device import MetaArray, backend_of, device_of
+from sknet.device import MetaArray, backend_of, device_of, is_array
 from sknet.device import backend as _backend
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, NonFiniteError, ShapeError
 
 if TYPE_CHECKING:
     from sknet.core._tensor import Tensor
 
-__all__ = ["Node", "Shaped", "bind", "check_one_device", "explained", "next_time"]
+__all__ = ["Node", "Shaped", "bind", "check_one_device", "explained", "next_time", "operands_of"]
 
 NUMPY = _backend("cpu")
 _SCALARS = (float, int)
@@ -61,7 +61,9 @@ class Node:
     """One application of a primitive on the tape, or (without a primitive) a leaf.
 
     A node never refers to the tensor it produced, only to that tensor's array where a rule needs
-    it: so the tape holds no reference cycles, and memory is freed the moment it can be.
+    it: so the tape holds no reference cycles, and memory is freed the moment it can be. For the same
+    reason, and because a tensor that is changed in place becomes another value, it keeps the arrays of
+    its inputs; `operands_of` makes tensors of them again.
 
     `notes` (_hooks.py) is an empty slot on almost every node, which costs nothing.
     """
@@ -127,7 +129,7 @@ def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) 
     if modes.grad and primitive.vjp is not None:
         parents = tuple([x.node if isinstance(x, TensorType) else None for x in inputs])
         if any(parents):
-            return make_tensor(out, _record(primitive, parents, inputs, out, params))
+            return make_tensor(out, _record(primitive, parents, inputs, arrays, out, params))
     return make_tensor(out, None)
 
 
@@ -135,17 +137,37 @@ def _record(
     primitive: Primitive,
     parents: tuple[Node | None, ...],
     inputs: tuple[Any, ...],
+    arrays: list[Any],
     out: Any,
     params: dict[str, Any],
 ) -> Node:
+    """Record one application: arrays are kept rather than tensors, which may become other values."""
     saves = primitive.saves
     if saves == "output" or saves == "nothing":
-        inputs = tuple(
-            [Shaped(x.data.shape, x.data.dtype) if isinstance(x, TensorType) else x for x in inputs]
-        )
+        kept = [Shaped(x.data.shape, x.data.dtype) if isinstance(x, TensorType) else x for x in inputs]
+    else:
+        kept = arrays
     if saves == "inputs" or saves == "nothing":
         out = None
-    return Node(primitive, parents, inputs, out, params)
+    return Node(primitive, parents, tuple(kept), out, params)
+
+
+def operands_of(node: Node) -> "tuple[Tensor | None, list[Any]]":
+    """Return what the rules of a node are called with: its result, if that was kept, and its inputs."""
+    out = None if node.output is None else make_tensor(node.output, node)
+    if not isinstance(node.primitive, Primitive):
+        return out, list(node.inputs)  # a custom function keeps tensors
+    return out, [
+        make_tensor(x, parent) if type(x) is np.ndarray or _is_dense(x) else x
+        for x, parent in zip(node.inputs, node.parents, strict=True)
+    ]
+
+
+def _is_dense(x: Any) -> bool:
+    """Tell whether what a node keeps is the array of a tensor, rather than a number, a shape or a matrix."""
+    if type(x) in _SCALARS or type(x) is Shaped:
+        return False
+    return is_array(x) and not backend_of(x).is_sparse(x)
 
 
 def _forward_elsewhere(

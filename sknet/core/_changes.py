@@ -1,29 +1,34 @@
-"""What was changed in place, and when: so that no gradient is computed from changed values.
+"""What was overwritten, and when, so that no gradient is computed from overwritten values.
 
-A node of the tape has a place in time, its `order`. A change notes the time at which it was made:
-for the array that owns the memory that was written to, or for the tensor that became another
-value, and for as long as that lives. Where nothing was ever changed in place, nothing is looked up.
+A node of the tape has a place in time, its `order`. A write to memory notes the time at which it was
+made, for the array that owns the memory and for as long as that lives. As long as nothing was
+overwritten, nothing is looked up. Where a node's values were, its rules get a stand-in in their
+place: shape and dtype can still be read, the values cannot.
 """
 
 import weakref
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NoReturn
 
-from sknet.core import _bind
-from sknet.core._bind import Node, next_time
+from sknet.core._bind import Node, next_time, operands_of
 from sknet.core._place import Line, line_of, shown
-from sknet.device import MetaArray, is_array
+from sknet.core._primitive import Primitive
+from sknet.core._traced import TracedArray
+from sknet.device import MetaArray, device_of, is_array
 from sknet.exceptions import GradientError
 
-__all__ = ["CHANGES", "any_older", "check_unchanged", "note_change", "owner_of"]
+__all__ = ["CHANGES", "any_older", "note_write", "owner_of", "unchanged_operands_of"]
 
 
-class Change(NamedTuple):
-    """The latest change of what `reference` refers to."""
+class Change:
+    """The latest write to the memory of an array: when, by what, and in which line of the user's code."""
 
-    reference: Any
-    time: int
-    line: Line | None
+    __slots__ = ("by", "line", "reference", "time")
+
+    def __init__(self, reference: Any) -> None:
+        self.reference = reference
+        self.time = 0
+        self.by: str | None = None
+        self.line: Line | None = None
 
 
 CHANGES: dict[int, Change] = {}
@@ -31,48 +36,122 @@ CHANGES: dict[int, Change] = {}
 
 def owner_of(array: Any) -> Any:
     """Return the array that owns the memory which `array` is a view of."""
-    while (base := getattr(array, "base", None)) is not None and is_array(base):
-        array = base
+    base = getattr(array, "base", None)
+    while base is not None:
+        if is_array(base):
+            array = base
+        base = getattr(base, "base", None)  # NumPy puts an object of its own below a strided view
     return array
 
 
-def note_change(changed: Any) -> None:
-    """Note that a tensor has become another value, or that the memory of an array was written to."""
-    if not isinstance(changed, _bind.TensorType):
-        changed = owner_of(changed)
-    key = id(changed)
-    reference = weakref.ref(changed, lambda _: CHANGES.pop(key, None))
-    CHANGES[key] = Change(reference, next_time(), line_of())
+def note_write(array: Any, by: str | None = None) -> None:
+    """Tell the tape that the memory of an array was overwritten, outside of any operation.
+
+    Whoever writes to memory that a tensor may have been computed from has to call this after writing:
+    a later `backward` that reads a value which was recorded before the write then raises a
+    `GradientError` instead of mixing old results with new values. Takes about a microsecond.
+
+    Parameters
+    ----------
+    array : array
+        What was written to, on any device. All arrays that share its memory count as overwritten: for
+        a buffer with many views, one call for the buffer is enough.
+    by : str, default=None
+        What wrote, for the message, such as ``"Model.step"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Tensor
+    >>> flat = np.ones(4)
+    >>> weight = Tensor(flat[:2], requires_grad=True)
+    >>> loss = (weight * weight).sum()
+    >>> flat *= 0.9
+    >>> note_write(flat, "the update")
+    >>> loss.backward()
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.GradientError: multiply: a value of shape (2,) that its gradient reads ...
+    """
+    if isinstance(array, MetaArray):
+        return
+    owner = owner_of(array)
+    key = id(owner)
+    change = CHANGES.get(key)
+    if change is None or change.reference() is not owner:
+        change = Change(weakref.ref(owner, lambda _: CHANGES.pop(key, None)))
+    change.by, change.line, change.time = by, line_of(), next_time()
+    CHANGES[key] = change
 
 
-def any_older(nodes: Iterable[Node]) -> bool:
-    """Tell whether one of some nodes was recorded before the latest change."""
+def any_older(order: list[Node]) -> bool:
+    """Tell whether one of some nodes, which come newest first, was recorded before the latest write."""
     if not CHANGES:
         return False
-    latest = max([change.time for change in list(CHANGES.values())], default=0)
-    return any(node.order < latest and node.primitive is not None for node in nodes)
+    oldest = next((node.order for node in reversed(order) if node.primitive is not None), None)
+    return oldest is not None and any(change.time > oldest for change in list(CHANGES.values()))
 
 
-def check_unchanged(node: Node) -> None:
-    """Raise if a value that the rules of a node read was changed since the node was recorded."""
-    for value in _read(node):
-        change = CHANGES.get(id(value))
-        if change is not None and change.time > node.order:
-            name = node.primitive.name  # type: ignore[union-attr]
-            raise GradientError(
-                f"{name}: a value of shape {tuple(value.shape)} that its gradient reads was changed in place "
-                f"after it was used, {shown(change.line)}. Make a new tensor there (x = x + y in place of "
-                "x += y, ops.where in place of x[index] = y), or make the change after backward()."
-            )
+def unchanged_operands_of(node: Node) -> tuple[Any, list[Any]]:
+    """Return the same as `operands_of`, with stand-ins for what was overwritten since.
 
-
-def _read(node: Node) -> Iterator[Any]:
-    """Yield the tensors, and the owners of the arrays, that a node keeps for its rules."""
-    outputs = node.output if isinstance(node.output, tuple) else (node.output,)
-    for value in (*(node.inputs or ()), *outputs, *(node.params or {}).values()):
+    Raises
+    ------
+    GradientError
+        For an overwritten index, and for what a custom function saved.
+    """
+    out, inputs = operands_of(node)
+    if not isinstance(node.primitive, Primitive):  # a custom function, which may read values in any way
+        outputs = node.output if isinstance(node.output, tuple) else ()
+        for value in (*outputs, *[getattr(x, "data", None) for x in inputs]):
+            _check(node, value)
+        return out, inputs
+    for value in (node.params or {}).values():
         for part in value if isinstance(value, tuple) else (value,):
-            if isinstance(part, _bind.TensorType):
-                yield part
-                part = part.data
-            if not isinstance(part, MetaArray) and is_array(part):
-                yield owner_of(part)
+            _check(node, part)
+    for x in (out, *inputs):
+        data = getattr(x, "data", None)
+        change = _change_of(node, data)
+        if change is not None:
+            x.data = _Overwritten(node, data, change)
+    return out, inputs
+
+
+def _change_of(node: Node, value: Any) -> Change | None:
+    """Return the write to the memory of a value that came after its node, if there was one."""
+    if isinstance(value, MetaArray) or not is_array(value):
+        return None
+    change = CHANGES.get(id(owner_of(value)))
+    return change if change is not None and change.time > node.order else None
+
+
+def _check(node: Node, value: Any) -> None:
+    change = _change_of(node, value)
+    if change is not None:
+        _refuse(node, value.shape, change)
+
+
+def _refuse(node: Node, shape: tuple[int, ...], change: Change) -> NoReturn:
+    primitive: Any = node.primitive
+    by = f"by {change.by}, " if change.by else ""
+    raise GradientError(
+        f"{primitive.name}: a value of shape {tuple(shape)} that its gradient reads was changed in place "
+        f"after it was used, {by}{shown(change.line)}. Make a new tensor there (x = x + y in place of "
+        "x += y, ops.where in place of x[index] = y), or make the change after backward()."
+    )
+
+
+class _Overwritten(TracedArray):
+    """Stands for an overwritten array, whose shape a rule may ask for; computing with it raises."""
+
+    __slots__ = ("_change", "_node")
+
+    def __init__(self, node: Node, array: Any, change: Change) -> None:
+        super().__init__(array.shape, array.dtype, device_of(array))
+        self._node, self._change = node, change
+
+    def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> NoReturn:
+        _refuse(self._node, self.shape, self._change)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        _refuse(self._node, self.shape, self._change)

@@ -1,9 +1,10 @@
 """Changes in place: ``x[index] = value``, ``x += y`` and their like.
 
 What is not on the tape is written to in its memory, as in NumPy: every tensor and array that shares
-the memory sees it, and a gradient that was to be computed from the former values is refused
+the memory sees it, and a gradient that would have been computed from the former values is refused
 (`_changes.py`). What is on the tape is recorded: the tensor becomes the result of an operation on
-what it was, and its former memory stays, for the tape may need it.
+its former value. The former memory is left alone: nodes keep arrays rather than tensors, so what was
+computed from the former value keeps its gradient.
 """
 
 import operator
@@ -15,7 +16,7 @@ import numpy as np
 from sknet.core import _bind
 from sknet.core import _primitive as p
 from sknet.core._bind import Node, bind, check_one_device, explained
-from sknet.core._changes import note_change
+from sknet.core._changes import note_write
 from sknet.core._hooks import move_keeping
 from sknet.core._modes import modes, no_grad
 from sknet.core._place import place
@@ -34,7 +35,7 @@ def _in_place(operation: Callable[[Any, Any], Any], sign: str) -> Any:
 
     def change(self: Any, other: Any) -> Any:
         if _is_recorded(self, other):
-            _become(self, sign, lambda former: operation(former, former if other is self else other))
+            _become(self, sign, lambda: operation(self, other))
         else:
             with no_grad():
                 result = operation(self, other)
@@ -76,7 +77,7 @@ class Changeable:
                     "write x[i, j] = value for that, or make a new tensor with ops.where"
                 )
             params = {"index": index}
-            _become(self, "[]=", lambda x: bind(p.setitem, (x, x if given is self else given), params))
+            _become(self, "[]=", lambda: bind(p.setitem, (self, given), params))
             return
         check_one_device(p.setitem, [self.data, array])
         is_float = isinstance(array, float) or getattr(array, "dtype", np.dtype(int)).kind == "f"
@@ -99,7 +100,7 @@ def _is_recorded(x: Any, other: Any) -> bool:
     return on_tape and modes.grad
 
 
-def _become(x: "Tensor", sign: str, result_of: "Callable[[Tensor], Tensor]") -> None:
+def _become(x: "Tensor", sign: str, compute: "Callable[[], Tensor]") -> None:
     """Let a tensor become the result of an operation on what it was."""
     node = x.node
     if node is not None and node.primitive is None:
@@ -111,12 +112,11 @@ def _become(x: "Tensor", sign: str, result_of: "Callable[[Tensor], Tensor]") -> 
         raise _frozen(x, sign)
     if x.dtype.kind != "f":
         raise DtypeError(f"{sign}: a tensor of dtype {x.dtype} cannot take on a gradient: use .astype first")
-    result = result_of(_bind.make_tensor(x.data, node))
+    result = compute()
     _check_fits(x, result, sign)
     if result.dtype != x.dtype:
         result = result.astype(x.dtype)
     x.data, x.node = result.data, result.node
-    note_change(x)
     if node is not None:
         move_keeping(node, x)
 
@@ -134,7 +134,7 @@ def _write(x: "Tensor", sign: str, index: Any, values: Any) -> None:
             data[index] = values
     except (ValueError, TypeError, IndexError) as error:
         raise explained(p.setitem, [data, values], {"index": index}, error) from error
-    note_change(data)
+    note_write(data)
 
 
 def _check_fits(x: "Tensor", result: "Tensor", sign: str) -> None:

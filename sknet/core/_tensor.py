@@ -69,8 +69,8 @@ class Tensor(Operators, Changeable, Hookable):
     inside `no_grad`, is written to in its memory, as in NumPy; a gradient that was to be computed
     from the former values is then refused. On the tape the change is recorded: the tensor becomes
     the new value, and what shares the former memory stays as it was. A leaf that requires a gradient
-    is changed inside `no_grad` only, and nothing is while a function is captured. What is written
-    into `data` itself nobody notices.
+    is changed inside `no_grad` only, and nothing is while a function is captured. Code that writes
+    into `data` itself has to call `sknet.core.note_write`.
 
     Examples
     --------

@@ -1,12 +1,16 @@
 """Arrays that a capture hands to a function in place of real ones."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, NoReturn
 
 from sknet.core._primitive import Primitive
 from sknet.device import Device, MetaArray
 
 __all__ = ["TracedArray"]
+
+
+class _NoDataError(AttributeError, TypeError):
+    """A forward asked for what only real arrays have: to `bind` the same as NumPy's TypeError."""
 
 
 class TracedArray(MetaArray):
@@ -42,6 +46,9 @@ class TracedArray(MetaArray):
     def __init__(self, shape: tuple[int, ...], dtype: Any, device: Device) -> None:
         super().__init__(shape, dtype)
         self.device = device
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _NoDataError(f"an array that stands for values to come has no attribute {name!r}")
 
     @abstractmethod
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> "TracedArray":
