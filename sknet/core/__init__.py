@@ -6,6 +6,7 @@ from sknet.core._bind import Shaped, bind
 from sknet.core._carry import cargo_of, carry
 from sknet.core._changes import note_write
 from sknet.core._hooks import HookHandle
+from sknet.core._methods import Methods
 from sknet.core._modes import (
     capturing,
     enable_grad,
@@ -24,6 +25,7 @@ from sknet.core._traced import TracedArray
 __all__ = [
     "PRIMITIVES",
     "HookHandle",
+    "Methods",
     "Primitive",
     "Shaped",
     "Tensor",

@@ -16,6 +16,7 @@ from sknet.core._backward import from_here
 from sknet.core._bind import Node, bind
 from sknet.core._hooks import Hookable
 from sknet.core._inplace import Changeable, plain_index
+from sknet.core._methods import Count, Methods
 from sknet.core._modes import modes
 from sknet.core._operators import Operators
 from sknet.device import (
@@ -34,7 +35,7 @@ from sknet.exceptions import DtypeError, GradientError
 __all__ = ["Tensor", "as_tensor"]
 
 
-class Tensor(Operators, Changeable, Hookable):
+class Tensor(Operators, Changeable, Hookable, Methods):
     """An array on a device that remembers how it was computed, so that it can be differentiated.
 
     Parameters
@@ -117,7 +118,7 @@ class Tensor(Operators, Changeable, Hookable):
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(self.data.size)
+        return Count(self.data.size)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -4,6 +4,9 @@ Array functions have the array API standard's names, network functions their com
 accept tensors, arrays and numbers, and return tensors.
 """
 
+import typing as _typing
+
+from sknet import _hints
 from sknet.ops._activation import *  # noqa: F403
 from sknet.ops._attention import *  # noqa: F403
 from sknet.ops._conv import *  # noqa: F403
@@ -31,3 +34,8 @@ from sknet.ops._sparse import *  # noqa: F403
 from sknet.ops._trigonometric import *  # noqa: F403
 
 __all__ = sorted(name for name in globals() if not name.startswith("_"))
+
+if not _typing.TYPE_CHECKING:
+    from sknet.ops import _methods  # the functions are all here by now
+
+    __getattr__ = _hints.module_getattr("sknet.ops", __all__, _methods.HINTS)

@@ -138,9 +138,11 @@ def expand_dims(x: Any, axis: int | tuple[int, ...]) -> Tensor:
     return reshape(x, tuple(1 if a in new else next(lengths) for a in range(ndim)))
 
 
-def squeeze(x: Any, axis: int | tuple[int, ...]) -> Tensor:
-    """Return x without the axes of length 1 that `axis` names."""
+def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
+    """Return x without the axes of length 1 that `axis` names; None removes all of them."""
     x = as_tensor(x)
+    if axis is None:
+        return reshape(x, tuple(n for n in x.shape if n != 1))
     gone = {a % x.ndim for a in normalize_axes(axis, x.ndim, "squeeze")}
     long = [a for a in gone if x.shape[a] != 1]
     if long:
