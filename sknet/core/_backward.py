@@ -67,15 +67,46 @@ def gradients(
     return [found[x.node] if x.node in found else zeros_like(x) for x in inputs]
 
 
-def from_here(output: "Tensor", gradient: "Tensor | None", create_graph: bool) -> None:
-    """Add to the `grad` of every leaf below `output`: what `Tensor.backward` does."""
+def from_here(
+    output: "Tensor",
+    gradient: "Tensor | None",
+    create_graph: bool,
+    retain_graph: bool,
+    inputs: "Tensor | Sequence[Tensor] | None",
+) -> None:
+    """Add to the `grad` of every leaf below `output`, or of the `inputs`: what `Tensor.backward` does."""
+    if create_graph and not retain_graph:
+        raise GradientError(
+            "create_graph=True needs the tape that retain_graph=False would free: leave one out"
+        )
+    owners = None if inputs is None else _owners(inputs)
     seed = _seed(output, gradient)
     taken = {id(owner_of(seed.data))}
-    for node, g in pull_back([(_node_of(output), seed)], None, create_graph).items():
+    wanted: set[Node | None] | None = None if owners is None else {*owners}
+    for node, g in pull_back([(_node_of(output), seed)], wanted, create_graph).items():
         # A leaf's weak reference: the leaf may be gone.
-        owner = node.output() if node.primitive is None else keeper_of(node)
+        keeper = node.output() if node.primitive is None else keeper_of(node)
+        owner = keeper if owners is None else owners[node]
         if owner is not None:
             owner.grad = _own(g, taken) if owner.grad is None else bind(p.add, (owner.grad, g), {})
+    if not retain_graph:
+        release(output)
+
+
+def _owners(inputs: "Tensor | Sequence[Tensor]") -> "dict[Node, Tensor]":
+    """Return the tensors whose `grad` a backward pass is to fill, by their nodes."""
+    tensors = [inputs] if isinstance(inputs, _bind.TensorType) else list(inputs)
+    if not tensors:
+        raise GradientError("backward(inputs=[]) has nothing to fill: pass tensors, or None for all leaves")
+    found: dict[Node, Tensor] = {}
+    for i, x in enumerate(tensors):
+        if not isinstance(x, _bind.TensorType) or x.node is None:
+            raise GradientError(
+                f"backward: input {i} is not a tensor that requires a gradient: set requires_grad=True on it "
+                "before the output is computed"
+            )
+        found[x.node] = x
+    return found
 
 
 def _node_of(output: "Tensor") -> Node:
@@ -173,8 +204,8 @@ def _push(node: Node, g: Any, changed: bool, pending: dict[Node, Any], needed: s
     primitive: Any = node.primitive
     if node.inputs is None:
         raise GradientError(
-            f"{primitive.name}: what its gradient needs was given up (by release, or backward(donate=True)): "
-            "compute the result again"
+            f"{primitive.name}: what its gradient needs was given up (by release, "
+            "backward(retain_graph=False) or donate=True): compute the result again"
         )
     out, inputs = unchanged_operands_of(node) if changed else operands_of(node)
     for i, (parent, rule) in enumerate(zip(node.parents, primitive.vjp, strict=False)):

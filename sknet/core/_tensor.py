@@ -2,7 +2,7 @@
 
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Self
 
@@ -242,7 +242,14 @@ class Tensor(Operators, Changeable, Hookable, Methods):
             raise GradientError("only leaves can be pickled: use .detach() first")
         return Tensor, (to_host(self.data), self.requires_grad)
 
-    def backward(self, gradient: "Tensor | None" = None, create_graph: bool = False) -> None:
+    def backward(
+        self,
+        gradient: "Tensor | None" = None,
+        create_graph: bool = False,
+        *,
+        retain_graph: bool = True,
+        inputs: "Tensor | Sequence[Tensor] | None" = None,
+    ) -> None:
         """Add the gradient of this tensor to the `grad` of every leaf it was computed from.
 
         Parameters
@@ -251,14 +258,20 @@ class Tensor(Operators, Changeable, Hookable, Methods):
             Gradient of something with respect to this tensor; may be left out for a scalar.
         create_graph : bool, default=False
             Record the computation of the gradients too, so that they can be differentiated.
+        retain_graph : bool, default=True
+            Keep the tape, so that it can be walked again. False frees what it holds: memory, for all
+            tensors that this one was computed from.
+        inputs : Tensor or sequence of Tensor, default=None
+            Fill the `grad` of these only, leaves or not; None fills that of all leaves.
 
         Raises
         ------
         GradientError
-            If nothing it was computed from requires a gradient, or it is no scalar and
-            `gradient` is missing.
+            If nothing it was computed from requires a gradient, if it is no scalar and `gradient` is
+            missing, if `inputs` is empty or one of them requires no gradient, or if the tape is to be
+            freed and needed.
         """
-        from_here(self, gradient, create_graph)
+        from_here(self, gradient, create_graph, retain_graph, inputs)
 
     # -- indexing -----------------------------------------------------------------------------
 

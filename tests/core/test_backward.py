@@ -113,6 +113,86 @@ class TestBackward:
         assert x.grad.item() == 2.0
 
 
+class TestInputs:
+    """Which tensors `backward` fills."""
+
+    def test_some_leaves_only(self):
+        x, y = (Tensor([2.0, 3.0], requires_grad=True) for _ in range(2))
+        (x * y).sum().backward(inputs=[y])
+        assert x.grad is None
+        np.testing.assert_array_equal(y.grad.numpy(), [2.0, 3.0])
+
+    def test_one_tensor_and_one_that_is_no_leaf(self):
+        x = Tensor([2.0, 3.0], requires_grad=True)
+        h = x * x
+        (h * 5.0).sum().backward(inputs=h)
+        np.testing.assert_array_equal(h.grad.numpy(), [5.0, 5.0])
+        assert x.grad is None
+
+    def test_adds_up(self):
+        x = Tensor([2.0, 3.0], requires_grad=True)
+        y = (x * x).sum()
+        y.backward()
+        y.backward(inputs=[x, x])
+        np.testing.assert_array_equal(x.grad.numpy(), [8.0, 12.0])
+
+    def test_what_the_output_does_not_depend_on_stays(self):
+        x, y = (Tensor([2.0], requires_grad=True) for _ in range(2))
+        (x * x).sum().backward(inputs=[x, y])
+        assert y.grad is None
+
+    @pytest.mark.parametrize(
+        ("inputs", "message"),
+        [
+            ([], r"inputs=\[\].* None for all leaves"),
+            ([Tensor([1.0])], "input 0 is not a tensor that requires a gradient"),
+            ([Tensor([1.0], requires_grad=True), np.ones(2)], "input 1 is not a tensor"),
+        ],
+    )
+    def test_refused(self, inputs, message):
+        x = Tensor([2.0], requires_grad=True)
+        with pytest.raises(GradientError, match=message):
+            (x * x).sum().backward(inputs=inputs)
+        assert x.grad is None
+
+
+class TestRetainGraph:
+    def test_false_frees_the_tape(self):
+        x = Tensor([2.0, 3.0], requires_grad=True)
+        h = x * x
+        y = h.sum()
+        y.backward(retain_graph=False)
+        np.testing.assert_array_equal(x.grad.numpy(), [4.0, 6.0])
+        with pytest.raises(GradientError, match=r"given up \(by release, backward\(retain_graph=False\)"):
+            y.backward()
+        with pytest.raises(GradientError, match="compute the result again"):
+            h.sum().backward()
+        np.testing.assert_array_equal(x.grad.numpy(), [4.0, 6.0])
+
+    def test_memory(self):
+        x = Tensor(np.ones(3), requires_grad=True)
+        inner = x.exp()
+        array = weakref.ref(inner.data)
+        y = (inner * inner).sum()
+        del inner
+        assert array() is not None
+        y.backward(retain_graph=False)
+        assert array() is None
+
+    def test_a_failure_frees_nothing(self):
+        x = Tensor([2.0, 3.0], requires_grad=True)
+        y = x * x
+        with pytest.raises(GradientError, match="only a scalar"):
+            y.backward(retain_graph=False)
+        y.sum().backward()
+        np.testing.assert_array_equal(x.grad.numpy(), [4.0, 6.0])
+
+    def test_not_with_create_graph(self):
+        x = Tensor(2.0, requires_grad=True)
+        with pytest.raises(GradientError, match="create_graph=True needs the tape that retain_graph=False"):
+            (x * x).backward(create_graph=True, retain_graph=False)
+
+
 class TestErrors:
     def test_not_on_the_tape(self):
         message = "this tensor was not computed from anything that requires a gradient: set requires_grad"
