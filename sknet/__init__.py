@@ -6,6 +6,8 @@ What has a name here is loaded when it is first used, so that ``import sknet`` c
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sknet._late import completed_by as _completed_by
+
 if TYPE_CHECKING:
     from sknet import autograd, losses, neural_network, nn, ops, optim
     from sknet.autograd import Function, checkpoint, grad, value_and_grad
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from sknet.estimators import MLPClassifier, MLPRegressor
 
 __version__ = "0.1.0"
+
+_completed_by(
+    "sknet.core", lambda: import_module("sknet.ops")
+)  # core names primitives, ops attach their rules
 
 _HOMES = {
     "sknet.autograd": ("Function", "checkpoint", "grad", "value_and_grad"),

@@ -9,7 +9,7 @@ from tests.project import ROOT, module_name, source_files
 
 LAYERS = [
     {"exceptions", "_hints"},
-    {"_tree", "_params"},
+    {"_late", "_tree", "_params"},
     {"device"},
     {"core"},
     {"ops"},

@@ -1,5 +1,9 @@
-"""Tensor, the record of a primitive, the tape and the backward pass."""
+"""Tensor, the record of a primitive, the tape and the backward pass.
 
+The rules of the primitives are attached by `sknet.ops`, which is loaded right after this package.
+"""
+
+from sknet._late import complete
 from sknet.core._axes import normalize_axes, normalize_axis
 from sknet.core._backward import gradients, release
 from sknet.core._bind import Shaped, bind
@@ -50,3 +54,5 @@ __all__ = [
     "release",
     "set_grad_enabled",
 ]
+
+complete(__name__)
