@@ -196,6 +196,7 @@ class LoopWriter:
             if value.needs_all_rows:
                 yield f"{value.name}_sum = 0.0"
             block.add(value)
+        yield from block.outer
         yield f"for k in range({self._names.size(self._rows)} * {self._names.size(self._columns)}):"
         yield from (f"    {line}" for line in block.lines)
         for value in self._members:
@@ -252,7 +253,7 @@ class _Block:
             self.lines.append(f"{value.name}{'' if value.axes else '_row'} += {term}")
 
     def _at(self, value: Value) -> str:
-        if self._is_flat:
+        if self._is_flat and value.axes:
             return f"{self._writer._names.array(value, 'flat')}[k]"
         return f"{self._writer._names.array(value)}[{self._writer.index(value) or 0}]"
 
@@ -270,8 +271,8 @@ class _Block:
             return self._again(x)
         if x.is_local:
             return x.name
-        outer = self._depth == 2 and not self._is_flat and x.axes == (writer._rows,)
-        lines = self.outer if outer else self.lines
+        of_row = not self._is_flat and x.axes == (writer._rows,)
+        lines = self.outer if self._depth == 2 and (of_row or not x.axes) else self.lines
         lines.append(f"{x.name} = {self._at(x)}")
         return x.name
 

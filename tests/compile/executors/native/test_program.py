@@ -1,5 +1,7 @@
 """What the native executor writes, interpreted: it trains as NumPy's plan does."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -66,6 +68,30 @@ LAYERS = {
 def test_layers(name, dtype):
     # In front of batch norm a bias has a gradient of nothing but rounding, which Adam would blow up.
     check(network(*LAYERS[name]), *data(dtype), dtype=dtype, size=3, optimizer=SGD(0.1))
+
+
+class Scaled(nn.Module):
+    """Multiplies by one number, which a parameter of some shape holds."""
+
+    def __init__(self, shape):
+        self.scale = nn.Parameter(np.full(shape, 0.7))
+
+    def forward(self, x):
+        return x * self.scale
+
+
+ONE_NUMBER = {"prelu": nn.PReLU} | {
+    str(shape): partial(Scaled, shape) for shape in [(), (1,), (1, 1), (HIDDEN,), (1, HIDDEN)]
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("before", [nn.Identity, partial(nn.Linear, HIDDEN, HIDDEN, bias=False)])
+@pytest.mark.parametrize("name", ONE_NUMBER)
+def test_one_number_for_all_elements(name, before, dtype):
+    """It has no axis that a loop over all elements at once could go along."""
+    make = ONE_NUMBER[name]
+    check(network(before, make, nn.ReLU, make), *data(dtype), dtype=dtype, optimizer=SGD(0.1))
 
 
 ELSEWHERE = ("gaussian_nll", "kl_divergence")  # the one slices, whose gradient only NumPy's plan knows
