@@ -41,9 +41,12 @@ from sknet.nn.layers._embedding import *  # noqa: F403
 from sknet.nn.layers._flatten import *  # noqa: F403
 from sknet.nn.layers._linear import *  # noqa: F403
 from sknet.nn.layers._norm import *  # noqa: F403
+from sknet.nn.layers._pad import *  # noqa: F403
 from sknet.nn.layers._pool import *  # noqa: F403
 from sknet.nn.layers._recurrent import *  # noqa: F403
 from sknet.nn.layers._recurrent_cells import *  # noqa: F403
+from sknet.nn.layers._resize import *  # noqa: F403
+from sknet.nn.layers._running_norm import *  # noqa: F403
 from sknet.nn.layers._transformer import *  # noqa: F403
 
 __all__ = sorted({name for name in globals() if not name.startswith("_")} - {"layers"})

@@ -9,16 +9,19 @@ if TYPE_CHECKING:
 __all__ = ["arguments", "tree"]
 
 
-def arguments(module: "Module") -> str:
+def arguments(module: "Module", leave_out: tuple[str, ...] = ()) -> str:
     """Return the constructor's arguments that the module keeps under their own names.
 
-    As in scikit-learn, those that have their default value are left out.
+    As in scikit-learn, those that have their default value are left out; so are those to `leave_out`.
     """
     kept = vars(module)
     return ", ".join(
         f"{name}={kept[name]!r}"
         for name, parameter in inspect.signature(type(module)).parameters.items()
-        if name in kept and name not in module._children and repr(kept[name]) != repr(parameter.default)
+        if name in kept
+        and name not in leave_out
+        and name not in module._children
+        and repr(kept[name]) != repr(parameter.default)
     )
 
 

@@ -409,7 +409,12 @@ class Softsign(Module):
 
 
 class Softplus(Module):
-    r"""Smooth rectifier, :math:`\log(1 + e^x)`.
+    r"""Smooth rectifier, :math:`\log(1 + e^{\beta x}) / \beta`.
+
+    Parameters
+    ----------
+    beta : float, default=1.0
+        How sharp it bends, above 0.
 
     Examples
     --------
@@ -418,7 +423,14 @@ class Softplus(Module):
     Tensor([0.31326169, 2.12692801], dtype=float64)
     """
 
-    forward = staticmethod(ops.softplus)
+    _parameter_constraints = {"beta": [Interval(Real, 0, None, closed="neither")]}
+
+    def __init__(self, beta: float = 1.0) -> None:
+        check_arguments(self, beta=beta)
+        self.beta = beta
+
+    def forward(self, x: Any) -> Tensor:
+        return ops.softplus(x) if self.beta == 1 else ops.softplus(ops.multiply(x, self.beta)) / self.beta
 
 
 class Softmax(Module):

@@ -15,7 +15,7 @@ from sknet.nn._parameter import Parameter
 from sknet.nn._scope import Registered
 from sknet.nn.init import Initializer, scheme
 from sknet.nn.layers._arguments import check_arguments
-from sknet.ops import conv1d, conv2d, conv_transpose1d, conv_transpose2d
+from sknet.ops import conv1d, conv2d, conv_transpose1d, conv_transpose2d, pad
 
 __all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
 
@@ -46,7 +46,10 @@ class _Convolution(Module):
         "dilation": STEPS,
         "groups": COUNT,
         "bias": ["boolean"],
+        "padding_mode": [StrOptions({"zeros", "reflect", "replicate", "circular"})],
     }
+
+    padding_mode = "zeros"
 
     def _make(
         self, init: "Initializer | str | None", device: "str | Device | None", **arguments: Any
@@ -92,13 +95,31 @@ class _Convolution(Module):
                 f"{self!r}: expected an input of shape (n, {self.in_channels}, {AXES[self.rank]}), "
                 f"got {x.shape}"
             )
-        return type(self).function(x, self.weight, self.bias, **self._options())
+        options = self._options()
+        if self.padding_mode != "zeros":
+            x = pad(x, self._padded(options.pop("padding")), self.padding_mode)
+        return type(self).function(x, self.weight, self.bias, **options)
+
+    def _padded(self, padding: Any) -> list[tuple[int, int]]:
+        """Return how many elements come before and after each axis."""
+        if padding == "valid":
+            return [(0, 0)] * self.rank
+        if padding != "same":
+            return [(n, n) for n in _lengths(self, "padding")]
+        whole = [
+            (n - 1) * step
+            for n, step in zip(_lengths(self, "kernel_size"), _lengths(self, "dilation"), strict=True)
+        ]
+        if any(step != 1 for step in _lengths(self, "stride")):
+            raise ValueError(f"{self!r}: padding 'same' is for a stride of 1")
+        return [(n // 2, n - n // 2) for n in whole]
 
     def extra_repr(self) -> str:
         """Return the channels, the kernel, and what differs from the defaults."""
         usual = {"padding": 0, "output_padding": 0}
         options = {k: v for k, v in self._options().items() if v != usual.get(k, 1)}
         options |= {} if self.bias is not None else {"bias": False}
+        options |= {} if self.padding_mode == "zeros" else {"padding_mode": self.padding_mode}
         shown = "".join(f", {name}={value!r}" for name, value in options.items())
         return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size!r}{shown}"
 
@@ -131,7 +152,7 @@ class Conv1d(_Convolution):
     stride : int or tuple of int, default=1
         Steps from one window to the next.
     padding : int, tuple of int, "same" or "valid", default=0
-        Zeros before and after; "same" keeps the size, for a stride of 1.
+        How much is added before and after; "same" keeps the size, for a stride of 1.
     dilation : int or tuple of int, default=1
         Steps from one element of a kernel to the next.
     groups : int, default=1
@@ -139,6 +160,9 @@ class Conv1d(_Convolution):
         every channel filters of its own.
     bias : bool, default=True
         Whether to add a bias.
+    padding_mode : {"zeros", "reflect", "replicate", "circular"}, default="zeros"
+        What is added before and after: zeros, what a mirror in the outermost element shows, that
+        element, or the elements at the other end.
     init : Initializer or str, default=None
         Scheme of weight and bias, an object or its name; None is that of `init.version`,
         `HeNormal` by the inputs of a filter, with a bias of zeros (K. He et al., ICCV 2015).
@@ -184,6 +208,7 @@ class Conv1d(_Convolution):
         dilation: Size = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
         *,
         init: "Initializer | str | None" = None,
         device: "str | Device | None" = None,
@@ -199,6 +224,7 @@ class Conv1d(_Convolution):
             dilation=dilation,
             groups=groups,
             bias=bias,
+            padding_mode=padding_mode,
         )
 
 
@@ -216,7 +242,7 @@ class Conv2d(_Convolution):
     stride : int or tuple of int, default=1
         Steps from one window to the next.
     padding : int, tuple of int, "same" or "valid", default=0
-        Zeros before and after; "same" keeps the size, for a stride of 1.
+        How much is added before and after; "same" keeps the size, for a stride of 1.
     dilation : int or tuple of int, default=1
         Steps from one element of a kernel to the next.
     groups : int, default=1
@@ -224,6 +250,9 @@ class Conv2d(_Convolution):
         every channel filters of its own.
     bias : bool, default=True
         Whether to add a bias.
+    padding_mode : {"zeros", "reflect", "replicate", "circular"}, default="zeros"
+        What is added before and after: zeros, what a mirror in the outermost element shows, that
+        element, or the elements at the other end.
     init : Initializer or str, default=None
         Scheme of weight and bias, an object or its name; None is that of `init.version`,
         `HeNormal` by the inputs of a filter, with a bias of zeros (K. He et al., ICCV 2015).
@@ -269,6 +298,7 @@ class Conv2d(_Convolution):
         dilation: Size = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
         *,
         init: "Initializer | str | None" = None,
         device: "str | Device | None" = None,
@@ -284,6 +314,7 @@ class Conv2d(_Convolution):
             dilation=dilation,
             groups=groups,
             bias=bias,
+            padding_mode=padding_mode,
         )
 
 

@@ -1,18 +1,31 @@
-"""Flatten: several axes into one."""
+"""Flatten and Unflatten: several axes into one, and back."""
 
 import math
+from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
+from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import ShapeError
 from sknet.nn._module import Module
+from sknet.nn.layers._arguments import check_arguments
 from sknet.ops import reshape
 
-__all__ = ["Flatten"]
+__all__ = ["Flatten", "Unflatten"]
+
+AXIS = [Interval(Integral, None, None, closed="neither")]
 
 
 class Flatten(Module):
-    """Join all axes but the first, so that every sample is a vector.
+    """Join axes: by default all but the first, so that every sample is a vector.
+
+    Parameters
+    ----------
+    start_dim : int, default=1
+        The first axis to join.
+    end_dim : int, default=-1
+        The last one.
 
     Examples
     --------
@@ -20,10 +33,69 @@ class Flatten(Module):
     >>> from sknet import nn
     >>> nn.Flatten()(np.zeros((5, 3, 2))).shape
     (5, 6)
+    >>> nn.Flatten(-2)(np.zeros((5, 4, 3, 2))).shape
+    (5, 4, 6)
     """
+
+    _parameter_constraints = {"start_dim": AXIS, "end_dim": AXIS}
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+        check_arguments(self, start_dim=start_dim, end_dim=end_dim)
+        self.start_dim, self.end_dim = int(start_dim), int(end_dim)
 
     def forward(self, x: Any) -> Tensor:
         x = as_tensor(x)
         if x.ndim == 0:
             raise ShapeError("Flatten: expected an input of shape (n_samples, ...), got a scalar")
-        return reshape(x, (x.shape[0], math.prod(x.shape[1:])))  # not -1, which an empty batch leaves open
+        n = x.ndim
+        if n == 1 and (self.start_dim, self.end_dim) == (1, -1):
+            return reshape(x, (x.shape[0], 1))
+        start, end = (axis + n if axis < 0 else axis for axis in (self.start_dim, self.end_dim))
+        if not 0 <= start <= end < n:
+            raise ShapeError(f"{self!r}: an input of shape {x.shape} has no axes from start_dim to end_dim")
+        # math.prod and not -1, which an empty batch leaves open
+        return reshape(x, (*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
+
+
+class Unflatten(Module):
+    """Divide one axis into several, the inverse of `Flatten`.
+
+    Parameters
+    ----------
+    dim : int
+        The axis to divide.
+    unflattened_size : sequence of int
+        Lengths of the axes that take its place; one may be -1, for what is left.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> nn.Unflatten(1, (3, -1))(np.zeros((5, 6))).shape
+    (5, 3, 2)
+    """
+
+    _parameter_constraints = {"dim": AXIS, "unflattened_size": [tuple, list]}
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        check_arguments(self, dim=dim, unflattened_size=unflattened_size)
+        lengths: tuple[Any, ...] = tuple(unflattened_size)
+        are_lengths = all(isinstance(n, Integral) and int(n) >= -1 for n in lengths)
+        if not lengths or not are_lengths or lengths.count(-1) > 1:
+            raise ValueError(
+                "The 'unflattened_size' parameter of Unflatten must hold lengths, of which one may be -1. "
+                f"Got {unflattened_size!r} instead."
+            )
+        self.dim, self.unflattened_size = int(dim), tuple(int(n) for n in lengths)
+
+    def forward(self, x: Any) -> Tensor:
+        x, lengths = as_tensor(x), self.unflattened_size
+        if not -x.ndim <= self.dim < x.ndim:
+            raise ShapeError(f"{self!r}: an input of shape {x.shape} has no axis {self.dim}")
+        axis = self.dim % x.ndim
+        known = math.prod(n for n in lengths if n != -1)
+        if -1 in lengths and known and x.shape[axis] % known == 0:
+            lengths = tuple(x.shape[axis] // known if n == -1 else n for n in lengths)
+        if math.prod(lengths) != x.shape[axis] or -1 in lengths:
+            raise ShapeError(f"{self!r}: axis {self.dim} of an input of shape {x.shape} does not divide so")
+        return reshape(x, (*x.shape[:axis], *lengths, *x.shape[axis + 1 :]))

@@ -1,4 +1,4 @@
-"""Normalisation layers."""
+"""Norms of single samples, which are the same in training and prediction."""
 
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
@@ -10,122 +10,43 @@ from sknet.device import Device
 from sknet.exceptions import ShapeError
 from sknet.nn._module import Module
 from sknet.nn._parameter import Parameter, ones, zeros
+from sknet.nn._repr import arguments
 from sknet.nn._scope import Registered
 from sknet.nn.layers._arguments import check_arguments
-from sknet.ops import batch_norm, group_norm, layer_norm, reshape, rms_norm
-from sknet.ops._norm import batch_norm_moments
+from sknet.ops import group_norm, layer_norm, rms_norm
 
-__all__ = ["BatchNorm", "GroupNorm", "LayerNorm", "RMSNorm"]
+__all__ = ["GroupNorm", "LayerNorm", "RMSNorm"]
 
 LENGTH = [Interval(Integral, 1, None, closed="left")]
 SMALL = [Interval(Real, 0, None, closed="left")]
+AFFINE = {"affine": ["boolean"], "bias": ["boolean"]}
 
 
-class BatchNorm(Module):
-    r"""Give every feature mean 0 and variance 1 over the batch, then a learned scale and shift.
+class Affine(Module):
+    """Abstract base of the norms: what scales and shifts after them.
 
-    Parameters
-    ----------
-    num_features : int
-        Length of the input's second axis.
-    eps : float, default=1e-5
-        Added to the variance.
-    momentum : float or None, default=0.1
-        Weight of a batch in the running statistics; None averages all batches equally.
-    device : str or Device, default=None
-        Where parameters and buffers live; None is the CPU.
-
-    Attributes
-    ----------
-    weight : Parameter of shape (num_features,)
-        The scale, at first 1.
-    bias : Parameter of shape (num_features,)
-        The shift, at first 0.
-    running_mean : Tensor of shape (num_features,)
-        What prediction takes for the mean, at first 0.
-    running_var : Tensor of shape (num_features,)
-        What prediction takes for the variance, at first 1; a mean of unbiased variances.
-    num_batches : Tensor of shape (), int64
-        How many batches the running statistics have seen.
-
-    Notes
-    -----
-    For input of shape (n, num_features) or (n, num_features, ...), with mean and variance over all
-    other axes,
-
-    .. math:: y = \frac{x - \mathrm{E}[x]}{\sqrt{\mathrm{Var}[x] + \epsilon}} \gamma + \beta
-
-    (S. Ioffe, C. Szegedy, ICML 2015). The batch's variance is the biased one in the output and the
-    unbiased one in `running_var`, as in PyTorch; the paper's algorithm 2 has the latter too.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet import nn
-    >>> norm = nn.BatchNorm(1)
-    >>> norm(np.array([[1.0], [3.0]])).numpy()
-    array([[-0.999995],
-           [ 0.999995]])
-    >>> norm.running_mean.numpy()
-    array([0.2], dtype=float32)
+    A subclass calls `_make_affine` in its constructor.
     """
 
     weight: Any = Registered()
     bias: Any = Registered()
 
-    _parameter_constraints = {
-        "num_features": LENGTH,
-        "eps": SMALL,
-        "momentum": [Interval(Real, 0, 1, closed="both"), None],
-    }
+    affine: bool
 
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        *,
-        device: "str | Device | None" = None,
+    def _make_affine(
+        self, shape: tuple[int, ...], affine: bool, bias: bool, device: "str | Device | None"
     ) -> None:
-        check_arguments(self, num_features=num_features, eps=eps, momentum=momentum)
-        self.num_features = int(num_features)
-        self.eps = eps
-        self.momentum = momentum
-        shape = (self.num_features,)
-        self.weight = Parameter(ones(shape, device))
-        self.bias = Parameter(zeros(shape, device))
-        self.register_buffer("running_mean", zeros(shape, device))
-        self.register_buffer("running_var", ones(shape, device))
-        self.register_buffer("num_batches", zeros((), device, "int64"))
+        self.affine = affine
+        self.weight = Parameter(ones(shape, device)) if affine else None
+        self.bias = Parameter(zeros(shape, device)) if affine and bias else None
 
-    def forward(self, x: Any) -> Any:
-        x = as_tensor(x)
-        if x.ndim < 2 or x.shape[1] != self.num_features:
-            raise ShapeError(
-                f"{self!r}: expected an input of shape (n, {self.num_features}, ...), got {x.shape}"
-            )
-        if not self.training:
-            return batch_norm(x, self.weight, self.bias, self.running_mean, self.running_var, self.eps)
-        count = x.size // self.num_features
-        if count < 2:
-            raise ShapeError(
-                f"{self!r}: training needs at least 2 values per feature, got an input of shape {x.shape}: "
-                "use larger batches, or eval()"
-            )
-        output, center, variance = batch_norm_moments(x, self.weight, self.bias, self.eps)
-        self._update(center.detach(), variance.detach() * (count / (count - 1)))
-        return output
-
-    def _update(self, center: Tensor, variance: Tensor) -> None:
-        seen = self.num_batches + 1
-        share = 1.0 / seen.astype(center.dtype) if self.momentum is None else self.momentum
-        for name, new in (("running_mean", center), ("running_var", variance)):
-            old = getattr(self, name)
-            self.set_buffer(name, old + (reshape(new, old.shape) - old) * share)
-        self.set_buffer("num_batches", seen)
+    def extra_repr(self) -> str:
+        """Return the arguments that differ from their defaults."""
+        kept = arguments(self, leave_out=("bias",))
+        return kept + (", bias=False" if self.affine and self.bias is None else "")
 
 
-class LayerNorm(Module):
+class LayerNorm(Affine):
     r"""Give every sample mean 0 and variance 1 over its last axes, then a learned scale and shift.
 
     Parameters
@@ -134,14 +55,18 @@ class LayerNorm(Module):
         Shape of the axes to normalise over, the input's last ones.
     eps : float, default=1e-5
         Added to the variance.
+    affine : bool, default=True
+        Whether to scale and shift what is normalised.
+    bias : bool, default=True
+        Whether to shift it, where it is scaled.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
     Attributes
     ----------
-    weight : Parameter of shape `normalized_shape`
+    weight : Parameter of shape `normalized_shape`, or None
         The scale, at first 1.
-    bias : Parameter of shape `normalized_shape`
+    bias : Parameter of shape `normalized_shape`, or None
         The shift, at first 0.
 
     Notes
@@ -157,28 +82,26 @@ class LayerNorm(Module):
     array([[-0.999995,  0.999995]])
     """
 
-    weight: Any = Registered()
-    bias: Any = Registered()
-
-    _parameter_constraints = {"normalized_shape": LENGTH, "eps": SMALL}
+    _parameter_constraints = {"normalized_shape": LENGTH, "eps": SMALL, **AFFINE}
 
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
         eps: float = 1e-5,
+        affine: bool = True,
+        bias: bool = True,
         *,
         device: "str | Device | None" = None,
     ) -> None:
-        self.normalized_shape = _lengths(self, normalized_shape, eps)
+        self.normalized_shape = _lengths(self, normalized_shape, eps=eps, affine=affine, bias=bias)
         self.eps = eps
-        self.weight = Parameter(ones(self.normalized_shape, device))
-        self.bias = Parameter(zeros(self.normalized_shape, device))
+        self._make_affine(self.normalized_shape, affine, bias, device)
 
     def forward(self, x: Any) -> Any:
         return _over_last_axes(self, x, layer_norm, self.weight, self.bias, self.eps)
 
 
-class RMSNorm(Module):
+class RMSNorm(Affine):
     r"""Divide every sample by its root mean square over its last axes, then scale it.
 
     Parameters
@@ -187,12 +110,14 @@ class RMSNorm(Module):
         Shape of the axes to normalise over, the input's last ones.
     eps : float, default=1e-6
         Added to the mean square.
+    affine : bool, default=True
+        Whether to scale what is normalised.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
     Attributes
     ----------
-    weight : Parameter of shape `normalized_shape`
+    weight : Parameter of shape `normalized_shape`, or None
         The scale, at first 1.
 
     Notes
@@ -208,26 +133,29 @@ class RMSNorm(Module):
     array([[0.848528, 1.131371]])
     """
 
-    weight: Any = Registered()
-
-    _parameter_constraints = {"normalized_shape": LENGTH, "eps": SMALL}
+    _parameter_constraints = {"normalized_shape": LENGTH, "eps": SMALL, "affine": ["boolean"]}
 
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
         eps: float = 1e-6,
+        affine: bool = True,
         *,
         device: "str | Device | None" = None,
     ) -> None:
-        self.normalized_shape = _lengths(self, normalized_shape, eps)
+        self.normalized_shape = _lengths(self, normalized_shape, eps=eps, affine=affine)
         self.eps = eps
-        self.weight = Parameter(ones(self.normalized_shape, device))
+        self._make_affine(self.normalized_shape, affine, False, device)
+
+    def extra_repr(self) -> str:
+        """Return the arguments that differ from their defaults."""
+        return arguments(self)
 
     def forward(self, x: Any) -> Any:
         return _over_last_axes(self, x, rms_norm, self.weight, self.eps)
 
 
-class GroupNorm(Module):
+class GroupNorm(Affine):
     r"""Give every group of channels of every sample mean 0 and variance 1, then scale and shift channels.
 
     Parameters
@@ -238,14 +166,18 @@ class GroupNorm(Module):
         Length of the input's second axis.
     eps : float, default=1e-5
         Added to the variance.
+    affine : bool, default=True
+        Whether to scale and shift what is normalised.
+    bias : bool, default=True
+        Whether to shift it, where it is scaled.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
     Attributes
     ----------
-    weight : Parameter of shape (num_channels,)
+    weight : Parameter of shape (num_channels,), or None
         The scale, at first 1.
-    bias : Parameter of shape (num_channels,)
+    bias : Parameter of shape (num_channels,), or None
         The shift, at first 0.
 
     Notes
@@ -260,27 +192,27 @@ class GroupNorm(Module):
     array([[-0.999995,  0.999995]])
     """
 
-    weight: Any = Registered()
-    bias: Any = Registered()
-
-    _parameter_constraints = {"num_groups": LENGTH, "num_channels": LENGTH, "eps": SMALL}
+    _parameter_constraints = {"num_groups": LENGTH, "num_channels": LENGTH, "eps": SMALL, **AFFINE}
 
     def __init__(
         self,
         num_groups: int,
         num_channels: int,
         eps: float = 1e-5,
+        affine: bool = True,
+        bias: bool = True,
         *,
         device: "str | Device | None" = None,
     ) -> None:
-        check_arguments(self, num_groups=num_groups, num_channels=num_channels, eps=eps)
+        check_arguments(
+            self, num_groups=num_groups, num_channels=num_channels, eps=eps, affine=affine, bias=bias
+        )
         if num_channels % num_groups:
             raise ValueError(f"GroupNorm: num_groups={num_groups} must divide num_channels={num_channels}")
         self.num_groups = int(num_groups)
         self.num_channels = int(num_channels)
         self.eps = eps
-        self.weight = Parameter(ones((self.num_channels,), device))
-        self.bias = Parameter(zeros((self.num_channels,), device))
+        self._make_affine((self.num_channels,), affine, bias, device)
 
     def forward(self, x: Any) -> Any:
         x = as_tensor(x)
@@ -291,11 +223,11 @@ class GroupNorm(Module):
         return group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
 
-def _lengths(layer: Module, shape: int | Sequence[int], eps: float) -> tuple[int, ...]:
+def _lengths(layer: Module, shape: int | Sequence[int], **others: Any) -> tuple[int, ...]:
     """Check the arguments of a norm over the last axes, and return their shape."""
     lengths = shape if isinstance(shape, (tuple, list)) else (shape,)
     for length in lengths or (None,):
-        check_arguments(layer, normalized_shape=length, eps=eps)
+        check_arguments(layer, normalized_shape=length, **others)
     return tuple(int(length) for length in lengths)
 
 

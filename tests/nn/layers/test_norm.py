@@ -127,3 +127,70 @@ def test_layer_norm_wrong_input(shape):
 def test_wrong_arguments(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+NORMS = [
+    ("BatchNorm", "BatchNorm2d", (3,), (4, 3, 5, 2)),
+    ("InstanceNorm", "InstanceNorm1d", (3,), (4, 3, 5)),
+    ("InstanceNorm", "InstanceNorm2d", (3,), (4, 3, 5, 2)),
+    ("InstanceNorm", "InstanceNorm3d", (3,), (4, 3, 2, 3, 2)),
+    ("GroupNorm", "GroupNorm", (3, 6), (4, 6, 3)),
+]
+
+
+@pytest.mark.parametrize("track", [True, False])
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize(("kind", "theirs", "args", "shape"), NORMS)
+def test_norms_with_and_without(kind, theirs, args, shape, affine, track):
+    torch = pytest.importorskip("torch")
+    options = {"affine": affine} | ({} if kind == "GroupNorm" else {"track_running_stats": track})
+    layer = getattr(nn, kind)(*args, **options).to(dtype="float64")
+    other = getattr(torch.nn, theirs)(*args, **options, dtype=torch.float64)
+    if affine:
+        copy_parameters(layer, other, torch)
+    for training in (True, True, False):
+        layer.train(training), other.train(training)
+        values = RNG.normal(loc=3.0, scale=2.0, size=shape)
+        found, expected = layer(values).numpy(), other(torch.tensor(values)).detach().numpy()
+        np.testing.assert_allclose(found, expected, **CLOSE)
+    mine = {name: b.numpy() for name, b in layer.named_buffers() if name != "num_batches"}
+    theirs = {name: b.numpy() for name, b in other.named_buffers() if name != "num_batches_tracked"}
+    assert mine.keys() == theirs.keys()
+    for name in mine:
+        np.testing.assert_allclose(mine[name], theirs[name], **CLOSE)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+def test_layer_norm_with_and_without(affine, bias):
+    torch = pytest.importorskip("torch")
+    layer = nn.LayerNorm(4, affine=affine, bias=bias).to(dtype="float64")
+    other = torch.nn.LayerNorm(4, elementwise_affine=affine, bias=bias, dtype=torch.float64)
+    for name, parameter in layer.named_parameters():
+        values = RNG.normal(size=4)
+        setattr(layer, name, nn.Parameter(values))
+        with torch.no_grad():
+            getattr(other, name).copy_(torch.tensor(values))
+        assert parameter.shape == (4,)
+    x = RNG.normal(size=(3, 4))
+    np.testing.assert_allclose(layer(x).numpy(), other(torch.tensor(x)).detach().numpy(), **CLOSE)
+    assert [name for name, _ in other.named_parameters()] == [name for name, _ in layer.named_parameters()]
+    shown = {(True, True): "", (True, False): ", bias=False"}.get((affine, bias), ", affine=False")
+    assert repr(layer) == f"LayerNorm(normalized_shape=(4,){shown})"
+
+
+def test_instance_norm_needs_more_than_one_value():
+    with pytest.raises(
+        ShapeError, match="training needs at least 2 values per channel, got an input of shape"
+    ):
+        nn.InstanceNorm(3)(np.ones((4, 3, 1)))
+    with pytest.raises(ShapeError, match=r"expected an input of shape \(n, 3, length, \.\.\.\), got"):
+        nn.InstanceNorm(3)(np.ones((4, 3)))
+
+
+def test_statistics_of_no_interest_are_not_kept():
+    layer = nn.BatchNorm(3, track_running_stats=False)
+    assert not list(layer.buffers())
+    one, many = RNG.normal(size=(1, 3)), RNG.normal(size=(5, 3))
+    np.testing.assert_allclose(layer.eval()(many).numpy().mean(0), 0, atol=1e-12)
+    np.testing.assert_allclose(layer(one).numpy(), 0, atol=1e-12)

@@ -1,0 +1,247 @@
+"""Norms by running statistics: of the batch, or of every sample alone."""
+
+import math
+from abc import ABC, abstractmethod
+from numbers import Real
+from typing import Any
+
+from sknet._params import Interval
+from sknet.core import Tensor, as_tensor
+from sknet.device import Device
+from sknet.exceptions import ShapeError
+from sknet.nn._parameter import ones, zeros
+from sknet.nn.layers._arguments import check_arguments
+from sknet.nn.layers._norm import AFFINE, LENGTH, SMALL, Affine
+from sknet.ops import batch_norm, instance_norm, mean, reshape, square
+from sknet.ops._norm import batch_norm_moments
+
+__all__ = ["BatchNorm", "InstanceNorm"]
+
+
+class _RunningNorm(Affine, ABC):
+    """Abstract base of the norms that may predict with statistics from training."""
+
+    _parameter_constraints = {
+        "num_features": LENGTH,
+        "eps": SMALL,
+        "momentum": [Interval(Real, 0, 1, closed="both"), None],
+        **AFFINE,
+        "track_running_stats": ["boolean"],
+    }
+
+    _least = 2  # axes of an input
+
+    def _make(self, affine: bool, bias: bool, device: "str | Device | None", **arguments: Any) -> None:
+        """Check and keep the arguments, and make parameters and buffers."""
+        check_arguments(self, affine=affine, bias=bias, **arguments)
+        vars(self).update(arguments, num_features=int(arguments["num_features"]))
+        shape = (self.num_features,)
+        self._make_affine(shape, affine, bias, device)
+        if self.track_running_stats:
+            self.register_buffer("running_mean", zeros(shape, device))
+            self.register_buffer("running_var", ones(shape, device))
+            self.register_buffer("num_batches", zeros((), device, "int64"))
+
+    def forward(self, x: Any) -> Any:
+        x = as_tensor(x)
+        if x.ndim < self._least or x.shape[1] != self.num_features:
+            axes = ", ".join(["..."] if self._least == 2 else ["length", "..."])
+            raise ShapeError(
+                f"{self!r}: expected an input of shape (n, {self.num_features}, {axes}), got {x.shape}"
+            )
+        if self.track_running_stats and not self.training:
+            return batch_norm(x, self.weight, self.bias, self.running_mean, self.running_var, self.eps)
+        return self._by_own_statistics(x)
+
+    @abstractmethod
+    def _by_own_statistics(self, x: Tensor) -> Tensor:
+        """Normalise x by its own statistics, and in training keep them."""
+
+    def _update(self, center: Tensor, variance: Tensor) -> None:
+        seen = self.num_batches + 1
+        share = 1.0 / seen.astype(center.dtype) if self.momentum is None else self.momentum
+        for name, new in (("running_mean", center), ("running_var", variance)):
+            old = getattr(self, name)
+            self.set_buffer(name, old + (reshape(new, old.shape) - old) * share)
+        self.set_buffer("num_batches", seen)
+
+
+class BatchNorm(_RunningNorm):
+    r"""Give every feature mean 0 and variance 1 over the batch, then a learned scale and shift.
+
+    Parameters
+    ----------
+    num_features : int
+        Length of the input's second axis.
+    eps : float, default=1e-5
+        Added to the variance.
+    momentum : float or None, default=0.1
+        Weight of a batch in the running statistics; None averages all batches equally.
+    affine : bool, default=True
+        Whether to scale and shift what is normalised.
+    bias : bool, default=True
+        Whether to shift it, where it is scaled.
+    track_running_stats : bool, default=True
+        Whether to keep running statistics. Without them prediction takes those of its batch, too.
+    device : str or Device, default=None
+        Where parameters and buffers live; None is the CPU.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (num_features,), or None
+        The scale, at first 1.
+    bias : Parameter of shape (num_features,), or None
+        The shift, at first 0.
+    running_mean : Tensor of shape (num_features,)
+        What prediction takes for the mean, at first 0.
+    running_var : Tensor of shape (num_features,)
+        What prediction takes for the variance, at first 1; a mean of unbiased variances.
+    num_batches : Tensor of shape (), int64
+        How many batches the running statistics have seen.
+
+    Notes
+    -----
+    For input of shape (n, num_features) or (n, num_features, ...), with mean and variance over all
+    other axes,
+
+    .. math:: y = \frac{x - \mathrm{E}[x]}{\sqrt{\mathrm{Var}[x] + \epsilon}} \gamma + \beta
+
+    (S. Ioffe, C. Szegedy, ICML 2015). The batch's variance is the biased one in the output and the
+    unbiased one in `running_var`, as in PyTorch; the paper's algorithm 2 has the latter too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> norm = nn.BatchNorm(1)
+    >>> norm(np.array([[1.0], [3.0]])).numpy()
+    array([[-0.999995],
+           [ 0.999995]])
+    >>> norm.running_mean.numpy()
+    array([0.2], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        bias: bool = True,
+        track_running_stats: bool = True,
+        *,
+        device: "str | Device | None" = None,
+    ) -> None:
+        self._make(
+            affine,
+            bias,
+            device,
+            num_features=num_features,
+            eps=eps,
+            momentum=momentum,
+            track_running_stats=track_running_stats,
+        )
+
+    def _by_own_statistics(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return batch_norm(x, self.weight, self.bias, eps=self.eps)
+        count = x.size // self.num_features
+        if count < 2:
+            raise ShapeError(
+                f"{self!r}: training needs at least 2 values per feature, got an input of shape {x.shape}: "
+                "use larger batches, or eval()"
+            )
+        output, center, variance = batch_norm_moments(x, self.weight, self.bias, self.eps)
+        if self.track_running_stats:
+            self._update(center.detach(), variance.detach() * (count / (count - 1)))
+        return output
+
+
+class InstanceNorm(_RunningNorm):
+    r"""Give every channel of every sample mean 0 and variance 1, then possibly scale and shift channels.
+
+    Parameters
+    ----------
+    num_features : int
+        Length of the input's second axis: channels.
+    eps : float, default=1e-5
+        Added to the variance.
+    momentum : float or None, default=0.1
+        Weight of a batch in the running statistics; None averages all batches equally.
+    affine : bool, default=False
+        Whether to scale and shift what is normalised.
+    bias : bool, default=True
+        Whether to shift it, where it is scaled.
+    track_running_stats : bool, default=False
+        Whether to keep running statistics, the means of those of all samples, and to predict with
+        them as `BatchNorm` does.
+    device : str or Device, default=None
+        Where parameters and buffers live; None is the CPU.
+
+    Attributes
+    ----------
+    weight : Parameter of shape (num_features,), or None
+        The scale, at first 1.
+    bias : Parameter of shape (num_features,), or None
+        The shift, at first 0.
+    running_mean, running_var : Tensor of shape (num_features,)
+        At first 0 and 1, with `track_running_stats`.
+    num_batches : Tensor of shape (), int64
+        How many batches they have seen.
+
+    Notes
+    -----
+    For input of shape (n, num_features, length, ...), with mean and variance over all axes behind
+    the channels,
+
+    .. math:: y = \frac{x - \mathrm{E}[x]}{\sqrt{\mathrm{Var}[x] + \epsilon}} \gamma + \beta
+
+    (D. Ulyanov et al., 2016). PyTorch's InstanceNorm1d, 2d and 3d in one.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.InstanceNorm(1)([[[1.0, 3.0]], [[5.0, 5.0]]]).numpy()
+    array([[[-0.999995,  0.999995]],
+    <BLANKLINE>
+           [[ 0.      ,  0.      ]]])
+    """
+
+    _least = 3
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = False,
+        bias: bool = True,
+        track_running_stats: bool = False,
+        *,
+        device: "str | Device | None" = None,
+    ) -> None:
+        self._make(
+            affine,
+            bias,
+            device,
+            num_features=num_features,
+            eps=eps,
+            momentum=momentum,
+            track_running_stats=track_running_stats,
+        )
+
+    def _by_own_statistics(self, x: Tensor) -> Tensor:
+        count = math.prod(x.shape[2:])
+        if self.training and count < 2:
+            raise ShapeError(
+                f"{self!r}: training needs at least 2 values per channel, got an input of shape {x.shape}"
+            )
+        if self.training and self.track_running_stats:
+            self._track(x.detach(), count)
+        return instance_norm(x, self.weight, self.bias, self.eps)
+
+    def _track(self, x: Tensor, count: int) -> None:
+        axes = tuple(range(2 - x.ndim, 0))
+        center = mean(x, axes, keepdims=True)
+        variance = mean(square(x - center), axes)
+        self._update(mean(reshape(center, x.shape[:2]), -2), mean(variance, -2) * (count / (count - 1)))

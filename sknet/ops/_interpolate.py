@@ -1,0 +1,169 @@
+"""Interpolation: images and signals in another size, one axis after the other."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Tensor, as_tensor
+from sknet.device import to_device
+from sknet.exceptions import ShapeError
+from sknet.ops._index import take
+from sknet.ops._rules import check_floating
+from sknet.ops._shape import broadcast_to, expand_dims, reshape
+
+__all__ = ["interpolate"]
+
+Size = int | Sequence[int]
+Factor = float | Sequence[float]
+
+AXES = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}  # of an image, for each mode but nearest
+CUBIC = -0.75  # slope of the kernel at 1, as in PyTorch
+
+
+def interpolate(
+    x: Any,
+    size: Size | None = None,
+    scale_factor: Factor | None = None,
+    mode: str = "nearest",
+    align_corners: bool = False,
+) -> Tensor:
+    r"""Return x in another size, with values between those that there are.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (n, channels, ...)
+        Signals, images or volumes: one to three more axes.
+    size : int or sequence of int, default=None
+        The new lengths of these axes, or one for all.
+    scale_factor : float or sequence of float, default=None
+        How many times as long they become, rounded down; exactly one of both is given.
+    mode : {"nearest", "linear", "bilinear", "trilinear", "bicubic"}, default="nearest"
+        Take the nearest element, or a weighted mean of the nearest two along every axis ("linear" for
+        signals, "bilinear" for images, "trilinear" for volumes), or of the nearest four ("bicubic").
+    align_corners : bool, default=False
+        Whether the centers of the first and last elements stay at the ends, rather than their outer
+        edges; not for "nearest".
+
+    Returns
+    -------
+    Tensor of shape (n, channels, ...)
+        In x's dtype.
+
+    Raises
+    ------
+    ShapeError, DtypeError, ValueError
+        If mode, size and x do not belong together; if x is not floating, but for "nearest".
+
+    Notes
+    -----
+    Element i of an axis of new length m is at :math:`(i + \frac{1}{2}) s - \frac{1}{2}` of the old one, of
+    length n, with :math:`s = n / m` or one over `scale_factor`; with `align_corners` it is at
+    :math:`i (n - 1) / (m - 1)`, and for "nearest" at the floor of :math:`i s`. "bicubic" weights by the
+    convolution kernel of R. Keys (1981) with a = -0.75. All of it as in PyTorch.
+
+    Examples
+    --------
+    >>> interpolate([[[0.0, 1.0]]], scale_factor=2, mode="linear").numpy()
+    array([[[0.  , 0.25, 0.75, 1.  ]]])
+    >>> interpolate([[[0.0, 1.0]]], size=4).numpy()
+    array([[[0., 0., 1., 1.]]])
+    """
+    x = out = as_tensor(x)
+    _check(x, mode, align_corners)
+    for axis, (length, step) in enumerate(_steps(x.shape, size, scale_factor), start=2):
+        if mode == "nearest":
+            out = _nearest(out, axis, length, step)
+        elif length != out.shape[axis] or step != 1.0:
+            out = _weighted(out, axis, length, step, align_corners, cubic=mode == "bicubic")
+    return out
+
+
+def _check(x: Tensor, mode: str, align_corners: bool) -> None:
+    if mode != "nearest" and mode not in AXES:
+        raise ValueError(f"interpolate: mode must be one of {['nearest', *AXES]}, got {mode!r}")
+    if mode == "nearest":
+        if align_corners:
+            raise ValueError("interpolate: align_corners is not for mode 'nearest', which has no weights")
+        if not 3 <= x.ndim <= 5:
+            raise ShapeError(
+                f"interpolate: expected an input of three to five axes, (n, channels, ...), got {x.shape}"
+            )
+    else:
+        check_floating("interpolate", x)
+        if x.ndim != AXES[mode] + 2:
+            raise ShapeError(
+                f"interpolate: mode {mode!r} is for inputs of {AXES[mode] + 2} axes, (n, channels, ...), got "
+                f"{x.shape}"
+            )
+    if not all(x.shape[2:]):
+        raise ShapeError(f"interpolate: an input of shape {x.shape} has no element to interpolate from")
+
+
+def _steps(shape: tuple[int, ...], size: Any, factor: Any) -> list[tuple[int, float]]:
+    """Return the new length of each axis behind the channels, and how far apart its elements are."""
+    if (size is None) == (factor is None):
+        raise ValueError("interpolate: exactly one of size and scale_factor must be given")
+    given = factor if size is None else size
+    each = [given] * (len(shape) - 2) if np.ndim(given) == 0 else list(given)
+    if len(each) != len(shape) - 2 or not all(value > 0 for value in each):
+        name = "scale_factor" if size is None else "size"
+        raise ShapeError(
+            f"interpolate: {name} must be a positive number, or one for each of the {len(shape) - 2} last "
+            f"axes of shape {shape}, got {given!r}"
+        )
+    if size is not None:
+        return [(int(m), n / int(m)) for m, n in zip(each, shape[2:], strict=True)]
+    lengths = [math.floor(n * float(f)) for f, n in zip(each, shape[2:], strict=True)]
+    if not all(lengths):
+        raise ShapeError(f"interpolate: scale_factor={given!r} leaves nothing of shape {shape}")
+    return [(m, 1.0 / float(f)) for m, f in zip(lengths, each, strict=True)]
+
+
+def _nearest(x: Tensor, axis: int, length: int, step: float) -> Tensor:
+    old = x.shape[axis]
+    if length % old == 0 and step == old / length:  # repeated: no index, and the gradient is a sum
+        shape, times = x.shape, length // old
+        repeated = broadcast_to(expand_dims(x, axis + 1), (*shape[: axis + 1], times, *shape[axis + 1 :]))
+        return x if times == 1 else reshape(repeated, (*shape[:axis], length, *shape[axis + 1 :]))
+    # In single precision, as PyTorch: which of two elements is the nearer one may depend on it.
+    places = np.floor(np.arange(length, dtype=np.float32) * np.float32(step)).astype(np.int64)
+    return _taken(x, axis, np.minimum(places, old - 1))
+
+
+def _weighted(x: Tensor, axis: int, length: int, step: float, align_corners: bool, cubic: bool) -> Tensor:
+    """Return weighted means of the two or four elements around each new place."""
+    old = x.shape[axis]
+    if align_corners:
+        places = np.arange(length) * ((old - 1) / max(length - 1, 1))
+    else:
+        places = (np.arange(length) + 0.5) * step - 0.5
+    if not cubic:
+        places = np.clip(places, 0, old - 1)
+    first = np.floor(places)
+    rest = places - first
+    weights = _cubic_weights(rest) if cubic else {0: 1.0 - rest, 1: rest}
+    shape = (length, *(1,) * (x.ndim - axis - 1))
+    found: Any = None
+    for offset, weight in weights.items():
+        at = np.clip(first + offset, 0, old - 1).astype(np.int64)
+        factor = Tensor(to_device(weight.reshape(shape).astype(x.dtype), x.device))
+        term = _taken(x, axis, at) * factor
+        found = term if found is None else found + term
+    return found  # type: ignore[no-any-return]
+
+
+def _cubic_weights(rest: np.ndarray[Any, Any]) -> dict[int, np.ndarray[Any, Any]]:
+    """Return the kernel's value at the distance of each of the four elements."""
+    near = {k: np.abs(rest - k) for k in (-1, 0, 1, 2)}
+    return {
+        k: ((CUBIC + 2) * d - (CUBIC + 3)) * d * d + 1
+        if k in (0, 1)
+        else ((d - 5) * d + 8) * d * CUBIC - 4 * CUBIC
+        for k, d in near.items()
+    }
+
+
+def _taken(x: Tensor, axis: int, places: np.ndarray[Any, Any]) -> Tensor:
+    return take(x, Tensor(to_device(places, x.device)), axis)

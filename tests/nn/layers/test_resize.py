@@ -1,0 +1,76 @@
+"""Upsampling and pixel shuffles, against PyTorch."""
+
+import numpy as np
+import pytest
+
+from sknet import nn
+from sknet.exceptions import DtypeError, ShapeError
+from tests.nn.layers.test_pad import same
+
+torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
+
+
+@pytest.mark.parametrize("old", [1, 2, 3, 7, 10])
+@pytest.mark.parametrize("size", [1, 2, 5, 7, 12, 30])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_sizes(old, size, mode):
+    for corners in ({}, {"align_corners": True})[: 1 if mode == "nearest" else 2]:
+        layer = nn.Upsample(size, mode=mode, **corners)
+        theirs = torch.nn.Upsample(size, mode=mode, **corners)
+        same(layer, theirs, (2, 3, old, old + 1))
+
+
+@pytest.mark.parametrize("factor", [1, 2, 3, 0.5, 1.3, 2.7, (2.0, 0.7)])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+def test_factors(factor, mode):
+    same(nn.Upsample(scale_factor=factor, mode=mode), torch.nn.Upsample(None, factor, mode), (2, 1, 6, 5))
+
+
+@pytest.mark.parametrize("shape", [(2, 12, 3, 4), (8, 2, 1), (2, 3, 4, 5, 6)])
+def test_pixel_shuffles(shape):
+    same(nn.PixelShuffle(2), torch.nn.PixelShuffle(2), shape) if shape[-3] % 4 == 0 else None
+    back = (*shape[:-3], shape[-3], shape[-2] * 3, shape[-1] * 3)
+    same(nn.PixelUnshuffle(3), torch.nn.PixelUnshuffle(3), back)
+
+
+def test_a_value_that_is_no_number_stays_where_it_is():
+    x = np.zeros((1, 1, 6, 6))
+    x[0, 0, 1, 1] = np.nan
+    assert np.isfinite(nn.Upsample(12, mode="bilinear")(x).numpy()[..., 8:, :]).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape", "error", "message"),
+    [
+        ({}, (), ValueError, "Upsample: exactly one of size and scale_factor must be given"),
+        ({"size": 2, "scale_factor": 2.0}, (), ValueError, "exactly one of size and scale_factor"),
+        ({"size": 2, "mode": "cubic"}, (), ValueError, "'mode' parameter of Upsample must be a str among"),
+        ({"size": 2, "mode": "linear"}, (1, 1, 2, 2), ShapeError, "mode 'linear' is for inputs of 3 axes"),
+        ({"size": (2, 2)}, (1, 1, 2), ShapeError, "size must be a positive number, or one for each of the 1"),
+        ({"size": 2}, (1, 2), ShapeError, "expected an input of three to five axes"),
+        ({"size": 2}, (1, 2, 0), ShapeError, "has no element to interpolate from"),
+        ({"scale_factor": 0.1}, (1, 2, 3), ShapeError, "scale_factor=0.1 leaves nothing"),
+        (
+            {"size": 2, "align_corners": True},
+            (1, 2, 3),
+            ValueError,
+            "align_corners is not for mode 'nearest'",
+        ),
+    ],
+)
+def test_upsampling_that_does_not_fit(settings, shape, error, message):
+    with pytest.raises(error, match=message):
+        nn.Upsample(**settings)(np.ones(shape))
+
+
+def test_weighted_integers():
+    with pytest.raises(DtypeError, match="interpolate: expected a floating-point operand, got int64"):
+        nn.Upsample(2, mode="linear")(np.ones((1, 1, 2), int))
+    assert nn.Upsample(4)(np.ones((1, 1, 2), int)).dtype == np.int64
+
+
+def test_shuffles_that_do_not_fit():
+    with pytest.raises(ShapeError, match=r"shape \(\.\.\., 4 \* channels, height, width\), got \(1, 3, 2, 2"):
+        nn.PixelShuffle(2)(np.ones((1, 3, 2, 2)))
+    with pytest.raises(ShapeError, match=r"2 \* height, 2 \* width\), got \(1, 3, 3, 2\)"):
+        nn.PixelUnshuffle(2)(np.ones((1, 3, 3, 2)))
