@@ -14,6 +14,9 @@ from sknet.exceptions import CaptureError, DeviceError
 
 __all__ = ["capture", "device_among", "trace"]
 
+# Types of parameters that hold nothing which could be changed.
+UNCHANGEABLE = frozenset({bool, int, float, str, slice, type(None), type(Ellipsis)})
+
 backend("meta")  # now its arrays, and the traced ones among them, are known as arrays
 
 
@@ -75,8 +78,8 @@ class Recorder:
         """Add one equation and return the traced array of its output."""
         if primitive.name == "carry":  # what is carried along the tape is no part of the computation
             return inputs[0].data  # type: ignore[no-any-return]
-        _check_params(primitive, params)
         operands = tuple([self._operand(x) for x in inputs])
+        params = {name: _frozen(primitive, value) for name, value in params.items()}
         equation = Equation(primitive, operands, params)
         if not self.is_open:
             raise CaptureError(
@@ -111,14 +114,16 @@ class Recorder:
         return self._constant(data)
 
     def _constant(self, data: Any) -> Variable:
+        if isinstance(data, MetaArray):
+            raise CaptureError(
+                f"an array without data, of shape {data.shape}, is used as a constant, {place()}"
+            )
         found = self._known.get(id(data))
-        if found is None:
-            if isinstance(data, MetaArray):
-                raise CaptureError(
-                    f"an array without data, of shape {data.shape}, is used as a constant, {place()}"
-                )
+        array = to_host(data)
+        # The function may write into an array between two uses of it.
+        if found is None or not _same_bytes(array, self.constants[found[0]]):
             # A copy: what the owner writes into it later must not change half of the computation.
-            variable, value = Variable(data.shape, data.dtype), _snapshot(to_host(data))
+            variable, value = Variable(data.shape, data.dtype), _snapshot(array)
             self.constants[variable] = value
             found = self._known[id(data)] = variable, data  # the array is kept, so that its id stays its own
         return found[0]
@@ -228,20 +233,39 @@ def device_among(args: tuple[Any, ...]) -> Device:
     return next(iter(real), Device("cpu"))
 
 
-def _check_params(primitive: Primitive, params: dict[str, Any]) -> None:
-    for value in params.values():
-        parts = value if isinstance(value, tuple) else (value,)
-        if any(isinstance(part, TracedArray) for part in parts):
-            raise CaptureError(
-                f"{primitive.name} is given a computed index, {place()}; it would be frozen. "
-                "Use ops.take or ops.take_along_axis, which take indices as a tensor, or ops.where in place "
-                "of a mask."
-            )
-        if any(scipy.sparse.issparse(part) for part in parts):
-            raise CaptureError(
-                f"{primitive.name} is given a sparse matrix, {place()}, whose values would be frozen: "
-                "pass a dense array, or run the function without compiling it."
-            )
+def _frozen(primitive: Primitive, value: Any) -> Any:
+    """Return a parameter that nobody else can change: arrays at any depth are copied."""
+    kind = type(value)
+    if kind in UNCHANGEABLE:
+        return value
+    if kind is tuple or kind is list:
+        return kind([_frozen(primitive, part) for part in value])
+    if kind is dict:
+        return {name: _frozen(primitive, part) for name, part in value.items()}
+    if isinstance(value, TracedArray):
+        raise CaptureError(
+            f"{primitive.name} is given a computed index, {place()}; it would be frozen. "
+            "Use ops.take or ops.take_along_axis, which take indices as a tensor, or ops.where in place "
+            "of a mask."
+        )
+    if scipy.sparse.issparse(value):
+        raise CaptureError(
+            f"{primitive.name} is given a sparse matrix, {place()}, whose values would be frozen: "
+            "pass a dense array, or run the function without compiling it."
+        )
+    if isinstance(value, np.ndarray):
+        value = np.array(value, order="C")
+        value.flags.writeable = False
+        return value
+    return value.copy() if is_array(value) else value
+
+
+def _same_bytes(array: np.ndarray, snapshot: np.ndarray) -> bool:
+    if array.dtype.hasobject:
+        return False
+    if array.size > 1 and not any(snapshot.strides):
+        return bool(array.tobytes() == snapshot[(0,) * snapshot.ndim].tobytes() * array.size)
+    return bool(array.tobytes() == snapshot.tobytes())
 
 
 def _snapshot(array: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,14 +12,17 @@ from sknet._tree import leaves, map_leaves, paths
 from sknet.compile import _internal as own
 from sknet.compile._capture import OutputIndex, device_among, is_dense, trace
 from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._key import same_value
 from sknet.compile._plan import Plan
 from sknet.compile._views import Views
 from sknet.compile.executors import program as new_program
 from sknet.compile.executors._program import Program
+from sknet.compile.executors._writer import NO_SLOTS
 from sknet.compile.passes import optimize
 from sknet.core import Tensor
 from sknet.device import Device, backend, device_of, is_array
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
+from sknet.ops import SparseSlot
 
 __all__ = ["Compiled", "compile"]
 
@@ -45,6 +48,8 @@ class Compiled:
         Where it runs.
     memory : array, default=None
         Another's memory, to be shared; None for memory of its own.
+    sparse : mapping of SparseSlot to SparseSlot
+        For the program's own slots for sparse matrices, those that this function reads.
 
     Attributes
     ----------
@@ -85,8 +90,10 @@ class Compiled:
         slots: Tree = None,
         device: Device = HOST,
         memory: Any = None,
+        sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
     ) -> None:
         self._program = program
+        self._sparse = sparse
         self._template = template
         self._args = map_leaves(_variable_like, args)
         self.device = device
@@ -101,7 +108,7 @@ class Compiled:
             for x, slot in zip(plan.graph.inputs, self._inputs, strict=True):
                 if x in plan.blank:
                     slot[...] = 0
-            run, arrays = program.bind(self._memory, self._inputs)
+            run, arrays = program.bind(self._memory, self._inputs, sparse)
         free = iter(self._inputs)
         self.slots = map_leaves(lambda leaf: next(free) if isinstance(leaf, Variable) else leaf, self._args)
         self.run: Callable[[], None] = run if device.kind == "cpu" else partial(self._run_there, run)
@@ -189,7 +196,7 @@ class Compiled:
         ShapeError, DtypeError
             If an array is not what its slot has to be.
         """
-        return Compiled(self._program, self._template, self._args, slots, self.device)
+        return Compiled(self._program, self._template, self._args, slots, self.device, sparse=self._sparse)
 
     def over(self, slots: Tree) -> "Compiled":
         """Return the same function on the same memory, reading other arrays.
@@ -213,7 +220,9 @@ class Compiled:
         given = dict(zip(paths(slots), leaves(slots), strict=True))
         mine = iter(paths(self.slots))
         merged = map_leaves(lambda leaf: given.get(next(mine), leaf), self.slots)
-        return Compiled(self._program, self._template, self._args, merged, self.device, self._memory)
+        return Compiled(
+            self._program, self._template, self._args, merged, self.device, self._memory, self._sparse
+        )
 
     def poison(self) -> None:
         """Fill the memory that is shared over time with NaN; a correct plan never reads it."""
@@ -273,7 +282,7 @@ class Compiled:
         for name, example, leaf in zip(names, leaves(self._args), leaves(args), strict=True):
             if isinstance(example, Variable):
                 found.append(self._fitting(name, example, leaf))
-            elif example != leaf:
+            elif not same_value(example, leaf):
                 raise CaptureError(
                     f"argument {name} was {example!r} when the function was captured, and is {leaf!r} now. "
                     "Numbers and text are part of the captured function: compile it again, or pass a number "
@@ -339,20 +348,39 @@ def compile(
     """
     graph, template = trace(function, args)
     donors, device = _donors(args, donate), device_among(args)
-    key = (str(graph), donors, exact, device)
+    key = (graph.key(), donors, exact, device)
+    matrices = graph.sparse_slots()
     with _lock:
-        program = _programs.get(key)
-        if program is None:
+        known = _programs.get(key)
+        if known is None:
+            graph, own_slots = _with_own_slots(graph)
             found, donated = _with_donations(optimize(graph, exact=exact), donors)
-            program = _programs[key] = new_program(found, donated, exact, device)
+            known = _programs[key] = new_program(found, donated, exact, device), own_slots
             if len(_programs) > KEPT:
                 _programs.popitem(last=False)
         _programs.move_to_end(key)
-    return Compiled(program, template, args, slots, device)
+    program, own_slots = known
+    sparse = dict(zip(own_slots, matrices, strict=True))
+    return Compiled(program, template, args, slots, device, sparse=sparse)
 
 
-_programs: OrderedDict[Any, Program] = OrderedDict()
+# Programs by what they compute, each with its own slots for sparse matrices, for which others are put in.
+_programs: OrderedDict[Any, tuple[Program, list[SparseSlot]]] = OrderedDict()
 _lock = threading.Lock()
+
+
+def _with_own_slots(graph: Graph) -> tuple[Graph, list[SparseSlot]]:
+    """Return a graph that reads empty slots of its own, so that a kept program keeps nobody's matrix."""
+    slots = {slot: SparseSlot(slot.shape, slot.dtype) for slot in graph.sparse_slots()}
+    if not slots:
+        return graph, []
+
+    def replaced(equation: Equation) -> Equation:
+        params = {name: slots[x] if isinstance(x, SparseSlot) else x for name, x in equation.params.items()}
+        return Equation(equation.primitive, equation.operands, params, equation.output)
+
+    equations = [replaced(equation) for equation in graph.equations]
+    return Graph(graph.inputs, graph.constants, equations, graph.outputs), list(slots.values())
 
 
 def _donors(args: tuple[Tree, ...], donate: Iterable[int]) -> tuple[int, ...]:

@@ -1,19 +1,21 @@
 """The graph: what a captured function computes, as a list of equations that anyone can read."""
 
 import functools
-import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from sknet.compile._key import key_of
 from sknet.core import Primitive
 from sknet.device import MetaArray
 from sknet.exceptions import DtypeError, GraphError, ShapeError
+from sknet.ops import SparseSlot
 
-__all__ = ["Equation", "Graph", "Operand", "Variable", "shown"]
+__all__ = ["Equation", "Graph", "Operand", "Variable"]
 
 _dtype_name = functools.cache(str)  # NumPy puts the name together every time
+MOST_SHOWN = 8  # elements of an array that a text lists
 Scalar = bool | int | float
 Operand = Any  # a Variable or a Scalar
 
@@ -168,6 +170,47 @@ class Graph:
             raise GraphError(f"an output is never assigned, in\n{self}")
         return self
 
+    def key(self) -> Hashable:
+        """Return what the graph computes, as a key: equal for graphs of the same structure, and no others.
+
+        Returns
+        -------
+        hashable
+            Made of shapes and dtypes of the inputs, constants and parameters by type and bits,
+            primitives, and wiring. Slots for sparse matrices count by shape and dtype, and by which
+            equations read the same one.
+
+        Examples
+        --------
+        >>> from sknet.compile import capture
+        >>> one, same, other = (capture(lambda x: x[i], np.ones(9)).key() for i in ([1], [1], [2]))
+        >>> one == same, one == other
+        (True, False)
+        """
+        numbers: dict[Any, int] = {}
+        slots = {slot: i for i, slot in enumerate(self.sparse_slots())}
+        heads = []
+        for variable in (*self.inputs, *self.constants):
+            numbers[variable] = len(numbers)
+            heads.append((variable.shape, variable.dtype))
+        constants = tuple([key_of(value) for value in self.constants.values()])
+        lines = []
+        for equation in self.equations:
+            operands = [numbers[x] if type(x) is Variable else key_of(x) for x in equation.operands]
+            params = [
+                (name, (slots[x], *x.key) if isinstance(x, SparseSlot) else key_of(x))
+                for name, x in equation.params.items()
+            ]
+            lines.append((equation.primitive, tuple(operands), tuple(params)))
+            numbers[equation.output] = len(numbers)
+        outputs = tuple([numbers[x] for x in self.outputs])
+        return len(self.inputs), tuple(heads), constants, tuple(lines), outputs
+
+    def sparse_slots(self) -> list[SparseSlot]:
+        """Return the slots for sparse matrices that the equations read, in the order of their first use."""
+        found = [x for e in self.equations for x in e.params.values() if isinstance(x, SparseSlot)]
+        return list(dict.fromkeys(found))
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -176,7 +219,7 @@ class Graph:
         heads = ", ".join(f"{names[v]}: {v!r}" for v in self.inputs)
         yield f"graph({heads}):"
         for variable, value in self.constants.items():
-            yield f"  {names[variable]}: {variable!r} = constant {shown(value)}"
+            yield f"  {names[variable]}: {variable!r} = constant {_shown(value)}"
         for equation in self.equations:
             yield f"  {self._line(equation, names)}"
         yield f"  return {', '.join(names.get(v, 'undefined') for v in self.outputs)}".rstrip()
@@ -185,7 +228,7 @@ class Graph:
     def _line(equation: Equation, names: dict[Variable, str]) -> str:
         # An unknown variable is shown too: the text serves to report graphs that break the rules.
         operands = [names.get(x, "undefined") if type(x) is Variable else repr(x) for x in equation.operands]
-        params = [f"{key}={shown(value)}" for key, value in equation.params.items()]
+        params = [f"{key}={_shown(value)}" for key, value in equation.params.items()]
         output = equation.output
         return " ".join([f"{names[output]}: {output!r} =", equation.primitive.name, *operands, *params])
 
@@ -204,13 +247,17 @@ def _assign(variable: Variable, assigned: set[Variable], where: str) -> None:
     assigned.add(variable)
 
 
-def shown(value: Any) -> str:
-    """Return a text for a constant or a parameter that is the same for the same value, and no other."""
+def _shown(value: Any) -> str:
+    """Return a short text for a constant or a parameter."""
     if isinstance(value, np.ndarray):
         if value.size == 1:
             return repr(value.item())
-        digest = hashlib.sha1(np.ascontiguousarray(value).tobytes(), usedforsecurity=False).hexdigest()
-        return f"{value.dtype}[{','.join(map(str, value.shape))}]#{digest}"
+        if value.size <= MOST_SHOWN:
+            return f"{value.dtype}{value.tolist()}"
+        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     if isinstance(value, np.dtype):
         return value.name
+    if isinstance(value, (tuple, list)):
+        inside = ", ".join(map(_shown, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
     return repr(value)

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from sknet.core import Primitive, Tensor, bind
+from sknet.core import Primitive, Tensor, TracedArray, bind, is_capturing
 from sknet.device import Device, backend_of, device_of, is_array
-from sknet.exceptions import DeviceError, DtypeError, ShapeError
+from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
 
 __all__ = ["SparseSlot", "is_sparse"]
 
@@ -51,6 +51,14 @@ class SparseSlot:
         """Number of axes: two."""
         return len(self.shape)
 
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Shape and dtype: slots that agree in them can stand in for each other in a program."""
+        return type(self), tuple(self.shape), self.dtype
+
+    def __repr__(self) -> str:
+        return f"SparseSlot({tuple(self.shape)}, {self.dtype})"
+
 
 def is_sparse(x: Any) -> bool:
     """Tell whether x is a sparse matrix of a known device, or a slot for one."""
@@ -77,6 +85,8 @@ def _sparse_shape(y: Any, matrix: Any, transposed: bool) -> tuple[tuple[int, ...
 def _sparse_forward(xp: Any, y: Any, *, matrix: Any, transposed: bool) -> Any:
     _sparse_shape(y, matrix, transposed)  # the product of two dtypes would silently be of the wider one
     held = matrix.matrix if isinstance(matrix, SparseSlot) else matrix
+    if held is None:
+        raise ValueError(f"{matrix!r} is empty: set its `matrix` before the product is computed")
     return (held.T if transposed else held) @ y
 
 
@@ -91,6 +101,11 @@ _sparse = Primitive("sparse_matmul").define(
 
 def sparse_matmul(matrix: Any, y: Tensor, transposed: bool = False) -> Tensor:
     """Return the product of a sparse matrix (or its transpose) and a tensor."""
+    if isinstance(matrix, SparseSlot) and is_capturing() and not isinstance(y.data, TracedArray):
+        raise CaptureError(
+            "the product of a SparseSlot and a constant would be frozen: the matrix of a slot is known only "
+            "when the captured function runs. Pass the other operand as an argument of the function."
+        )
     place = matrix.device if isinstance(matrix, SparseSlot) else device_of(matrix)
     if y.device.kind != "meta" and y.device != place:
         raise DeviceError(

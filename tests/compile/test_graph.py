@@ -29,16 +29,14 @@ def test_text():
     )
 
 
-def test_text_tells_constants_apart():
-    texts = {str(capture(lambda x, c=c: x * c, np.ones(3))) for c in (np.arange(3.0), np.arange(3.0) + 1e-16)}
-    assert len(texts) == 2
-    texts = {str(capture(lambda x, i=i: x[np.array(i)], np.ones(2000))) for i in ([0] * 2000, [1] * 2000)}
-    assert len(texts) == 2
-
-
-def test_text_is_the_same_for_the_same_function():
-    first, second = np.ones(3), np.zeros(3)
-    assert str(capture(lambda x: x * 2, first)) == str(capture(lambda y: y * 2, second))
+def test_text_of_arrays():
+    """The text is for people: it lists short arrays, and says only what kind of array a long one is."""
+    short = str(capture(lambda x: x[:, np.array([2, 0])] * np.arange(2.0), np.ones((1, 3))))
+    assert "index=(slice(None, None, None), int64[2, 0])" in short
+    assert "constant float64[0.0, 1.0]" in short
+    long = str(capture(lambda x: x[np.arange(20)] * np.arange(20.0), np.ones(20)))
+    assert "index=int64[20]" in long
+    assert "constant float64[20]" in long
 
 
 def test_a_good_graph_passes():

@@ -133,3 +133,8 @@ class TestSparse:
             Tensor(matrix)
         with pytest.raises(TypeError, match=message):
             Tensor(np.ones((2, 5))) @ matrix
+
+
+def test_an_empty_slot_is_refused():
+    with pytest.raises(ValueError, match=r"SparseSlot\(\(2, 3\), float64\) is empty: set its `matrix`"):
+        ops.matmul(ops.SparseSlot((2, 3), "float64"), np.ones(3))

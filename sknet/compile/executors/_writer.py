@@ -5,6 +5,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,10 +13,12 @@ import numpy as np
 from sknet.compile._graph import Equation, Operand, Variable
 from sknet.compile._plan import Plan
 from sknet.device import result_dtype
+from sknet.ops import SparseSlot
 
-__all__ = ["Writer", "executed", "kernel_scratch", "registry"]
+__all__ = ["NO_SLOTS", "Writer", "executed", "kernel_scratch", "registry"]
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
+NO_SLOTS: Mapping[SparseSlot, SparseSlot] = MappingProxyType({})
 
 
 def registry(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
@@ -74,6 +77,7 @@ class Writer:
         self._block_constants: dict[str, tuple[float, Variable]] = {}
         self._constants: dict[Any, str] = {}
         self._made: dict[str, str] = {}
+        self._sparse: dict[SparseSlot, str] = {}
         self._partials = 0
 
     # -- operands -----------------------------------------------------------------------------
@@ -153,15 +157,18 @@ class Writer:
     def kernel_call(self, equation: Equation, kernel: Any, operands: list[str]) -> None:
         """Add the line that calls the primitive's own kernel, with its output given if it takes that."""
         primitive, out = equation.primitive, self.name(equation.output)
-        bound = partial(kernel, **equation.params) if equation.params else kernel
-        name = (
-            self.partial(bound, primitive.name) if equation.params else self.function(kernel, primitive.name)
-        )
-        given = ", ".join(operands)
+        sparse = {key: x for key, x in equation.params.items() if isinstance(x, SparseSlot)}
+        params = {key: x for key, x in equation.params.items() if key not in sparse}
+        bound = partial(kernel, **params) if params else kernel
+        name = self.partial(bound, primitive.name) if params else self.function(kernel, primitive.name)
+        given = ", ".join([*operands, *[f"{key}={self._slot(x)}" for key, x in sparse.items()]])
         if primitive.scratch:
             works_in = [self.scratch(equation, i) for i in range(len(self.plan.scratch[equation]))]
             given += f", scratch=({', '.join(works_in)},)"
         self.line(f"{name}({given}, out={out})" if primitive.writes_out else f"{out}[...] = {name}({given})")
+
+    def _slot(self, slot: SparseSlot) -> str:
+        return self._sparse.setdefault(slot, f"m{len(self._sparse)}")
 
     def line(self, text: str) -> None:
         """Add a line to the step."""
@@ -203,11 +210,21 @@ class Writer:
             for e, buffers in self.plan.scratch.items()
             for i in range(len(buffers))
         ]
-        return [*self.bound, *arrays, *scratch]
+        return [*self.bound, *arrays, *scratch, *self._sparse.values()]
 
-    def values(self, memory: Any, arrays: Mapping[Variable, Any], needs: Needs) -> dict[str, Any]:
-        """Return what the names stand for, on the given memory; `needs` are the plan's scratch arrays."""
+    def values(
+        self,
+        memory: Any,
+        arrays: Mapping[Variable, Any],
+        needs: Needs,
+        sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
+    ) -> dict[str, Any]:
+        """Return what the names stand for, on the given memory.
+
+        `needs` are the plan's scratch arrays, `sparse` the slots to be read instead of the graph's.
+        """
         found: dict[str, Any] = dict(self.bound)
+        found.update({name: sparse.get(slot, slot) for slot, name in self._sparse.items()})
         found.update({self.names[x]: array for x, array in arrays.items()})
         for equation, buffers in self.plan.scratch.items():
             for i, (buffer, (shape, dtype)) in enumerate(zip(buffers, needs(equation), strict=True)):

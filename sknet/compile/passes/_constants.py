@@ -7,6 +7,7 @@ import numpy as np
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.passes._rewrite import Rewriter, Rules, scalar_of
 from sknet.device import backend, result_dtype
+from sknet.ops import SparseSlot
 
 __all__ = ["CONSTANTS"]
 
@@ -24,6 +25,8 @@ def fold(rewriter: Rewriter, equation: Equation) -> Variable | None:
         if value is None:
             return None
         values.append(value)
+    if any(isinstance(x, SparseSlot) for x in equation.params.values()):
+        return None  # what is in the slot changes
     if equation.output.size > LARGEST and equation.primitive.name not in ("broadcast_to", "reshape"):
         return None
     kernel = equation.primitive.kernel(backend("cpu"))

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from sknet.compile._graph import Equation, Graph, Operand, Variable, shown
+from sknet.compile._graph import Equation, Graph, Operand, Variable
+from sknet.compile._key import key_of
 from sknet.core import PRIMITIVES, Primitive
 
 __all__ = ["Rewriter", "Rule", "Rules", "rewrite", "scalar_of"]
@@ -138,6 +139,6 @@ def scalar_of(rewriter: Rewriter, x: Operand) -> bool | int | float | None:
 
 
 def _key(equation: Equation) -> Any:
-    operands = tuple([id(x) if type(x) is Variable else (type(x), repr(x)) for x in equation.operands])
-    params = tuple([(name, shown(value)) for name, value in equation.params.items()])
-    return equation.primitive.name, operands, params
+    operands = tuple([x if type(x) is Variable else key_of(x) for x in equation.operands])
+    params = tuple([(name, key_of(value)) for name, value in equation.params.items()])
+    return equation.primitive, operands, params

@@ -12,11 +12,12 @@ import numpy as np
 
 from sknet.compile._graph import Graph, Variable
 from sknet.compile._plan import Plan
-from sknet.compile.executors._writer import Writer, executed
+from sknet.compile.executors._writer import NO_SLOTS, Writer, executed
 from sknet.compile.executors.device._calls import call, scratch_of
 from sknet.compile.executors.device._maps import BLOCK, Map, is_map, written
 from sknet.compile.passes import Group, fuse_maps
 from sknet.device import Device, backend
+from sknet.ops import SparseSlot
 
 __all__ = ["CupyProgram"]
 
@@ -117,7 +118,9 @@ class CupyProgram:
 
     # -- binding ------------------------------------------------------------------------------
 
-    def bind(self, memory: Any, slots: Sequence[Any]) -> tuple[Callable[[], None], dict[Variable, Any]]:
+    def bind(
+        self, memory: Any, slots: Sequence[Any], sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS
+    ) -> tuple[Callable[[], None], dict[Variable, Any]]:
         """Return the step on this memory, and the array of every variable that has one.
 
         Parameters
@@ -126,6 +129,8 @@ class CupyProgram:
             As `Plan.arrays` needs it, on the program's device.
         slots : sequence of array
             One for each input.
+        sparse : mapping of SparseSlot to SparseSlot
+            For slots for sparse matrices of the graph, those to be read instead.
 
         Returns
         -------
@@ -136,4 +141,4 @@ class CupyProgram:
             Where outputs are found.
         """
         arrays = self.plan.arrays(memory, slots, self._constants)
-        return self._bind(self._writer.values(memory, arrays, scratch_of)), arrays
+        return self._bind(self._writer.values(memory, arrays, scratch_of, sparse)), arrays

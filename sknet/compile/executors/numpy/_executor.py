@@ -8,11 +8,12 @@ import numpy as np
 
 from sknet.compile._graph import Graph, Variable
 from sknet.compile._plan import Plan
-from sknet.compile.executors._writer import Writer, executed
+from sknet.compile.executors._writer import NO_SLOTS, Writer, executed
 from sknet.compile.executors.numpy import _kernels_index as _kernels_index  # adds its own
 from sknet.compile.executors.numpy import _kernels_softmax as _kernels_softmax
 from sknet.compile.executors.numpy._kernels import emit, scratch_of
 from sknet.compile.passes import Group, fuse
+from sknet.ops import SparseSlot
 
 __all__ = ["NumpyProgram"]
 
@@ -100,7 +101,10 @@ class NumpyProgram:
     # -- binding ------------------------------------------------------------------------------
 
     def bind(
-        self, memory: np.ndarray, slots: Sequence[np.ndarray]
+        self,
+        memory: np.ndarray,
+        slots: Sequence[np.ndarray],
+        sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
     ) -> tuple[Callable[[], None], dict[Variable, np.ndarray]]:
         """Return the step on this memory, and the array of every variable.
 
@@ -110,6 +114,8 @@ class NumpyProgram:
             As `Plan.arrays` needs it.
         slots : sequence of ndarray
             One for each input.
+        sparse : mapping of SparseSlot to SparseSlot
+            For slots for sparse matrices of the graph, those to be read instead.
 
         Returns
         -------
@@ -119,7 +125,7 @@ class NumpyProgram:
             Where outputs are found.
         """
         arrays = self.plan.arrays(memory, slots)
-        values = self._writer.values(memory, arrays, partial(scratch_of, exact=self._writer.exact))
+        values = self._writer.values(memory, arrays, partial(scratch_of, exact=self._writer.exact), sparse)
         for blocks in self._blocks:
             values[blocks.name] = blocks.divide(arrays, self.plan.in_groups)
         return self._bind(values), arrays
