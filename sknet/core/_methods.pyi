@@ -88,6 +88,8 @@ class Methods:
         """Return whether x is infinite, of either sign."""
     def isnan(self) -> Tensor:
         """Return whether x is NaN."""
+    def lerp(self, y: Any, weight: Any) -> Tensor:
+        """Return what lies between x and y: x for a `weight` of 0, y for 1, exactly both."""
     def log10(self) -> Tensor:
         """Return the logarithm to base 10."""
     def log1p(self) -> Tensor:
@@ -114,16 +116,22 @@ class Methods:
         """Return the matrix product over the last two axes; axes before those broadcast."""
     def maximum(self, y: Any) -> Tensor:
         """Return the larger of x and y; where they are equal, each gets half of the gradient."""
+    def median(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+        """Return the middle element over `axis`, or the mean of the two in the middle."""
     def minimum(self, y: Any) -> Tensor:
         """Return the smaller of x and y; where they are equal, each gets half of the gradient."""
     def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
         """Return x with the axes `source` at the positions `destination`, and the others in their order."""
+    def nan_to_num(self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+        """Return x with numbers in the place of NaN and the infinities; no gradient flows to those places."""
     def negative(self) -> Tensor:
         """Return -x."""
     def nextafter(self, y: Any) -> Tensor:
         """Return the next number after x in the direction of y that the dtype can hold; it has no gradient."""
     def nonzero(self) -> tuple[Tensor, ...]:
         """Return the indices of the elements that are not 0, one array for each axis."""
+    def norm(self, ord: float = 2, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+        """Return the length of vectors: the `ord`-norm over `axis` (all axes for None)."""
     def outer(self, y: Any) -> Tensor:
         """Return the matrix of the products of every element of the vector x with every one of the vector y."""
     def positive(self) -> Tensor:
@@ -134,6 +142,8 @@ class Methods:
         """Return x where it is positive and negative_slope * x elsewhere (He et al., 2015)."""
     def prod(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """Return the product over `axis` (all axes for None); elements may be 0, also for the gradient."""
+    def quantile(self, q: float | Sequence[float] | Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, method: str = 'linear') -> Tensor:
+        """Return the elements below which the parts `q` of all elements over `axis` are."""
     def reciprocal(self) -> Tensor:
         """Return 1 / x."""
     def relu(self) -> Tensor:

@@ -11,6 +11,7 @@ from sknet.ops._activation import *  # noqa: F403
 from sknet.ops._attention import *  # noqa: F403
 from sknet.ops._conv import *  # noqa: F403
 from sknet.ops._create import *  # noqa: F403
+from sknet.ops._distance import *  # noqa: F403
 from sknet.ops._einsum import *  # noqa: F403
 from sknet.ops._elementwise import *  # noqa: F403
 from sknet.ops._exponential import *  # noqa: F403
@@ -23,11 +24,13 @@ from sknet.ops._matmul import *  # noqa: F403
 from sknet.ops._norm import *  # noqa: F403
 from sknet.ops._pad import *  # noqa: F403
 from sknet.ops._pool import *  # noqa: F403
+from sknet.ops._quantile import *  # noqa: F403
 from sknet.ops._random import *  # noqa: F403
 from sknet.ops._recurrent import *  # noqa: F403
 from sknet.ops._reduce import *  # noqa: F403
 from sknet.ops._rounding import *  # noqa: F403
 from sknet.ops._scan import *  # noqa: F403
+from sknet.ops._select import *  # noqa: F403
 from sknet.ops._shape import *  # noqa: F403
 from sknet.ops._softmax import *  # noqa: F403
 from sknet.ops._sort import *  # noqa: F403

@@ -15,13 +15,13 @@ NAMES = (
     "abs", "acos", "acosh", "all", "any", "argmax", "argmin", "argsort", "asin", "asinh", "atan", "atan2",
     "atanh", "broadcast_to", "ceil", "clip", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
     "cumulative_sum", "diagonal", "diff", "erf", "erfc", "exp2", "expand_dims", "expm1", "flatten", "flip",
-    "floor", "floor_divide", "hypot", "isfinite", "isinf", "isnan", "log10", "log1p", "log2", "log_softmax",
-    "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "logsumexp", "matmul",
-    "maximum", "minimum", "moveaxis", "negative", "nextafter", "nonzero", "outer", "positive", "pow",
-    "prelu", "prod", "reciprocal", "relu", "remainder", "repeat", "roll", "round", "rsqrt", "scatter_add",
-    "searchsorted", "sigmoid", "sign", "signbit", "sin", "sinh", "softmax", "sort", "split", "square",
-    "squeeze", "std", "take", "tan", "tanh", "tile", "topk", "trace", "tril", "triu", "trunc", "var",
-    "xlogy",
+    "floor", "floor_divide", "hypot", "isfinite", "isinf", "isnan", "lerp", "log10", "log1p", "log2",
+    "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit",
+    "logsumexp", "matmul", "maximum", "median", "minimum", "moveaxis", "nan_to_num", "negative",
+    "nextafter", "nonzero", "norm", "outer", "positive", "pow", "prelu", "prod", "quantile", "reciprocal",
+    "relu", "remainder", "repeat", "roll", "round", "rsqrt", "scatter_add", "searchsorted", "sigmoid",
+    "sign", "signbit", "sin", "sinh", "softmax", "sort", "split", "square", "squeeze", "std", "take", "tan",
+    "tanh", "tile", "topk", "trace", "tril", "triu", "trunc", "var", "xlogy",
 )  # fmt: skip
 
 METHODS: dict[str, Callable[..., Any]] = {

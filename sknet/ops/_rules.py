@@ -18,6 +18,7 @@ __all__ = [
     "broadcast",
     "check_floating",
     "flat",
+    "floating",
     "like",
     "unary",
     "unbroadcast",
@@ -130,6 +131,12 @@ def binary(primitive: Primitive, x: Any, y: Any) -> Tensor:
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
         x = as_tensor(x)
     return bind(primitive, (x, y), {})
+
+
+def floating(x: Any) -> Tensor:
+    """Return x as a floating-point tensor: integers and booleans as float64."""
+    tensor = as_tensor(x)
+    return tensor if tensor.dtype.kind == "f" else tensor.astype("float64")
 
 
 def check_floating(name: str, x: Any) -> None:
