@@ -30,6 +30,8 @@ from sknet.nn._state_dict import StateDict as StateDict
 from sknet.nn._summary import Summary as Summary
 from sknet.nn._summary import SummaryRow as SummaryRow
 from sknet.nn._summary import summary as summary
+from sknet.nn._torch import from_torch as from_torch
+from sknet.nn._torch import to_torch as to_torch
 
 # -- layers, one file a family
 from sknet.nn.layers._activation import *  # noqa: F403

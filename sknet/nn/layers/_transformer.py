@@ -1,7 +1,7 @@
-"""Transformer encoders: attention and a feed-forward network in turns, each added to its own input."""
+"""Transformers: attention and a feed-forward network in turns, each added to its own input."""
 
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 from sknet._params import Interval, resolve
 from sknet.device import Device
@@ -15,7 +15,7 @@ from sknet.nn.layers._dropout import Dropout
 from sknet.nn.layers._linear import Linear
 from sknet.nn.layers._norm import LayerNorm
 
-__all__ = ["TransformerEncoder", "TransformerEncoderLayer"]
+__all__ = ["TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer"]
 
 OPTIONS = {
     "embed_dim": COUNT,
@@ -27,7 +27,54 @@ OPTIONS = {
 }
 
 
-class TransformerEncoderLayer(Module):
+class _Layer(Module):
+    """What layers of encoders and decoders share: self-attention, a feed-forward network, and norms."""
+
+    _parameter_constraints = OPTIONS
+
+    norms: ClassVar[int]
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        feedforward_dim: int | None = None,
+        dropout: float = 0.1,
+        activation: "str | Module" = "gelu",
+        norm_first: bool = True,
+        eps: float = 1e-5,
+        *,
+        init: "Initializer | str | None" = None,
+        device: "str | Device | None" = None,
+    ) -> None:
+        name = type(self).__name__
+        check_arguments(
+            self,
+            embed_dim=embed_dim,
+            num_heads=num_heads,
+            feedforward_dim=feedforward_dim,
+            dropout=dropout,
+            norm_first=norm_first,
+            eps=eps,
+        )
+        width = 4 * embed_dim if feedforward_dim is None else feedforward_dim
+        self.norm_first = norm_first
+        self._make_attention(embed_dim, num_heads, dropout, init=init, device=device)
+        self.feedforward = Sequential(
+            Linear(embed_dim, width, init=init, device=device),
+            resolve(activation, ACTIVATIONS, Module, parameter="activation", caller=name),
+            Dropout(dropout),
+            Linear(width, embed_dim, init=init, device=device),
+        )
+        for i in range(self.norms):
+            self.register_module(f"norm{i + 1}", LayerNorm(embed_dim, eps, device=device))
+        self.dropout = Dropout(dropout)
+
+    def _make_attention(self, *arguments: Any, **options: Any) -> None:
+        self.attention = MultiheadAttention(*arguments, **options)
+
+
+class TransformerEncoderLayer(_Layer):
     """Self-attention and a feed-forward network, each with a norm and added to its input.
 
     Parameters
@@ -69,10 +116,96 @@ class TransformerEncoderLayer(Module):
     (5, 3, 8)
     """
 
-    _parameter_constraints = OPTIONS
+    norms = 2
+
+    def forward(self, x: Any, mask: Any = None, key_mask: Any = None, is_causal: bool = False) -> Any:
+        options = {"mask": mask, "key_mask": key_mask, "is_causal": is_causal}
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.norm1(x), **options))
+            return x + self.dropout(self.feedforward(self.norm2(x)))
+        x = self.norm1(x + self.dropout(self.attention(x, **options)))
+        return self.norm2(x + self.dropout(self.feedforward(x)))
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to a memory and a feed-forward network, with norms, each added to its input.
+
+    Parameters
+    ----------
+    embed_dim : int
+        Length of the vectors.
+    num_heads : int
+        Heads of both attentions.
+    feedforward_dim : int, default=None
+        Width of the feed-forward network; None is four times `embed_dim`.
+    dropout : float, default=0.1
+        Probability of a zero in the weights of the attentions, inside the feed-forward network, and
+        in what all three add.
+    activation : str or Module, default="gelu"
+        Of the feed-forward network.
+    norm_first : bool, default=True
+        Whether norms stand before what is added or behind the sums, as for `TransformerEncoderLayer`.
+    eps : float, default=1e-5
+        That of the norms.
+    init : Initializer or str, default=None
+        Scheme of all projections; None is that of `init.version` for attention and for `Linear`.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Notes
+    -----
+    Call it as ``layer(x, memory, mask, key_mask, is_causal, memory_mask, memory_key_mask)``: `x` is of shape
+    (n, length, embed_dim), `memory`, such as the output of an encoder, of shape (n, n_keys, embed_dim).
+    Masks are those of `MultiheadAttention`, the last two for the attention to the memory (A. Vaswani et
+    al., NeurIPS 2017, section 3.1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> layer = nn.TransformerDecoderLayer(8, 2)
+    >>> x, memory = np.ones((5, 3, 8), np.float32), np.ones((5, 7, 8), np.float32)
+    >>> layer(x, memory, is_causal=True).shape
+    (5, 3, 8)
+    """
+
+    norms = 3
+
+    def _make_attention(self, *arguments: Any, **options: Any) -> None:
+        super()._make_attention(*arguments, **options)
+        self.cross_attention = MultiheadAttention(*arguments, **options)
+
+    def forward(
+        self,
+        x: Any,
+        memory: Any,
+        mask: Any = None,
+        key_mask: Any = None,
+        is_causal: bool = False,
+        memory_mask: Any = None,
+        memory_key_mask: Any = None,
+    ) -> Any:
+        own = {"mask": mask, "key_mask": key_mask, "is_causal": is_causal}
+        other = {"mask": memory_mask, "key_mask": memory_key_mask}
+        if self.norm_first:
+            x = x + self.dropout(self.attention(self.norm1(x), **own))
+            x = x + self.dropout(self.cross_attention(self.norm2(x), memory, **other))
+            return x + self.dropout(self.feedforward(self.norm3(x)))
+        x = self.norm1(x + self.dropout(self.attention(x, **own)))
+        x = self.norm2(x + self.dropout(self.cross_attention(x, memory, **other)))
+        return self.norm3(x + self.dropout(self.feedforward(x)))
+
+
+class _Stack(Module):
+    """What encoders and decoders share: layers one after the other, and a norm at the end."""
+
+    _parameter_constraints = {**OPTIONS, "num_layers": [Interval(Integral, 1, None, closed="left")]}
+
+    layer: ClassVar[type[_Layer]]
 
     def __init__(
         self,
+        num_layers: int,
         embed_dim: int,
         num_heads: int,
         feedforward_dim: int | None = None,
@@ -84,39 +217,15 @@ class TransformerEncoderLayer(Module):
         init: "Initializer | str | None" = None,
         device: "str | Device | None" = None,
     ) -> None:
-        name = type(self).__name__
-        check_arguments(
-            self,
-            embed_dim=embed_dim,
-            num_heads=num_heads,
-            feedforward_dim=feedforward_dim,
-            dropout=dropout,
-            norm_first=norm_first,
-            eps=eps,
+        check_arguments(self, num_layers=num_layers)
+        arguments = (embed_dim, num_heads, feedforward_dim, dropout, activation, norm_first, eps)
+        self.layers = Sequential(
+            *[self.layer(*arguments, init=init, device=device) for _ in range(num_layers)]
         )
-        width = 4 * embed_dim if feedforward_dim is None else feedforward_dim
-        self.norm_first = norm_first
-        self.attention = MultiheadAttention(embed_dim, num_heads, dropout, init=init, device=device)
-        self.feedforward = Sequential(
-            Linear(embed_dim, width, init=init, device=device),
-            resolve(activation, ACTIVATIONS, Module, parameter="activation", caller=name),
-            Dropout(dropout),
-            Linear(width, embed_dim, init=init, device=device),
-        )
-        self.norm1 = LayerNorm(embed_dim, eps, device=device)
-        self.norm2 = LayerNorm(embed_dim, eps, device=device)
-        self.dropout = Dropout(dropout)
-
-    def forward(self, x: Any, mask: Any = None, key_mask: Any = None, is_causal: bool = False) -> Any:
-        options = {"mask": mask, "key_mask": key_mask, "is_causal": is_causal}
-        if self.norm_first:
-            x = x + self.dropout(self.attention(self.norm1(x), **options))
-            return x + self.dropout(self.feedforward(self.norm2(x)))
-        x = self.norm1(x + self.dropout(self.attention(x, **options)))
-        return self.norm2(x + self.dropout(self.feedforward(x)))
+        self.norm = LayerNorm(embed_dim, eps, device=device) if norm_first else None
 
 
-class TransformerEncoder(Module):
+class TransformerEncoder(_Stack):
     """A stack of `TransformerEncoderLayer`, each drawn for itself.
 
     Parameters
@@ -155,30 +264,80 @@ class TransformerEncoder(Module):
     (5, 3, 8)
     """
 
-    _parameter_constraints = {**OPTIONS, "num_layers": [Interval(Integral, 1, None, closed="left")]}
-
-    def __init__(
-        self,
-        num_layers: int,
-        embed_dim: int,
-        num_heads: int,
-        feedforward_dim: int | None = None,
-        dropout: float = 0.1,
-        activation: "str | Module" = "gelu",
-        norm_first: bool = True,
-        eps: float = 1e-5,
-        *,
-        init: "Initializer | str | None" = None,
-        device: "str | Device | None" = None,
-    ) -> None:
-        check_arguments(self, num_layers=num_layers)
-        arguments = (embed_dim, num_heads, feedforward_dim, dropout, activation, norm_first, eps)
-        self.layers = Sequential(
-            *[TransformerEncoderLayer(*arguments, init=init, device=device) for _ in range(num_layers)]
-        )
-        self.norm = LayerNorm(embed_dim, eps, device=device) if norm_first else None
+    layer = TransformerEncoderLayer
 
     def forward(self, x: Any, mask: Any = None, key_mask: Any = None, is_causal: bool = False) -> Any:
         for layer in self.layers:
             x = layer(x, mask, key_mask, is_causal)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerDecoder(_Stack):
+    """A stack of `TransformerDecoderLayer`, each drawn for itself.
+
+    Parameters
+    ----------
+    num_layers : int
+        How many.
+    embed_dim : int
+        Length of the vectors.
+    num_heads : int
+        Heads of the attentions.
+    feedforward_dim : int, default=None
+        Width of the feed-forward networks; None is four times `embed_dim`.
+    dropout : float, default=0.1
+        As for a layer.
+    activation : str or Module, default="gelu"
+        As for a layer.
+    norm_first : bool, default=True
+        As for a layer; the whole then ends with a norm.
+    eps : float, default=1e-5
+        That of the norms.
+    init : Initializer or str, default=None
+        As for a layer.
+    device : str or Device, default=None
+        Where the parameters live; None is the CPU.
+
+    Notes
+    -----
+    Call it as ``decoder(x, memory, mask, key_mask, is_causal, memory_mask, memory_key_mask)``, as a layer.
+
+    Examples
+    --------
+    An encoder reads one sequence; the decoder reads what comes before each position of another, and the
+    encoder's output, to say what comes next.
+
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> class Translator(nn.Module):
+    ...     def __init__(self, n_words, n_others, width=8):
+    ...         self.words, self.others = nn.Embedding(n_words, width), nn.Embedding(n_others, width)
+    ...         self.positions = nn.PositionalEncoding()
+    ...         self.encoder = nn.TransformerEncoder(2, width, 2)
+    ...         self.decoder = nn.TransformerDecoder(2, width, 2)
+    ...         self.head = nn.Linear(width, n_others)
+    ...
+    ...     def forward(self, x, y, key_mask=None):
+    ...         memory = self.encoder(self.positions(self.words(x)), key_mask=key_mask)
+    ...         after = self.positions(self.others(y))
+    ...         return self.head(self.decoder(after, memory, is_causal=True, memory_key_mask=key_mask))
+    >>> translator = Translator(20, 30).initialize(0)
+    >>> translator(np.ones((5, 7), int), np.ones((5, 4), int)).shape
+    (5, 4, 30)
+    """
+
+    layer = TransformerDecoderLayer
+
+    def forward(
+        self,
+        x: Any,
+        memory: Any,
+        mask: Any = None,
+        key_mask: Any = None,
+        is_causal: bool = False,
+        memory_mask: Any = None,
+        memory_key_mask: Any = None,
+    ) -> Any:
+        for layer in self.layers:
+            x = layer(x, memory, mask, key_mask, is_causal, memory_mask, memory_key_mask)
         return x if self.norm is None else self.norm(x)

@@ -10,7 +10,7 @@ import pytest
 from sknet import Tensor, nn, ops
 from sknet._tree import map_leaves
 from sknet.autograd import gradcheck
-from sknet.core import gradients
+from sknet.core import as_tensor, gradients
 from sknet.device import Device, MetaArray
 from sknet.nn import functional_call
 
@@ -20,6 +20,23 @@ class EmbeddedSigns(nn.Embedding):
 
     def forward(self, x):
         return super().forward(ops.greater(x, 0).astype("int64"))
+
+
+class OwnMemory:
+    """A decoder that attends to its own input, turned around."""
+
+    def forward(self, x, **options):
+        x = as_tensor(x)
+        return super().forward(x, x[:, ::-1], **options)
+
+
+class OwnMemoryLayer(OwnMemory, nn.TransformerDecoderLayer):
+    pass
+
+
+class OwnMemoryDecoder(OwnMemory, nn.TransformerDecoder):
+    def forward(self, x):
+        return super().forward(x, is_causal=True)
 
 
 # name -> (layer, shape of its input without the first axis)
@@ -55,6 +72,12 @@ ROWS = {
         lambda: nn.TransformerEncoderLayer(4, 2, 3, activation="tanh", norm_first=False),
         (2, 4),
     ),
+    "TransformerDecoderLayer": (lambda: OwnMemoryLayer(4, 2, 3, activation="tanh"), (2, 4)),
+    "TransformerDecoderLayer norm last": (
+        lambda: OwnMemoryLayer(4, 2, 3, activation="tanh", norm_first=False),
+        (2, 4),
+    ),
+    "TransformerDecoder": (lambda: OwnMemoryDecoder(2, 4, 2, 3), (2, 4)),
     "TransformerEncoder": (lambda: nn.TransformerEncoder(2, 4, 2, 3), (2, 4)),
     "Dropout": (lambda: nn.Dropout(0.4), (4,)),
     "Dropout1d": (lambda: nn.Dropout1d(0.4), (3, 2)),
