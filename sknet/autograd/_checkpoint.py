@@ -66,7 +66,8 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return returned
 
     call: Any = _Repeated(lambda: again(lambda: function(*given, **named)), parents, values)
-    kept = tuple([x for x in _tree.leaves((given, named)) if isinstance(x, Tensor)])
+    read = [*_tree.leaves((given, named)), *[node.output() for node in parents if node.primitive is None]]
+    kept = tuple([x for x in read if isinstance(x, Tensor)])
     node = Node(call, parents, kept, None, {})
     found = {id(x): result(node, i, x.data) for i, x in enumerate(values)}
     return _tree.map_leaves(lambda x: found.get(id(x), x), returned)
@@ -97,8 +98,10 @@ class _Repeated(Call):
         self._shapes = [x.shape for x in values]
 
     def shares(self, bundle: Bundle, out: Any, *inputs: Any) -> list[Tensor | None]:
+        start = next_time()
         with enable_grad():
             values = _on_tape(self._repeat())
+        self._check_origins(values, start)
         shapes = [x.shape for x in values]
         if shapes != self._shapes:
             raise GradientError(
@@ -108,6 +111,15 @@ class _Repeated(Call):
         seeds = [(values[i].node, g) for i, g in bundle.parts.items()]
         found = pull_back(seeds, set(self._parents), is_grad_enabled(), stop=True)  # type: ignore[arg-type]
         return [found.get(node) for node in self._parents]
+
+    def _check_origins(self, values: list[Tensor], start: int) -> None:
+        """Raise if the second call, which began at `start`, has read what the first did not."""
+        below = newest_first(*[x.node for x in values if x.node is not None], stop=_Before(start))
+        if not set(self._parents).issuperset(node for node in below if node in _Before(start)):
+            raise GradientError(
+                "checkpoint: the function reads a tensor from outside that has become another value since "
+                "its first call (by x += y or x[index] = y): pass it as an argument, or make a new tensor"
+            )
 
 
 def _on_tape(returned: Any) -> list[Tensor]:

@@ -71,7 +71,7 @@ class Changeable:
         given = value if isinstance(value, (_bind.TensorType, float, int)) else _bind.TensorType(value)
         array = given.data if isinstance(given, _bind.TensorType) else given
         if _is_recorded(self, given):
-            if self.node is not None and self.node.primitive is p.getitem:
+            if self.node is not None and self.node.primitive is p.getitem and _is_view(self.node):
                 raise GradientError(
                     "x[i][j] = value: on the tape x[i] is a value of its own, and x would not change: "
                     "write x[i, j] = value for that, or make a new tensor with ops.where"
@@ -93,6 +93,13 @@ def plain_index(index: Any) -> Any:
     if isinstance(index, list):
         return np.asarray(index, dtype=None if index else np.intp)
     return index.data if isinstance(index, _bind.TensorType) else index
+
+
+def _is_view(taken: Node) -> bool:
+    """Tell whether what an index took is a view in NumPy, so that a change was meant to reach its base."""
+    index = taken.params["index"]  # type: ignore[index]
+    parts = index if isinstance(index, tuple) else (index,)
+    return not any((hasattr(part, "dtype") and part.ndim) or isinstance(part, bool) for part in parts)
 
 
 def _is_recorded(x: Any, other: Any) -> bool:

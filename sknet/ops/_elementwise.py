@@ -356,13 +356,16 @@ _clip = Primitive("clip").define(
     forward=lambda xp, x, low, high, out=None: xp.clip(x, low, high, out=out),
     shape=lambda x, low, high: (broadcast("clip", x, low, high), result_dtype(x, low, high)),
     vjp=(
-        lambda g, out, x, low, high: unbroadcast(where(equal(out, x), g, 0.0), x),
+        lambda g, _, x, low, high: unbroadcast(where(_is_between(x, low, high), g, 0.0), x),
         lambda g, _, x, low, high: unbroadcast(where(_is_low(x, low, high), g, 0.0), low),
         lambda g, _, x, low, high: unbroadcast(where(_is_high(x, low, high), g, 0.0), high),
     ),
-    saves="both",
     expression="z if x > z or y > z else y if x < y else x",
 )
+
+
+def _is_between(x: Any, low: Any, high: Any) -> Tensor:
+    return logical_and(less_equal(low, x), less_equal(x, high))
 
 
 def _is_low(x: Any, low: Any, high: Any) -> Tensor:

@@ -36,13 +36,11 @@ def _matmul_shape(x: Any, y: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return (*broadcast("matmul", _Batch(x), _Batch(y)), *rows, *columns), result_dtype(x, y)
 
 
-def _lifted(g: Tensor, x: Any, y: Any) -> tuple[Tensor, Any, Any]:
-    """Give vectors the axis that makes matrices of them, and the gradient of their product too."""
+def _lifted(g: Tensor, x: Any, y: Any) -> Tensor:
+    """Give the gradient of a product the axes that it would have, were its vectors matrices."""
     if y.ndim == 1:
-        g, y = expand_dims(g, -1), expand_dims(y, -1)
-    if x.ndim == 1:
-        g, x = expand_dims(g, -2), expand_dims(x, 0)
-    return g, x, y
+        g = expand_dims(g, -1)
+    return expand_dims(g, -2) if x.ndim == 1 else g
 
 
 def _fold(g: Tensor, operand: Any) -> Tensor:
@@ -60,12 +58,12 @@ def _rows(x: Tensor) -> Tensor:
 
 
 def _left_vjp(g: Tensor, _: Any, x: Tensor, y: Tensor) -> Tensor:
-    g, _, right = _lifted(g, x, y)
-    return _fold(_matmul(g, matrix_transpose(right)), x)
+    right = expand_dims(y, -1) if y.ndim == 1 else y
+    return _fold(_matmul(_lifted(g, x, y), matrix_transpose(right)), x)
 
 
 def _right_vjp(g: Tensor, _: Any, x: Tensor, y: Tensor) -> Tensor:
-    g, left, _ = _lifted(g, x, y)
+    g, left = _lifted(g, x, y), expand_dims(x, 0) if x.ndim == 1 else x
     if y.ndim <= 2 < left.ndim:  # one product over all batches instead of a sum of many
         g, left = _rows(g), _rows(left)
     return _fold(_matmul(matrix_transpose(left), g), y)

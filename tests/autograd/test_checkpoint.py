@@ -189,6 +189,36 @@ def test_arguments_changed_in_place():
         out.sum().backward()
 
 
+def test_an_argument_that_becomes_another_value():
+    """A recorded change leaves the value that the function was called with."""
+    x = Tensor(x0, requires_grad=True)
+    h = x * 1
+    out = checkpoint(lambda h: h * h, h)
+    h += 1
+    (out + h).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * x0 + 1)
+
+
+def test_a_tensor_from_outside_that_becomes_another_value():
+    x = Tensor(x0, requires_grad=True)
+    h = x * 1
+    out = checkpoint(lambda: h * h)
+    h += 1
+    with pytest.raises(
+        GradientError, match=r"reads a tensor from outside that has become another value since"
+    ):
+        out.sum().backward()
+
+
+def test_a_parameter_that_was_overwritten():
+    x, w = Tensor(x0), Tensor(x0.copy(), requires_grad=True)
+    out = checkpoint(lambda x: ops.exp(x + w), x)
+    with no_grad():
+        w -= 1
+    with pytest.raises(GradientError, match=r"checkpoint: a value of shape \(4, 3\) .* was changed in place"):
+        out.sum().backward()
+
+
 def test_on_another_device(fake_device):
     x = Tensor(x0, requires_grad=True, device=fake_device)
     checkpoint(lambda x: ops.tanh(ops.tanh(x)), x).sum().backward()

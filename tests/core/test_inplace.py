@@ -133,6 +133,36 @@ class TestRecorded:
         y += np.ones(2)
         assert y.dtype == "float32"
 
+    def test_a_part_that_is_a_copy(self):
+        x = leaf(1.0, 2.0, 3.0)
+        for index in ([0, 2], np.array([True, False, True])):
+            part = x[index]
+            part[1] = 0.0
+            assert gradients(part.sum(), [x])[0].numpy().tolist() == [1.0, 0.0, 0.0]
+
+    @pytest.mark.parametrize(
+        "use",
+        [
+            lambda h: h * 0.1,
+            lambda h: h / 2,
+            lambda h: ops.where(h > 0, h, h * 0.5),
+            lambda h: h * np.array([2.0, 3.0]),
+            lambda h: h * h,
+            lambda h: ops.exp(h) @ h,
+        ],
+    )
+    def test_a_change_by_what_was_computed_from_it(self, use):
+        """The tape keeps the former value, so what was computed from it keeps its gradient."""
+
+        def changed(x):
+            h = x * 1
+            h += use(h)
+            h -= 1
+            h[0] *= use(h)[-1] if use(h).ndim else use(h)
+            return h
+
+        assert gradcheck(changed, [np.array([0.5, -1.5])])
+
     def test_in_a_capture(self):
         def function(x):
             x.requires_grad = True
