@@ -30,7 +30,7 @@ from sknet.engine import (
 )
 from sknet.engine.predict import Head
 from sknet.estimators._input import check_weights, check_X, check_X_y
-from sknet.estimators._recipe import Recipe
+from sknet.estimators._recipe import Recipe, linear_layers
 from sknet.estimators._undo import all_or_nothing
 from sknet.exceptions import NonFiniteError
 from sknet.losses import LOSSES, Loss
@@ -180,7 +180,8 @@ class BaseMLP(BaseEstimator, ABC):
         rows, validation = None, None
         if recipe.early_stopping:
             rows, held_out = self._split(model, recipe.validation_fraction, y, weight)
-            kept = Batches(X, y, weight, chunk_rows(model), model.dtype, model.device, held_out)
+            chunk = chunk_rows(model, tuple(X.shape[1:]))
+            kept = Batches(X, y, weight, chunk, model.dtype, model.device, held_out)
             validation = Validation(kept, self._score_of(kept, model))
         n_samples = int(X.shape[0]) if rows is None else len(rows)
         batches = Batches(
@@ -260,7 +261,7 @@ class BaseMLP(BaseEstimator, ABC):
         self.n_iter_ = n_iter
         self.t_ = model.progress.samples
         self.n_outputs_ = self._targets.n_outputs * model.loss_function.outputs_per_target
-        self.n_layers_ = len(self.coefs_) + 1
+        self.n_layers_ = len(linear_layers(self._network_parameters)) + 1
         self.out_activation_ = OUT_ACTIVATIONS.get(
             (self._targets.task, type(model.loss_function).__name__), "identity"
         )
@@ -275,12 +276,12 @@ class BaseMLP(BaseEstimator, ABC):
     @property
     def coefs_(self) -> list[Any]:
         """Weight matrices of shape (n_in, n_out), one a layer."""
-        return self._parameters_named("weight")
+        return self._of_linear_layers("weight")
 
     @property
     def intercepts_(self) -> list[Any]:
         """Bias vectors of shape (n_out,), one a layer."""
-        return self._parameters_named("bias")
+        return self._of_linear_layers("bias")
 
     @property
     def compiled_step_(self) -> CompiledStep:
@@ -293,14 +294,11 @@ class BaseMLP(BaseEstimator, ABC):
             raise AttributeError(f"this {type(self).__name__} has no compiled step: {why}")
         return compiled_step(self.model_, *self._batch)
 
-    def _parameters_named(self, ending: str) -> list[Any]:
+    def _of_linear_layers(self, name: str) -> list[Any]:
         if "model_" not in self.__dict__:
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        return [
-            to_host(array)
-            for name, array in self.model_.evaluation_parameters.items()
-            if name.endswith(ending)
-        ]
+        arrays = self.model_.evaluation_parameters
+        return [to_host(arrays[f"{path}.{name}"]) for path in linear_layers(self._network_parameters)]
 
     def _predicted(self, X: Any, name: str = "raw", head: Head | None = None) -> Any:
         """Return what a head makes of the network's outputs, where X is."""

@@ -206,7 +206,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
             With the parameters as they are now.
         """
         check_is_fitted(self)
-        return FrozenClassifier(self.model_, self._targets, self._network_parameters["activation"])
+        return FrozenClassifier(self.model_, self._targets, self._network_parameters)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,19 +1,26 @@
 """Frozen predictors: what a fitted estimator predicts with, and nothing else."""
 
+import copy
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from sknet import ops
-from sknet.device import to_host
+from sknet.core import Tensor, no_grad
+from sknet.device import Device
 from sknet.engine import Layout, Model, Predictor
-from sknet.engine.predict import Head
-from sknet.estimators._recipe import perceptron
+from sknet.engine.predict import MOST_ROWS, Head, apply_head, in_chunks, rows_at_once
+from sknet.estimators._recipe import linear_layers
 from sknet.estimators._targets import ClassTargets, RealTargets
+from sknet.exceptions import CaptureError, GraphError
+from sknet.nn import Module, Scope, run
 
 __all__ = ["FrozenClassifier", "FrozenRegressor", "both_classes", "gives_deviations", "gives_probabilities"]
+
+HOST = Device("cpu")
 
 
 def both_classes(link: Head, threshold: float) -> Head:
@@ -25,67 +32,116 @@ def both_classes(link: Head, threshold: float) -> Head:
     return lambda output: ops.concat([link(2.0 * threshold - output), link(output)], axis=1)
 
 
+def _label(activation: Any) -> str:
+    return activation if isinstance(activation, str) else repr(activation)
+
+
 class _Frozen:
-    """Parameters in one array, and a compiled pass for each kind of prediction.
+    """A network as it predicts, and a compiled pass for each kind of prediction.
 
     Parameters
     ----------
     model : Model
-        A fitted perceptron; its parameters are copied.
+        A fitted perceptron; what it predicts with is copied.
     targets : ClassTargets or RealTargets
         What outputs mean.
-    activation : str
-        Of the hidden layers.
+    network : dict
+        What `perceptron` built the network from.
     """
 
-    def __init__(self, model: Model, targets: ClassTargets | RealTargets, activation: str) -> None:
-        widths = [array.shape[1] for name, array in model.parameters.items() if name.endswith("weight")]
-        self._shape = (model.parameters["0.weight"].shape[0], tuple(widths[:-1]), widths[-1], activation)
+    def __init__(self, model: Model, targets: ClassTargets | RealTargets, network: Mapping[str, Any]) -> None:
         self._loss, self._targets = model.loss_function, targets
-        self._flat = np.zeros(model.layout.size, model.dtype)
-        model.layout.fill(self._flat, {n: to_host(a) for n, a in model.evaluation_parameters.items()})
-        self._predictors: dict[str, Predictor] = {}
+        self._network = {**network, "activation": _label(network["activation"])}
+        module = copy.deepcopy(model.module).eval().to(device="cpu")
+        module.load_state_dict(model.evaluation_parameters, strict=False)
+        self._own(module)
+
+    def _own(self, module: Module) -> None:
+        """Take over a module: its parameters become views of one array, which the programs read."""
+        trained = dict(module.named_parameters())
+        self._module = module
+        self._layout = Layout({path: tuple(parameter.shape) for path, parameter in trained.items()})
+        self._flat = np.zeros(self._layout.size, trained[self._linear[0]].dtype)
+        self._layout.fill(self._flat, {path: parameter.data for path, parameter in trained.items()})
+        for path, view in self._layout.views(self._flat).items():
+            trained[path].data = view
+        self._predictors: dict[str, Predictor | None] = {}
+        self._rows: int | None = None
+
+    @property
+    def _linear(self) -> list[str]:
+        """Paths of the weights of all linear layers, those inside of an activation not among them."""
+        return [f"{path}.weight" for path in linear_layers(self._network)]
+
+    @property
+    def _sizes(self) -> list[int]:
+        shapes: list[tuple[int, ...]] = [self._layout.shapes[path] for path in self._linear]
+        return [shapes[0][0], *(shape[1] for shape in shapes)]
 
     @property
     def n_features_in_(self) -> int:
         """Columns of X."""
-        return int(self._shape[0])
+        return self._sizes[0]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the parameters."""
-        return int(self._flat.nbytes)
+        """Bytes of parameters and buffers."""
+        buffers = [buffer.data.nbytes for _, buffer in self._module.named_buffers()]
+        return int(self._flat.nbytes + sum(buffers))
 
     def _predicted(self, X: Any, name: str, head: Head | None = None) -> Any:
-        X = np.asarray(X)
-        if X.ndim != 2 or X.shape[1] != self._shape[0] or X.dtype.kind not in "biuf":
+        X = self._checked(X)
+        if self._rows is None:
+            self._rows = rows_at_once(self._module, X.shape[1:], self._flat.dtype)
+        if type(X) is np.ndarray:
+            try:
+                predictor = self._predictor(name, head)
+                if predictor is not None:
+                    return predictor(X)
+            except (CaptureError, GraphError):
+                self._predictors[name] = None  # computed one operation after the other
+        return in_chunks(
+            lambda chunk: apply_head(head, self._raw(chunk)), X, self._rows, self._flat.dtype, HOST
+        )
+
+    def _checked(self, X: Any) -> Any:
+        """Return rows that can be predicted."""
+        X = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.n_features_in_ or X.dtype.kind not in "biuf":
             raise ValueError(
-                f"expected a 2-D array of numbers with {self._shape[0]} columns, got {X.dtype} of shape "
+                f"expected a 2-D array of numbers with {self.n_features_in_} columns, got {X.dtype} of shape "
                 f"{X.shape}"
             )
-        if not math.isfinite(np.add.reduce(X, axis=None)) and not np.isfinite(X).all():
+        if not X.shape[0]:
+            raise ValueError("expected at least one row, got none")
+        values = X if type(X) is np.ndarray else X.data
+        if not math.isfinite(np.add.reduce(values, axis=None)) and not np.isfinite(values).all():
             raise ValueError("Input X contains NaN or infinity: impute or drop such rows first")
-        predictor = self._predictors.get(name)
-        if predictor is None:
-            module = perceptron(*self._shape).initialize(0).to(dtype=self._flat.dtype)
-            layout = Layout({path: tuple(p.shape) for path, p in module.named_parameters()})
-            predictor = self._predictors[name] = Predictor(module, layout, self._flat, head)
-        return predictor(X)
+        return X
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self._shape, self._loss, self._targets, self._flat
+    def _predictor(self, name: str, head: Head | None) -> Predictor | None:
+        found = self._predictors.get(name)
+        if name not in self._predictors or (found is not None and not found.is_current(self._flat)):
+            found = Predictor(self._module, self._layout, self._flat, head, min(MOST_ROWS, self._rows or 1))
+            self._predictors[name] = found
+        return found
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._shape, self._loss, self._targets, flat = state
-        self._flat = flat.copy()  # joblib may hand out a read-only map of a file
-        self._predictors = {}
+    def _raw(self, X: Any) -> Any:
+        with no_grad():
+            return run(self._module, Scope({}), (X if ops.is_sparse(X) else Tensor(X),)).data
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("_loss", "_targets", "_network", "_module")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        module = state.pop("_module")
+        self.__dict__.update(state)
+        self._own(module)  # into an array of its own: joblib may hand out read-only maps of a file
 
     def __repr__(self) -> str:
-        inputs, hidden, outputs, activation = self._shape
-        sizes = "-".join(map(str, (inputs, *hidden, outputs)))
-        return (
-            f"{type(self).__name__}({sizes}, {activation}, {type(self._loss).__name__}, {self._flat.dtype})"
-        )
+        sizes, activation = "-".join(map(str, self._sizes)), self._network["activation"]
+        loss = type(self._loss).__name__
+        return f"{type(self).__name__}({sizes}, {activation}, {loss}, {self._flat.dtype})"
 
 
 def gives_probabilities(classifier: Any) -> bool:
@@ -112,17 +168,17 @@ def gives_deviations(regressor: Any) -> bool:
 class FrozenClassifier(_Frozen):
     """A classifier that only predicts: small, picklable, and with no state of a training.
 
-    Made by ``MLPClassifier.freeze()``. Rows are computed all at once, by a compiled pass for each
-    number of rows that comes up: meant for services that ask for a few rows at a time.
+    Made by ``MLPClassifier.freeze()``. A few compiled passes, for parts of 1, 2, 4, ... rows, compute
+    any number of rows: meant for services that ask for a few at a time.
 
     Parameters
     ----------
     model : Model
-        A fitted perceptron; its parameters are copied.
+        A fitted perceptron; what it predicts with is copied.
     targets : ClassTargets
         The labels.
-    activation : str
-        Of the hidden layers.
+    network : dict
+        What the network was built from: hidden layer sizes, activation, dropout.
 
     Examples
     --------
@@ -170,17 +226,17 @@ class FrozenClassifier(_Frozen):
 class FrozenRegressor(_Frozen):
     """A regressor that only predicts: small, picklable, and with no state of a training.
 
-    Made by ``MLPRegressor.freeze()``. Rows are computed all at once, by a compiled pass for each
-    number of rows that comes up: meant for services that ask for a few rows at a time.
+    Made by ``MLPRegressor.freeze()``. A few compiled passes, for parts of 1, 2, 4, ... rows, compute
+    any number of rows: meant for services that ask for a few at a time.
 
     Parameters
     ----------
     model : Model
-        A fitted perceptron; its parameters are copied.
+        A fitted perceptron; what it predicts with is copied.
     targets : RealTargets
         The number of outputs.
-    activation : str
-        Of the hidden layers.
+    network : dict
+        What the network was built from: hidden layer sizes, activation, dropout.
 
     Examples
     --------

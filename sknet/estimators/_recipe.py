@@ -1,6 +1,6 @@
 """What an estimator's parameters mean, in the engine's own terms."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -9,10 +9,11 @@ import numpy as np
 
 from sknet import nn
 from sknet.engine import Settings
+from sknet.exceptions import DeviceError, ShapeError
 from sknet.losses import Loss
 from sknet.optim import LBFGS, Optimizer
 
-__all__ = ["Recipe", "layer_sizes", "perceptron", "settings_of"]
+__all__ = ["Recipe", "layer_sizes", "linear_layers", "perceptron", "settings_of"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ def perceptron(
     hidden_layer_sizes : tuple of int
         Units of each hidden layer.
     activation : str or Module
-        Of the hidden layers; each gets a copy of a module.
+        Of the hidden layers; each gets a copy of a module. One that changes the width, such as
+        ``nn.GLU()``, decides how many inputs the next layer has.
     dropout : float, default=0.0
         Share of hidden units to drop in training.
 
@@ -96,6 +98,11 @@ def perceptron(
     -------
     Sequential
         Linear layers with the activation, and dropout after it, between them.
+
+    Raises
+    ------
+    ShapeError
+        If the activation does not fit a hidden layer, or does not return a row for each row.
     """
     # scikit-learn's scheme (Glorot & Bengio, 2010), with a smaller bound for the logistic function.
     like = nn.ACTIVATIONS[activation]() if isinstance(activation, str) else activation
@@ -106,8 +113,44 @@ def perceptron(
         layers += [nn.Linear(width, size, init=init), like.copy()]
         if dropout:
             layers.append(nn.Dropout(dropout))
-        width = size
+        width = size if isinstance(activation, str) else _width_after(activation, size)
     return nn.Sequential(*layers, nn.Linear(width, n_outputs, init=init))
+
+
+def _width_after(activation: nn.Module, width: int) -> int:
+    """Return how many columns an activation makes of the outputs of a hidden layer."""
+    n_rows = 2
+    try:
+        shape = nn.summary(activation, (n_rows, width)).rows[0].output_shape
+    except DeviceError:  # it reads values, and is taken to keep the width
+        return width
+    except ShapeError as error:
+        raise ShapeError(
+            f"activation {activation!r} does not fit a hidden layer of {width} units: {error}"
+        ) from None
+    if not (isinstance(shape, tuple) and len(shape) == 2 and shape[0] == n_rows):
+        raise ShapeError(
+            f"activation {activation!r} must return an array of shape (n_samples, n_units), and returns "
+            f"shape {shape} for inputs of shape {(n_rows, width)}"
+        )
+    return int(shape[1])
+
+
+def linear_layers(network: Mapping[str, Any]) -> list[str]:
+    """Return the paths of the linear layers of a `perceptron`; activations may have some inside.
+
+    Parameters
+    ----------
+    network : mapping
+        What it was built from.
+
+    Returns
+    -------
+    list of str
+        From the inputs to the outputs.
+    """
+    apart = 3 if network["dropout"] else 2
+    return [str(number * apart) for number in range(len(network["hidden_layer_sizes"]) + 1)]
 
 
 def settings_of(estimator: Any, check_finite: bool = True) -> Settings:

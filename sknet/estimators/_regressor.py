@@ -93,7 +93,7 @@ class RegressorMLP(RegressorMixin, BaseMLP):
             With the parameters as they are now.
         """
         check_is_fitted(self)
-        return FrozenRegressor(self.model_, self._targets, self._network_parameters["activation"])
+        return FrozenRegressor(self.model_, self._targets, self._network_parameters)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,5 +1,6 @@
 """A forward pass without data: every operation's shape rule is run, and nothing is computed or allocated."""
 
+import math
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any
@@ -33,17 +34,21 @@ class Shadow(TracedArray):
         ``seen(primitive, operands, result)`` is called for every operation.
     """
 
-    __slots__ = ("memory", "seen")
+    __slots__ = ("memory", "scratch", "seen")
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, seen: Seen) -> None:
         super().__init__(shape, dtype, META)
         self.seen = seen
         self.memory: object = self  # of a view: the array whose memory it would share
+        self.scratch = 0  # elements of the memory that its operation works in
 
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> TracedArray:
         arrays = [x.data if isinstance(x, Tensor) else x for x in inputs]
         shape, dtype = primitive.shape(*arrays, **params)
         result = Shadow(shape, dtype, self.seen)
+        if primitive.scratch is not None:
+            works_in = primitive.scratch(*arrays, **params)
+            result.scratch = sum(math.prod(lengths) for lengths, _ in works_in)
         if primitive.name in VIEWS and isinstance(arrays[0], Shadow):
             result.memory = arrays[0].memory
         self.seen(primitive, arrays, result)

@@ -1,12 +1,23 @@
 """Predictions: in chunks of bounded memory, and compiled."""
 
-from sknet.engine.predict._predictor import Head, Predictor
-from sknet.engine.predict._rows import chunk_rows, predict_raw, predict_rows
+from sknet.engine.predict._predictor import MOST_ROWS, Head, Predictor
+from sknet.engine.predict._rows import (
+    apply_head,
+    chunk_rows,
+    in_chunks,
+    predict_raw,
+    predict_rows,
+    rows_at_once,
+)
 
 __all__ = [
+    "MOST_ROWS",
     "Head",
     "Predictor",
+    "apply_head",
     "chunk_rows",
+    "in_chunks",
     "predict_raw",
     "predict_rows",
+    "rows_at_once",
 ]

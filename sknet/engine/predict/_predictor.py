@@ -12,13 +12,20 @@ from sknet.nn import Module, bindings
 from sknet.nn._hooks import changes
 from sknet.nn._scope import Scope, run
 
-__all__ = ["Head", "Predictor"]
+__all__ = ["MOST_ROWS", "Head", "Predictor"]
 
 Head = Callable[[Tensor], Tensor]
 
+MOST_ROWS = 1024  # from here on it does not matter that a program is one call
+
+
+def _power_of_two(n: int) -> int:
+    """Return the largest power of two up to n."""
+    return 1 << (n.bit_length() - 1)
+
 
 class Predictor:
-    """A module's forward pass and what follows it, compiled for each number of rows.
+    """A module's forward pass and what follows it, compiled for a few numbers of rows.
 
     Parameters
     ----------
@@ -30,6 +37,8 @@ class Predictor:
         The parameters; what is written there later is seen.
     head : callable, default=None
         From the raw output, a Tensor, to the result: an inverse link; None for the output itself.
+    most_rows : int, default=1024
+        Of the largest program, at least 1: it decides how much memory the programs need.
 
     Raises
     ------
@@ -38,8 +47,10 @@ class Predictor:
 
     Notes
     -----
-    Programs compute in memory of their own. They wait in a list for whoever comes next, and a
-    thread that finds none makes one: no lock is held, and no two threads ever share memory.
+    There are programs for powers of two alone, so they are few, and any number of rows is computed in
+    parts of such lengths, the largest first. Programs compute in memory of their own. They wait in a list
+    for whoever comes next, and a thread that finds none makes one: no lock is held, and no two threads
+    ever share memory.
 
     Examples
     --------
@@ -53,8 +64,16 @@ class Predictor:
     array([[213.]], dtype=float32)
     """
 
-    def __init__(self, module: Module, layout: Layout, flat: Any, head: Head | None = None) -> None:
+    def __init__(
+        self,
+        module: Module,
+        layout: Layout,
+        flat: Any,
+        head: Head | None = None,
+        most_rows: int = MOST_ROWS,
+    ) -> None:
         self.flat = flat
+        self._most_rows = _power_of_two(most_rows)
         self._module, self._layout, self._head = module, layout, head
         self._waiting: dict[int, list[Any]] = {}
         self._changes = changes()
@@ -69,13 +88,28 @@ class Predictor:
         Parameters
         ----------
         X : ndarray of shape (n_rows, n_features)
-            Converted to the parameters' dtype.
+            At least one row; converted to the parameters' dtype.
 
         Returns
         -------
         ndarray
             What `head` returns.
         """
+        n_rows = X.shape[0]
+        size = min(_power_of_two(n_rows), self._most_rows)
+        if size == n_rows:
+            return self._part(X)
+        whole, start = None, 0
+        while start < n_rows:
+            stop = start + min(_power_of_two(n_rows - start), size)
+            part = self._part(X[start:stop])
+            if whole is None:
+                whole = np.empty((n_rows, *part.shape[1:]), part.dtype)
+            whole[start:stop], start = part, stop
+        return whole
+
+    def _part(self, X: Any) -> Any:
+        """Return the result for as many rows as a program has."""
         waiting = self._waiting.get(X.shape[0])
         if waiting is None:
             waiting = self._waiting.setdefault(X.shape[0], [])

@@ -1,66 +1,112 @@
 """Predictions for any number of rows: in chunks of bounded memory, and compiled for a single one."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from sknet import ops
 from sknet.core import Tensor, no_grad
-from sknet.device import active, backend, device_of, to_device
+from sknet.device import Device, active, backend, device_of, to_device
 from sknet.engine.predict._predictor import Head
-from sknet.exceptions import CaptureError
+from sknet.engine.state import Layout
+from sknet.exceptions import CaptureError, DeviceError
+from sknet.nn import Module, largest_activation
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["chunk_rows", "output_chunks", "predict_raw", "predict_rows"]
+__all__ = ["apply_head", "chunk_rows", "in_chunks", "predict_raw", "predict_rows", "rows_at_once"]
 
-CHUNK_ELEMENTS = 1 << 20  # of the widest layer's output: 4 MiB in float32, still in most caches
+CHUNK_ELEMENTS = 1 << 20  # of the largest activation: 4 MiB in float32, still in most caches
+
+_measured: WeakKeyDictionary[Layout, dict[tuple[int, ...], int]] = WeakKeyDictionary()
 
 
-def chunk_rows(model: "Model") -> int:
-    """Return how many rows to compute at once, so that no layer's output needs more than a few MiB.
+def rows_at_once(module: Module, shape: tuple[int, ...], dtype: Any) -> int:
+    """Return how many rows to compute at once, so that no array of the pass takes more than a few MiB.
 
     Parameters
     ----------
-    model : Model
-        Whose widest parameter decides.
+    module : Module
+        Its largest activation decides, which a pass without data measures.
+    shape : tuple of int
+        Of one row of the inputs.
+    dtype : dtype
+        Of the inputs.
 
     Returns
     -------
     int
         At least 1.
     """
-    widest = max((max(p.shape, default=1) for p in model.parameters.values()), default=1)
-    return max(1, CHUNK_ELEMENTS // widest)
+    try:
+        elements = largest_activation(module, shape, dtype)
+    except DeviceError:  # its code reads values: the widest of what is known has to do
+        widths = [max(parameter.shape, default=1) for parameter in module.parameters()]
+        elements = max([math.prod(shape), *widths])
+    return max(1, CHUNK_ELEMENTS // max(elements, 1))
 
 
-def output_chunks(model: "Model", X: Any) -> Iterator[tuple[slice, Any]]:
-    """Yield the module's raw outputs, chunk after chunk, with the rows that each belongs to.
+def chunk_rows(model: "Model", shape: tuple[int, ...]) -> int:
+    """Return how many rows of an input a model predicts at once; it is measured once for each shape.
 
     Parameters
     ----------
     model : Model
-        Only read from: several threads may predict with one model.
-    X : array or CSR matrix of shape (n_samples, n_features)
-        Inputs, on any device; each chunk is converted to the model's dtype and device.
+        Only read from.
+    shape : tuple of int
+        Of one row of the inputs.
 
-    Yields
-    ------
-    rows : slice
-        Which rows.
-    output : array of shape (n_rows, n_outputs)
-        On the model's device.
+    Returns
+    -------
+    int
+        At least 1.
     """
-    n_samples, rows = int(X.shape[0]), chunk_rows(model)
+    known = _measured.setdefault(model.layout, {})
+    found = known.get(shape)
+    if found is None:
+        found = known[shape] = rows_at_once(model.module, shape, model.dtype)
+    return found
+
+
+def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, device: Device) -> Any:
+    """Return what is computed from all rows, a chunk at a time.
+
+    Parameters
+    ----------
+    compute : callable
+        From some rows, of this dtype and on this device, to a result for each.
+    X : array or CSR matrix of shape (n_samples, ...)
+        Inputs, of any dtype and on any device: they are converted chunk by chunk.
+    rows : int
+        Of a chunk.
+    dtype, device
+        In which, and where, it is computed.
+
+    Returns
+    -------
+    array of shape (n_samples, ...)
+        On `device`; None where there are no rows.
+    """
+    n_samples, whole = int(X.shape[0]), None
     for start in range(0, n_samples, rows):
         part = slice(start, min(start + rows, n_samples))
         with active(device_of(X)):
             chunk = X if n_samples <= rows else X[part]
-            if chunk.dtype != model.dtype:
-                chunk = chunk.astype(model.dtype)
-        yield part, predict_raw(model, to_device(chunk, model.device))
+            if chunk.dtype != dtype:
+                chunk = chunk.astype(dtype)
+        with active(device):
+            result = compute(to_device(chunk, device))
+            if n_samples <= rows:
+                return result
+            if whole is None:
+                shape = (n_samples, *result.shape[1:])
+                whole = backend(device.kind).empty(shape, result.dtype, device)
+            whole[part] = result
+    return whole
 
 
 def predict_raw(model: "Model", X: Any) -> Any:
@@ -80,6 +126,14 @@ def predict_raw(model: "Model", X: Any) -> Any:
     """
     with no_grad():
         return model(X if ops.is_sparse(X) else Tensor(X), training=False).data
+
+
+def apply_head(head: Head | None, output: Any) -> Any:
+    """Return what a head makes of an array of raw outputs; without a head, these."""
+    if head is None:
+        return output
+    with no_grad():
+        return head(Tensor(output)).data
 
 
 def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = None) -> Any:
@@ -108,19 +162,7 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
                 return predictor(X)
         except CaptureError:
             model.forget_predictor(name)
-    whole: Any = None
-    for rows, output in output_chunks(model, X):
-        with active(model.device):
-            result = output if head is None else _apply(head, output)
-            if result.shape[0] == X.shape[0]:
-                return result
-            if whole is None:
-                shape = (X.shape[0], *result.shape[1:])
-                whole = backend(model.device.kind).empty(shape, result.dtype, model.device)
-            whole[rows] = result
-    return whole
-
-
-def _apply(head: Head, output: Any) -> Any:
-    with no_grad():
-        return head(Tensor(output)).data
+    rows = chunk_rows(model, tuple(X.shape[1:]))
+    return in_chunks(
+        lambda chunk: apply_head(head, predict_raw(model, chunk)), X, rows, model.dtype, model.device
+    )

@@ -1,0 +1,46 @@
+"""Compiled passes: few of them, for any number of rows."""
+
+import numpy as np
+import pytest
+
+from sknet import Model, nn, ops
+from sknet.engine import Predictor
+
+
+class Counting(nn.Module):
+    """Counts how often it was captured, which an eager pass or a program would not do."""
+
+    captured: list = []
+
+    def forward(self, x):
+        Counting.captured.append(x.shape[0])
+        return ops.tanh(x)
+
+
+def predictor(most_rows=16, head=None):
+    model = Model(nn.Sequential(nn.Linear(3, 4), Counting()), dtype="float64", random_state=0)
+    flat = np.zeros(model.layout.size)
+    model.layout.fill(flat, model.parameters)
+    return model, Predictor(model.module, model.layout, flat, head, most_rows)
+
+
+@pytest.mark.parametrize("most_rows", [1, 5, 16])
+def test_a_few_programs_compute_any_number_of_rows(most_rows):
+    model, predict = predictor(most_rows)
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    expected = model(X, training=False).numpy()
+    Counting.captured.clear()
+    for n in (*range(1, 40), 100):
+        np.testing.assert_allclose(predict(X[:n]), expected[:n], rtol=1e-12)
+    sizes = [size for size in (1, 2, 4, 8, 16) if size <= most_rows]
+    assert sorted(set(Counting.captured)) == sizes
+    once = len(Counting.captured)
+    for n in range(1, 40):
+        predict(X[:n])
+    assert len(Counting.captured) == once
+
+
+def test_the_head_is_applied_row_by_row():
+    model, predict = predictor(4, lambda output: output * 2.0)
+    X = np.random.default_rng(0).normal(size=(7, 3))
+    np.testing.assert_allclose(predict(X), 2 * model(X, training=False).numpy(), rtol=1e-12)

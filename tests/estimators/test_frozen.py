@@ -1,0 +1,264 @@
+"""A frozen predictor predicts what its estimator does, whatever that was made of."""
+
+import copy
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import sknet
+from sknet import nn, ops
+from sknet.losses import LOSSES
+from tests.estimators.data import TABLES, estimator_for, quiet
+
+ROWS = (1, 2, 3, 7, 64, 230)
+METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "predict_std")
+
+
+class Gate(nn.Module):
+    """An activation of one's own with a buffer, a parameter, and a parameter that is not trained."""
+
+    def __init__(self):
+        self.scale = nn.Parameter(np.array([1.5]))
+        self.fixed = nn.Parameter(np.array([0.5]))
+        self.fixed.requires_grad = False
+        self.register_buffer("seen", np.array([2.0]))
+
+    def forward(self, x):
+        return ops.tanh(x * self.scale) * self.seen + self.fixed
+
+
+class Reading(nn.Module):
+    """An activation that no pass can be captured of: its code asks for a value."""
+
+    def forward(self, x):
+        return ops.relu(x) if float(ops.sum(x).item()) > -1e9 else x
+
+
+def trained_inside():
+    return nn.Sequential(nn.Linear(8, 8, bias=False), nn.PReLU(), nn.BatchNorm(8))
+
+
+MODULES = {
+    **{name: cls() for name, cls in nn.ACTIVATIONS.items()},
+    "BatchNorm": nn.BatchNorm(8),
+    "LayerNorm": nn.LayerNorm(8),
+    "LazyBatchNorm": nn.LazyBatchNorm(),
+    "weights inside": trained_inside(),
+    "PReLU of 8": nn.PReLU(8, 0.1),
+    "LeakyReLU(0.3)": nn.LeakyReLU(0.3),
+    "GLU": nn.GLU(),
+    "wider": nn.Linear(8, 11),
+    "one's own": Gate(),
+    "dropout inside": nn.Sequential(nn.Tanh(), nn.Dropout(0.5)),
+}
+KINDS = {"binary": "log_loss", "multiclass": "log_loss", "multilabel": "log_loss", "multioutput": "huber"}
+
+
+def assert_frozen_is(estimator, X, dtype):
+    """Compare every method for every number of rows: one row to the last bit, more of them to rounding."""
+    frozen = estimator.freeze()
+    tolerance = 1e-12 if dtype == "float64" else 2e-5
+    for predictor in (frozen, pickle.loads(pickle.dumps(frozen)), copy.deepcopy(frozen)):
+        for method in METHODS:
+            assert hasattr(predictor, method) == hasattr(estimator, method)
+            if not hasattr(estimator, method):
+                continue
+            ours, theirs = getattr(predictor, method), getattr(estimator, method)
+            for n in ROWS:
+                expected = theirs(X[:n])
+                found = ours(X[:n])
+                assert found.dtype == expected.dtype
+                assert found.shape == expected.shape
+                if n == 1:
+                    np.testing.assert_array_equal(found, expected)
+                else:
+                    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+            sparse = scipy.sparse.csr_array(X[:5])
+            np.testing.assert_allclose(ours(sparse), theirs(sparse), rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(ours(sparse.tocsc()), theirs(sparse), rtol=tolerance, atol=tolerance)
+
+
+def fitted(task, **params):
+    X, y = TABLES[task]
+    with quiet():
+        return estimator_for(task, **params).fit(X, y)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("activation", MODULES)
+def test_every_activation(activation, dtype, dropout):
+    estimator = fitted("multiclass", activation=MODULES[activation], dtype=dtype, dropout=dropout)
+    assert_frozen_is(estimator, TABLES["multiclass"][0], dtype)
+
+
+@pytest.mark.parametrize("name", nn.ACTIVATIONS)
+def test_every_name_of_an_activation(name):
+    estimator = fitted("binary", activation=name, hidden_layer_sizes=(8, 5), dtype="float64")
+    assert_frozen_is(estimator, TABLES["binary"][0], "float64")
+
+
+def tasks_of(loss):
+    return [task for task in ("binary", "multiclass", "multilabel", "multioutput") if serves(loss, task)]
+
+
+def serves(loss, task):
+    kind = "regression" if task == "multioutput" else task
+    return kind in LOSSES[loss].tasks and not LOSSES[loss]().of_probabilities
+
+
+def targets_for(loss, task):
+    X, y = TABLES[task]
+    if task != "multioutput":
+        return X, y
+    y = np.abs(y) + 0.1
+    return X, y / y.sum(axis=1, keepdims=True) if loss == "kl_divergence" else y
+
+
+@pytest.mark.parametrize(("loss", "task"), [(loss, task) for loss in LOSSES for task in tasks_of(loss)])
+def test_every_loss(loss, task):
+    X, y = targets_for(loss, task)
+    with quiet():
+        estimator = estimator_for(task, loss=loss, activation=trained_inside(), dtype="float64").fit(X, y)
+    assert_frozen_is(estimator, X, "float64")
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "lbfgs", sknet.optim.EMA(sknet.optim.Adam(), 0.9)])
+def test_every_kind_of_optimizer(optimizer):
+    estimator = fitted("multiclass", optimizer=optimizer, activation=Gate(), dtype="float64")
+    assert_frozen_is(estimator, TABLES["multiclass"][0], "float64")
+
+
+@pytest.mark.parametrize("hidden", [(), (4,), (16, 8, 4)])
+def test_every_depth(hidden):
+    estimator = fitted("regression", hidden_layer_sizes=hidden, activation=nn.PReLU(), dtype="float64")
+    assert_frozen_is(estimator, TABLES["regression"][0], "float64")
+
+
+def test_an_activation_that_cannot_be_captured():
+    X, y = TABLES["binary"]
+    with quiet(), pytest.warns(UserWarning, match="the training step is not compiled"):
+        estimator = estimator_for("binary", activation=Reading(), dtype="float64").fit(X, y)
+    assert_frozen_is(estimator, X, "float64")
+
+
+def test_it_stays_as_it_was():
+    X, y = TABLES["multiclass"]
+    estimator = fitted("multiclass", activation=trained_inside())
+    frozen = estimator.freeze()
+    before = [frozen.predict_proba(X[:n]) for n in (1, 230)]
+    estimator.partial_fit(X, y)
+    for n, expected in zip((1, 230), before, strict=True):
+        np.testing.assert_array_equal(frozen.predict_proba(X[:n]), expected)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("activation", ["relu", "prelu", *[m for m in MODULES if m not in nn.ACTIVATIONS]])
+def test_fitted_attributes_are_of_the_linear_layers_alone(activation, dropout):
+    activation = MODULES.get(activation, activation)
+    estimator = fitted("multiclass", activation=activation, hidden_layer_sizes=(8,), dropout=dropout)
+    inner = {"GLU()": 4, "Linear(8, 11)": 11}.get(repr(activation), 8)
+    assert [w.shape for w in estimator.coefs_] == [(12, 8), (inner, 3)]
+    assert [b.shape for b in estimator.intercepts_] == [(8,), (3,)]
+    assert (estimator.n_layers_, estimator.n_outputs_) == (3, 3)
+    last = 3 if dropout else 2
+    linear = [estimator.model_.module[0], estimator.model_.module[last]]
+    for layer, weight, bias in zip(linear, estimator.coefs_, estimator.intercepts_, strict=True):
+        np.testing.assert_array_equal(layer.weight.numpy(), weight)
+        np.testing.assert_array_equal(layer.bias.numpy(), bias)
+
+
+# -- activations that change the width -----------------------------------------------------------------
+
+
+def test_an_activation_that_does_not_fit_is_named():
+    X, y = TABLES["binary"]
+    for activation, message in (
+        (nn.GLU(), r"activation GLU\(\) does not fit a hidden layer of 7 units: .*7"),
+        (nn.Linear(8, 8), r"activation Linear\(8, 8\) does not fit a hidden layer of 7 units"),
+        (nn.Flatten(), None),
+    ):
+        estimator = estimator_for("binary", activation=activation, hidden_layer_sizes=(7,))
+        if message is None:
+            with quiet():
+                assert estimator.fit(X, y).coefs_[1].shape == (7, 1)
+            continue
+        with pytest.raises(ValueError, match=message):
+            estimator.fit(X, y)
+
+
+class Summing(nn.Module):
+    def forward(self, x):
+        return ops.sum(x, axis=1)
+
+
+def test_an_activation_that_returns_no_columns_is_named():
+    X, y = TABLES["binary"]
+    message = (
+        r"activation Summing\(\) must return an array of shape \(n_samples, n_units\), and returns shape"
+    )
+    with pytest.raises(ValueError, match=message + r" \(2,\) for inputs of shape \(2, 8\)"):
+        estimator_for("binary", activation=Summing()).fit(X, y)
+
+
+# -- what it is -----------------------------------------------------------------------------------------
+
+
+def test_repr():
+    assert repr(fitted("multiclass").freeze()) == "FrozenClassifier(12-8-3, relu, LogLoss, float64)"
+    regressor = fitted("multioutput", activation=nn.GLU(), hidden_layer_sizes=(8, 6), dtype="float32")
+    assert repr(regressor.freeze()) == "FrozenRegressor(12-8-6-3, GLU(), SquaredError, float32)"
+
+
+def test_a_pickle_holds_every_number_once():
+    estimator = fitted("multiclass", hidden_layer_sizes=(1000,), activation=nn.BatchNorm(1000))
+    frozen = estimator.freeze()
+    numbers = 12 * 1000 + 1000 + 1000 * 3 + 3 + 4 * 1000
+    assert 8 * numbers <= frozen.nbytes < 8 * numbers + 1000
+    assert len(pickle.dumps(frozen)) < 8 * numbers + 5000
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.zeros((2, 5)), r"expected a 2-D array of numbers with 12 columns, got float64 of shape \(2, 5\)"),
+        (np.zeros(12), r"expected a 2-D array of numbers with 12 columns, got float64 of shape \(12,\)"),
+        (np.zeros((0, 12)), "expected at least one row, got none"),
+        (np.full((2, 12), "a"), "expected a 2-D array of numbers"),
+        (np.full((2, 12), np.nan), "Input X contains NaN or infinity"),
+        (scipy.sparse.csr_array(np.full((2, 12), np.inf)), "Input X contains NaN or infinity"),
+    ],
+)
+def test_inputs_that_cannot_be_predicted(X, message):
+    with pytest.raises(ValueError, match=message):
+        fitted("binary").freeze().predict(X)
+
+
+# -- memory ----------------------------------------------------------------------------------------------
+
+
+def test_any_numbers_of_rows_need_few_programs():
+    """A program for each of 400 numbers of rows would have some 40 MB of memory of its own."""
+    frozen = fitted("multiclass", hidden_layer_sizes=(64,), dtype="float32").freeze()
+    X = np.random.default_rng(0).normal(size=(400, 12))
+    expected = frozen.predict_proba(X)
+    tracemalloc.start()
+    for n in range(1, 400):
+        np.testing.assert_allclose(frozen.predict_proba(X[:n]), expected[:n], rtol=1e-4, atol=1e-6)
+    now, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert now < 3e6
+
+
+def test_many_rows_are_computed_in_parts():
+    """All hidden outputs at once would take 820 MB."""
+    frozen = fitted("binary", hidden_layer_sizes=(1 << 10,), dtype="float32").freeze()
+    X = np.zeros((200_000, 12), "float32")
+    tracemalloc.start()
+    frozen.predict(X)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 60e6
