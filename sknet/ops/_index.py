@@ -7,8 +7,10 @@ import numpy as np
 
 from sknet.core import Primitive, Shaped, Tensor, as_tensor, bind, normalize_axis
 from sknet.core import _primitive as p
+from sknet.device import backend_of, is_array, to_device, to_host
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._create import ones
+from sknet.ops._elementwise import where
 from sknet.ops._rules import broadcast, unbroadcast
 from sknet.ops._shape import expand_dims
 
@@ -112,11 +114,39 @@ p.setitem.define(
     shape=_setitem_shape,
     vjp=(
         lambda g, _, x, value, index: bind(p.setitem, (g, 0.0), {"index": index}),
-        lambda g, _, x, value, index: unbroadcast(g[index], value),
+        lambda g, _, x, value, index: unbroadcast(_kept(g, index), value),
     ),
     saves="nothing",
     writes_out=False,
 )
+
+
+def _kept(g: Tensor, index: Any) -> Tensor:
+    """Return the elements that an index takes, with zeros where what was assigned was overwritten at once.
+
+    Where an index names an element several times, the last assignment stays, as in NumPy.
+    """
+    taken = bind(p.getitem, (g,), {"index": index})
+    if not may_repeat(index):
+        return taken
+    stays = _stays(index, g.shape)
+    if bool(to_host(stays).all()):
+        return taken
+    shape = (*stays.shape, *(1,) * (taken.ndim - stays.ndim))
+    return where(Tensor(to_device(stays.reshape(shape), g.device)), taken, 0.0)
+
+
+def _stays(index: Any, shape: Shape) -> Any:
+    """Tell for everything that an index takes (for whole rows, if it takes rows) whether it comes last."""
+    [array, *_] = [part for part in (index if isinstance(index, tuple) else (index,)) if is_array(part)]
+    owner = backend_of(array)
+    with owner.activate(owner.device_of(array)):
+        count = math.prod(shape[:1] if array is index else shape)
+        places = owner.xp.arange(count).reshape(shape[:1] if array is index else shape)[index]
+        order = owner.xp.arange(places.size).reshape(places.shape)
+        last = owner.xp.zeros(count, dtype=order.dtype)
+        last[places.reshape(-1)] = order.reshape(-1)
+        return last[places] == order
 
 
 def _put_back(g: Tensor, index: Any, shape: tuple[int, ...]) -> Tensor:

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, grad, ops
+from sknet.autograd import gradcheck
+from sknet.compile import compile
 from sknet.exceptions import DtypeError, ShapeError
 
 x = np.arange(12.0).reshape(3, 4)
@@ -218,3 +220,127 @@ class TestTake:
     def test_refused(self, call, error, message):
         with pytest.raises(error, match=message):
             call()
+
+
+class TestAssignment:
+    """Where an index names an element several times, the last assignment stays, as in NumPy."""
+
+    SHAPE = (4, 3, 2)
+
+    @staticmethod
+    def axis_index(rng, n, kind, shape):
+        """Return an index of one axis."""
+        if kind == "integer":
+            return int(rng.integers(-n, n))
+        if kind == "slice":
+            return [slice(None), slice(1, None), slice(None, None, -1), slice(None, -1, 2)][rng.integers(4)]
+        if kind == "mask":
+            return rng.random(n) < 0.6
+        array = rng.integers(-n, n, [shape, shape[-1:], (1,) * len(shape)][rng.integers(3)])
+        return array.tolist() if rng.random() < 0.3 else array
+
+    def draw(self, rng):
+        """Return a random index of SHAPE."""
+        how = rng.integers(5)
+        if how == 0:
+            return rng.random(self.SHAPE[: rng.integers(1, 4)]) < 0.4
+        if how == 1:
+            return rng.integers(-4, 4, [(5,), (2, 3), (), (0,)][rng.integers(4)])
+        shape = [(3,), (2, 2), (2, 1)][rng.integers(3)]
+        kinds = ["integer", "slice", "array", "array"] if how < 4 else ["slice", "mask"]
+        axes = self.SHAPE[: rng.integers(1, 4)]
+        index = [self.axis_index(rng, n, kinds[rng.integers(len(kinds))], shape) for n in axes]
+        if sum(isinstance(part, np.ndarray) and part.dtype == bool for part in index) > 1:
+            index = index[:1]
+        if rng.random() < 0.3:
+            index.insert(int(rng.integers(len(index) + 1)), None)
+        if rng.random() < 0.3:
+            index.append(Ellipsis)
+        return tuple(index)
+
+    @staticmethod
+    def value_shape(rng, place):
+        """Return a shape that broadcasts to that of the place, or with leading ones that NumPy drops."""
+        shape = [1 if rng.random() < 0.3 else n for n in place]
+        shape = shape[rng.integers(len(shape) + 1) :] if rng.random() < 0.5 else shape
+        return tuple(shape)
+
+    def test_gradients_of_random_assignments(self):
+        rng, repeated = np.random.default_rng(0), 0
+        for _ in range(400):
+            index = self.draw(rng)
+            place = np.zeros(self.SHAPE)[index].shape
+            base, value = rng.standard_normal(self.SHAPE), rng.standard_normal(self.value_shape(rng, place))
+            weight = rng.standard_normal(self.SHAPE)
+
+            def assigned(x, v, index=index):
+                y = x * 1.0
+                y[index] = v
+                return y
+
+            def loss(x, v, weight=weight, assigned=assigned):
+                y = assigned(x, v)
+                return (y * y * weight).sum()
+
+            twin = base.copy()
+            twin[index] = value
+            np.testing.assert_array_equal(
+                assigned(Tensor(base, requires_grad=True), Tensor(value)).numpy(), twin
+            )
+            got = grad(loss, (0, 1))(Tensor(base), Tensor(value))
+            for i, (g, at) in enumerate(zip(got, (base, value), strict=True)):
+                expected = np.empty(at.size)
+                for j in range(at.size):  # the loss is quadratic, so the difference is exact
+                    step = np.zeros(at.size)
+                    step[j] = 0.5
+                    sides = [
+                        loss(*[a + sign * step.reshape(a.shape) if a is at else a for a in (base, value)])
+                        for sign in (1, -1)
+                    ]
+                    expected[j] = sides[0] - sides[1]
+                np.testing.assert_allclose(
+                    g.numpy(), expected.reshape(at.shape), atol=1e-12, err_msg=f"operand {i}, index {index}"
+                )
+            named = np.arange(24).reshape(self.SHAPE)[index]
+            repeated += named.size > np.unique(named).size
+        assert repeated > 80
+
+    def test_the_example(self):
+        v = Tensor([1.0, 2.0], requires_grad=True)
+        x = Tensor(np.zeros(3))
+        x[[0, -3]] = v
+        assert x.numpy().tolist() == [2.0, 0.0, 0.0]
+        x.sum().backward()
+        assert v.grad.numpy().tolist() == [0.0, 1.0]
+
+    def test_second_derivatives_and_captures(self):
+        index = (np.array([0, 0, 2]), slice(None), np.array([1, 1, 0]))
+
+        def slope(v):
+            def loss(v):
+                y = v.sum() * Tensor(np.ones(self.SHAPE))
+                y[index] = v * v * v
+                return (y * y).sum()
+
+            return grad(loss)(v)
+
+        v = np.linspace(0.5, 1.5, 9).reshape(3, 3)
+        assert gradcheck(slope, [v])
+        compiled = compile(slope, (v,))(v)
+        np.testing.assert_allclose(compiled, slope(Tensor(v)).numpy(), rtol=1e-12)
+
+    def test_adding_to_what_comes_twice(self):
+        """``x[index] += v`` takes, adds and assigns: in NumPy, too, one of two additions stays."""
+        v, x, twin = Tensor([1.0, 2.0], requires_grad=True), Tensor(np.zeros(3)), np.zeros(3)
+        x[[1, 1]] += v
+        twin[[1, 1]] += v.numpy()
+        np.testing.assert_array_equal(x.numpy(), twin)
+        x.sum().backward()
+        assert v.grad.numpy().tolist() == [0.0, 1.0]
+
+    def test_on_another_device(self, fake_device):
+        v = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True, device=fake_device)
+        x = Tensor(np.zeros((3, 2)), device=fake_device)
+        x[[2, 2]] = v
+        x.sum().backward()
+        assert v.grad.numpy().tolist() == [[0.0, 0.0], [1.0, 1.0]]
