@@ -17,7 +17,7 @@ from tests.contracts.rows import ROWS
 
 def interpreted(source):
     """Return the generated function, uncompiled."""
-    text = source.replace("{cache}", "False").replace("@loops\n", "").replace("@scalar\n", "")
+    text = source.replace("@loops\n", "").replace("@scalar\n", "")
     namespace = {}
     exec(text, namespace)
     namespace["product"] = lambda a, b, out, room: np.matmul(a, b, out)

@@ -38,7 +38,7 @@ def test_the_loop_is_found():
 def test_native_code_gets_the_bits_of_numpy(dtype):
     pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
     namespace = {}
-    exec(HEAD.format(dtype=dtype, cache=False) + product_source(), namespace)
+    exec(HEAD.format(dtype=dtype) + product_source(), namespace)
     rng = np.random.default_rng(0)
     for m, k, n in SHAPES:
         a, b = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype)

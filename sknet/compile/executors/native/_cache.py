@@ -1,47 +1,45 @@
-"""Compiled functions: kept in this process, and on disk as source with Numba's machine code.
+"""Compiled functions: kept in this process, and their machine code on disk.
 
 A function that is nowhere yet is compiled by a process of its own, which leaves it on disk: Python's
-lock would let a fit in this process hardly go on beside a compiler. Loading takes some 20 ms, and a
+lock would hardly let a fit in this process go on beside a compiler. Loading takes some 20 ms, and a
 third of a second more where Numba has not been imported; a thread does it.
 """
 
 import hashlib
 import importlib.util
+import inspect
+import json
 import os
-import platform
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Function", "cache_directory", "has_numba", "types_of"]
+from sknet.compile.executors.native import _machine_code
+from sknet.compile.executors.native._folder import (
+    cache_directory,
+    is_own_file,
+    processor,
+    usable,
+    versions,
+)
+
+__all__ = ["Function", "has_numba", "types_of"]
 
 COMPILING = 5.0  # seconds that compiling takes, about
 PATIENCE = 300.0  # seconds after which another process is not waited for
-# What the compiling process runs: it knows Numba and the generated file, and nothing else.
-CHILD = """
-import importlib.util, sys
-name, path, types = sys.argv[1:]
-spec = importlib.util.spec_from_file_location(name, path)
-module = sys.modules[name] = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-module.compile_for(types)
-"""
+NEEDED = ("numba", "llvmlite", "numpy", "scipy")  # what the compiling process imports
 
-_functions: dict[tuple[str, str], Callable[..., int]] = {}
-_modules: dict[str, ModuleType] = {}
-_failed: set[tuple[str, str]] = set()
-_children: dict[tuple[str, str], Any] = {}
-_threads: dict[tuple[str, str], threading.Thread] = {}
+_functions: dict[str, Callable[..., int]] = {}
+_failed: set[str] = set()
+_children: dict[str, subprocess.Popen[bytes] | None] = {}
+_threads: dict[str, threading.Thread] = {}
 _lock = threading.RLock()
 
 
@@ -57,25 +55,23 @@ if hasattr(os, "register_at_fork"):
 
 @cache
 def has_numba() -> bool:
-    """Tell whether Numba can be imported; it is not imported."""
-    return "numba" in sys.modules or importlib.util.find_spec("numba") is not None
+    """Tell whether Numba can be imported; it is not imported.
+
+    A file ``numba.py`` that comes first on Python's path is another thing of the same name.
+    """
+    return _directory_of("numba") is not None
 
 
-def cache_directory() -> Path:
-    """Return where sources and machine code are kept: `SKNET_CACHE_DIR`, or the user's cache directory."""
-    given = os.environ.get("SKNET_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    home = Path.home()
-    system = {"Windows": "AppData/Local", "Darwin": "Library/Caches"}.get(platform.system(), ".cache")
-    base = Path(given) if given else home / system
-    try:
-        numba = version("numba")
-    except PackageNotFoundError:
-        numba = "none"
-    return base / "sknet" / f"{sys.implementation.cache_tag}-numba{numba}-numpy{np.__version__}"
+def _directory_of(package: str) -> str | None:
+    """Return the directory that a package is imported from; None if there is no such package."""
+    module = sys.modules.get(package)
+    spec = importlib.util.find_spec(package) if module is None else module.__spec__
+    places = None if spec is None else spec.submodule_search_locations
+    return os.path.dirname(os.path.abspath(next(iter(places)))) if places else None
 
 
 def types_of(arguments: tuple[Any, ...]) -> str:
-    """Return a text that says of which types arguments are: ``<f42C`` for a float32 array of two axes.
+    """Return a text that says of which types arguments are: ``<f4:2C`` for a float32 array of two axes.
 
     Parameters
     ----------
@@ -103,17 +99,23 @@ class Function:
     Parameters
     ----------
     source : str
-        With ``{cache}`` where it says whether Numba keeps the machine code.
+        Of a module with functions ``steps`` and ``compile_for``.
     types : str
         From `types_of`.
+
+    Warns
+    -----
+    UserWarning
+        If compiled code is ignored because others could have written it; once for each directory.
     """
 
     def __init__(self, source: str, types: str) -> None:
         self._source, self._types = source, types
-        digest = hashlib.sha256(source.encode()).hexdigest()[:20]
-        self._name = f"sknet_steps_{digest}"
-        self._id = digest, types
-        self._folder = cache_directory()
+        self._key = "\n".join([versions(), processor(), types, source])
+        self._id = hashlib.sha256(self._key.encode()).hexdigest()[:32]
+        self._name = f"sknet_steps_{hashlib.sha256(source.encode()).hexdigest()[:20]}"
+        folder = cache_directory()
+        self._folder = folder if folder is not None and usable(folder) else None
 
     @property
     def is_compiled(self) -> bool:
@@ -121,12 +123,17 @@ class Function:
         return self._id in _functions
 
     @property
+    def file(self) -> Path | None:
+        """The file of its machine code, which need not be there; None where none can be kept."""
+        return None if self._folder is None else self._folder / f"{self._id}.code"
+
+    @property
     def is_on_disk(self) -> bool:
         """Whether some process has compiled it and left it on disk."""
-        return self._file(".done").exists()
+        return self.file is not None and is_own_file(self.file)
 
     def get(self, remaining: float) -> Callable[..., int] | None:
-        """Return the function if this process has it; else see to it that it will, if that pays.
+        """Return the function if this process has it; otherwise start getting it if worthwhile.
 
         Parameters
         ----------
@@ -152,37 +159,21 @@ class Function:
         with _lock:
             found = _functions.get(self._id)
             if found is None:
-                found = _functions[self._id] = self._loaded()
+                found = _functions[self._id] = _machine_code.load(**self._job)
             return found
 
+    @property
+    def _job(self) -> dict[str, Any]:
+        path = None if self.file is None else str(self.file)
+        return {
+            "name": self._name,
+            "source": self._source,
+            "types": self._types,
+            "path": path,
+            "key": self._key,
+        }
+
     # -- in this process ----------------------------------------------------------------------
-
-    def _loaded(self) -> Callable[..., int]:
-        module = _modules.get(self._name)
-        if module is None:
-            module = _modules[self._name] = self._module()
-        module.compile_for(self._types)
-        if module.__file__ is not None:
-            _write(self._file(".done"), "")
-        return module.steps  # type: ignore[no-any-return]
-
-    def _module(self) -> ModuleType:
-        path = self._written()
-        if path is None:
-            module = ModuleType(self._name)
-            module.__file__ = None
-            sys.modules[self._name] = module
-            exec(
-                compile(self._source.replace("{cache}", "False"), f"<{self._name}>", "exec"), module.__dict__
-            )
-            return module
-        spec = importlib.util.spec_from_file_location(self._name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[self._name] = module  # Numba looks for it there when it loads machine code
-        spec.loader.exec_module(module)
-        return module
 
     def _load_in_thread(self) -> None:
         thread = _threads.get(self._id)
@@ -194,70 +185,54 @@ class Function:
     def _try_to_load(self) -> None:
         try:
             self.wait()
-        except Exception:  # whatever is wrong with Numba or the cache, a fit goes on without
+        except Exception:  # whatever is wrong with Numba or the file, a fit goes on without
             _failed.add(self._id)
 
     # -- elsewhere ----------------------------------------------------------------------------
 
     def _compile_elsewhere(self) -> None:
         if self._id in _children:
-            if _children[self._id] is not None and _children[self._id].poll() not in (None, 0):
-                _failed.add(self._id)
+            if (process := _children[self._id]) is not None and process.poll() is not None:
+                _failed.add(self._id)  # it has ended, and left nothing
             return
-        path = self._written()
         _children[self._id] = None
-        if path is None or not sys.executable:
+        text = _text_of_child()
+        if self._folder is None or not sys.executable or text is None:
             self._load_in_thread()
             return
-        if not self._is_mine():
+        claim = self._folder / f"{self._id}.claim"
+        if not _claimed(claim):
             return
-        command = [sys.executable, "-c", CHILD, self._name, str(path), self._types]
+        paths = [path for path in map(_directory_of, NEEDED) if path is not None]
+        job = json.dumps({**self._job, "paths": list(dict.fromkeys(paths))})
+        # Isolated (-I), and with no directories but those handed over (-S): neither the working
+        # directory nor the environment decides what is imported.
+        command = [sys.executable, "-I", "-S", "-c", text]
         quiet = subprocess.DEVNULL
-        _children[self._id] = process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet)
-        threading.Thread(target=self._finish, args=(process,), daemon=True).start()
-
-    def _finish(self, process: Any) -> None:
-        if process.wait() == 0:
-            _write(self._file(".done"), "")
-        self._file(".claim").unlink(missing_ok=True)
-
-    def _is_mine(self) -> bool:
-        """Tell whether no other process is compiling the same; claims it."""
-        claim = self._file(".claim")
-        try:
-            claim.touch(exist_ok=False)
-        except FileExistsError:
-            if time.time() - claim.stat().st_mtime < PATIENCE:
-                return False
-            claim.touch()  # who claimed it was ended
-        return True
-
-    # -- files --------------------------------------------------------------------------------
-
-    def _file(self, suffix: str) -> Path:
-        types = hashlib.sha256(self._types.encode()).hexdigest()[:12]
-        return self._folder / f"{self._name}.{types}{suffix}"
-
-    def _written(self) -> Path | None:
-        """Return the file of the source, or None where none can be kept."""
-        path, text = self._folder / f"{self._name}.py", self._source.replace("{cache}", "True")
-        try:
-            if path.read_text(encoding="utf-8") == text and os.access(self._folder, os.W_OK):
-                return path
-        except OSError:
-            pass
-        return path if _write(path, text) else None
+        _children[self._id] = process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, cwd=self._folder
+        )
+        threading.Thread(target=_finish, args=(process, job.encode(), claim), daemon=True).start()
 
 
-def _write(path: Path, text: str) -> bool:
-    """Write a file as a whole or not at all; other processes may do the same at the same time."""
+def _text_of_child() -> str | None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.utime(name, (0, 0))  # Numba compares times: the same text must have the same
-        os.replace(name, path)
-    except OSError:
-        return False
+        return inspect.getsource(_machine_code)
+    except OSError:  # installed without sources
+        return None
+
+
+def _finish(process: subprocess.Popen[bytes], job: bytes, claim: Path) -> None:
+    process.communicate(job)
+    claim.unlink(missing_ok=True)
+
+
+def _claimed(claim: Path) -> bool:
+    """Tell whether no other process is compiling the same; if so, claim it."""
+    try:
+        claim.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        if time.time() - claim.stat().st_mtime < PATIENCE:
+            return False
+        claim.touch()  # whoever claimed it was killed
     return True

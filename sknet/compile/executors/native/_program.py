@@ -31,7 +31,7 @@ T = np.{dtype}
 # Sums may be reordered and products contracted; NaN and infinity stay what they are.
 options = dict(nogil=True, error_model="numpy", boundscheck=False)
 scalar = njit(fastmath={{"contract", "nsz"}}, **options)
-loops = njit(fastmath={{"reassoc", "contract", "arcp", "nsz"}}, cache={cache}, **options)
+loops = njit(fastmath={{"reassoc", "contract", "arcp", "nsz"}}, **options)
 
 
 '''
@@ -301,7 +301,7 @@ class NativeProgram:
         arguments = [*FIXED, *arrays, *self._names.rows.values()]
         head = [f"{name} = sizes[{i}]" for i, name in enumerate(self._names.sizes.values())]
         head += [f"c{i} = numbers[{i}]" for i in range(len(self._scalars.numbers))]
-        text = HEAD.format(dtype=self.dtype.name, cache="{cache}")
+        text = HEAD.format(dtype=self.dtype.name)
         text += product_source()
         if self._scalars.functions:
             text += source_of(self._scalars.functions) + "\n\n"

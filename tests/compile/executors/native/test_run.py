@@ -1,12 +1,15 @@
 """The native executor, compiled: it trains as NumPy's plan does, and finds its code again."""
 
+import shutil
+import sys
 import threading
 
 import numpy as np
 import pytest
 
 from sknet import MLPClassifier, Model, nn
-from sknet.compile.executors.native import _cache as cache
+from sknet.compile.executors.native._cache import Function
+from sknet.compile.executors.native._folder import cache_directory
 from sknet.compile.executors.native._math import FUNCTIONS, source_of
 from sknet.engine import Batches
 from sknet.engine.loop import _native_steps as native
@@ -153,59 +156,36 @@ def test_four_fits_in_threads_are_as_four_in_a_row():
         np.testing.assert_array_equal(together[i], results[i])
 
 
-def forget(monkeypatch):
-    monkeypatch.setattr(cache, "_functions", {})
-    monkeypatch.setattr(cache, "_modules", {})
-    monkeypatch.setattr(cache, "_children", {})
-
-
 def new_steps(kind=WaitingSteps, optimizer=None, planned=10**6):
     X, y = data()
     model = Model(network(), random_state=0, **{**SETTINGS, "optimizer": optimizer or Adam()})
     return kind(model, Batches(X, y, None, 30, model.dtype, model.device), True, planned)
 
 
-def test_compiled_code_is_found_on_disk(monkeypatch):
-    first = new_steps()._runs[30]._function
-    forget(monkeypatch)
-    again = new_steps(NativeSteps)._runs[30]
-    assert not again.is_known
-    assert first.is_on_disk
-    assert not again.is_ready(0.0)  # a thread loads it
-    cache._threads[again._function._id].join(30)
-    assert again.is_ready(0.0)
-    [file] = cache.cache_directory().glob(f"{first._name}.py")
-    assert "def steps(" in file.read_text()
-
-
-def test_a_process_of_its_own_compiles_what_pays(monkeypatch):
+def test_a_process_of_its_own_compiles_what_pays():
     run = new_steps(NativeSteps, SGD(0.1))._runs[30]
     assert not run.is_ready(0.1)
-    assert run._function._id not in cache._children
+    assert not list(cache_directory().glob("*.claim"))
     assert not run.is_ready(1e6)
-    assert cache._children[run._function._id].wait(120) == 0
-    for _ in range(200):
+    assert list(cache_directory().glob("*.claim"))
+    for _ in range(2400):
         if run.is_ready(1e6):
             break
         threading.Event().wait(0.05)
-    assert run.is_ready(0.0)
-
-
-def test_without_a_directory_nothing_is_kept(monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SKNET_CACHE_DIR", str(tmp_path / "file"))
-    forget(monkeypatch)
-    steps = new_steps()
-    assert len(steps.run(None, 0).losses) == 7
-    assert (tmp_path / "file").read_text() == ""
+    assert run.is_known
+    for _ in range(100):
+        if not list(cache_directory().glob("*.claim")):
+            break
+        threading.Event().wait(0.05)
+    assert not list(cache_directory().glob("*.claim"))
 
 
 def test_a_fit_goes_on_by_numpy_where_native_code_fails(monkeypatch):
-    forget(monkeypatch)
-    steps = new_steps(NativeSteps)
-    function = steps._runs[30]._function
-    monkeypatch.setattr(cache, "_failed", {function._id})
-    assert function.get(1e6) is None
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    steps = new_steps(NativeSteps, SGD(0.1, momentum=0.9))
+    for _ in range(100):
+        assert not steps._runs[30].is_ready(1e6)
+        threading.Event().wait(0.01)
     assert len(steps.run(None, 0).losses) == 1
 
 
@@ -242,8 +222,7 @@ def test_the_environment_can_do_without(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-def test_a_seeded_fit_is_native_from_its_first_step_on(monkeypatch):
-    forget(monkeypatch)
+def test_a_seeded_fit_is_native_from_its_first_step_on():
     X, y = data(2000)
     first, again = (MLPClassifier((30,), max_iter=5, tol=0, random_state=0).fit(X, y) for _ in range(2))
     assert first.loss_curve_ == again.loss_curve_
@@ -253,12 +232,10 @@ def test_a_seeded_fit_is_native_from_its_first_step_on(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_a_compiler_that_fails_does_not_stop_a_fit(monkeypatch):
-    forget(monkeypatch)
-
     def broken(self):
         raise RuntimeError("the compiler is broken")
 
-    monkeypatch.setattr(cache.Function, "wait", broken)
+    monkeypatch.setattr(Function, "wait", broken)
     X, y = data()
     with pytest.warns(UserWarning, match="no native code, the fit goes on with NumPy: .*compiler is broken"):
         assert MLPClassifier((30,), max_iter=2, random_state=0).fit(X, y).n_iter_ == 2

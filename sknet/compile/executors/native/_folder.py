@@ -1,0 +1,130 @@
+"""The directory of compiled code, which belongs to the user alone, as does all that is read from it."""
+
+import os
+import platform
+import stat
+import sys
+import warnings
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+from sknet.compile.executors.native._machine_code import unsafe
+
+__all__ = ["cache_directory", "is_own_file", "processor", "usable", "versions"]
+
+_warned: set[Path] = set()
+
+
+def cache_directory() -> Path | None:
+    """Return where machine code is kept, or None where there is no place for it.
+
+    It is ``sknet/<versions>`` in the directory that the environment variable ``SKNET_CACHE_DIR`` names,
+    else in ``XDG_CACHE_HOME`` (if absolute, as its specification says), else in the user's cache
+    directory: ``~/.cache``, ``~/Library/Caches`` or ``~/AppData/Local``.
+    """
+    base = _base()
+    return None if base is None else base / "sknet" / versions()
+
+
+def _base() -> Path | None:
+    if given := os.environ.get("SKNET_CACHE_DIR"):
+        return Path(given).absolute()
+    if (given := os.environ.get("XDG_CACHE_HOME")) and Path(given).is_absolute():
+        return Path(given)
+    try:
+        home = Path.home()
+    except RuntimeError:  # a process of a user without a home
+        return None
+    return home / {"Windows": "AppData/Local", "Darwin": "Library/Caches"}.get(platform.system(), ".cache")
+
+
+@cache
+def versions() -> str:
+    """Return which Python, Numba and NumPy machine code is for."""
+    try:
+        numba = version("numba")
+    except PackageNotFoundError:
+        numba = "none"
+    return f"{sys.implementation.cache_tag}-numba{numba}-numpy{np.__version__}"
+
+
+@cache
+def processor() -> str:
+    """Return which processor machine code is for, and the settings of Numba that change what it makes."""
+    settings = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("NUMBA_"))
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            lines = file.read(1 << 14).split("\n\n")[0].splitlines()
+        kind = [x for x in lines if x.startswith(("model name", "flags", "Features", "CPU part"))]
+    except OSError:
+        kind = [platform.processor()]
+    return "\n".join([platform.machine(), *kind, *settings])
+
+
+def usable(folder: Path) -> bool:
+    """Tell whether a directory can hold compiled code; it is created where it is missing.
+
+    Parameters
+    ----------
+    folder : Path
+        From `cache_directory`.
+
+    Returns
+    -------
+    bool
+        False where nothing can be written, and where others could write.
+
+    Warns
+    -----
+    UserWarning
+        Once for each directory that is not used because others could write to it.
+    """
+    try:
+        folder.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in (folder.parent, folder):
+            if not path.is_symlink():
+                path.mkdir(mode=0o700, exist_ok=True)
+            if (reason := unsafe(path.lstat(), stat.S_ISDIR)) is not None:
+                _warn(path, path, reason)
+                return False
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def is_own_file(path: Path) -> bool:
+    """Tell whether a file is there that only the user can have written.
+
+    Parameters
+    ----------
+    path : Path
+        In a directory that is `usable`.
+
+    Warns
+    -----
+    UserWarning
+        Once for each directory that holds files which others could have written.
+    """
+    try:
+        reason = unsafe(path.lstat(), stat.S_ISREG)
+    except OSError:
+        return False
+    if reason is not None:
+        _warn(path.parent, path, reason)
+    return reason is None
+
+
+def _warn(folder: Path, path: Path, reason: str) -> None:
+    if folder in _warned:
+        return
+    _warned.add(folder)
+    warnings.warn(
+        f"compiled code in {path} is ignored, because running it would not be safe: {reason}. Training "
+        "steps are compiled again. Remove it, take away the rights of others (chmod go-w), or let the "
+        "environment variable SKNET_CACHE_DIR name a directory of your own.",
+        UserWarning,
+        stacklevel=2,
+    )
