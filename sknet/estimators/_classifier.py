@@ -84,7 +84,8 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         return weights[np.searchsorted(self._targets.classes, y)]
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
-        return lambda: Accuracy(model.loss_function.threshold)
+        loss = model.loss_function
+        return lambda: Accuracy(loss.threshold, getattr(loss, "ignore_index", None))
 
     def _take(self, model: Model, history: History, plateau: Plateau, n_iter: int, validated: bool) -> None:
         self.classes_ = self._targets.classes

@@ -178,6 +178,10 @@ def numbers_for(loss: Loss, name: str, given: Any, count: int, z: Tensor) -> Ten
 
 
 def _check_class_target(loss: Loss, z: Tensor, y: Tensor) -> None:
+    if z.ndim < 2:
+        raise shape_error(
+            loss, z.shape, y.shape, expected="(n_samples,), and the output (n_samples, n_classes)"
+        )
     if y.shape != z.shape[:-1]:
         what = "a row" if z.ndim == 2 else "a position"
         raise shape_error(loss, z.shape, y.shape, expected=f"{z.shape[:-1]}, one class number {what}")

@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet import ops
 from sknet.core import Tensor, as_tensor
-from sknet.losses._base import Loss, finite_numbers, reject
+from sknet.losses._base import Loss, finite_numbers, reject, shape_error
 from sknet.losses._classification import (
     check_classes,
     class_counts,
@@ -140,7 +140,10 @@ class KLDivergence(Loss):
     tasks = ("regression",)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
-        z, y = self.pair(output, target)
+        z, y = as_tensor(output), as_tensor(target)
+        if z.ndim < 2 or z.shape[-1] < 2:  # a softmax of one outcome is 1, and over the samples nonsense
+            raise shape_error(self, z.shape, y.shape, expected="(n_samples, n_outcomes), as the output has")
+        z, y = self.pair(z, y)
         return self.total(ops.xlogy(y, y) - y * ops.log_softmax(z, axis=-1))
 
     def predict(self, output: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Scores that are summed up batch by batch: accuracy and R2."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from sknet.core import Tensor
 from sknet.device import to_host
+from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
 __all__ = ["Accuracy", "RSquared", "Score"]
@@ -38,6 +40,11 @@ class Score(ABC):
             Encoded targets, as the loss reads them.
         weight : array of shape (n_samples,) or None
             Sample weights.
+
+        Raises
+        ------
+        ShapeError
+            If the shapes do not belong together; nothing is broadcast.
         """
 
     @abstractmethod
@@ -48,13 +55,16 @@ class Score(ABC):
 class Accuracy(Score):
     """Share of rows with all labels right, of the weight of all rows.
 
-    Targets with as many axes as the output are 0/1 labels, predicted where the output is above the
-    threshold; targets with one axis less are class numbers, predicted by the largest output.
+    A target of the output's shape, or of shape (n_samples,) for a single output, holds 0/1 labels, which
+    are predicted where the output is above the threshold. A target with one axis less than the output
+    holds class numbers, predicted by the largest output. Each position of a sequence is a row.
 
     Parameters
     ----------
     threshold : float, default=0.0
         Of the loss: 0 for logits.
+    ignore_index : int or None, default=None
+        Of the loss: rows with this class number, or this number among their labels, do not count.
 
     Examples
     --------
@@ -66,24 +76,63 @@ class Accuracy(Score):
     0.5
     """
 
-    def __init__(self, threshold: float = 0.0) -> None:
-        self._threshold = threshold
+    def __init__(self, threshold: float = 0.0, ignore_index: int | None = None) -> None:
+        self._threshold, self._ignore_index = threshold, ignore_index
         self._right = self._all = 0.0
         self._finite = True
 
     def add(self, output: Any, target: Any, weight: Any) -> None:
-        output, target = to_host(output), to_host(target)
+        output, target, weight = _as_rows(to_host(output), to_host(target), weight)
+        self._finite = self._finite and bool(np.isfinite(output.sum()))
+        if self._ignore_index is not None:
+            counts = (target != self._ignore_index).reshape(len(target), -1).all(axis=1)
+            output, target = output[counts], target[counts]
+            weight = None if weight is None else weight[counts]
         if target.ndim == output.ndim:
             right = ((output > self._threshold) == (target > 0.5)).all(axis=1)
         else:
-            right = _is_largest(output, target)
-        weight = None if weight is None else to_host(weight)
+            right = _is_largest(output, _class_numbers(target, output.shape[1]))
         self._right += float(right.sum() if weight is None else weight[right].sum())
         self._all += float(len(right) if weight is None else weight.sum())
-        self._finite = self._finite and bool(np.isfinite(output.sum()))
 
     def result(self) -> float:
         return self._right / self._all if self._finite and self._all else float("nan")
+
+
+def _as_rows(output: Any, target: Any, weight: Any) -> tuple[Any, Any, Any]:
+    """Return output and labels of shape (n_rows, n_outputs), or class numbers (n_rows,), and weights."""
+    if output.ndim == 1 and target.ndim == 1:
+        output, target = output.reshape(-1, 1), target.reshape(-1, 1)
+    elif output.ndim > 1 and output.shape[-1] == 1 and target.shape == output.shape[:-1]:
+        target = target.reshape(output.shape)  # the label of a single output
+    if output.ndim < 2 or (target.shape != output.shape and target.shape != output.shape[:-1]):
+        raise ShapeError(
+            f"Accuracy got an output of shape {output.shape} and a target of shape {target.shape}; "
+            f"the target must be 0/1 labels of shape {output.shape}, or class numbers of shape "
+            f"{output.shape[:-1]}. Nothing is broadcast: reshape the target."
+        )
+    weight = _weights(weight, len(output), "Accuracy")
+    if output.ndim > 2:
+        weight = None if weight is None else np.repeat(weight, math.prod(output.shape[1:-1]))
+        target = target.reshape((-1, *target.shape[output.ndim - 1 :]))
+        output = output.reshape(-1, output.shape[-1])
+    return output, target, weight
+
+
+def _weights(weight: Any, n_rows: int, who: str) -> Any:
+    """Return weights on the host, one for each row."""
+    weight = None if weight is None else to_host(weight)
+    if weight is not None and weight.shape != (n_rows,):
+        raise ShapeError(f"{who} got weights of shape {weight.shape}, expected one for each row: {(n_rows,)}")
+    return weight
+
+
+def _class_numbers(target: Any, n_classes: int) -> Any:
+    """Return the numbers, of which none would count from the end."""
+    if len(target) and not (target.min() >= 0 and target.max() < n_classes):
+        wrong = target[(target < 0) | (target >= n_classes)][0]
+        raise ValueError(f"Accuracy got the class number {wrong}: expected 0 to {n_classes - 1}")
+    return target
 
 
 def _is_largest(output: Any, target: Any) -> Any:
@@ -128,18 +177,24 @@ class RSquared(Score):
     def __init__(self, target: Any, weight: Any, loss: Loss) -> None:
         self._predict = loss.predict
         target = _columns(to_host(target))
-        weight = None if weight is None else to_host(weight).astype(np.float64)
+        weight = _weights(weight, len(target), "RSquared")
         mean = np.average(target, axis=0, weights=weight)
         squares = (target - mean) ** 2
-        self._total = squares.sum(axis=0) if weight is None else weight @ squares
+        self._total = squares.sum(axis=0) if weight is None else weight.astype(np.float64) @ squares
         self._residual = np.zeros_like(self._total)
 
     def add(self, output: Any, target: Any, weight: Any) -> None:
-        predicted = to_host(self._predict(Tensor(output)).data)
-        residual = (_columns(to_host(target)) - _columns(predicted)) ** 2
-        self._residual += (
-            residual.sum(axis=0) if weight is None else to_host(weight).astype(np.float64) @ residual
-        )
+        predicted, target = to_host(self._predict(Tensor(output)).data), to_host(target)
+        columns = [_columns(predicted), _columns(target)]
+        if columns[0].shape != columns[1].shape or columns[1].shape[1:] != self._total.shape:
+            raise ShapeError(
+                f"RSquared got predictions of shape {predicted.shape} and a target of shape {target.shape}, "
+                f"and was made for targets with {len(self._total)} column(s); they must agree. Nothing is "
+                "broadcast: reshape the target."
+            )
+        residual = (columns[1] - columns[0]) ** 2
+        weight = _weights(weight, len(residual), "RSquared")
+        self._residual += residual.sum(axis=0) if weight is None else weight.astype(np.float64) @ residual
 
     def result(self) -> float:
         if not np.isfinite(self._residual).all():
@@ -152,4 +207,4 @@ class RSquared(Score):
 
 def _columns(array: Any) -> Any:
     array = np.asarray(array, dtype=np.float64)
-    return array.reshape(len(array), -1)
+    return array.reshape(*(array.shape[:1] or (1,)), -1)

@@ -5,7 +5,8 @@ import pytest
 from sklearn.metrics import accuracy_score, r2_score
 
 from sknet.engine import Accuracy, RSquared
-from sknet.losses import Poisson, SquaredError
+from sknet.exceptions import DtypeError, ShapeError
+from sknet.losses import LOSSES, Poisson, SquaredError
 
 RNG = np.random.default_rng(0)
 N = 57
@@ -78,3 +79,121 @@ def test_a_prediction_that_is_not_finite_has_no_score(bad):
 
 def test_without_weight_there_is_no_accuracy():
     assert np.isnan(summed(Accuracy(), np.ones((N, 1)), np.ones((N, 1)), np.zeros(N)))
+
+
+# -- shapes ---------------------------------------------------------------------------------------------
+
+LENGTHS = [(N,), (N, 1), (N, 3), (1, N), (N, 2, 3), (N, 2, 1), (N, 2), (2 * N,), (N + 1, 1), (), (3,)]
+PAIRS = [(output, target) for output in LENGTHS[:7] for target in LENGTHS]
+each_pair = pytest.mark.parametrize(("output", "target"), PAIRS)
+
+
+def labels_right(output, target):
+    """Work an accuracy out by hand, or return None where the shapes do not belong together."""
+    if target == output or (output[-1] == 1 and target == output[:-1]):
+        logits, labels = RNG.normal(size=output), RNG.integers(2, size=target)
+        right = (logits > 0) == (labels.reshape(output) == 1)
+        rows = right.reshape(-1, output[-1] if len(output) > 1 else 1)
+        return logits, labels, np.mean([all(row) for row in rows])
+    if len(output) > 1 and target == output[:-1]:
+        logits, numbers = RNG.normal(size=output), RNG.integers(output[-1], size=target)
+        pairs = zip(logits.reshape(-1, output[-1]), numbers.ravel(), strict=True)
+        return logits, numbers, np.mean([list(row).index(max(row)) == number for row, number in pairs])
+    return None
+
+
+@each_pair
+def test_accuracy_of_shapes(output, target):
+    given = labels_right(output, target)
+    if given is None:
+        with pytest.raises(ShapeError, match=r"Accuracy got an output of shape .* and a target of shape"):
+            Accuracy().add(np.zeros(output), np.zeros(target, int), None)
+        return
+    logits, labels, expected = given
+    score = Accuracy()
+    score.add(logits, labels, None)
+    assert score.result() == pytest.approx(expected)
+
+
+@each_pair
+def test_r_squared_of_shapes(output, target):
+    n_columns = int(np.prod(output[1:]))
+    if not target or target[0] != output[0] or int(np.prod(target[1:])) != n_columns:
+        with pytest.raises(ShapeError, match=r"RSquared got predictions of shape .* and a target of shape"):
+            RSquared(np.zeros((5, n_columns)), None, SquaredError()).add(
+                np.zeros(output), np.zeros(target), None
+            )
+        return
+    predicted, real = RNG.normal(size=output), RNG.normal(size=target)
+    score = RSquared(real, None, SquaredError())
+    score.add(predicted, real, None)
+    if output[0] > 1:
+        columns = [x.reshape(len(x), -1) for x in (real, predicted)]
+        assert score.result() == pytest.approx(r2_score(*columns))
+
+
+@pytest.mark.parametrize("weight", [(N, 1), (1, N), (N + 1,), (1,), ()])
+def test_weights_of_another_shape(weight):
+    for score in (Accuracy(), RSquared(np.zeros(N), None, SquaredError())):
+        with pytest.raises(
+            ShapeError, match=rf"got weights of shape .*, expected one for each row: \({N},\)"
+        ):
+            score.add(np.zeros((N, 1)), np.zeros(N), np.ones(weight))
+    with pytest.raises(ShapeError, match="RSquared got weights of shape"):
+        RSquared(np.zeros(N), np.ones(weight), SquaredError())
+
+
+@pytest.mark.parametrize("loss", [name for name in LOSSES if name not in ("nll", "binary_cross_entropy")])
+def test_a_score_takes_what_its_loss_takes(loss):
+    """What a loss can be trained with can be scored."""
+    assert sum(scores_as_its_values(LOSSES[loss](), *pair) for pair in PAIRS) >= 2
+
+
+def scores_as_its_values(loss, output, target):
+    labels = "multiclass" in loss.tasks
+    z = RNG.normal(size=output)
+    y = RNG.integers(1, size=target) if labels else np.full(target, 0.5)
+    if labels and (target == output or output[-1] == 1):
+        y = y.astype(float)
+    try:
+        values = loss.values(z, y)
+    except (ShapeError, DtypeError):
+        return False
+    assert values.shape == output[:1]
+    score = Accuracy(loss.threshold) if labels else RSquared(y, None, loss)
+    score.add(z, y, None)
+    assert np.isfinite(score.result())
+    return True
+
+
+@pytest.mark.parametrize("number", [-1, 3, 100])
+@pytest.mark.parametrize("n_classes", [3, 70])
+def test_numbers_of_no_class(number, n_classes):
+    numbers = np.zeros(N, int)
+    numbers[5] = number if number < 0 else number + n_classes
+    with pytest.raises(ValueError, match=rf"class number {numbers[5]}: expected 0 to {n_classes - 1}"):
+        Accuracy().add(np.zeros((N, n_classes)), numbers, None)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS, ids=["none", "some", "zeros"])
+def test_ignored_targets_do_not_count(weight):
+    logits, classes = RNG.normal(size=(N, 4)), RNG.integers(4, size=N)
+    ignored = RNG.random(N) < 0.3
+    kept = None if weight is None else weight[~ignored]
+    expected = accuracy_score(classes[~ignored], logits[~ignored].argmax(axis=1), sample_weight=kept)
+    assert summed(Accuracy(0.0, -1), logits, np.where(ignored, -1, classes), weight) == pytest.approx(
+        expected
+    )
+    labels = RNG.integers(2, size=(N, 2))
+    expected = accuracy_score(labels[~ignored], logits[~ignored, :2] > 0, sample_weight=kept)
+    labels[ignored, 1] = -1
+    found = summed(Accuracy(0.0, -1), logits[:, :2], labels, weight)
+    assert found == pytest.approx(expected)
+
+
+def test_an_accuracy_does_not_depend_on_the_axis_of_a_single_output():
+    logits, labels = RNG.normal(size=(N, 1)), RNG.integers(2, size=N)
+    expected = accuracy_score(labels, logits[:, 0] > 0)
+    assert summed(Accuracy(), logits, labels, None) == pytest.approx(expected)
+    assert summed(Accuracy(), logits[:, 0], labels, None) == pytest.approx(expected)
+    assert summed(Accuracy(), logits, labels.reshape(-1, 1), None) == pytest.approx(expected)

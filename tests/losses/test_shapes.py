@@ -1,0 +1,50 @@
+"""Every loss against every pair of shapes: it computes row by row, or refuses them."""
+
+import numpy as np
+import pytest
+
+from sknet.exceptions import DtypeError, ShapeError
+from sknet.losses import LOSSES
+
+N = 5
+SHAPES = [(N,), (N, 1), (N, 3), (N, 4), (1, N), (1, 1), (N, N), (N, 2, 3), (N, 2, 1), (N, 2), (2 * N,), ()]
+OUTPUTS = SHAPES[:-2]
+
+
+def target_shapes(loss, output):
+    """Return the shapes of targets that fit an output, and whether those are class numbers."""
+    if loss.outputs_per_target == 2:
+        halved = (*output[:-1], output[-1] // 2) if len(output) > 1 and output[-1] % 2 == 0 else None
+        single = [output[:1]] if halved == (output[0], 1) else []
+        return ([halved, *single] if halved else []), False
+    if type(loss).__name__ == "KLDivergence":
+        return ([output] if len(output) > 1 and output[-1] > 1 else []), False
+    of_classes = "multiclass" in loss.tasks and len(output) > 1 and output[-1] > 1
+    if of_classes or type(loss).__name__ == "NLL":
+        return ([output[:-1]] if len(output) > 1 else []), True
+    single = [output[:1]] if len(output) == 2 and output[1] == 1 else []
+    return [output, *single], False
+
+
+def target_of(loss, rng, shape, of_classes):
+    if of_classes:
+        return np.zeros(shape, int)
+    return rng.integers(0, 2, size=shape) * 1.0 if "binary" in loss.tasks else rng.uniform(0.1, 1, size=shape)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("output", OUTPUTS, ids=str)
+def test_shapes(name, output):
+    loss, rng = LOSSES[name](), np.random.default_rng(0)
+    fitting, of_classes = target_shapes(loss, output)
+    z = rng.uniform(0.1, 0.9, size=output)
+    for shape in SHAPES:
+        y = target_of(loss, rng, shape, of_classes)
+        if shape not in fitting:
+            with pytest.raises((ShapeError, DtypeError)):
+                loss.values(z, y)
+            continue
+        values = loss.values(z, y).numpy()
+        assert values.shape == output[:1]
+        rows = [loss.values(z[i : i + 1], y[i : i + 1]).numpy()[0] for i in range(output[0])]
+        np.testing.assert_allclose(values, rows, rtol=1e-12)
