@@ -23,6 +23,7 @@ ORDER = [
     "sknet.nn",
     "sknet.nn.init",
     "sknet.ops",
+    "sknet.ops.linalg",
     "sknet.autograd",
     "sknet.exceptions",
     "sknet.engine",

@@ -7,6 +7,7 @@ accept tensors, arrays and numbers, and return tensors.
 import typing as _typing
 
 from sknet import _hints
+from sknet.ops import linalg  # noqa: F401
 from sknet.ops._activation import *  # noqa: F403
 from sknet.ops._attention import *  # noqa: F403
 from sknet.ops._conv import *  # noqa: F403

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partialmethod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -225,12 +226,17 @@ class _Function:
 
 
 class _Namespace:
-    """NumPy's function names over fake arrays."""
+    """The function names of NumPy, or of a module of it, over fake arrays."""
 
     _special = SPECIAL_FUNCTIONS
 
+    def __init__(self, module: Any = np) -> None:
+        self._module = module
+
     def __getattr__(self, name: str) -> Any:
-        found = getattr(scipy.special if name in self._special else np, name)
+        found = getattr(scipy.special if name in self._special else self._module, name)
+        if isinstance(found, ModuleType):
+            return _Namespace(found)
         return found if isinstance(found, type) or not callable(found) else _Function(found)
 
     def asarray(self, value: Any, dtype: Any = None) -> FakeArray:

@@ -1,0 +1,356 @@
+"""Decompositions of matrices (the last two axes), each a record whose parts are packed into one array.
+
+Rules of the gradients: M. Seeger et al., "Auto-Differentiating Linear Algebra", arXiv:1710.08717, 2017.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, bind
+from sknet.ops._create import eye, tril, triu
+from sknet.ops._elementwise import equal, where
+from sknet.ops._join import concat
+from sknet.ops._linalg import diagonal
+from sknet.ops._logical import logical_and
+from sknet.ops._matmul import matmul
+from sknet.ops._rules import floating
+from sknet.ops._shape import expand_dims, matrix_transpose
+from sknet.ops._solve import check_matrices, of_square, solve
+
+__all__ = ["cholesky", "eigh", "eigvalsh", "qr", "svd", "svdvals"]
+
+Shape = tuple[int, ...]
+
+
+def _diagonal_of(values: Tensor) -> Tensor:
+    """Return the matrices whose diagonals are some vectors."""
+    return expand_dims(values, -1) * eye(values.shape[-1], dtype=values.dtype, device=values.device)
+
+
+def _over(x: Tensor, y: Tensor) -> Tensor:
+    """Return x / y, and 0 where both are 0: what nobody asks for has no pole."""
+    return x / where(logical_and(equal(x, 0), equal(y, 0)), 1.0, y)
+
+
+def _gaps(values: Tensor) -> Tensor:
+    """Return by how much every value is above every other, column minus row, with ones on the diagonal."""
+    n = values.shape[-1]
+    return (
+        expand_dims(values, -2) - expand_dims(values, -1) + eye(n, dtype=values.dtype, device=values.device)
+    )
+
+
+# -- Cholesky ---------------------------------------------------------------------------------
+
+
+def _lower_half(x: Tensor) -> Tensor:
+    """Return the lower triangle with half of the diagonal."""
+    return tril(x) - _diagonal_of(diagonal(x) * 0.5)
+
+
+def _cholesky_vjp(g: Tensor, out: Tensor, _: Any) -> Tensor:
+    back = matrix_transpose(out)
+    inner = solve(back, _lower_half(matmul(back, g)))
+    found = matrix_transpose(solve(back, matrix_transpose(inner)))
+    return (found + matrix_transpose(found)) * 0.5
+
+
+_cholesky = Primitive("cholesky").define(
+    forward=lambda xp, x: xp.linalg.cholesky(x),
+    shape=of_square("cholesky", lambda x: tuple(x.shape)),
+    vjp=(_cholesky_vjp,),
+    saves="output",
+    writes_out=False,
+)
+
+
+def cholesky(x: Any) -> Tensor:
+    """Return the lower triangular factor of symmetric positive definite matrices: ``x = out @ out.T``.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (..., n, n)
+        Only the lower triangle is read; the gradient is that of symmetric matrices.
+
+    Returns
+    -------
+    Tensor of shape (..., n, n)
+        With positive diagonals.
+
+    Raises
+    ------
+    ShapeError, DtypeError
+        If x is not square, or float16.
+    ValueError
+        If a matrix is not positive definite (on a GPU its factor is not finite).
+
+    Examples
+    --------
+    >>> cholesky([[4.0, 2.0], [2.0, 10.0]]).numpy()
+    array([[2., 0.],
+           [1., 3.]])
+    """
+    return bind(_cholesky, (floating(x),), {})
+
+
+# -- eigenvalues ------------------------------------------------------------------------------
+
+
+def _eigh_forward(xp: Any, x: Any) -> Any:
+    values, vectors = xp.linalg.eigh(x)
+    return xp.concatenate([vectors, values[..., None, :]], -2)
+
+
+def _eigh_vjp(g: Tensor, out: Tensor, _: Any) -> Tensor:
+    values, vectors = out[..., -1, :], out[..., :-1, :]
+    back = matrix_transpose(vectors)
+    turned = matmul(back, g[..., :-1, :])
+    turned = (turned - matrix_transpose(turned)) * 0.5
+    inner = _over(turned, _gaps(values)) + _diagonal_of(g[..., -1, :])
+    return matmul(vectors, matmul(inner, back))
+
+
+_eigh = Primitive(
+    "eigh"
+).define(  # the vectors, and below them the values
+    forward=_eigh_forward,
+    shape=of_square("eigh", lambda x: (*x.shape[:-2], x.shape[-1] + 1, x.shape[-1])),
+    vjp=(_eigh_vjp,),
+    saves="output",
+    writes_out=False,
+)
+
+
+def eigh(x: Any) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues and eigenvectors of symmetric matrices.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (..., n, n)
+        Only the lower triangle is read; the gradient is that of symmetric matrices.
+
+    Returns
+    -------
+    values : Tensor of shape (..., n)
+        In ascending order.
+    vectors : Tensor of shape (..., n, n)
+        Of length 1, as columns; the sign of each is arbitrary.
+
+    Raises
+    ------
+    ShapeError, DtypeError
+        If x is not square, or float16.
+
+    Notes
+    -----
+    The vectors of equal eigenvalues are not unique and have no derivative: a gradient that goes through
+    them is infinite or NaN there, one through the values alone is right.
+
+    Examples
+    --------
+    >>> values, vectors = eigh([[2.0, 1.0], [1.0, 2.0]])
+    >>> values.numpy(), abs(vectors.numpy()).round(3)
+    (array([1., 3.]), array([[0.707, 0.707],
+           [0.707, 0.707]]))
+    """
+    both = bind(_eigh, (floating(x),), {})
+    return both[..., -1, :], both[..., :-1, :]
+
+
+def eigvalsh(x: Any) -> Tensor:
+    """Return the eigenvalues of symmetric matrices in ascending order, whose lower triangles alone are read.
+
+    Raises
+    ------
+    ShapeError, DtypeError
+        If x is not square, or float16.
+
+    Examples
+    --------
+    >>> eigvalsh([[2.0, 1.0], [1.0, 2.0]]).numpy()
+    array([1., 3.])
+    """
+    return eigh(x)[0]
+
+
+# -- singular values --------------------------------------------------------------------------
+
+
+def _svd_forward(xp: Any, x: Any) -> Any:
+    left, values, right = xp.linalg.svd(x, full_matrices=False)
+    return xp.concatenate([left, xp.swapaxes(right, -1, -2), values[..., None, :]], -2)
+
+
+def _svd_parts(packed: Tensor, m: int) -> tuple[Tensor, Tensor, Tensor]:
+    return packed[..., :m, :], packed[..., m:-1, :], packed[..., -1, :]
+
+
+def _svd_vjp(g: Tensor, out: Tensor, x: Any) -> Tensor:
+    m, n = x.shape[-2:]
+    left, right, values = _svd_parts(out, m)
+    g_left, g_right, g_values = _svd_parts(g, m)
+    row, column = expand_dims(values, -2), expand_dims(values, -1)
+    # Differences of squares as products: close values keep their digits.
+    gaps = _gaps(values) * (row + column)
+
+    def turned(part: Tensor, by: Tensor) -> Tensor:
+        both = matmul(matrix_transpose(part), by)
+        return _over(both - matrix_transpose(both), gaps)
+
+    inner = turned(left, g_left) * row + turned(right, g_right) * column + _diagonal_of(g_values)
+    found = matmul(left, matmul(inner, matrix_transpose(right)))
+    if m > n:  # what of the gradient is orthogonal to all vectors on the left
+        rest = g_left - matmul(left, matmul(matrix_transpose(left), g_left))
+        found = found + matmul(_over(rest, row), matrix_transpose(right))
+    if n > m:
+        rest = g_right - matmul(right, matmul(matrix_transpose(right), g_right))
+        found = found + matmul(left, matrix_transpose(_over(rest, row)))
+    return found
+
+
+def _svd_shape(x: Any) -> tuple[Shape, np.dtype[Any]]:
+    check_matrices("svd", x, square=False)
+    m, n = x.shape[-2:]
+    return (*x.shape[:-2], m + n + 1, min(m, n)), x.dtype
+
+
+_svd = Primitive("svd").define(  # left vectors, below them right ones, and last the values
+    forward=_svd_forward,
+    shape=_svd_shape,
+    vjp=(_svd_vjp,),
+    saves="output",
+    writes_out=False,
+)
+
+
+def svd(x: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the singular value decomposition of matrices, in its reduced form.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (..., m, n)
+        Any matrices.
+
+    Returns
+    -------
+    left : Tensor of shape (..., m, k)
+        Singular vectors, as columns; k is the shorter side.
+    values : Tensor of shape (..., k)
+        In descending order.
+    right : Tensor of shape (..., k, n)
+        Singular vectors, as rows: ``x = (left * values) @ right``.
+
+    Raises
+    ------
+    ShapeError, DtypeError
+        If x is not a stack of matrices, or float16.
+
+    Notes
+    -----
+    The vectors of equal singular values are not unique and have no derivative, nor have those of 0 in a
+    matrix that is not square: a gradient that goes through them is infinite or NaN there, one through the
+    values alone is right.
+
+    Examples
+    --------
+    >>> left, values, right = svd([[0.0, 2.0], [-3.0, 0.0]])
+    >>> values.numpy()
+    array([3., 2.])
+    """
+    x = floating(x)
+    check_matrices("svd", x, square=False)
+    left, right, values = _svd_parts(bind(_svd, (x,), {}), x.shape[-2])
+    return left, values, matrix_transpose(right)
+
+
+def svdvals(x: Any) -> Tensor:
+    """Return the singular values of matrices in descending order.
+
+    Raises
+    ------
+    ShapeError, DtypeError
+        If x is not a stack of matrices, or float16.
+
+    Examples
+    --------
+    >>> svdvals([[0.0, 2.0], [-3.0, 0.0]]).numpy()
+    array([3., 2.])
+    """
+    return svd(x)[1]
+
+
+# -- orthogonal and triangular ----------------------------------------------------------------
+
+
+def _qr_forward(xp: Any, x: Any) -> Any:
+    q, r = xp.linalg.qr(x)
+    return xp.concatenate([q, xp.swapaxes(r, -1, -2)], -2)
+
+
+def _qr_parts(packed: Tensor, m: int) -> tuple[Tensor, Tensor]:
+    return packed[..., :m, :], matrix_transpose(packed[..., m:, :])
+
+
+def _qr_vjp(g: Tensor, out: Tensor, x: Any) -> Tensor:
+    """Of matrices with at least as many rows as columns."""
+    m = x.shape[-2]
+    q, r = _qr_parts(out, m)
+    g_q, g_r = _qr_parts(g, m)
+    inner = triu(matmul(g_r, matrix_transpose(r)) - matmul(matrix_transpose(q), g_q))
+    symmetric = inner + matrix_transpose(inner) - _diagonal_of(diagonal(inner))
+    return matrix_transpose(solve(r, matrix_transpose(g_q + matmul(q, symmetric))))
+
+
+def _qr_shape(x: Any) -> tuple[Shape, np.dtype[Any]]:
+    check_matrices("qr", x, square=False)
+    m, n = x.shape[-2:]
+    return (*x.shape[:-2], m + n, n), x.dtype
+
+
+_qr = Primitive("qr").define(  # q, and below it the transpose of r
+    forward=_qr_forward,
+    shape=_qr_shape,
+    vjp=(_qr_vjp,),
+    saves="output",
+    writes_out=False,
+)
+
+
+def qr(x: Any) -> tuple[Tensor, Tensor]:
+    """Return matrices as products of one with orthonormal columns and a triangular one: ``x = q @ r``.
+
+    Parameters
+    ----------
+    x : Tensor or array of shape (..., m, n)
+        Any matrices; for the gradient their first min(m, n) columns have to be independent.
+
+    Returns
+    -------
+    q : Tensor of shape (..., m, k)
+        With k = min(m, n).
+    r : Tensor of shape (..., k, n)
+        Zero below the diagonal, whose signs are arbitrary.
+
+    Raises
+    ------
+    ShapeError, DtypeError
+        If x is not a stack of matrices, or float16.
+    ValueError
+        In the gradient, if columns depend on one another (on a GPU the gradient is not finite).
+
+    Examples
+    --------
+    >>> q, r = qr([[3.0, 1.0], [4.0, 2.0]])
+    >>> abs(r.numpy()).round(6)
+    array([[5. , 2.2],
+           [0. , 0.4]])
+    """
+    x = floating(x)
+    check_matrices("qr", x, square=False)
+    m, n = x.shape[-2:]
+    if m >= n:
+        return _qr_parts(bind(_qr, (x,), {}), m)
+    # The columns beyond the square part are turned by what the square part is turned by.
+    q, r = _qr_parts(bind(_qr, (x[..., :m],), {}), m)
+    return q, concat([r, matmul(matrix_transpose(q), x[..., m:])], -1)
