@@ -233,9 +233,14 @@ def validate_parameters(estimator: BaseEstimator) -> None:
     validate_parameter_constraints(
         estimator._parameter_constraints, params, caller_name=type(estimator).__name__
     )
-    for value in params.values():
+    for name, value in params.items():
         if isinstance(value, ParameterObject):
             value.validate()
+        elif isinstance(value, type) and issubclass(value, ParameterObject):  # passes as a callable
+            raise InvalidParameterError(
+                f"The {name!r} parameter of {type(estimator).__name__} must not be a class. Got {value!r} "
+                f"instead: pass an object, {value.__name__}(...)."
+            )
 
 
 def resolve(value: Any, registry: Mapping[str, type[T]], base: type, *, parameter: str, caller: str) -> Any:
