@@ -14,6 +14,7 @@ __all__ = ["advice_for", "module_getattr", "parameter_hint", "suggestion"]
 RENAMED = {
     **dict.fromkeys(("learning_rate", "learning_rate_init", "initial_lr", "base_lr", "eta"), ("lr",)),
     "max_lr": ("peak_lr", "lr"),
+    "weight": ("class_weight",),
     "betas": ("beta1 and beta2",),
     **dict.fromkeys(("beta_1", "b1"), ("beta1",)),
     **dict.fromkeys(("beta_2", "b2"), ("beta2",)),

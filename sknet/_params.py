@@ -243,7 +243,15 @@ def validate_parameters(estimator: BaseEstimator) -> None:
             )
 
 
-def resolve(value: Any, registry: Mapping[str, type[T]], base: type, *, parameter: str, caller: str) -> Any:
+def resolve(
+    value: Any,
+    registry: Mapping[str, type[T]],
+    base: type,
+    *,
+    parameter: str,
+    caller: str,
+    synonyms: Mapping[str, str] | None = None,
+) -> Any:
     """Turn a name into a fresh object of the registry, and let objects of `base` pass.
 
     Parameters
@@ -256,6 +264,8 @@ def resolve(value: Any, registry: Mapping[str, type[T]], base: type, *, paramete
         Objects of this class pass through.
     parameter, caller : str
         For the message: which parameter of which estimator.
+    synonyms : mapping of str to str or None, default=None
+        What to use instead of names that other libraries have.
 
     Returns
     -------
@@ -273,7 +283,7 @@ def resolve(value: Any, registry: Mapping[str, type[T]], base: type, *, paramete
         if isinstance(value, ParameterObject):
             value.validate()
         return value
-    hint = suggestion(value, registry) if isinstance(value, str) else "."
+    hint = suggestion(value, registry, synonyms) if isinstance(value, str) else "."
     if isinstance(value, type) and issubclass(value, base):
         hint = f". Pass an instance: {value.__name__}()."
     raise InvalidParameterError(
