@@ -9,7 +9,7 @@ from tests.project import ROOT, module_name, source_files
 
 LAYERS = [
     {"exceptions", "_hints"},
-    {"_late", "_tree", "_params"},
+    {"_indexing", "_late", "_params", "_tree"},
     {"device"},
     {"core"},
     {"ops"},

@@ -76,7 +76,7 @@ class Recorder:
 
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> TracedArray:
         """Add one equation and return the traced array of its output."""
-        if primitive.name == "carry":  # what is carried along the tape is no part of the computation
+        if primitive.tape_only:
             return inputs[0].data  # type: ignore[no-any-return]
         operands = tuple([self._operand(x) for x in inputs])
         params = {name: _frozen(primitive, value) for name, value in params.items()}

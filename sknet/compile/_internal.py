@@ -8,20 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from sknet.core import Primitive
+from sknet.core import PRIMITIVES, Primitive
 
 __all__ = ["assemble", "axpy", "copy", "flat_index", "masked", "put_at", "subtract_at", "take_at"]
 
 Shape = tuple[int, ...]
 
 
+OWN: dict[str, Primitive] = {}
+
+
 class _Internal(Primitive):
-    """A primitive that `PRIMITIVES` does not list."""
+    """A primitive that `PRIMITIVES` does not list, but `OWN`."""
 
     __slots__ = ()
 
     def __init__(self, name: str) -> None:
         self.name = name
+        OWN[name] = self
+
+
+def primitive_named(name: str) -> Primitive:
+    """Return the primitive of a name, the compiler's own included."""
+    return OWN.get(name) or PRIMITIVES[name]
 
 
 # -- one element a row ------------------------------------------------------------------------
@@ -64,7 +73,10 @@ put_at = _Internal("put_at").define(
     forward=_put_at, shape=lambda g, positions, shape: (shape, g.dtype), vjp=None
 )
 subtract_at = _Internal("subtract_at").define(
-    forward=_subtract_at, shape=lambda x, g, positions: (x.shape, np.result_type(x.dtype, g.dtype)), vjp=None
+    forward=_subtract_at,
+    shape=lambda x, g, positions: (x.shape, np.result_type(x.dtype, g.dtype)),
+    vjp=None,
+    overwrites=(0,),
 )
 
 
@@ -96,7 +108,7 @@ def _axpy(xp: Any, x: Any, y: Any, a: Any, *, out: Any = None) -> Any:
 
 # BLAS has a function for it, which reads and writes memory once.
 axpy = _Internal("axpy").define(
-    forward=_axpy, shape=lambda x, y, a: (x.shape, x.dtype), vjp=None, expression="x + z * y"
+    forward=_axpy, shape=lambda x, y, a: (x.shape, x.dtype), vjp=None, expression="x + z * y", overwrites=(0,)
 )
 
 
@@ -109,7 +121,11 @@ def _masked(xp: Any, x: Any, mask: Any, *, out: Any = None) -> Any:
 
 # Not x * mask, which is NaN where x is infinite and the mask does not hold.
 masked = _Internal("masked").define(
-    forward=_masked, shape=lambda x, mask: (x.shape, x.dtype), vjp=None, expression="x if y else 0"
+    forward=_masked,
+    shape=lambda x, mask: (x.shape, x.dtype),
+    vjp=None,
+    expression="x if y else 0",
+    condition=1,
 )
 
 
@@ -123,4 +139,4 @@ def _copy(xp: Any, x: Any, *, out: Any = None) -> Any:
     return out
 
 
-copy = _Internal("copy").define(forward=_copy, shape=lambda x: (x.shape, x.dtype), vjp=None)
+copy = _Internal("copy").define(forward=_copy, shape=lambda x: (x.shape, x.dtype), vjp=None, expression="x")

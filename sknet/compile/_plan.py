@@ -22,8 +22,6 @@ from sknet.compile.passes._fusion import is_elementwise
 __all__ = ["Plan"]
 
 Scratch = Callable[[Equation], Sequence[tuple[tuple[int, ...], Any]]]
-# Primitives whose output may share memory with one operand only, and which.
-ONLY = {"axpy": 0, "log_softmax": 0, "softmax": 0, "subtract_at": 0, "where": 2}
 
 
 class Plan:
@@ -397,9 +395,8 @@ def _in_slot(buffer: Buffer, homes: Mapping[int, Any], output: Variable) -> Any:
 
 
 def _replaceable(equation: Equation) -> list[Variable]:
-    """Return the operands that the output may be written over."""
-    name, operands = equation.primitive.name, equation.operands
-    if name in ONLY:
-        chosen = operands[ONLY[name]]
-        return [chosen] if type(chosen) is Variable and operands.count(chosen) == 1 else []
-    return equation.variables if is_elementwise(equation) else []
+    """Return the operands that the output may be written over: each is read at such positions only."""
+    over, operands = equation.primitive.overwrites, equation.operands
+    others = {x for i, x in enumerate(operands) if i not in over and type(x) is Variable}
+    found = [operands[i] for i in over if i < len(operands)]
+    return [x for x in found if type(x) is Variable and x not in others]

@@ -7,9 +7,7 @@ import numpy as np
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.device import backend_of
 
-__all__ = ["Views", "is_basic", "with_ellipsis"]
-
-VIEW_PRIMITIVES = frozenset({"broadcast_to", "getitem", "permute_dims", "reshape"})
+__all__ = ["Views"]
 
 
 class Views:
@@ -29,16 +27,15 @@ class Views:
         # Arrays of the right strides, whose memory is never touched.
         self._ghosts: dict[Variable, np.ndarray] = dict(graph.constants)
         for equation in equations:
-            if _may_be_view(equation):
+            if equation.primitive.view is not None:
                 self._look_at(equation)
 
     def _look_at(self, equation: Equation) -> None:
         x: Variable = equation.operands[0]
-        before = self.ghost(x)
-        if equation.primitive.name == "reshape" and not before.flags.c_contiguous:
-            return  # NumPy copies
+        after = self.applied(equation, self.ghost(x))
+        if after is None:
+            return  # it has to be copied
         output = equation.output
-        after = self.applied(equation, before)
         self._ghosts[output] = after
         self._sources[output] = self._sources.get(x, x)
         self._whole[output] = self.is_whole(x) and after.flags.c_contiguous and after.size == x.size
@@ -67,31 +64,6 @@ class Views:
         return x not in self._sources or bool(self.ghost(x).flags.c_contiguous)
 
     def applied(self, equation: Equation, array: Any) -> Any:
-        """Return the view of an array, of any device, that an equation takes."""
-        if equation.primitive.name == "getitem":
-            return array[with_ellipsis(equation.params["index"])]
-        return equation.primitive.kernel(backend_of(array))(array, **equation.params)
-
-
-def _may_be_view(equation: Equation) -> bool:
-    name = equation.primitive.name
-    if name == "getitem":
-        return is_basic(equation.params["index"]) and equation.output.size > 0
-    return name in VIEW_PRIMITIVES
-
-
-def with_ellipsis(index: Any) -> Any:
-    """Return the same index in a form that gives an array also where one element is chosen."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
-
-
-def is_basic(index: Any) -> bool:
-    """Tell whether an index takes a view: integers, slices, new axes and an ellipsis do."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return all(
-        part is None
-        or part is Ellipsis
-        or (isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool))
-        for part in parts
-    )
+        """Return the view of an array, of any device, that an equation takes; None where it takes none."""
+        view = equation.primitive.view
+        return None if view is None else view(backend_of(array).xp, array, **equation.params)

@@ -23,14 +23,17 @@ from sknet.core._modes import (
 from sknet.core._operators import as_operand
 from sknet.core._place import place
 from sknet.core._primitive import PRIMITIVES, Primitive
+from sknet.core._scalar_functions import SCALAR_FUNCTIONS, ScalarFunction
 from sknet.core._tensor import Tensor, as_tensor, leaf_node
 from sknet.core._traced import TracedArray
 
 __all__ = [
     "PRIMITIVES",
+    "SCALAR_FUNCTIONS",
     "HookHandle",
     "Methods",
     "Primitive",
+    "ScalarFunction",
     "Shaped",
     "Tensor",
     "TracedArray",

@@ -5,15 +5,26 @@ adds all others. From the one record come eager mode, gradients of any order, sh
 data, capture and fused kernels.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
+from sknet.core._scalar_functions import check_functions
 from sknet.device import Backend
 
 __all__ = ["PRIMITIVES", "Primitive"]
 
 Saves = Literal["inputs", "output", "both", "nothing"]
+Shape = tuple[int, ...]
+ShapeAndDtype = tuple[Shape, np.dtype[Any]]
+
+Forward = Callable[..., Any]
+ShapeRule = Callable[..., ShapeAndDtype]
+VjpRule = Callable[..., Any]
+ViewRule = Callable[..., Any]
+ScratchRule = Callable[..., Sequence[ShapeAndDtype]]
 
 PRIMITIVES: dict[str, "Primitive"] = {}
 
@@ -35,15 +46,29 @@ class Primitive:
         ``shape(*arrays, **params) -> (shape, dtype)`` from objects with a shape and a dtype;
         raises `ShapeError` where the operands do not fit.
     vjp : tuple of callables, or None
-        One rule an operand: ``rule(g, out, *inputs, **params)`` returns that operand's share of
+        One rule per operand: ``rule(g, out, *inputs, **params)`` returns that operand's share of
         the gradient, **in differentiable operations**; None in the place of an operand that has
         no gradient, None altogether where the operation has none.
     saves : {"inputs", "output", "both", "nothing"}
         What the vjp rules read the values of; of everything else they see shape and dtype only,
         so that its memory can be freed.
     expression : str or None
-        For an elementwise operation, the scalar Python expression of ``x``, ``y``, ``z`` from
-        which fused kernels are generated.
+        For an elementwise operation, one element of the result as a Python expression of ``x``, ``y``
+        and ``z``, elements of the operands. Compiled code is generated from it, so it gives what
+        `forward` gives for NaN and infinities too. It may use operators, comparisons, conditional
+        expressions and the functions of `SCALAR_FUNCTIONS`.
+    condition : int or None
+        The position of the operand that is a truth value, whose dtype has no influence on the
+        result's; None where there is none.
+    overwrites : tuple of int
+        Positions of the operands whose memory the output may take over while it is computed: all of an
+        elementwise operation unless said otherwise, and none of others.
+    view : callable or None
+        ``view(xp, array, **params)`` returns the result as a view of the memory of `array`, the only
+        operand, or None where it has to be copied; None for an operation that computes.
+    tape_only : bool
+        Whether the result is the first operand itself, and all that the operation does happens on the
+        tape: a captured function leaves it out.
     writes_out : bool
         Whether `forward` takes ``out=``.
     scratch : callable or None
@@ -55,10 +80,13 @@ class Primitive:
     >>> from sknet.core import PRIMITIVES
     >>> PRIMITIVES["add"].expression
     'x + y'
+    >>> PRIMITIVES["where"].condition
+    0
     """
 
     __slots__ = (
-        "_kernels", "expression", "forward", "name", "saves", "scratch", "shape", "vjp", "writes_out",
+        "_kernels", "condition", "expression", "forward", "name", "overwrites", "saves", "scratch", "shape",
+        "tape_only", "view", "vjp", "writes_out",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -70,28 +98,48 @@ class Primitive:
     def define(
         self,
         *,
-        forward: str | Callable[..., Any],
-        shape: Callable[..., Any],
-        vjp: Iterable[Callable[..., Any] | None] | None,
+        forward: str | Forward,
+        shape: ShapeRule,
+        vjp: Iterable[VjpRule | None] | None,
         saves: Saves = "inputs",
         expression: str | None = None,
+        condition: int | None = None,
+        overwrites: tuple[int, ...] | None = None,
+        view: ViewRule | None = None,
+        tape_only: bool = False,
         writes_out: bool = True,
-        scratch: Callable[..., list[tuple[tuple[int, ...], Any]]] | None = None,
+        scratch: ScratchRule | None = None,
     ) -> "Primitive":
         """Attach all rules and return the primitive.
 
-        The class says what `forward`, `shape`, `vjp`, `saves`, `expression`, `writes_out` and
-        `scratch` are.
+        The class says what `forward`, `shape`, `vjp`, `saves`, `expression`, `condition`, `overwrites`,
+        `view`, `tape_only`, `writes_out` and `scratch` are.
+
+        Raises
+        ------
+        ValueError
+            If the expression calls a function that `SCALAR_FUNCTIONS` does not have.
         """
+        if expression is not None:
+            check_functions(self.name, expression)
         self.forward = forward
         self._kernels: dict[Backend, Callable[..., Any]] = {}
         self.shape = shape
         self.vjp = vjp
         self.saves = saves
         self.expression = expression
+        self.condition = condition
+        self.overwrites = ((0, 1, 2) if expression is not None else ()) if overwrites is None else overwrites
+        self.view = view
+        self.tape_only = tape_only
         self.writes_out = writes_out
         self.scratch = scratch
         return self
+
+    def values(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the `operands` that are computed with: all but the condition."""
+        at = self.condition
+        return operands if at is None else operands[:at] + operands[at + 1 :]
 
     def kernel(self, owner: Backend) -> Callable[..., Any]:
         """Return the forward on the backend `owner`: ``kernel(*arrays, **params)``."""

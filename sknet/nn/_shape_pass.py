@@ -5,6 +5,8 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike
 
 from sknet.core import Primitive, Tensor, TracedArray, no_grad
@@ -16,7 +18,6 @@ from sknet.nn._scope import Binding, Scope, run
 __all__ = ["Shadow", "shadows", "shape_pass"]
 
 META = Device("meta")
-VIEWS = frozenset({"broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze"})
 
 Seen = Callable[[Primitive, list[Any], "Shadow"], None]
 
@@ -34,13 +35,16 @@ class Shadow(TracedArray):
         ``seen(primitive, operands, result)`` is called for every operation.
     """
 
-    __slots__ = ("memory", "scratch", "seen")
+    __slots__ = ("ghost", "memory", "scratch", "seen")
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, seen: Seen) -> None:
         super().__init__(shape, dtype, META)
         self.seen = seen
         self.memory: object = self  # of a view: the array whose memory it would share
         self.scratch = 0  # elements of the memory that its operation works in
+        # As it would lie in memory, which view rules look at; it has none of its own to be touched.
+        strides = np.cumprod((1, *shape[:0:-1]))[::-1] if shape else ()
+        self.ghost = as_strided(np.empty(1, np.int8), shape, tuple(map(int, strides)))
 
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> TracedArray:
         arrays = [x.data if isinstance(x, Tensor) else x for x in inputs]
@@ -49,8 +53,10 @@ class Shadow(TracedArray):
         if primitive.scratch is not None:
             works_in = primitive.scratch(*arrays, **params)
             result.scratch = sum(math.prod(lengths) for lengths, _ in works_in)
-        if primitive.name in VIEWS and isinstance(arrays[0], Shadow):
-            result.memory = arrays[0].memory
+        if primitive.view is not None and isinstance(arrays[0], Shadow):
+            ghost = primitive.view(np, arrays[0].ghost, **params)
+            if ghost is not None:
+                result.memory, result.ghost = arrays[0].memory, ghost
         self.seen(primitive, arrays, result)
         return result
 

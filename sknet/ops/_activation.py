@@ -28,7 +28,7 @@ _relu = Primitive("relu").define(
     shape=like(np.maximum, "relu", 0),
     vjp=(lambda g, out, x: where(greater(out, 0), g, 0.0),),
     saves="output",
-    expression="max(x, 0)",
+    expression="0 if x <= 0 else x",
 )
 _sigmoid = Primitive("sigmoid").define(
     forward="expit",
@@ -59,13 +59,13 @@ _log_sigmoid = Primitive("log_sigmoid").define(
     forward=lambda xp, x, out=None: xp.subtract(xp.minimum(x, 0), _tail(xp, x), out=out),
     shape=_floating_shape("log_sigmoid"),
     vjp=(lambda g, _, x: g * sigmoid(-x),),
-    expression="min(x, 0) - log1p(exp(-abs(x)))",
+    expression="(x if x < 0 else 0) - log1p(exp(-abs(x)))",
 )
 _softplus = Primitive("softplus").define(
     forward=lambda xp, x, out=None: xp.add(xp.maximum(x, 0), _tail(xp, x), out=out),
     shape=_floating_shape("softplus"),
     vjp=(lambda g, _, x: g * sigmoid(x),),
-    expression="max(x, 0) + log1p(exp(-abs(x)))",
+    expression="(x if x > 0 else 0) + log1p(exp(-abs(x)))",
 )
 
 

@@ -23,16 +23,19 @@ Place = str | Device
 # -- of the shape of another --------------------------------------------------------------------
 
 
-def _filled(name: str) -> Primitive:
+def _filled(name: str, value: int) -> Primitive:
+    def forward(xp: Any, x: Any, out: Any = None) -> Any:
+        if out is None:
+            return getattr(xp, name)(x)
+        out.fill(value)
+        return out
+
     return Primitive(name).define(
-        forward=lambda xp, x: getattr(xp, name)(x),
-        shape=lambda x: (x.shape, x.dtype),
-        vjp=None,
-        writes_out=False,
+        forward=forward, shape=lambda x: (x.shape, x.dtype), vjp=None, expression=str(value)
     )
 
 
-_zeros_like, _ones_like = _filled("zeros_like"), _filled("ones_like")
+_zeros_like, _ones_like = _filled("zeros_like", 0), _filled("ones_like", 1)
 
 
 def zeros_like(x: Any) -> Tensor:

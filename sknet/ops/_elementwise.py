@@ -226,7 +226,7 @@ _sign = Primitive("sign").define(
     shape=like(np.sign, "sign"),
     vjp=(lambda g, _, x: flat(g, x),),
     saves="nothing",
-    expression="sign(x)",
+    expression="1 if x > 0 else -1 if x < 0 else x + 0",
 )
 _erf = Primitive("erf").define(
     forward="erf",
@@ -316,6 +316,8 @@ _where = Primitive("where").define(
         lambda g, _, condition, x, y: unbroadcast(where(logical_not(condition), g, 0.0), y),
     ),
     expression="y if x else z",
+    condition=0,
+    overwrites=(2,),
 )
 
 
@@ -335,10 +337,16 @@ def _extremum_rules(chosen: Any) -> Any:
 
 
 _maximum = Primitive("maximum").define(
-    forward="maximum", shape=like(np.maximum, "maximum"), vjp=_extremum_rules(greater), expression="max(x, y)"
+    forward="maximum",
+    shape=like(np.maximum, "maximum"),
+    vjp=_extremum_rules(greater),
+    expression="x if x > y or x != x else y",
 )
 _minimum = Primitive("minimum").define(
-    forward="minimum", shape=like(np.minimum, "minimum"), vjp=_extremum_rules(less), expression="min(x, y)"
+    forward="minimum",
+    shape=like(np.minimum, "minimum"),
+    vjp=_extremum_rules(less),
+    expression="x if x < y or x != x else y",
 )
 
 
@@ -360,7 +368,7 @@ _clip = Primitive("clip").define(
         lambda g, _, x, low, high: unbroadcast(where(_is_low(x, low, high), g, 0.0), low),
         lambda g, _, x, low, high: unbroadcast(where(_is_high(x, low, high), g, 0.0), high),
     ),
-    expression="z if x > z or y > z else y if x < y else x",
+    expression="x + y + z if x != x or y != y or z != z else z if x >= z or y >= z else x if x > y else y",
 )
 
 
@@ -411,6 +419,7 @@ p.astype.define(
     shape=lambda x, dtype: (x.shape, np.dtype(dtype)),
     vjp=(lambda g, _, x, dtype: astype_like(g, x),),
     saves="nothing",
+    expression="x",
 )
 
 

@@ -39,7 +39,7 @@ _logaddexp = Primitive("logaddexp").define(
         lambda g, _, x, y: unbroadcast(g * sigmoid(x - y), x),
         lambda g, _, x, y: unbroadcast(g * sigmoid(y - x), y),
     ),
-    expression="max(x, y) + log1p(exp(-abs(x - y)))",
+    expression="x + 0.6931471805599453 if x == y else (x if x > y else y) + log1p(exp(-abs(x - y)))",
 )
 _logit = Primitive("logit").define(
     forward="logit",
@@ -100,7 +100,7 @@ _xlogy = Primitive("xlogy").define(
         lambda g, _, x, y: unbroadcast(xlogy(g, y), x),
         lambda g, _, x, y: unbroadcast(g * _xlogy_slope(x, y), y),
     ),
-    expression="x * log(y) if x != 0 else 0.0 * y",
+    expression="0 if x == 0 and y == y else x * log(y)",
 )
 
 

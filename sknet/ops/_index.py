@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._indexing import is_basic, may_repeat, rows_of, with_ellipsis
 from sknet.core import Primitive, Shaped, Tensor, as_tensor, bind, normalize_axis
 from sknet.core import _primitive as p
 from sknet.device import backend_of, is_array, to_device, to_host
@@ -43,24 +44,9 @@ p.getitem.define(
     shape=_getitem_shape,
     vjp=(lambda g, _, x, index: _put_back(g, index, x.shape),),
     saves="nothing",
+    view=lambda xp, x, *, index: x[with_ellipsis(index)] if is_basic(index) else None,
     writes_out=False,
 )
-
-
-def may_repeat(index: Any) -> bool:
-    """Tell whether an index can take an element twice: only arrays of integers do."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return any(getattr(part, "ndim", 0) > 0 and part.dtype.kind in "iu" for part in parts)
-
-
-def rows_of(xp: Any, index: Any, shape: Shape) -> tuple[Any, int]:
-    """Return the numbers of the rows that an index takes of an array of a shape, and how long a row is.
-
-    An array of integers takes rows as they are; for other indices a row is a single element.
-    """
-    n = 1 if hasattr(index, "dtype") and index.dtype.kind in "iu" else len(shape)
-    places = xp.arange(math.prod(shape[:n])).reshape(shape[:n])
-    return places[index].reshape(-1), math.prod(shape[n:])
 
 
 def _scatter_add_forward(xp: Any, g: Any, *, index: Any, shape: Shape, out: Any = None) -> Any:

@@ -40,6 +40,7 @@ p.reshape.define(
     shape=_reshape_shape,
     vjp=(lambda g, _, x, shape: reshape(g, x.shape),),
     saves="nothing",
+    view=lambda xp, x, *, shape: x.reshape(shape) if x.flags.c_contiguous else None,
     writes_out=False,
 )
 
@@ -60,6 +61,7 @@ p.permute_dims.define(
     shape=_permute_shape,
     vjp=(lambda g, _, x, axes: permute_dims(g, _inverse(axes)),),
     saves="nothing",
+    view=lambda xp, x, *, axes: x.transpose(axes),
     writes_out=False,
 )
 
@@ -76,6 +78,7 @@ _broadcast_to = Primitive("broadcast_to").define(
     shape=_broadcast_shape,
     vjp=(lambda g, _, x, shape: unbroadcast(g, x),),
     saves="nothing",
+    view=lambda xp, x, *, shape: xp.broadcast_to(x, shape),
     writes_out=False,
 )
 

@@ -63,6 +63,7 @@ _softmax = Primitive("softmax").define(
     shape=_softmax_shape("softmax"),
     vjp=(lambda g, out, x, axis: out * (g - sum(g * out, axis, keepdims=True)),),
     saves="output",
+    overwrites=(0,),
 )
 
 
@@ -77,6 +78,7 @@ _log_softmax = Primitive("log_softmax").define(
     shape=_softmax_shape("log_softmax"),
     vjp=(lambda g, out, x, axis: g - exp(out) * sum(g, axis, keepdims=True),),
     saves="output",
+    overwrites=(0,),
 )
 
 

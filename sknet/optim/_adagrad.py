@@ -6,8 +6,7 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer, moving_average
-from sknet.optim.schedules import Progress
-from sknet.optim.schedules._base import RATE, Rate
+from sknet.optim.schedules import Progress, Schedule
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 
@@ -17,7 +16,7 @@ class Adagrad(Optimizer):
 
     Parameters
     ----------
-    lr : float, Schedule or callable, default=1e-2
+    lr : float or Schedule, default=1e-2
         Learning rate.
     eps : float, default=1e-10
         Added to the root, so that nothing is divided by 0.
@@ -48,9 +47,9 @@ class Adagrad(Optimizer):
     slots = ("total",)
     squares = True
 
-    _parameter_constraints = {"lr": RATE, "eps": [_POSITIVE]}
+    _parameter_constraints = {"lr": [_POSITIVE, Schedule], "eps": [_POSITIVE]}
 
-    def __init__(self, lr: Rate = 1e-2, eps: float = 1e-10) -> None:
+    def __init__(self, lr: float | Schedule = 1e-2, eps: float = 1e-10) -> None:
         self.lr = lr
         self.eps = eps
 
@@ -70,7 +69,7 @@ class Adadelta(Optimizer):
 
     Parameters
     ----------
-    lr : float, Schedule or callable, default=1.0
+    lr : float or Schedule, default=1.0
         Factor of every step; the method was proposed without one.
     rho : float, default=0.9
         How slowly the mean squares forget, from 0 to below 1.
@@ -103,12 +102,12 @@ class Adadelta(Optimizer):
     squares = True
 
     _parameter_constraints = {
-        "lr": RATE,
+        "lr": [_POSITIVE, Schedule],
         "rho": [Interval(Real, 0, 1, closed="left")],
         "eps": [_POSITIVE],
     }
 
-    def __init__(self, lr: Rate = 1.0, rho: float = 0.9, eps: float = 1e-6) -> None:
+    def __init__(self, lr: float | Schedule = 1.0, rho: float = 0.9, eps: float = 1e-6) -> None:
         self.lr = lr
         self.rho = rho
         self.eps = eps

@@ -10,11 +10,10 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer, moving_average
-from sknet.optim.schedules import Progress
-from sknet.optim.schedules._base import RATE, Rate
+from sknet.optim.schedules import Progress, Schedule
 
 _CONSTRAINTS = {
-    "lr": RATE,
+    "lr": [Interval(Real, 0, None, closed="neither"), Schedule],
     "beta1": [Interval(Real, 0, 1, closed="left")],
     "beta2": [Interval(Real, 0, 1, closed="left")],
     "eps": [Interval(Real, 0, None, closed="neither")],
@@ -26,7 +25,7 @@ class Adamax(Optimizer):
 
     Parameters
     ----------
-    lr : float, Schedule or callable, default=2e-3
+    lr : float or Schedule, default=2e-3
         Learning rate.
     beta1 : float, default=0.9
         How slowly the mean forgets, from 0 to below 1.
@@ -63,7 +62,9 @@ class Adamax(Optimizer):
 
     _parameter_constraints = _CONSTRAINTS
 
-    def __init__(self, lr: Rate = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+    def __init__(
+        self, lr: float | Schedule = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8
+    ) -> None:
         self.lr = lr
         self.beta1 = beta1
         self.beta2 = beta2
@@ -86,7 +87,7 @@ class NAdam(Optimizer):
 
     Parameters
     ----------
-    lr : float, Schedule or callable, default=2e-3
+    lr : float or Schedule, default=2e-3
         Learning rate.
     beta1 : float, default=0.9
         How slowly the mean forgets, from 0 to below 1.
@@ -128,7 +129,7 @@ class NAdam(Optimizer):
 
     def __init__(
         self,
-        lr: Rate = 2e-3,
+        lr: float | Schedule = 2e-3,
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
@@ -181,7 +182,7 @@ class RAdam(Optimizer):
 
     Parameters
     ----------
-    lr : float, Schedule or callable, default=1e-3
+    lr : float or Schedule, default=1e-3
         Learning rate.
     beta1 : float, default=0.9
         How slowly the mean forgets, from 0 to below 1.
@@ -221,7 +222,9 @@ class RAdam(Optimizer):
 
     _parameter_constraints = _CONSTRAINTS
 
-    def __init__(self, lr: Rate = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+    def __init__(
+        self, lr: float | Schedule = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8
+    ) -> None:
         self.lr = lr
         self.beta1 = beta1
         self.beta2 = beta2

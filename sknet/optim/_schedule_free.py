@@ -7,8 +7,7 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Named, Optimizer, Slots, moving_average
-from sknet.optim.schedules import Progress
-from sknet.optim.schedules._base import RATE, Rate
+from sknet.optim.schedules import Progress, Schedule
 
 
 class ScheduleFreeAdamW(Optimizer):
@@ -16,7 +15,7 @@ class ScheduleFreeAdamW(Optimizer):
 
     Parameters
     ----------
-    lr : float, Schedule or callable, default=2.5e-3
+    lr : float or Schedule, default=2.5e-3
         Learning rate; several times `AdamW`'s. A schedule defeats the purpose, but works.
     beta1 : float, default=0.9
         Where between the fast parameters (0) and their average (1) gradients are taken.
@@ -69,7 +68,7 @@ class ScheduleFreeAdamW(Optimizer):
     squares = True
 
     _parameter_constraints = {
-        "lr": RATE,
+        "lr": [Interval(Real, 0, None, closed="neither"), Schedule],
         "beta1": [Interval(Real, 0, 1, closed="left")],
         "beta2": [Interval(Real, 0, 1, closed="left")],
         "eps": [Interval(Real, 0, None, closed="neither")],
@@ -79,7 +78,7 @@ class ScheduleFreeAdamW(Optimizer):
 
     def __init__(
         self,
-        lr: Rate = 2.5e-3,
+        lr: float | Schedule = 2.5e-3,
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.core import Primitive, Tensor, as_tensor, gradients
+from sknet.core import SCALAR_FUNCTIONS, Primitive, Tensor, as_tensor, gradients
 from sknet.device import Device, backend
 from tests.contracts.table import Row
 
@@ -41,23 +41,11 @@ def value_and_gradients(row: Row, operands: list[Any], params: dict[str, Any], d
 
 # -- one application of a primitive -----------------------------------------------------------
 
-NUMPYS = (
-    "ceil", "copysign", "cos", "cosh", "exp", "exp2", "expm1", "floor", "hypot", "invert", "isfinite",
-    "isinf", "isnan", "left_shift", "log", "log10", "log1p", "log2", "nextafter", "right_shift", "rint",
-    "sign", "signbit", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
-)  # fmt: skip
-INVERSES = ("cos", "cosh", "sin", "sinh", "tan", "tan2", "tanh")
-FUNCTIONS = {name: getattr(np, name) for name in NUMPYS}
-FUNCTIONS |= {f"a{name}": getattr(np, f"arc{name}") for name in INVERSES}
-FUNCTIONS |= {"abs": abs, "max": max, "min": min}
-
 
 def evaluate(expression: str, arrays: tuple[Any, ...], dtype: Any) -> np.ndarray:
     """Evaluate a scalar expression of x, y, z for every element."""
-    import scipy.special
-
     code = compile(expression, expression, "eval")
-    functions = FUNCTIONS | {name: getattr(scipy.special, name) for name in ("erf", "erfc")}
+    functions = {name: function.numpy for name, function in SCALAR_FUNCTIONS.items()}
     shape = np.broadcast_shapes(*(np.shape(x) for x in arrays))
     spread = [np.broadcast_to(x, shape) if isinstance(x, np.ndarray) else x for x in arrays]
     out = np.empty(shape, dtype)

@@ -38,3 +38,11 @@ def test_public_functions_name_their_primitives():
 
 def test_shaped():
     assert Shaped((2, 3), np.dtype("float32")).ndim == 2
+
+
+def test_a_function_without_a_row_is_named_with_the_place_for_one():
+    exp = PRIMITIVES["exp"]
+    with pytest.raises(ValueError, match=r"calls digamma, gamma, .* SCALAR_FUNCTIONS, in sknet/core"):
+        exp.define(forward="exp", shape=exp.shape, vjp=None, expression="digamma(x) * (gamma(x) + sqrt(x))")
+    assert exp.expression == "exp(x)"
+    assert exp.vjp is not None

@@ -37,7 +37,7 @@ def registry(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
 def kernel_scratch(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
     """Return shape and dtype of the arrays that the primitive's own kernel works in, besides its output."""
     rule = equation.primitive.scratch
-    return rule(*equation.operands, **equation.params) if rule is not None else []
+    return list(rule(*equation.operands, **equation.params)) if rule is not None else []
 
 
 Needs = Callable[[Equation], Iterable[tuple[tuple[int, ...], Any]]]
@@ -92,9 +92,16 @@ class Writer:
 
     def operands(self, equation: Equation) -> list[str]:
         """Return the names of all operands; numbers become arrays of the dtype that is computed in."""
-        values = equation.operands[1:] if equation.primitive.name == "where" else equation.operands
-        dtype = None if len(values) == len(equation.variables) else result_dtype(*values)
-        return [self.name(x) if type(x) is Variable else self.constant(x, dtype) for x in equation.operands]
+        primitive, operands = equation.primitive, equation.operands
+        if len(operands) == len(equation.variables):
+            return [self.name(x) for x in operands]
+        dtype = result_dtype(*primitive.values(operands))
+        return [
+            self.name(x)
+            if type(x) is Variable
+            else self.constant(x, None if i == primitive.condition else dtype)
+            for i, x in enumerate(operands)
+        ]
 
     def constant(self, value: Any, dtype: Any = None) -> str:
         """Return the name of a constant array."""

@@ -27,7 +27,7 @@ def fold(rewriter: Rewriter, equation: Equation) -> Variable | None:
         values.append(value)
     if any(isinstance(x, SparseSlot) for x in equation.params.values()):
         return None  # what is in the slot changes
-    if equation.output.size > LARGEST and equation.primitive.name not in ("broadcast_to", "reshape"):
+    if equation.output.size > LARGEST and equation.primitive.view is None:
         return None
     kernel = equation.primitive.kernel(backend("cpu"))
     with np.errstate(all="ignore"):
@@ -40,8 +40,9 @@ def number(rewriter: Rewriter, equation: Equation) -> Variable | None:
     if equation.primitive.expression is None or len(equation.operands) < 2:
         return None
     operands = [_number_or_self(rewriter, x) for x in equation.operands]
-    if equation.primitive.name == "where":
-        operands[0] = equation.operands[0]
+    condition = equation.primitive.condition
+    if condition is not None:
+        operands[condition] = equation.operands[condition]
     if all(a is b for a, b in zip(operands, equation.operands, strict=True)):
         return None
     if not _fits(operands, equation):
@@ -56,9 +57,10 @@ def _number_or_self(rewriter: Rewriter, x: Any) -> Any:
 
 def _fits(operands: list[Any], equation: Equation) -> bool:
     arrays = [x for x in operands if type(x) is Variable]
-    if not arrays or (equation.primitive.name == "where" and len(arrays) < 2):
+    numbers = equation.primitive.values(tuple(operands))
+    if not any(type(x) is Variable for x in numbers):
         return False
     same_shape = np.broadcast_shapes(*[x.shape for x in arrays]) == equation.output.shape
-    values = equation.operands[1:] if equation.primitive.name == "where" else equation.operands
-    numbers = operands[1:] if equation.primitive.name == "where" else operands
-    return same_shape and result_dtype(*numbers) == result_dtype(*values)
+    return same_shape and result_dtype(*numbers) == result_dtype(
+        *equation.primitive.values(equation.operands)
+    )

@@ -2,15 +2,15 @@
 
 import ast
 import math
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from sknet.compile._graph import Equation, Variable
-from sknet.device import result_dtype
+from sknet.compile.executors._expressions import computing_dtype, parsed, used
+from sknet.core import SCALAR_FUNCTIONS
 
-__all__ = ["UntranslatableError", "cast", "literal", "translated", "type_of"]
+__all__ = ["UntranslatableError", "cast", "literal", "needed", "translated", "type_of"]
 
 # Types of a dtype; half precision has none in plain C, and is left to the device's own functions.
 TYPES = {
@@ -19,37 +19,11 @@ TYPES = {
     "uint64": "unsigned long long", "float32": "float", "float64": "double",
 }  # fmt: skip
 
-# Instead of the primitives' own: what keeps NaN as NumPy does, and what is no arithmetic.
-EXPRESSIONS = {
-    "relu": "0 if x <= 0 else x",
-    "maximum": "x if x > y or x != x else y",
-    "minimum": "x if x < y or x != x else y",
-    "sign": "1 if x > 0 else -1 if x < 0 else x * 0",
-    "xlogy": "0 if x == 0 and y == y else x * log(y)",
-    "logaddexp": "x + 0.6931471805599453 if x == y else max(x, y) + log1p(exp(-abs(x - y)))",
-    "clip": "x + y + z if x != x or y != y or z != z else z if x >= z or y >= z else x if x > y else y",
-    "astype": "x",
-    "copy": "x",
-}
-CONDITION = {"where": 0, "masked": 1}  # operands that are truth values
-# Functions of C's library under the names of Python's and NumPy's; in float32 with an f at the end.
-FUNCTIONS = {
-    name: name
-    for name in (
-        "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf",
-        "copysign", "erfc", "exp", "exp2", "expm1", "floor", "fmod", "hypot", "lgamma", "log", "log10",
-        "log1p", "log2", "nextafter", "rint", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
-    )
-} | {"abs": "fabs", "fabs": "fabs", "pow": "pow", "round": "rint"}  # fmt: skip
-PREDICATES = {  # macros in C, functions in CUDA: written out
-    "isfinite": "({0} - {0} == 0)", "isinf": "({0} == {0} && {0} - {0} != 0)", "isnan": "({0} != {0})",
-}  # fmt: skip
 OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
     ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.And: "&&", ast.Or: "||", ast.USub: "-", ast.Not: "!",
     ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
-CONVERSIONS = frozenset({"astype", "copy", "where"})  # what they give is what they take
 
 
 class UntranslatableError(Exception):
@@ -94,7 +68,7 @@ def translated(equation: Equation, names: dict[Variable, str]) -> str:
     equation : Equation
         With a scalar expression.
     names : dict of Variable to str
-        What stands for an element of each operand.
+        What stands for an element of each operand that `needed` lists.
 
     Returns
     -------
@@ -106,20 +80,26 @@ def translated(equation: Equation, names: dict[Variable, str]) -> str:
     UntranslatableError
         If the expression has something that is not known in C.
     """
-    name, dtype = equation.primitive.name, _computing_dtype(equation)
-    expression = EXPRESSIONS.get(name) or equation.primitive.expression
+    primitive = equation.primitive
+    expression = primitive.expression
     if expression is None:
-        raise UntranslatableError(f"{name} has no expression")
-    operands = [
-        literal(x, dtype) if type(x) is not Variable else
-        names[x] if CONDITION.get(name) == position else cast(x, names[x], dtype)
-        for position, x in enumerate(equation.operands)
-    ]  # fmt: skip
-    text = _Translator(dict(zip("xyz", operands, strict=False)), dtype).text(
-        _tree(expression), outermost=True
-    )
+        raise UntranslatableError(f"{primitive.name} has no expression")
+    dtype = computing_dtype(expression, primitive.values(equation.operands), equation.output.dtype)
+    operands = {
+        "xyz"[i]: literal(x, dtype) if type(x) is not Variable else
+        names[x] if i == primitive.condition else cast(x, names[x], dtype)
+        for i, x in enumerate(equation.operands) if i in used(expression)
+    }  # fmt: skip
+    text = _Translator(operands, dtype).text(parsed(expression), outermost=True)
     narrow = dtype.kind in "iub" and dtype.itemsize < 4  # which C computes in int
     return f"({type_of(dtype)})({text})" if narrow else text
+
+
+def needed(equation: Equation) -> list[Variable]:
+    """Return the variables that an equation's expression names."""
+    expression = equation.primitive.expression
+    positions = used(expression) if expression is not None else ()
+    return [x for i, x in enumerate(equation.operands) if i in positions and type(x) is Variable]
 
 
 def type_of(dtype: Any) -> str:
@@ -128,19 +108,6 @@ def type_of(dtype: Any) -> str:
     if found is None:
         raise UntranslatableError(f"{dtype} has no type in C")
     return found
-
-
-@cache
-def _tree(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
-
-
-def _computing_dtype(equation: Equation) -> np.dtype[Any]:
-    """Return the dtype that all operands are converted to: the result's, unless they are compared."""
-    dtype = equation.output.dtype
-    if dtype.kind == "b" and equation.primitive.name not in CONVERSIONS:
-        return result_dtype(*equation.operands)
-    return dtype
 
 
 def cast(x: Variable, name: str, dtype: Any) -> str:
@@ -181,15 +148,8 @@ class _Translator:
         raise UntranslatableError(ast.unparse(node))
 
     def _call(self, name: str, arguments: list[ast.expr]) -> str:
-        if name in ("max", "min"):  # beside a term that keeps NaN
-            a, b = map(self.text, arguments)
-            return f"({a} {'>' if name == 'max' else '<'} {b} ? {a} : {b})"
-        if self._dtype.kind in "iu" and name == "abs":
-            [a] = map(self.text, arguments)
-            return f"({a} < 0 ? -{a} : {a})"
-        if name in PREDICATES and self._dtype.kind == "f":
-            return PREDICATES[name].format(*map(self.text, arguments))
-        if name not in FUNCTIONS or self._dtype.kind != "f":
+        texts = [self.text(x) for x in arguments]
+        found = SCALAR_FUNCTIONS[name].in_c(texts, self._dtype)
+        if found is None:
             raise UntranslatableError(f"{name} in {self._dtype}")
-        texts = [self.text(x, outermost=True) for x in arguments]
-        return f"{FUNCTIONS[name]}{'f' if self._dtype.itemsize == 4 else ''}({', '.join(texts)})"
+        return found

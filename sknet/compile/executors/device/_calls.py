@@ -57,7 +57,7 @@ def _operand(w: Writer, x: Operand) -> str:
     return repr(x) if math.isfinite(x) else f"float('{x}')"
 
 
-@caller("copy", "carry", "broadcast_to", "permute_dims")
+@caller("copy", "broadcast_to", "permute_dims")
 def _copy(w: Writer, equation: Equation, owner: Backend) -> None:
     w.line(f"{w.name(equation.output)}[...] = {w.name(equation.operands[0])}")
 

@@ -14,7 +14,14 @@ import numpy as np
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile._plan import Plan
-from sknet.compile.executors.device._c_scalar import UntranslatableError, cast, literal, translated, type_of
+from sknet.compile.executors.device._c_scalar import (
+    UntranslatableError,
+    cast,
+    literal,
+    needed,
+    translated,
+    type_of,
+)
 from sknet.compile.passes import Group
 
 __all__ = ["Map", "is_map", "place", "written"]
@@ -215,7 +222,7 @@ class _MapWriter:
         output = equation.output
         special = SPECIAL.get(equation.primitive.name)
         if special is None:
-            value = translated(equation, {x: self.element(x) for x in equation.variables})
+            value = translated(equation, {x: self.element(x) for x in needed(equation)})
         else:
             value = special(self, equation)
         name = self._name(output)
@@ -304,17 +311,11 @@ def _dropout_mask(w: _MapWriter, equation: Equation) -> str:
     return f"{draw} >= {literal(p, 'float32')} ? {scale} : {literal(0, dtype)}"
 
 
-def _filled(value: int) -> "Special":
-    return lambda w, equation: literal(value, equation.output.dtype)
-
-
 Special = Callable[[_MapWriter, Equation], str]
 SPECIAL: dict[str, Special] = {
     "dropout_mask": _dropout_mask,
     "flat_index": _flat_index,
-    "ones_like": _filled(1),
     "put_at": _put_at,
     "subtract_at": _subtract_at,
     "take_at": _take_at,
-    "zeros_like": _filled(0),
 }

@@ -10,7 +10,21 @@ from sknet.compile.executors.native._values import Axis, UnsupportedError, Value
 __all__ = ["LoopWriter", "Names"]
 
 START = {"sum": "T(0.0)", "inner": "T(0.0)", "pick": "T(0.0)", "max": "T(-np.inf)"}
-CHEAP = frozenset({"add", "subtract", "multiply", "masked", "negative", "square", "greater", "less", "copy"})
+CHEAP = frozenset(
+    {
+        "add",
+        "subtract",
+        "multiply",
+        "masked",
+        "negative",
+        "square",
+        "greater",
+        "less",
+        "copy",
+        "zeros_like",
+        "ones_like",
+    }
+)
 
 
 class Names:

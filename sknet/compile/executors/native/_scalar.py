@@ -1,41 +1,40 @@
 """One element of one value as a line of source: the primitives' expressions, with every type spelled out."""
 
 import ast
-from functools import cache
-from typing import Any
+from copy import deepcopy
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet.compile._internal import primitive_named
+from sknet.compile.executors._expressions import computing_dtype, parsed, used
 from sknet.compile.executors.native._math import FUNCTIONS
 from sknet.compile.executors.native._values import UnsupportedError, Value
-from sknet.core import PRIMITIVES
+from sknet.core import SCALAR_FUNCTIONS
 
 __all__ = ["ScalarWriter"]
 
-# Instead of the primitives' own: comparisons that keep NaN, and an index that is compared, not followed.
-EXPRESSIONS = {
-    "relu": "0 if x <= 0 else x",
-    "maximum": "x if x > y or x != x else y",
-    "minimum": "x if x < y or x != x else y",
-    "sign": "1 if x > 0 else -1 if x < 0 else x * 0",
-    "square": "x * x",
-    "axpy": "x + z * y",
-    "masked": "x if y else 0",
-    "copy": "x",
-    "astype": "x",
-    "put_at": "x if j == y else 0",
-    "subtract_at": "x - y if j == z else x",
+
+class Indexed(NamedTuple):
+    """The expression of an operation on a row that finds its element by comparing ``j`` with an index.
+
+    Attributes
+    ----------
+    expression : str
+        One element, in the loop over all.
+    position : int
+        The position of the operand that is the index.
+    """
+
+    expression: str
+    position: int
+
+
+INDEXED = {
+    "put_at": Indexed("x if j == y else 0", 1),
+    "subtract_at": Indexed("x - y if j == z else x", 2),
 }
-# Functions that Numba takes from NumPy: they keep the precision, and floor and its kin stay real numbers.
-OF_NUMPY = {f"a{name}": f"arc{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tan2", "tanh")}
-for _name in (
-    "ceil", "copysign", "cosh", "exp2", "floor", "hypot", "invert", "isfinite", "isinf", "isnan",
-    "left_shift", "log2", "log10", "nextafter", "right_shift", "rint", "signbit", "sinh", "tan", "trunc",
-):  # fmt: skip
-    OF_NUMPY[_name] = _name
 PLAIN = (0.0, 1.0, -1.0, 0.5, 2.0)  # numbers that belong to the structure; others are given at run time
-INDEX = {"put_at": 1, "subtract_at": 2}  # operands that are indices
-CONDITION = {"where": 0, "masked": 1}  # operands that are truth values
 
 
 class ScalarWriter:
@@ -62,7 +61,7 @@ class ScalarWriter:
     def number(self, value: Any, dtype: Any) -> str:
         """Return the text of a number."""
         if np.dtype(dtype).kind != "f":
-            return repr(value)
+            return repr(bool(value)) if np.dtype(dtype).kind == "b" else f"{self.type_of(dtype)}({value!r})"
         if float(value) in PLAIN:
             return f"T({float(value)!r})"
         return self.given(value)
@@ -87,15 +86,17 @@ class ScalarWriter:
         str
             Of the value's dtype.
         """
-        texts = [self._operand(value, i, x, names) for i, x in enumerate(value.operands)]
-        text = EXPRESSIONS.get(value.op) or PRIMITIVES[value.op].expression
-        if text is None:
-            raise UnsupportedError(f"{value.op} has no expression")
-        tree = _Typed(dict(zip("xyz", texts, strict=False)), self).visit(_parsed(text))
-        written = ast.unparse(tree)
-        if value.op in ("astype", "copy"):
-            return f"{self.type_of(value.dtype)}({written})"
-        return written
+        text, bare = _rule(value)
+        others = tuple([x for i, x in enumerate(value.operands) if i != bare])
+        dtype = computing_dtype(text, others, value.dtype)
+        texts = {
+            "xyz"[i]: names[x] if i == bare else self._operand(x, names, dtype)
+            for i, x in enumerate(value.operands)
+            if i in used(text)
+        }
+        written = ast.unparse(_Typed(texts, self, dtype).visit(deepcopy(parsed(text))))
+        # Numba computes integers in 64 bits.
+        return f"{self.type_of(value.dtype)}({written})" if value.dtype.kind in "iu" else written
 
     def type_of(self, dtype: Any) -> str:
         """Return what the source calls a dtype."""
@@ -104,57 +105,44 @@ class ScalarWriter:
             return "T"
         return "bool" if dtype.kind == "b" else f"np.{dtype.name}"
 
-    def _operand(self, value: Value, position: int, x: Any, names: dict[Value, str]) -> str:
-        dtype = value.dtype
-        if dtype.kind == "b":  # the answer to a question about numbers, asked in their dtype
-            dtype = max([v.dtype for v in value.values], key=lambda d: (d.kind == "f", d.itemsize))
+    def _operand(self, x: Any, names: dict[Value, str], dtype: Any) -> str:
         if not isinstance(x, Value):
             return self.number(x, dtype)
-        name = names[x]
-        if value.op in ("astype", "copy") or INDEX.get(value.op) == position or x.dtype == dtype:
-            return name
-        if CONDITION.get(value.op) == position:
-            return name
-        return f"{self.type_of(dtype)}({name})"
+        return names[x] if x.dtype == dtype else f"{self.type_of(dtype)}({names[x]})"
 
 
-@cache
-def _tree(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
-
-
-def _parsed(text: str) -> ast.expr:
-    _tree(text)  # raises for what is no expression
-    return ast.parse(text, mode="eval").body
+def _rule(value: Value) -> tuple[str, int | None]:
+    """Return a map's expression, and the position of an operand that keeps its dtype."""
+    indexed = INDEXED.get(value.op)
+    if indexed is not None:
+        return indexed
+    primitive = primitive_named(value.op)
+    if primitive.expression is None:
+        raise UnsupportedError(f"{value.op} has no expression")
+    return primitive.expression, primitive.condition
 
 
 class _Typed(ast.NodeTransformer):
     """Puts operands in for x, y and z, and gives numbers and functions the computing dtype."""
 
-    def __init__(self, operands: dict[str, str], writer: ScalarWriter) -> None:
-        self._operands, self._writer = operands, writer
+    def __init__(self, operands: dict[str, str], writer: ScalarWriter, dtype: Any) -> None:
+        self._operands, self._writer, self._dtype = operands, writer, dtype
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         text = self._operands.get(node.id)
         return node if text is None else ast.parse(text, mode="eval").body
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
-        return ast.parse(self._writer.number(node.value, self._writer.dtype), mode="eval").body
+        return ast.parse(self._writer.number(node.value, self._dtype), mode="eval").body
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        name = ast.unparse(node.func)
-        if name in ("max", "min"):  # only with a number, beside a term that keeps NaN
-            a, b = map(ast.unparse, node.args)
-            return ast.parse(f"{a} if {a} {'>' if name == 'max' else '<'} {b} else {b}", mode="eval").body
-        node.func = ast.parse(self._function(name), mode="eval").body
+        node.func = ast.parse(self._function(ast.unparse(node.func)), mode="eval").body
         return node
 
     def _function(self, name: str) -> str:
-        own = f"{name}_{self._writer.dtype.name}"
+        own = f"{name}_{self._dtype.name}"  # made for loops that are vectorised
         if own in FUNCTIONS:
             self._writer.functions.add(own)
             return own
-        if name in OF_NUMPY:
-            return f"np.{OF_NUMPY[name]}"
-        return name if name == "abs" else f"math.{name}"
+        return SCALAR_FUNCTIONS[name].numba

@@ -1,13 +1,14 @@
 """What the native executor reads from a graph: values with named axes, and what each is computed from."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
 
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._views import Views
+from sknet.compile.executors._expressions import used
 from sknet.exceptions import CaptureError
 
 __all__ = ["Axis", "UnsupportedError", "Value", "Values"]
@@ -198,20 +199,21 @@ class Values:
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self, equation)
-        if equation.primitive.expression is None:
+        expression = equation.primitive.expression
+        if expression is None:
             raise UnsupportedError(f"{name} is not known to the native executor")
-        return self._map(equation, name)
+        return self._map(equation, name, used(expression))
 
     def operand(self, x: Any) -> Any:
         """Return the value of an operand of an equation."""
         return self._known[x] if isinstance(x, Variable) else x
 
-    def _map(self, equation: Equation, op: str) -> Value:
+    def _map(self, equation: Equation, op: str, read: Collection[int] = (0, 1, 2)) -> Value:
         output = equation.output
         axes = [None if n == 1 else Axis(n) for n in output.shape]
         for x in equation.variables:
             self._align(self._known[x], x.shape, axes)
-        operands = [self.operand(x) for x in equation.operands]
+        operands = [self.operand(x) if i in read else 0 for i, x in enumerate(equation.operands)]
         return self._new("map", op, operands, [a for a in axes if a is not None], output.dtype, output.shape)
 
     @staticmethod
@@ -263,14 +265,6 @@ class Values:
         if not isinstance(value, Value) or math.prod(x.shape) == math.prod(equation.output.shape):
             return value
         return self._map(equation, "copy")
-
-    def _copy(self, equation: Equation) -> Value:
-        return self._map(equation, "copy")
-
-    def _filled(self, equation: Equation) -> Value:
-        number = 1.0 if equation.primitive.name == "ones_like" else 0.0
-        like = self._map(equation, "copy")
-        return self._new("map", "copy", (number,), like.axes, like.dtype, like.shape)
 
     def _reduce(self, equation: Equation) -> Any:
         [x], output = equation.operands, equation.output
@@ -374,10 +368,6 @@ _SPECIAL: dict[str, Callable[[Values, Equation], Any]] = {
     "permute_dims": Values._view,
     "getitem": Values._view,
     "broadcast_to": Values._broadcast,
-    "astype": lambda values, equation: values._map(equation, "astype"),
-    "copy": Values._copy,
-    "zeros_like": Values._filled,
-    "ones_like": Values._filled,
     "sum": Values._reduce,
     "max": Values._reduce,
     "sum_squares": Values._sum_squares,

@@ -270,7 +270,7 @@ def _astype(w: Writer, equation: Equation) -> None:
     w.line(f"{copyto}({w.name(equation.output)}, {w.name(x)}, 'unsafe')")
 
 
-@emitter("copy", "carry", "broadcast_to", "permute_dims")
+@emitter("copy", "broadcast_to", "permute_dims")
 def _copy(w: Writer, equation: Equation) -> None:
     w.line(f"{w.function(np.copyto, 'copyto')}({w.name(equation.output)}, {w.name(equation.operands[0])})")
 

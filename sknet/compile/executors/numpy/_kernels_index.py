@@ -8,11 +8,10 @@ import numpy as np
 # Private: the loop behind a sparse matrix product, which writes where it is told to; see device/_numpy.py.
 from scipy.sparse._sparsetools import csc_matvecs
 
+from sknet._indexing import is_basic, may_repeat, rows_of, with_ellipsis
 from sknet.compile._graph import Equation, Variable
-from sknet.compile._views import is_basic, with_ellipsis
 from sknet.compile.executors._writer import Writer
 from sknet.compile.executors.numpy._kernels import by_its_forward, emitter, scratch, unless_in_place
-from sknet.ops._index import may_repeat, rows_of
 
 __all__: list[str] = []
 

@@ -10,7 +10,6 @@ import pytest
 from sknet import MLPClassifier, Model, nn
 from sknet.compile.executors.native._cache import Function
 from sknet.compile.executors.native._folder import cache_directory
-from sknet.compile.executors.native._math import FUNCTIONS, source_of
 from sknet.engine import Batches
 from sknet.engine.loop import _native_steps as native
 from sknet.engine.loop._choice import steps_for
@@ -18,7 +17,7 @@ from sknet.engine.loop._native_steps import NativeSteps
 from sknet.engine.loop._steps import CompiledSteps
 from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD, Adam
-from tests.compile.native import ELEMENTWISE, assert_equal_training, trained, written
+from tests.compile.native import assert_equal_training, trained
 
 numba = pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
 
@@ -63,29 +62,6 @@ def test_double_precision():
     assert_equal_training(
         WaitingSteps, network, X, y, size=50, epochs=10, dtype="float64", tolerance=1e-11, **SETTINGS
     )
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_expression_compiles(dtype):
-    """All in one function, which the compiler takes faster than one function each."""
-    tolerance = 1e-6 if dtype == "float32" else 1e-14
-    lines, arguments, names, expectations = [], {}, {}, []
-    for k, row in enumerate(ELEMENTWISE):
-        expected, arrays, text, more = written(row, dtype)
-        for name, array in arrays.items():
-            text = text.replace(f"{name}[i]", f"{name}{k}[i]")
-            arguments[f"{name}{k}"] = array
-        arguments[f"out{k}"] = np.empty_like(expected)
-        lines.append(f"    for i in range({expected.size}):\n        out{k}[i] = {text}\n")
-        names |= more
-        expectations.append((row.op, arguments[f"out{k}"], expected))
-    names |= {name: getattr(np, name) for name in ("float32", "float64", "int32", "int64")}
-    names["scalar"] = numba.njit(error_model="numpy")
-    exec(source_of(names.keys() & FUNCTIONS.keys()), names)
-    exec(f"def run({', '.join(arguments)}):\n{''.join(lines)}", names)
-    numba.njit(names["run"], error_model="numpy")(*arguments.values())
-    for op, found, expected in expectations:
-        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, err_msg=op)
 
 
 def test_batches_without_weight_are_left_out():
