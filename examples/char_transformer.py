@@ -72,7 +72,7 @@ def main() -> int:
     plot(train(model, text, steps, rows, 2 * length, arguments.seed), arguments.plot)
     print(f"test: {bits_per_character(model, text.test, length):.3f} bits per character\n")
     rng = np.random.default_rng(arguments.seed)
-    print(text.decoded(written(network, text.encoded("ROMEO:\n"), 100 if arguments.quick else 500, rng)))
+    print(text.decoded(written(model.module, text.encoded("ROMEO:\n"), 100 if arguments.quick else 500, rng)))
     return 0
 
 

@@ -64,6 +64,10 @@ class Changeable:
     __ior__ = _in_place(operator.or_, "|=")
     __ixor__ = _in_place(operator.xor, "^=")
 
+    def _memory_to_write(self) -> Any:
+        """Return the array that a change in place writes to."""
+        return self.data
+
     def __setitem__(self: Any, index: Any, value: Any) -> None:
         index = plain_index(index)
         if isinstance(value, np.generic):
@@ -130,9 +134,9 @@ def _become(x: "Tensor", sign: str, compute: "Callable[[], Tensor]") -> None:
 
 def _write(x: "Tensor", sign: str, index: Any, values: Any) -> None:
     """Write to the memory of a tensor."""
-    data = x.data
     if modes.capturing:
         raise _frozen(x, sign)
+    data = x._memory_to_write()
     if isinstance(data, MetaArray):
         return
     owner = backend_of(data)

@@ -8,15 +8,25 @@ from numpy.typing import DTypeLike
 from sklearn.utils import check_random_state
 
 from sknet import ops
-from sknet.core import Tensor, cargo_of, carry, gradients, no_grad, release
+from sknet.core import Tensor, cargo_of, carry, gradients, no_grad, note_write, release
 from sknet.device import Device, available, check_float_dtype, is_array, on_device, to_device
 from sknet.engine._owner import Owner, check_alpha
 from sknet.engine.predict import Head, Predictor
-from sknet.engine.state import Gradient, Memory, ModelState, Pending, StepResult, averaging
+from sknet.engine.state import (
+    Gradient,
+    Memory,
+    ModelState,
+    Pending,
+    StepResult,
+    averaging,
+    check_free,
+    copy_of,
+)
 from sknet.engine.step import Stepper, _objective, apply_update, check_reached, check_targets, check_weights
 from sknet.losses import Loss, check_loss
 from sknet.nn import Module, bindings, is_lazy
 from sknet.nn._scope import Scope, run
+from sknet.nn.extend import latest
 from sknet.optim import LBFGS, Optimizer, check_optimizer
 from sknet.optim.schedules import Progress
 
@@ -29,8 +39,8 @@ class Model(Owner):
     Parameters
     ----------
     module : Module
-        The network. The model takes it over: the module's parameters become views of the model's
-        one flat buffer, and follow its training. The shapes of a lazy one are those of the first batch.
+        The network, of which the model makes a copy: `module` is the one that is trained. The shapes of
+        a lazy one are those of the first batch.
     loss : str or Loss, default="squared_error"
         What is minimised.
     optimizer : str or Optimizer, default="adam"
@@ -47,6 +57,14 @@ class Model(Owner):
     compile : {"auto", True, False}, default="auto"
         Whether training steps are captured and planned (see `sknet.compile`). "auto" does so where
         it can be done, and goes on eagerly with one warning where not; True raises instead.
+    copy : bool, default=True
+        False takes over the module itself: its parameters become views of the model's memory, and
+        follow its training.
+
+    Raises
+    ------
+    StateError
+        With ``copy=False``, if another model owns the module.
 
     Attributes
     ----------
@@ -86,6 +104,7 @@ class Model(Owner):
         device: "str | Device" = "cpu",
         random_state: Any = None,
         compile: bool | str = "auto",
+        copy: bool = True,
     ) -> None:
         if not isinstance(module, Module):
             raise TypeError(
@@ -99,8 +118,12 @@ class Model(Owner):
         self.dtype = check_float_dtype(dtype, where="a Model")
         self.random_state = check_random_state(random_state)
         self.progress = Progress()
-        self._predictors: dict[str, Predictor | None] = {}
+        self._predictors: dict[str, Predictor] = {}
+        self._not_captured: dict[str, object] = {}  # the mark of the settings when a capture failed
         place = available(device)
+        module = copy_of(module) if copy else module
+        if not is_lazy(module):
+            check_free(dict(module.own_parameters()))
         module.to(dtype=self.dtype, device=place)  # first, so that what is drawn keeps all its digits
         self._memory: Memory = Pending(module, place)  # type: ignore[assignment]
         if not is_lazy(module):
@@ -126,9 +149,9 @@ class Model(Owner):
         Tensor of shape (n_samples, n_outputs)
             Raw output: logits, means or log means, as the loss reads them.
         """
-        self.materialize(X)
+        module = self.materialize(X)._memory.module
         scope = Scope(self._bound(training), training, self.key, self.progress.step)
-        output = run(self.module, scope, (self._operand(X),))
+        output = run(module, scope, (self._operand(X),))
         if scope.updates and output.requires_grad:
             return carry(output, self._named_updates(scope))
         return output  # type: ignore[no-any-return]
@@ -285,6 +308,7 @@ class Model(Owner):
         apply_update(optimizer, self.layout, self.progress, gradient.flat, flat, slots)
         progress = self.progress.stepped()
         if donate:
+            note_write(flat)
             self._spend()
         return memory.state(flat, slots, buffers, progress)
 
@@ -388,17 +412,29 @@ class Model(Owner):
         Predictor or None
             None where the pass cannot be compiled, or the model is not on the host.
         """
-        known, optimizer = self._predictors, averaging(self.optimizer)
-        flat = self._memory.flat if optimizer is None else self._memory.evaluated(optimizer)
-        found = known.get(name)
-        if name not in known or (found is not None and not found.is_current(flat)):
-            compilable = flat is not None and self.device.kind == "cpu"
-            found = known[name] = Predictor(self.module, self.layout, flat, head) if compilable else None
+        optimizer, memory = averaging(self.optimizer), self._memory
+        flat = memory.flat if optimizer is None else memory.evaluated(optimizer)
+        if flat is None or memory.device.kind != "cpu" or self._not_captured.get(name) is latest.settings:
+            return None
+        found = self._predictors.get(name)
+        if found is None or not found.is_for(flat, head):
+            found = self._predictors[name] = Predictor(memory.module, memory.layout, flat, head)
         return found
 
     def forget_predictor(self, name: str) -> None:
-        """Remember that the forward pass of this name cannot be compiled."""
-        self._predictors[name] = None
+        """Remember that the forward pass of this name cannot be compiled, as the modules are now."""
+        self._predictors.pop(name, None)
+        self._not_captured[name] = latest.settings
+
+    def recompile(self) -> None:
+        """Forget all programs: what comes next is captured anew.
+
+        Whatever of a module, a loss or an optimizer a step or a prediction reads, the model notices when
+        it changes: attributes, what is in their lists, dicts and arrays, hooks, parameters. It cannot
+        notice that a global variable, an attribute of a class or what a function of another module refers
+        to was changed; after that call this.
+        """
+        self._predictors, self._not_captured, self._stepper = {}, {}, Stepper(self.compile)
 
     def __repr__(self) -> str:
         parts = f"loss={self.loss_function!r}, optimizer={self.optimizer!r}, device='{self.device}'"

@@ -24,9 +24,8 @@ from sknet.engine.state import (
     slot_names,
 )
 from sknet.engine.step import Stepper
-from sknet.exceptions import StateError
 from sknet.losses import Loss
-from sknet.nn import Module, bindings, materialize
+from sknet.nn import Module, bindings, is_lazy, materialize
 from sknet.optim import LBFGS, Optimizer
 from sknet.optim.schedules import Progress
 
@@ -49,28 +48,41 @@ class Owner:
     key: tuple[int, int]
     _store: Memory
     _stepper: Stepper
-    _predictors: dict[str, Predictor | None]
-    _is_spent = False
+    _predictors: dict[str, Predictor]
+    _not_captured: dict[str, object]
+
+    def recompile(self) -> None:
+        """Forget all programs."""
+        raise NotImplementedError
 
     # -- where it is --------------------------------------------------------------------------
 
     @property
     def _memory(self) -> Memory:
-        if self._is_spent:
-            raise StateError(
-                "this model's memory was given to the state that update(donate=True) returned: go on with "
-                "model.replace(state)"
-            )
-        return self._store
+        """The memory, which has followed the module: parameters may have come, gone, or been frozen."""
+        store = self._present
+        if not store.is_current:
+            with active(store.device):
+                if store.follow(self.random_state):
+                    check_parameters(self.optimizer, store.layout)
+        return store
 
     @_memory.setter
     def _memory(self, memory: Memory) -> None:
         self._store = memory
 
+    @property
+    def _present(self) -> Memory:
+        """The memory as it was arranged last."""
+        store = self._store
+        if store.is_spent:
+            store.refuse_spent()
+        return store
+
     def _spend(self) -> None:
         """Give up the memory: whoever uses this model from now on, but to replace its state, is told so."""
-        self._is_spent = True
-        self._predictors, self._stepper = {}, Stepper(self.compile)
+        self._store.is_spent = True
+        self.recompile()
 
     def _begin(self) -> None:
         """Draw what was not drawn yet, and make the memory."""
@@ -100,10 +112,14 @@ class Owner:
         ShapeError
             If the batch does not fit; the model is as before then.
         """
-        if isinstance(self._memory, Pending):
+        store = self._store
+        if isinstance(store, Pending):
             example = X if isinstance(X, tuple) or hasattr(X, "dtype") else np.asarray(X)
-            materialize(self.module, example, dtype=self.dtype)
+            materialize(store.module, example, dtype=self.dtype)
             self._begin()
+        elif not store.is_current and is_lazy(store.module):  # a layer that was put in later
+            example = X if isinstance(X, tuple) or hasattr(X, "dtype") else np.asarray(X)
+            materialize(store.module, example, dtype=self.dtype)
         return self
 
     # -- state --------------------------------------------------------------------------------
@@ -111,12 +127,12 @@ class Owner:
     @property
     def module(self) -> Module:
         """The network; its parameters are the model's."""
-        return self._memory.module
+        return self._present.module
 
     @property
     def device(self) -> Device:
         """Where the model computes."""
-        return self._memory.device
+        return self._store.device
 
     @property
     def layout(self) -> Layout:
@@ -131,15 +147,22 @@ class Owner:
     @property
     @on_device
     def evaluation_parameters(self) -> Mapping[str, Any]:
-        """Every trained parameter by name as it predicts: the average, if the optimizer makes one.
+        """Every parameter by name as it predicts, frozen ones too: the average, if the optimizer makes one.
 
         Such as `EMA` train the one and predict with the other: ``model(X, training=False)`` and `predict`
         use these. They are to be read.
         """
-        optimizer = averaging(self.optimizer)
-        if optimizer is None:
-            return self.parameters
-        return MappingProxyType(self.layout.views(self._memory.evaluated(optimizer)))
+        optimizer, memory = averaging(self.optimizer), self._memory
+        found = memory.parameters if optimizer is None else memory.layout.views(memory.evaluated(optimizer))
+        if not memory.frozen:
+            return MappingProxyType(dict(found))
+        known = {**found, **{name: p.data for name, p in memory.frozen.items()}}
+        return MappingProxyType({name: known[name] for name, _ in memory.module.own_parameters()})
+
+    @property
+    def untrained(self) -> dict[str, Any]:
+        """Every buffer and every frozen parameter by name."""
+        return self._memory.untrained
 
     @property
     def buffers(self) -> Mapping[str, Any]:
@@ -189,8 +212,9 @@ class Owner:
             If names, shapes, dtype or device differ from this model's.
         """
         other = type(self).__new__(type(self))
-        other.__dict__.update(self._without_programs(), _is_spent=False)
-        other._memory = self._store.holding(state)
+        memory = self._store if self._store.is_spent else self._memory
+        other.__dict__.update(self._without_programs())
+        other._memory = memory.holding(state)
         other.random_state = copied_random_state(self.random_state)
         other.progress = state.progress
         return other
@@ -205,14 +229,16 @@ class Owner:
     @on_device
     def restore_weights(self, weights: Weights) -> None:
         """Put back what `weights` returned; but for averages, the optimizer's state stays as it is."""
-        self._memory.writable()[...] = weights.flat
+        self._memory.flat_to_write()[...] = weights.flat
         for name, array in weights.slots.items():
             self._memory.slots[name][...] = array
         self._memory.set_buffers(weights.buffers)
+        self._memory.note_written()
 
     def flat_buffers(self) -> tuple[Any, dict[str, Any]]:
         """Return the buffers that hold parameters and optimizer state, for who trains them in place."""
-        return self._memory.writable(), self._memory.slots
+        memory = self._memory
+        return memory.flat_to_write(), memory.slots
 
     def bindings(self) -> dict[str, Any]:
         """Return what a `Scope` calls the parameters and buffers of the module."""
@@ -220,7 +246,9 @@ class Owner:
 
     def advance(self, buffers: Mapping[str, Any], n_steps: int = 1) -> None:
         """Count steps whose updates have been made, and set the buffers that they changed."""
-        self._memory.set_buffers(buffers)
+        memory = self._memory
+        memory.set_buffers(buffers)
+        memory.note_written()
         self.progress = self.progress.stepped(n_steps)
 
     def workspace(self) -> tuple[Any, Any]:
@@ -231,7 +259,7 @@ class Owner:
 
     def _without_programs(self) -> dict[str, Any]:
         """Return all attributes, but for programs, which are bound to this model's memory."""
-        return {**self.__dict__, "_predictors": {}, "_stepper": Stepper(self.compile)}
+        return {**self.__dict__, "_predictors": {}, "_not_captured": {}, "_stepper": Stepper(self.compile)}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self._without_programs(), "_store": self._memory}
@@ -253,8 +281,7 @@ class Owner:
             self.progress = self.progress._replace(step=0, reductions=0)
             self._memory.begin_slots(slot_names(optimizer))
         self.optimizer, self.loss_function, self.alpha = optimizer, loss, check_alpha(alpha)
-        self._predictors = {}
-        self._stepper = Stepper(self.compile)
+        self.recompile()
         self._memory.set_buffers({})  # averages may be others now
 
     def copy(self) -> Self:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from sknet.core import Tensor
+from sknet.nn._changes import note_structure
 from sknet.nn._module import Module
 from sknet.nn._parameter import Parameter
 from sknet.nn._scope import bound_parameter
@@ -70,6 +71,7 @@ class Indexed(Module):
             self._entries().update(before)
             if self._entries() is self._children:
                 vars(self).update(before)
+            note_structure()
             raise
 
     # -- a list -------------------------------------------------------------------------------------
@@ -264,7 +266,8 @@ class _Named(Module):
 
     def __delitem__(self, name: str) -> None:
         del self._entries()[name]
-        vars(self).pop(name, None)
+        self._forget(name)
+        note_structure()
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries()

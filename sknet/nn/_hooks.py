@@ -11,12 +11,13 @@ from sknet._tree import leaves, rebuild
 from sknet.autograd import Function
 from sknet.core import Tensor, as_tensor, is_capturing, is_grad_enabled
 from sknet.exceptions import CaptureError, ShapeError
+from sknet.nn._changes import note_hooks
 from sknet.nn._parameter import zeros
 
 if TYPE_CHECKING:
     from sknet.nn._module import Module
 
-__all__ = ["HookHandle", "Hooks", "call", "changes", "register"]
+__all__ = ["HookHandle", "Hooks", "call", "register"]
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -24,12 +25,6 @@ Hook = Callable[..., Any]
 KINDS = ("forward_pre", "forward", "backward_pre", "backward")
 
 _numbers = itertools.count(1)
-_changes = 0
-
-
-def changes() -> int:
-    """Return how often hooks were added or removed: who keeps a compiled pass compares it with before."""
-    return _changes
 
 
 class Hooks:
@@ -84,12 +79,11 @@ class HookHandle:
 
     def remove(self) -> None:
         """Take the hook away; nothing happens if it is gone already."""
-        global _changes
         hooks: Hooks | None = vars(self._module).get("_hooks")
         if hooks is not None and hooks.by_kind[self._kind].pop(self._number, None) is not None:
-            _changes += 1
             if not any(hooks.by_kind.values()):
                 del vars(self._module)["_hooks"]
+            note_hooks()
 
     def __enter__(self) -> Self:
         return self
@@ -100,12 +94,11 @@ class HookHandle:
 
 def register(module: "Module", kind: str, hook: Any, with_kwargs: bool = False) -> HookHandle:
     """Add a hook and return its handle."""
-    global _changes
     if not callable(hook):
         raise TypeError(f"a hook of {type(module).__name__} must be callable, got {type(hook).__name__}")
     hooks: Hooks = vars(module).setdefault("_hooks", Hooks())
     number = hooks.add(kind, hook, with_kwargs)
-    _changes += 1
+    note_hooks()
     return HookHandle(module, kind, number)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 from sknet.device import Device
 from sknet.exceptions import ShapeError, StateError
 from sknet.nn import init
+from sknet.nn._changes import note_structure
 from sknet.nn._module import Module
 from sknet.nn._shape_pass import shadows, shape_pass
 from sknet.nn.layers._arguments import check_arguments
@@ -121,6 +122,7 @@ class Lazy(Module):
         vars(self).update(vars(other))
         vars(self).update(own)
         self.__class__ = type(other)  # type: ignore[assignment]
+        note_structure()
 
     def _convert(self, dtype: "np.dtype[Any] | None", device: Device | None) -> None:
         before = vars(self)["_place"]

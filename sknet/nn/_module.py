@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.random import RandomState
@@ -12,12 +12,14 @@ from sklearn.utils import check_random_state
 from sknet.device import Device, available, check_float_dtype
 from sknet.nn import _hooks, _repr, _state_dict
 from sknet.nn._hooks import HookHandle, Hooks
-from sknet.nn._parameter import convert
+from sknet.nn._parameter import Parameter, convert
 from sknet.nn._registry import Registry
 from sknet.nn._scope import current_scope
 from sknet.nn._state_dict import Keys, StateDict
 
-__all__ = ["Module"]
+__all__ = ["Module", "copy_with"]
+
+M = TypeVar("M", bound="Module")
 
 
 class Module(Registry):
@@ -130,8 +132,8 @@ class Module(Registry):
         Parameters
         ----------
         mode : bool, default=True
-            False freezes: no gradient is computed. A `Model` trains the parameters that are to be
-            learned when it is made.
+            False freezes: no gradient is computed, and a `Model` leaves the parameters out of its
+            steps, from the next one on.
 
         Returns
         -------
@@ -337,10 +339,17 @@ class Module(Registry):
         ------
         DtypeError, DeviceError
             If there is no such dtype or device; nothing is changed then.
+        StateError
+            If a `Model` owns the parameters, and computes in another dtype or on another device.
         """
         found = None if dtype is None else check_float_dtype(dtype, where=type(self).__name__)
         place = None if device is None else available(device)
-        for module in self.modules():
+        modules = list(self.modules())
+        homes = [parameter.home for module in modules for parameter in module._parameters.values()]
+        for home in homes:
+            if home is not None:
+                home.check_move(found, place)
+        for module in modules:
             module._convert(found, place)
         return self
 
@@ -358,9 +367,10 @@ class Module(Registry):
         Returns
         -------
         Module
-            Of the same class; what was shared inside the tree is shared inside the copy.
+            Of the same class; what was shared inside the tree is shared inside the copy. Parameters
+            that a `Model` owns, which writes to them in place, are copied with their values.
         """
-        return _copy(self, {})  # type: ignore[no-any-return]
+        return copy_with(self, {})
 
     __copy__ = copy
 
@@ -381,6 +391,25 @@ def _apply(module: Module, function: Callable[[Module], Any], seen: set[int]) ->
         for child in module.children():
             _apply(child, function, seen)
         function(module)
+
+
+def copy_with(module: M, values: Mapping[Parameter, Any]) -> M:
+    """Return a copy of a module, in which some parameters have other values.
+
+    Parameters
+    ----------
+    module : Module
+        Left alone.
+    values : mapping of Parameter to array
+        Arrays for parameters of the module; they are not copied. The others' values are shared, or
+        copied if they have an owner.
+
+    Returns
+    -------
+    Module
+        As `Module.copy` returns it.
+    """
+    return _copy(module, {id(parameter): parameter.like(data) for parameter, data in values.items()})  # type: ignore[no-any-return]
 
 
 def _copy(module: Module, done: dict[int, Any]) -> Any:

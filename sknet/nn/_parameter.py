@@ -3,14 +3,15 @@
 import threading
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol
+from weakref import ref
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import DTypeLike
 from sklearn.utils import check_random_state
 
-from sknet.core import Tensor
+from sknet.core import Tensor, leaf_node
 from sknet.device import (
     Device,
     MetaArray,
@@ -22,8 +23,9 @@ from sknet.device import (
     to_host,
 )
 from sknet.exceptions import ShapeError
+from sknet.nn._changes import note_structure
 
-__all__ = ["Draw", "Parameter", "convert", "ones", "zeros"]
+__all__ = ["Draw", "Home", "Parameter", "convert", "ones", "zeros"]
 
 Draw = Callable[[RandomState], np.ndarray[Any, Any]]
 
@@ -32,6 +34,19 @@ DEFAULT_DTYPE = "float32"
 # The slot itself: reading it is the only way to see that nothing was drawn yet without drawing.
 _read_data = vars(Tensor)["data"].__get__
 _drawing = threading.RLock()
+
+
+class Home(Protocol):
+    """The memory in which an owner, such as a `Model`, keeps parameters."""
+
+    def write(self, parameter: "Parameter", values: Any) -> None:
+        """Write new values for a parameter there, or raise a StateError; nothing is changed then."""
+
+    def writable(self, parameter: "Parameter") -> Any:
+        """Return the array of a parameter, to be written to."""
+
+    def check_move(self, dtype: "np.dtype[Any] | None", device: Device | None) -> None:
+        """Raise a StateError unless the memory has this dtype and is on this device; None is any."""
 
 
 class Recipe(MetaArray):
@@ -80,6 +95,9 @@ class Parameter(Tensor):
     Values are drawn on the host in float64 and then converted, so that the same seed gives the
     same weights in every precision and on every device.
 
+    While a `Model` owns a parameter, its values are in the model's memory: assigning to `data` writes
+    them there, converted to the model's dtype and device, and raises a `StateError` for another shape.
+
     Examples
     --------
     >>> from sknet import nn
@@ -93,9 +111,10 @@ class Parameter(Tensor):
     Parameter([0.5488135 , 0.71518934], dtype=float32)
     """
 
-    __slots__ = ("_recipe",)
+    __slots__ = ("_home", "_recipe")
 
     _recipe: Recipe | None
+    _home: "ref[Home] | None"
 
     def __init__(
         self,
@@ -111,7 +130,7 @@ class Parameter(Tensor):
                 "a Parameter takes either its values, Parameter(data), or a shape and how to draw it, "
                 "Parameter(shape=(2, 3), draw=function)"
             )
-        self._recipe = None
+        self._recipe = self._home = None
         if draw is None:
             super().__init__(data, requires_grad=True, dtype=dtype, device=device)
             return
@@ -119,6 +138,49 @@ class Parameter(Tensor):
         found = check_float_dtype(DEFAULT_DTYPE if dtype is None else dtype, where="a parameter")
         self._recipe = Recipe(tuple(shape or ()), found, available("cpu" if device is None else device), draw)
         self.requires_grad = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "data":
+            home = self.home
+            if home is not None:
+                home.write(self, value)
+                return
+        super().__setattr__(name, value)
+
+    @property
+    def home(self) -> Home | None:
+        """The memory of the owner that keeps this parameter's values; None while nobody does."""
+        home = self._home
+        return None if home is None else home()
+
+    def settle(self, home: Home | None, data: Any) -> None:
+        """Let an owner keep the values from now on, in an array of its own, or let nobody keep them.
+
+        Parameters
+        ----------
+        home : Home or None
+            Of the owner; referred to weakly, so that the parameter is free when the owner is gone.
+        data : array
+            Which holds the values already.
+        """
+        self._home = None
+        self.data = data
+        self._home = None if home is None else ref(home)
+
+    def _memory_to_write(self) -> Any:
+        home = self.home
+        return self.data if home is None else home.writable(self)
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether it is learned: what is computed from it is recorded."""
+        return self.node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if bool(value) != (self.node is not None):
+            Tensor.requires_grad.__set__(self, value)  # type: ignore[attr-defined]
+            note_structure()
 
     def __getattr__(self, name: str) -> Any:
         # `data` is an empty slot until the parameter is drawn, so being drawn costs its readers nothing
@@ -161,15 +223,24 @@ class Parameter(Tensor):
     def copy(self) -> "Parameter":
         """Return a new parameter that shares this one's values, or is drawn like it.
 
+        The values of one that a `Model` owns are copied.
+
         Returns
         -------
         Parameter
             Without a gradient, and required to have one like this one.
         """
-        clone = self._with(self._recipe)
         if self.is_drawn:
-            clone.data = self.data
-        clone.requires_grad = self.requires_grad
+            return self.like(self.data if self.home is None else self.data.copy())  # an owner writes in place
+        return self.like(None)
+
+    def like(self, data: Any) -> "Parameter":
+        """Return a new parameter that is learned if this one is, with these values (None: not drawn yet)."""
+        clone = self._with(self._recipe)
+        if data is not None:
+            clone.data = data
+        if self.requires_grad:
+            clone.node = leaf_node(clone)
         return clone
 
     # What is known without drawing must not draw: counting parameters may not change what a seed gives.
@@ -218,13 +289,13 @@ class Parameter(Tensor):
     @classmethod
     def _with(cls, recipe: Recipe | None) -> "Parameter":
         blank = cls.__new__(cls)
-        blank.grad = blank.node = None
+        blank.grad = blank.node = blank._home = None
         blank._recipe = recipe
         return blank
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Parameter":
         clone = self.copy()
-        if self.is_drawn:
+        if self.is_drawn and self.home is None:
             clone.data = deepcopy(self.data, memo)
         return clone
 

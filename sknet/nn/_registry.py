@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
+from sknet.nn._changes import note_setting, note_structure
 from sknet.nn._parameter import Parameter
 from sknet.nn._scope import Registered, bound_buffer, bound_parameter, current_scope, remember_buffer
 
@@ -58,6 +59,7 @@ class Registry:
             )
         self._claim(name, self._parameters)
         self._parameters[name] = parameter
+        note_structure()
 
     def register_module(self, name: str, module: Any) -> None:
         """Add a module as a child; assigning it as an attribute does the same.
@@ -82,6 +84,7 @@ class Registry:
         self._claim(name, self._children)
         children: dict[str, Any] = self._children
         children[name] = vars(self)[name] = module
+        note_structure()
 
     def register_buffer(
         self, name: str, value: Any, persistent: bool = True, *, device: "str | Device | None" = None
@@ -107,6 +110,7 @@ class Registry:
         self._claim(name, self._buffers)
         self._buffers[name] = Tensor(value, device=device)
         (self._transient.discard if persistent else self._transient.add)(name)
+        note_structure()
 
     def set_buffer(self, name: str, value: Any) -> None:
         """Give a buffer a new value: what a forward pass does with its running statistics.
@@ -161,6 +165,8 @@ class Registry:
         for registry in (vars_, self._parameters, self._buffers, self._children):
             found = registry.pop(name, registry) is not registry or found
         self._transient.discard(name)
+        if found:
+            note_structure()
         return found
 
     def _place(self, name: str) -> str:
@@ -190,6 +196,7 @@ class Registry:
             if name in self._parameters or name in self._buffers or name in self._children:
                 self._forget(name)
             super().__setattr__(name, value)
+            note_setting()
 
     def __getattr__(self, name: str) -> Any:
         state = vars(self)
@@ -202,6 +209,7 @@ class Registry:
     def __delattr__(self, name: str) -> None:
         if not self._forget(name):
             super().__delattr__(name)
+            note_setting()
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._parameters, *self._buffers})

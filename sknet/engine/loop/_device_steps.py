@@ -15,6 +15,7 @@ from sknet.device import active, backend, device_of, to_device, to_host
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches, take_rows
 from sknet.engine.loop._steps import Block, EagerSteps, Steps, rows_of_a_block
+from sknet.engine.state import Fingerprint
 from sknet.engine.step import check_repeatable, gradient_function, hyper_slots, update_function
 from sknet.optim import Optimizer
 
@@ -51,6 +52,12 @@ class DeviceSteps(Steps):
             self._rows = _Rows(batches)
             self._make_state()
             self._make_ring(self.program_for(min(batches.size, batches.n_samples)).result[-2])
+            self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
+
+    def hold(self) -> bool:
+        model = self.model
+        flat, _ = model.flat_buffers()
+        return flat is self._state[0] and self._fingerprint.holds()
 
     # -- memory -------------------------------------------------------------------------------
 
@@ -60,7 +67,7 @@ class DeviceSteps(Steps):
     def _make_state(self) -> None:
         model = self.model
         flat, slots = model.flat_buffers()
-        buffers = {name: array.copy() for name, array in model.buffers.items()}
+        buffers = {name: array.copy() for name, array in model.untrained.items()}
         self._numbers, hyper = hyper_slots(self._optimizer, model.progress, flat)
         self._counter, self._is_fine = self._zeros((), np.int64), self._zeros((), np.bool_)
         self._buffers = buffers
@@ -99,7 +106,7 @@ class DeviceSteps(Steps):
             if not done:
                 return EagerSteps(self.model, self.batches, self.check_finite).run(order, first)
             self._per_step = (time.perf_counter() - started) / steps
-            self.model.advance({name: array.copy() for name, array in self._buffers.items()}, done)
+            self.model.advance({name: self._buffers[name].copy() for name in self.model.buffers}, done)
         return self._block(reports[:done], self._outputs[: done * n_rows])
 
     def _issue(self, order: Any, first: int, n_rows: int, steps: int) -> np.ndarray:
@@ -107,7 +114,7 @@ class DeviceSteps(Steps):
         model, program = self.model, self.program_for(n_rows)
         *_, X, y, weight = program.slots
         output, report = program.result[-2:]
-        known = model.buffers
+        known = model.untrained
         for name, array in self._buffers.items():
             array[...] = known[name]
         self._counter[...] = model.progress.step

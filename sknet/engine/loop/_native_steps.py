@@ -73,7 +73,7 @@ class NativeSteps(CompiledSteps):
             flat,
             self._programs.gradient,
             [slots[name] for name in self._optimizer.slots],
-            dict(model.buffers),
+            model.untrained,
             (batches.X, batches.y, batches.weight),
             len(self._outputs) if n_rows == batches.size else n_rows,
         )
@@ -103,7 +103,7 @@ class NativeSteps(CompiledSteps):
 
     def _native(self, run: NativeRun, order: Any, first: int, steps: int) -> Block | None:
         model, batches = self.model, self.batches
-        for name, array in model.buffers.items():
+        for name, array in model.untrained.items():
             run.buffers[name][...] = array
         hyper = self._optimizer.hyper_table(model.progress, steps)
         started = time.perf_counter()
@@ -114,7 +114,7 @@ class NativeSteps(CompiledSteps):
             return None
         self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
         self._left -= done
-        model.advance({name: array.copy() for name, array in run.buffers.items()}, done)
+        model.advance({name: run.buffers[name].copy() for name in model.buffers}, done)
         return self._block(run.losses[:done].astype(np.float64), run.outputs[: done * run.rows])
 
     def _orders_of(self, run: NativeRun, order: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -10,9 +10,10 @@ import numpy as np
 from sknet.compile import Compiled
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
-from sknet.engine.state import Gradient
+from sknet.engine.state import Fingerprint, Gradient
 from sknet.engine.step import Programs, check_finite_step, eager_step
 from sknet.exceptions import NonFiniteError
+from sknet.nn.extend import latest
 
 __all__ = ["SECONDS", "Block", "CompiledSteps", "EagerSteps", "Steps", "rows_of_a_block"]
 
@@ -58,6 +59,10 @@ class Steps(ABC):
         self.model, self.batches, self.check_finite = model, batches, check_finite
 
     @abstractmethod
+    def hold(self) -> bool:
+        """Tell whether these steps still are what the model's would be, and nothing has changed."""
+
+    @abstractmethod
     def run(self, order: Any, first: int) -> Block:
         """Train on as many batches as are done at once, at least one.
 
@@ -94,6 +99,10 @@ class EagerSteps(Steps):
     def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
         self._workspace = model.workspace()
+        self._hooks = latest.hooks
+
+    def hold(self) -> bool:
+        return self._hooks is latest.hooks  # without hooks, they may be compiled
 
     def run(self, order: Any, first: int) -> Block:
         X, y, weight = self.batches.take(self.batches.part(order, first)[0])
@@ -114,6 +123,10 @@ class CompiledSteps(Steps):
         output = self.program_for(min(batches.size, batches.n_samples)).result[2]
         rows = rows_of_a_block(len(output), batches.n_samples, math.prod(output.shape[1:]))
         self._outputs = np.empty((rows, *output.shape[1:]), output.dtype)
+        self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
+
+    def hold(self) -> bool:
+        return self._programs.are_of(self.model) and self._fingerprint.holds()
 
     def program_for(self, n_rows: int) -> Compiled:
         """Return the program that computes the gradient of so many rows."""

@@ -20,7 +20,6 @@ from sknet.engine.loop._steps import Block, Steps, rows_of_a_block
 from sknet.engine.loop._stopping import Plateau
 from sknet.engine.predict import predict_raw
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
-from sknet.nn._hooks import changes
 from sknet.optim import Optimizer
 from sknet.optim.schedules import Schedule
 
@@ -223,7 +222,6 @@ def train(
     planned = settings.max_iter * batches.n_batches
     model.progress = model.progress._replace(total_steps=model.progress.step + planned)
     steps = steps_for(model, batches, settings.check_finite, planned, settings.seeded)
-    hooks = changes()
     order = np.arange(batches.n_samples) if settings.shuffle else None
     n_iter, converged, interrupted = 0, False, False
     # A plateau that was resumed has seen a best epoch: the weights it left are the model's.
@@ -234,9 +232,8 @@ def train(
         with guard, active(model.device), np.errstate(all="ignore"):
             while n_iter < settings.max_iter and not converged:
                 started = time.perf_counter()
-                if hooks != changes():  # hooks have come or gone since the steps were made
+                if not steps.hold():
                     left = planned - n_iter * batches.n_batches
-                    hooks = changes()
                     steps = steps_for(model, batches, settings.check_finite, left, settings.seeded)
                 if order is not None:
                     # scikit-learn's draw: the order is itself permuted anew, so the seeds agree

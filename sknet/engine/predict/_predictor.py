@@ -1,5 +1,6 @@
 """Compiled forward passes, for predictions of few rows in microseconds and from several threads."""
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -7,9 +8,8 @@ import numpy as np
 
 from sknet.compile import compile as compiled
 from sknet.core import Tensor, no_grad
-from sknet.engine.state import Layout
+from sknet.engine.state import Fingerprint, Layout
 from sknet.nn import Module, bindings
-from sknet.nn._hooks import changes
 from sknet.nn._scope import Scope, run
 
 __all__ = ["MOST_ROWS", "Head", "Predictor"]
@@ -75,12 +75,12 @@ class Predictor:
         self.flat = flat
         self._most_rows = _power_of_two(most_rows)
         self._module, self._layout, self._head = module, layout, head
-        self._waiting: dict[int, list[Any]] = {}
-        self._changes = changes()
+        # One tuple: a thread never takes a program for what another thread's fingerprint says.
+        self._made: tuple[Fingerprint | None, dict[int, list[Any]]] = (None, {})
 
-    def is_current(self, flat: Any) -> bool:
-        """Tell whether what is compiled is still the module's pass: on `flat`, and without new hooks."""
-        return self.flat is flat and self._changes == changes()
+    def is_for(self, flat: Any, head: Head | None) -> bool:
+        """Tell whether this predicts with these parameters and this head."""
+        return self.flat is flat and _are_equal(self._head, head)
 
     def __call__(self, X: Any) -> Any:
         """Return the result for some rows, as an array of its own.
@@ -110,13 +110,18 @@ class Predictor:
 
     def _part(self, X: Any) -> Any:
         """Return the result for as many rows as a program has."""
-        waiting = self._waiting.get(X.shape[0])
+        fingerprint, by_rows = self._made
+        if fingerprint is not None and not fingerprint.holds():
+            _, by_rows = self._made = None, {}
+        waiting = by_rows.get(X.shape[0])
         if waiting is None:
-            waiting = self._waiting.setdefault(X.shape[0], [])
+            waiting = by_rows.setdefault(X.shape[0], [])
         try:
             program = waiting.pop()
         except IndexError:
             program = self._program(X)
+            # The module as the capture has left it: that may have kept something in an attribute.
+            self._made = Fingerprint(self._module, self._head), by_rows
         run_program, slot, result, buffers = program
         slot[...] = X
         if buffers:
@@ -131,14 +136,28 @@ class Predictor:
     def _program(self, X: Any) -> tuple[Any, ...]:
         layout, places, module, head = self._layout, bindings(self._module), self._module, self._head
 
-        def forward(flat: Tensor, buffers: dict[str, Tensor], X: Tensor) -> Tensor:
+        def forward(flat: Tensor, untrained: dict[str, Tensor], X: Tensor) -> Tensor:
             values = {name: flat[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
-            scope = Scope({places[name]: value for name, value in (*values.items(), *buffers.items())})
+            scope = Scope({places[name]: value for name, value in (*values.items(), *untrained.items())})
             output = run(module, scope, (X,))
             return output if head is None else head(output)
 
-        buffers = {name: np.asarray(b.data) for name, b in self._module.named_buffers()}
+        buffers = {name: np.asarray(b.data) for name, b in module.named_buffers()}
+        frozen = {name: p.data for name, p in module.own_parameters() if name not in layout.slices}
         with no_grad():
-            args = (self.flat, buffers, np.zeros(X.shape, self.flat.dtype))
-            program = compiled(forward, args, slots=(self.flat, None, None))
-        return program.run, program.slots[2], program.result, program.slots[1]
+            args = (self.flat, {**buffers, **frozen}, np.zeros(X.shape, self.flat.dtype))
+            program = compiled(forward, args, slots=(self.flat, frozen, None))
+        replaced = {name: program.slots[1][name] for name in buffers}
+        return program.run, program.slots[2], program.result, replaced
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Tell whether two heads do the same: functions that are made anew for each call are not one object."""
+    if one is other or one == other:
+        return True
+    if type(one) is not types.FunctionType or type(other) is not types.FunctionType:
+        return False
+    if one.__code__ is not other.__code__ or one.__defaults__ != other.__defaults__:
+        return False
+    cells = [[cell.cell_contents for cell in function.__closure__ or ()] for function in (one, other)]
+    return cells[0] == cells[1]

@@ -1,11 +1,13 @@
 """What a model owns: parameters in one flat buffer, optimizer state, buffers, and copies of them."""
 
+from sknet.engine.state._fingerprint import Fingerprint
 from sknet.engine.state._layout import Gradient, Layout
-from sknet.engine.state._memory import Memory, Pending
+from sknet.engine.state._memory import Memory, Pending, check_free, copy_of
 from sknet.engine.state._optimizer import averaging, check_parameters, kind_of, slot_names
 from sknet.engine.state._state import ModelState, StepResult, Weights, copied_random_state
 
 __all__ = [
+    "Fingerprint",
     "Gradient",
     "Layout",
     "Memory",
@@ -14,8 +16,10 @@ __all__ = [
     "StepResult",
     "Weights",
     "averaging",
+    "check_free",
     "check_parameters",
     "copied_random_state",
+    "copy_of",
     "kind_of",
     "slot_names",
 ]

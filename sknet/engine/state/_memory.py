@@ -2,22 +2,64 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+from numpy.random import RandomState
 
-from sknet.core import Tensor
-from sknet.device import Device, active, available, backend, device_of, on_device, to_device, to_host
+from sknet.core import Tensor, note_write
+from sknet.device import (
+    Device,
+    active,
+    available,
+    backend,
+    device_of,
+    is_array,
+    namespace,
+    on_device,
+    to_device,
+    to_host,
+)
 from sknet.engine.state._average import evaluated
 from sknet.engine.state._layout import Arrays, Layout
 from sknet.engine.state._state import ModelState, check_state, frozen, thawed
 from sknet.exceptions import DeviceError, DeviceWarning, StateError
-from sknet.nn import Module
+from sknet.nn import Module, Parameter
+from sknet.nn.extend import convert, copy_with, latest
 from sknet.optim import Optimizer, OptimizerState
 from sknet.optim.schedules import Progress
 
-__all__ = ["Memory", "Pending"]
+__all__ = ["Memory", "Pending", "check_free", "copy_of"]
+
+Slots = dict[str, Any]
+
+
+def copy_of(module: Module) -> Module:
+    """Return a copy of a module that shares nothing with it but the values of its parameters."""
+    known: dict[int, Any] = {}
+    for each in module.modules():
+        for parameter in each._parameters.values():
+            if parameter.is_drawn and parameter.home is None:
+                known[id(parameter.data)] = parameter.data  # the model's memory copies them
+    try:
+        return deepcopy(module, known)
+    except TypeError as error:
+        raise TypeError(
+            f"a Model makes a copy of its module, and this {type(module).__name__} cannot be copied "
+            f"({error}): pass copy=False to hand over the module itself"
+        ) from error
+
+
+def check_free(parameters: Mapping[str, Parameter], home: "Memory | None" = None) -> None:
+    """Raise a StateError if an owner other than `home` has one of the parameters."""
+    for name, parameter in parameters.items():
+        if parameter.home not in (None, home):
+            raise StateError(
+                f"parameter {name!r} belongs to another Model, which goes on training it: give this one a "
+                "copy of the module, module.copy(), or leave out copy=False"
+            )
 
 
 class Pending:
@@ -31,8 +73,15 @@ class Pending:
         Where the model will compute.
     """
 
+    is_spent = False
+
     def __init__(self, module: Module, device: Device) -> None:
         self.module, self.device = module, device
+
+    @property
+    def is_current(self) -> bool:
+        """Nothing has been made of the module yet."""
+        return True
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # protocols of copy and pickle
@@ -44,7 +93,7 @@ class Pending:
 
 
 class Memory:
-    """A module's parameters and buffers, and the optimizer's slots, on one device.
+    """A module's parameters and buffers, and the optimizer's slots, on one device: the parameters' home.
 
     Parameters
     ----------
@@ -60,11 +109,20 @@ class Memory:
     Attributes
     ----------
     layout : Layout
-        Where each parameter stands in the flat buffer.
+        Where each trained parameter stands in the flat buffer.
     slots : dict of str to array of shape (layout.size,)
         The optimizer's state.
     leaves : dict of str to Parameter
         The module's trained parameters.
+    frozen : dict of str to Parameter
+        The others: each has an array of its own, and no part in gradient, slots and updates.
+    is_spent : bool
+        Whether it was given to a state.
+
+    Raises
+    ------
+    StateError
+        If another model owns a parameter.
 
     Notes
     -----
@@ -72,32 +130,122 @@ class Memory:
     first written to. Pickles carry every number once, as the host's arrays.
     """
 
+    is_spent = False
+
     def __init__(self, module: Module, dtype: Any, device: Device, slots: Iterable[str]) -> None:
         self.module, self.dtype, self.device = module, dtype, device
-        self.slots: dict[str, Any] = {}
-        self._evaluated: Any = None
+        self.slots: Slots = {}
+        self.leaves: dict[str, Parameter] = {}
+        self.frozen: dict[str, Parameter] = {}
+        self._resting: dict[str, Slots] = {}  # slots of frozen parameters that have been trained
         self._held: Any = None  # the flat buffer of a state whose arrays are read
-        self._take_over({name: p.data for name, p in module.named_parameters() if p.requires_grad})
-        self.begin_slots(slots)
+        self._average: tuple[Any, Any] | None = None
+        names = tuple(slots)
+        self._arrange(dict(module.own_parameters()), names)
 
-    def _take_over(self, values: Mapping[str, Any]) -> None:
-        """Copy the parameters into a flat buffer, and make the module's parameters views of it."""
-        self.leaves = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
-        self.layout = Layout({name: tuple(array.shape) for name, array in values.items()})
-        self._flat: Any = self.zeros()
-        self.layout.fill(self._flat, values)
-        for name, view in self.layout.views(self._flat).items():
-            self.leaves[name].data = view
-        self.has_buffers = any(True for _ in self.module.named_buffers())
+    # -- the parameters -----------------------------------------------------------------------------
+
+    def _arrange(self, found: Mapping[str, Parameter], slots: Iterable[str]) -> None:
+        """Copy parameters into a flat buffer, of which they become views; slots go with their parameters."""
+        check_free(found, self)
+        mark = latest.structure
+        before = self._slots_by_parameter()
+        left = [p for p in (*self.leaves.values(), *self.frozen.values()) if p.home is self]
+        leaves = {name: p for name, p in found.items() if p.requires_grad}
+        layout = Layout({name: tuple(p.shape) for name, p in leaves.items()})
+        flat = self._zeros(layout)
+        layout.fill(flat, {name: p.data for name, p in leaves.items()})
+        kept = {slot: self._zeros(layout) for slot in slots}
+        for slot, buffer in kept.items():
+            for name, view in layout.views(buffer).items():
+                known = before.get(id(leaves[name]), {})
+                if slot in known:
+                    view[...] = known[slot]
+        still = {id(p) for p in found.values()}
+        for parameter in left:
+            if id(parameter) not in still:
+                parameter.settle(None, parameter.data.copy())
+        for name, view in layout.views(flat).items():
+            leaves[name].settle(self, view)
+        self.frozen = {name: p for name, p in found.items() if name not in leaves}
+        for parameter in self.frozen.values():
+            parameter.settle(self, parameter.data.copy())
+        self._resting = {name: before[id(p)] for name, p in self.frozen.items() if id(p) in before}
+        self.leaves, self.layout, self._flat, self.slots = leaves, layout, flat, kept
+        self._buffer_names = [name for name, _ in self.module.named_buffers()]
+        self.has_buffers = bool(self._buffer_names)
+        self._held = self._average = None
+        self._mark = mark
+
+    def _slots_by_parameter(self) -> dict[int, Slots]:
+        """Return the part of the slots that belongs to each parameter, by its identity, in own arrays."""
+        if not self.slots:
+            return {}
+        found = {id(self.frozen[name]): slots for name, slots in self._resting.items()}
+        views = {slot: self.layout.views(buffer) for slot, buffer in self.slots.items()}
+        for name, parameter in self.leaves.items():
+            found[id(parameter)] = {slot: parts[name].copy() for slot, parts in views.items()}
+        return found
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no parameter of any module has come, gone, or been frozen since this was arranged."""
+        return self._mark is latest.structure
+
+    def follow(self, random_state: RandomState) -> bool:
+        """Arrange the parameters anew if the module has got or lost some, or some were frozen or thawed.
+
+        Parameters
+        ----------
+        random_state : RandomState
+            Draws parameters that have no values yet.
+
+        Returns
+        -------
+        bool
+            Whether anything was changed.
+
+        Raises
+        ------
+        StateError
+            If a new module is lazy, or another model owns it; this memory is as before then.
+        """
+        mark = latest.structure
+        found = dict(self.module.own_parameters())
+        if self._is_arranged_for(found):
+            self._mark = mark
+            return False
+        check_free(found, self)
+        new = [p for p in found.values() if p.home is None]
+        for tensor in (*new, *self.module.buffers()):
+            convert(tensor, self.dtype, self.device)
+        for parameter in new:
+            parameter.draw(random_state)
+        self._arrange(found, list(self.slots))
+        return True
+
+    def _is_arranged_for(self, found: Mapping[str, Parameter]) -> bool:
+        if len(found) != len(self.leaves) + len(self.frozen):
+            return False
+        if self._buffer_names != [name for name, _ in self.module.named_buffers()]:
+            return False
+        if [name for name, p in found.items() if p.requires_grad] != list(self.leaves):
+            return False
+        known = {**self.leaves, **self.frozen}
+        return all(known.get(name) is p for name, p in found.items())
 
     def begin_slots(self, names: Iterable[str]) -> None:
         """Make the optimizer's state anew."""
-        self._evaluated = None
+        self._average = None
+        self._resting = {}
         self.slots = {name: self.zeros() for name in names}
 
     def zeros(self) -> Any:
         """Return a flat buffer of zeros."""
-        return backend(self.device.kind).zeros((self.layout.size,), self.dtype, self.device)
+        return self._zeros(self.layout)
+
+    def _zeros(self, layout: Layout) -> Any:
+        return backend(self.device.kind).zeros((layout.size,), self.dtype, self.device)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -109,9 +257,16 @@ class Memory:
         """Every buffer by name."""
         return MappingProxyType({name: b.data for name, b in self.module.named_buffers()})
 
+    @property
+    def untrained(self) -> dict[str, Any]:
+        """Every buffer and frozen parameter by name: what a pass reads besides the flat buffer."""
+        found = {name: b.data for name, b in self.module.named_buffers()}
+        found.update({name: p.data for name, p in self.frozen.items()})
+        return found
+
     def set_buffers(self, values: Mapping[str, Any]) -> None:
         """Put arrays in the place of buffers; also told of every step that was made in place."""
-        self._evaluated = None
+        self._average = None
         for path, value in values.items():
             owner, _, name = path.rpartition(".")
             module = self.module
@@ -124,12 +279,13 @@ class Memory:
         """The flat buffer; None while the parameters are a state's own arrays."""
         return self._flat
 
-    def writable(self) -> Any:
+    def flat_to_write(self) -> Any:
         """Return the flat buffer; read-only arrays of a state are copied first."""
-        self._evaluated = None  # what predicts is computed anew after whatever is written now
+        self._average = None  # what predicts is computed anew after whatever is written now
         if self._flat is None:
-            self._take_over(self.parameters)
-            self.slots = {name: array.copy() for name, array in self.slots.items()}
+            found = {**self.leaves, **self.frozen}
+            order = [name for name, _ in self.module.own_parameters()]
+            self._arrange({name: found[name] for name in order}, list(self.slots))
         return self._flat
 
     def packed(self) -> Any:
@@ -142,10 +298,67 @@ class Memory:
 
     def evaluated(self, optimizer: Optimizer) -> Any:
         """Return the flat parameters that an averaging `optimizer` predicts with, computed once a step."""
-        if self._evaluated is None:
-            flat = self.packed() if self._flat is None else self._flat
-            self._evaluated = evaluated(optimizer, self.layout, flat, self.slots)
-        return self._evaluated
+        if self._average is not None:
+            average, of = self._average
+            # Somebody may have written into an array of the module's; a state's arrays are read-only.
+            if self._flat is None or _same_bits(self._flat, of):
+                return average
+        flat = self.packed()
+        average = evaluated(optimizer, self.layout, flat, self.slots)
+        self._average = average, flat
+        return average
+
+    # -- as the home of parameters ------------------------------------------------------------------
+
+    def write(self, parameter: Parameter, values: Any) -> None:
+        """Write new values for a parameter, of its shape, converted to this memory's dtype and device."""
+        array = values.data if isinstance(values, Tensor) else values
+        array = array if is_array(array) else np.asarray(array)
+        if tuple(array.shape) != parameter.shape:
+            raise StateError(
+                f"a Model owns parameter {self._name_of(parameter)!r}, of shape {parameter.shape}: values of "
+                f"shape {tuple(array.shape)} cannot be written there. For another shape put another "
+                "nn.Parameter or another module in its place"
+            )
+        if array.dtype.kind not in "biuf":
+            raise StateError(
+                f"a Model owns parameter {self._name_of(parameter)!r}, of dtype {self.dtype}: values of "
+                f"dtype {array.dtype} cannot be written there"
+            )
+        target = self.writable(parameter)
+        with active(self.device):
+            target[...] = to_device(array, self.device)
+        note_write(target)
+
+    def writable(self, parameter: Parameter) -> Any:
+        """Return the array of a parameter, to be written to."""
+        if self.is_spent:
+            self.refuse_spent()
+        with active(self.device):
+            self.flat_to_write()
+        return parameter.data
+
+    def check_move(self, dtype: "np.dtype[Any] | None", device: Device | None) -> None:
+        """Raise a StateError unless the memory has this dtype and is on this device; None is any."""
+        changes_dtype = dtype is not None and dtype != self.dtype
+        if changes_dtype or (device is not None and device != self.device):
+            wanted = " and ".join(str(part) for part in (dtype, device) if part is not None)
+            raise StateError(
+                f"a Model owns this module and computes in {self.dtype} on {self.device}: it cannot be moved "
+                f"to {wanted}. Make another model, Model(module, dtype=..., device=...), or move a copy, "
+                "module.copy().to(...)"
+            )
+
+    def _name_of(self, parameter: Parameter) -> str:
+        known = {**self.leaves, **self.frozen}
+        return next((name for name, each in known.items() if each is parameter), "?")
+
+    def refuse_spent(self) -> NoReturn:
+        """Raise a StateError: this memory belongs to a state."""
+        raise StateError(
+            "this model's memory was given to the state that update(donate=True) returned: go on with "
+            "model.replace(state)"
+        )
 
     # -- states -----------------------------------------------------------------------------------
 
@@ -159,7 +372,7 @@ class Memory:
         optimizer = OptimizerState(progress.step, dict(slots))
         return ModelState(Arrays(self.layout, flat), optimizer, MappingProxyType(kept), progress)
 
-    def given(self) -> tuple[Any, dict[str, Any]]:
+    def given(self) -> tuple[Any, Slots]:
         """Return parameters and slots to be written to by whoever takes this memory over."""
         if self._flat is not None:
             return self._flat, self.slots
@@ -168,17 +381,23 @@ class Memory:
             return self.packed(), self.copied_slots()
         return self._held, self.slots
 
-    def copied_slots(self) -> dict[str, Any]:
+    def copied_slots(self) -> Slots:
         """Return the optimizer's state in arrays of its own."""
         return {name: array.copy() for name, array in self.slots.items()}
 
     def load(self, state: ModelState) -> None:
         """Copy a state's values; a StateError is raised before anything is changed."""
         check_state(state, self.layout, self.slots, self.buffers)
-        self.layout.fill(self.writable(), state.parameters)
+        self.layout.fill(self.flat_to_write(), state.parameters)
         for name, array in state.optimizer.slots.items():
             self.slots[name][...] = array
         self.set_buffers({name: array.copy() for name, array in state.buffers.items()})
+        self.note_written()
+
+    def note_written(self) -> None:
+        """Tell the tape that parameters were overwritten."""
+        if self._flat is not None:
+            note_write(self._flat)
 
     def holding(self, state: ModelState) -> "Memory":
         """Return a memory of a module like this one's, that reads a state's own arrays."""
@@ -190,35 +409,48 @@ class Memory:
                     f"on {self.device}: `load` converts, `replace` takes the arrays as they are"
                 )
         other = Memory.__new__(Memory)
-        other.__dict__.update(self.__dict__)
-        other._flat = other._evaluated = None
+        other.__dict__.update(self.__dict__, is_spent=False, _resting=dict(self._resting))
+        other._flat = other._average = None
         held = state.parameters
         whole = isinstance(held, Arrays) and held.layout.shapes == self.layout.shapes
         other._held = held.flat if whole else None  # type: ignore[attr-defined]
-        other.module = self.module.copy()
-        other.leaves = {name: p for name, p in other.module.named_parameters() if p.requires_grad}
-        for name, array in state.parameters.items():
-            other.leaves[name].data = array
+        arrays = {parameter: state.parameters[name] for name, parameter in self.leaves.items()}
+        # A frozen array is read, and written to by who sets its values: each model has its own.
+        arrays.update({p: p.data if self.is_spent else p.data.copy() for p in self.frozen.values()})
+        other.module = copy_with(self.module, arrays)
+        other._find()
         other.slots = dict(state.optimizer.slots)
         other.set_buffers(state.buffers)
         return other
+
+    def _find(self) -> None:
+        """Become the home of the module's parameters as they are."""
+        own = dict(self.module.own_parameters())
+        self.leaves = {name: own[name] for name in self.leaves}
+        self.frozen = {name: own[name] for name in self.frozen}
+        for parameter in own.values():
+            parameter.settle(self, parameter.data)
 
     # -- pickling ---------------------------------------------------------------------------------
 
     @on_device
     def __getstate__(self) -> dict[str, Any]:
-        skeleton = self.module.copy()
-        for name, parameter in skeleton.named_parameters():
-            if name in self.leaves:
-                parameter.data = np.empty(0, self.dtype)  # its values are in the flat buffer
+        blank = {parameter: np.empty(0, self.dtype) for parameter in self.leaves.values()}
+        skeleton = copy_with(self.module, blank)  # the values are in the flat buffer
         skeleton.to(device="cpu")
         slots = {name: to_host(array) for name, array in self.slots.items()}
-        state = {**self.__dict__, "module": skeleton, "slots": slots, "_flat": to_host(self.packed())}
-        state["_evaluated"] = state["_held"] = None
-        del state["leaves"]
+        resting = {
+            name: {slot: to_host(array) for slot, array in kept.items()}
+            for name, kept in self._resting.items()
+        }
+        state = {**self.__dict__, "module": skeleton, "slots": slots, "_resting": resting}
+        state["_flat"] = to_host(self.packed())
+        for name in ("_average", "_held", "_mark", "leaves", "frozen"):
+            state.pop(name, None)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        flat, slots, resting = state["_flat"], state["slots"], state["_resting"]
         self.__dict__.update(state)
         try:
             self.device = available(self.device)
@@ -228,5 +460,18 @@ class Memory:
         self.module.to(device=self.device)
         with active(self.device):
             # Everything is copied: joblib hands large arrays to its workers as read-only maps of a file.
-            self._take_over(self.layout.views(to_device(state["_flat"], self.device)))
-            self.slots = {name: to_device(np.array(array), self.device) for name, array in self.slots.items()}
+            found = dict(self.module.own_parameters())
+            for name, view in self.layout.views(to_device(flat, self.device)).items():
+                found[name].data = view
+            self.leaves, self.frozen, self.slots, self._resting = {}, {}, {}, {}
+            self._arrange(found, ())
+            self.slots = {name: to_device(np.array(array), self.device) for name, array in slots.items()}
+            self._resting = {
+                name: {slot: to_device(np.array(array), self.device) for slot, array in kept.items()}
+                for name, kept in resting.items()
+            }
+
+
+def _same_bits(x: Any, y: Any) -> bool:
+    bits = f"u{x.dtype.itemsize}"
+    return bool(namespace(x).all(x.view(bits) == y.view(bits)).item())

@@ -70,5 +70,5 @@ def compiled_step(model: "Model", X: Any, y: Any, weight: Any = None) -> Compile
 
     programs = Programs(model)
     gradient = programs.gradient_of(X, y, weight)
-    source = native_source(gradient, programs.update, list(model.buffers), weight is not None)
+    source = native_source(gradient, programs.update, list(model.untrained), weight is not None)
     return CompiledStep(gradient, programs.update, source)

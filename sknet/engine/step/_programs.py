@@ -1,6 +1,7 @@
 """The programs of a model's training step: the gradient of a batch, and the optimizer's update."""
 
 from collections.abc import Mapping
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,12 +59,24 @@ class Programs:
         assert isinstance(optimizer, Optimizer)
         self._model, self.optimizer, self._exact = model, optimizer, exact
         self.flat, slots = model.flat_buffers()
+        self._made_of = self._what_they_are_made_of(model)
         self.gradient = np.zeros_like(self.flat)
         self._numbers, hyper = hyper_slots(optimizer, model.progress, self.flat)
         args = (self.flat, slots, self.gradient, hyper)
         function = update_function(optimizer, model.layout, keep_delta)
         self.update = compiled(function, args, donate=(0, 1), exact=exact, slots=args)
         self.delta = self.update.result[2] if keep_delta else None
+
+    @staticmethod
+    def _what_they_are_made_of(model: "Model") -> tuple[Any, ...]:
+        flat, slots = model.flat_buffers()
+        hyper = (model.loss_function, model.optimizer, model.alpha, model.key)
+        return flat, *slots.values(), *hyper
+
+    def are_of(self, model: "Model") -> bool:
+        """Tell whether the programs train this memory of the model, with these hyperparameters."""
+        now = self._what_they_are_made_of(model)
+        return len(now) == len(self._made_of) and all(map(is_, now, self._made_of))
 
     def gradient_of(self, X: Any, y: Any, weight: Any) -> Compiled:
         """Return a program for batches like this one.
@@ -76,15 +89,19 @@ class Programs:
         Returns
         -------
         Compiled
-            Its slots are flat parameters, gradient, buffers, X (a `SparseSlot` for a sparse one), y,
-            weight and a counter; its result is gradient, changed buffers, raw output, loss and penalty.
+            Its slots are flat parameters, gradient, what is not trained, X (a `SparseSlot` for a sparse
+            one), y, weight and a counter; its result is gradient, changed buffers, raw output, loss and
+            penalty.
         """
         model = self._model
         function = gradient_function(model, weighted=weight is not None)
         X = ops.SparseSlot(X.shape, X.dtype) if ops.is_sparse(X) else X
-        args = (self.flat, self.gradient, dict(model.buffers), X, y, weight, np.zeros((), np.int64))
+        untrained = model.untrained
+        args = (self.flat, self.gradient, untrained, X, y, weight, np.zeros((), np.int64))
         check_repeatable(model, function, args)
-        slots = (self.flat, self.gradient, None, None, None, None, None)
+        # Frozen parameters are read where they are; buffers are replaced at each step, and copied.
+        frozen = {name: array for name, array in untrained.items() if name not in model.buffers}
+        slots = (self.flat, self.gradient, frozen, None, None, None, None)
         return compiled(function, args, donate=(1,), exact=self._exact, slots=slots)
 
     def compute(self, program: Compiled) -> tuple[Mapping[str, Any], Any, float, float]:
@@ -100,12 +117,11 @@ class Programs:
             The two terms of the objective.
         """
         model = self._model
-        _, _, buffers, *_, counter = program.slots
+        _, _, untrained, *_, counter = program.slots
         counter[...] = model.progress.step
-        if buffers:
-            known = model.buffers
-            for name, slot in buffers.items():
-                slot[...] = known[name]
+        if untrained:
+            for name, array in model.buffers.items():
+                untrained[name][...] = array
         program.run()
         _, changed, output, loss, penalty = program.result
         return changed, output, loss.item(), penalty.item()
@@ -141,7 +157,7 @@ def gradient_function(model: "Model", weighted: bool) -> Any:
     def evaluate(
         flat: Tensor,
         gradient: Tensor,
-        buffers: Mapping[str, Tensor],
+        untrained: Mapping[str, Tensor],
         X: Tensor,
         y: Tensor,
         weight: Tensor | None,
@@ -150,12 +166,12 @@ def gradient_function(model: "Model", weighted: bool) -> Any:
         leaf = flat.detach()
         leaf.requires_grad = True
         values = {name: leaf[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
-        bound = {places[name]: value for name, value in (*values.items(), *buffers.items())}
+        bound = {places[name]: value for name, value in (*values.items(), *untrained.items())}
         scope = Scope(bound, True, model.key, counter)
         output = run(model.module, scope, (X,))
         data, penalty = model.terms(output, y, weight, values.values())
         [found] = gradients(data if penalty is None else data + penalty, [leaf])
-        changed = {name: scope.updates[places[name]] for name in buffers if places[name] in scope.updates}
+        changed = {name: scope.updates[places[name]] for name in untrained if places[name] in scope.updates}
         return found, changed, output, data, ops.zeros_like(data) if penalty is None else penalty
 
     return evaluate

@@ -1,9 +1,7 @@
 """One training step at a time: what `Model.step` does."""
 
-import operator
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +10,11 @@ import numpy as np
 from sknet import ops
 from sknet.compile import Compiled
 from sknet.core import Tensor
-from sknet.engine.state import Gradient, StepResult
-from sknet.engine.step._parts import nested
+from sknet.engine.state import Fingerprint, Gradient, StepResult
 from sknet.engine.step._programs import Programs
 from sknet.engine.step._update import apply_update, check_finite_step
 from sknet.exceptions import CaptureError, GraphError
-from sknet.nn._hooks import changes
+from sknet.nn.extend import latest
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -83,14 +80,14 @@ class Stepper:
 
     def __init__(self, mode: bool | str) -> None:
         self._mode = mode
-        self._given_up: int | None = None  # the count of hooks' changes when a capture failed
+        self._given_up: object = None  # the mark of the hooks when a capture failed
         self.forget()
 
     def forget(self) -> None:
         """Capture anew what comes next: something that programs have frozen was changed."""
         self._programs: Programs | None = None
         self._by_shape: OrderedDict[Any, Compiled | None] = OrderedDict()
-        self._frozen: list[Any] = []
+        self._fingerprint: Fingerprint | None = None
 
     def step(self, model: "Model", X: Any, y: Any, weight: Any) -> StepResult:
         """Train on one checked batch of tensors."""
@@ -109,7 +106,7 @@ class Stepper:
         is_sparse = ops.is_sparse(X)
         if not self._mode or model.device.kind != "cpu" or (not is_sparse and X.requires_grad):
             return None
-        if self._given_up == changes():
+        if self._given_up is latest.hooks:
             return None
         if self._programs is not None and not self._is_current(model):
             self.forget()
@@ -139,14 +136,16 @@ class Stepper:
             if self._mode is True:
                 raise
             not_compiled(error, stacklevel=6)
-            self._given_up = changes()
+            self._given_up = latest.hooks
             return None
-        self._frozen = list(_what_is_frozen(model))
+        self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
         return program
 
     def _is_current(self, model: "Model") -> bool:
-        now = list(_what_is_frozen(model))
-        return len(now) == len(self._frozen) and all(map(operator.is_, now, self._frozen))
+        """Tell whether the programs still do what the model's step would do."""
+        assert self._programs is not None
+        fingerprint = self._fingerprint
+        return fingerprint is not None and self._programs.are_of(model) and fingerprint.holds()
 
 
 def _replayed(model: "Model", programs: Programs, program: Compiled, batch: tuple[Any, ...]) -> StepResult:
@@ -164,17 +163,3 @@ def _replayed(model: "Model", programs: Programs, program: Compiled, batch: tupl
     update = MappingProxyType(model.layout.views(programs.delta.copy()))
     model.advance(buffers)
     return StepResult(loss + penalty, gradient, update, Tensor(output.copy()), loss, penalty)
-
-
-def _what_is_frozen(model: "Model") -> Iterator[Any]:
-    """Yield all that a capture reads and its programs do not: memory, and attributes of all parts."""
-    flat, slots = model.flat_buffers()
-    yield from (flat, *slots.values(), model.alpha, model.key, model.loss_function, model.optimizer)
-    for module in model.module.modules():
-        for name, value in vars(module).items():
-            if name in ("_parameters", "_children"):
-                yield from value.values()
-            elif name not in ("_buffers", "_transient"):
-                yield value
-    for part in (*nested(model.loss_function), *nested(model.optimizer)):
-        yield from vars(part).values()

@@ -1,0 +1,263 @@
+"""Whether a captured program still holds: the one rule, for training steps and predictions.
+
+A program is made by running Python code once. Whatever that code read of Python is frozen in the
+program: attributes of modules, losses and optimizers, what is in their lists, dicts, arrays and other
+objects, at any depth, and which modules, parameters and hooks there are. A fingerprint remembers all of
+it when a program is made, and tells later whether it is as it was.
+"""
+
+import types
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Tensor
+from sknet.device import Device, is_array, namespace
+from sknet.nn import Module
+from sknet.nn.extend import latest
+
+__all__ = ["Fingerprint"]
+
+# Objects of these types never change; what they refer to, if anything, is watched where it can change.
+CONSTANT = (
+    *(int, float, complex, str, bytes, bool, type(None), type(Ellipsis), slice, range, type),
+    *(types.ModuleType, types.BuiltinFunctionType, np.generic, np.dtype, np.ufunc, Device),
+)
+# What a pass does not read: a Scope decides about the mode, and the version says how weights were drawn.
+NOT_READ = frozenset({"_training", "_init_version", "_buffers"})
+# Objects that change while they train, or as they run, and are not read by what is captured.
+OWNERS = ("sknet.engine", "sknet.estimators", "logging", "threading", "concurrent.", "multiprocessing.")
+SMALL = 1 << 16  # bytes of an array up to which a copy of its bytes is compared
+
+Dict = tuple[dict[Any, Any], list[Any], list[Any]]  # a dict, its keys and its values
+Other = tuple[Callable[[], Iterable[Any]], list[Any]]  # what reads some objects, and what they were
+
+
+class Fingerprint:
+    """All that a program was made of which Python code can change.
+
+    Parameters
+    ----------
+    module : Module
+        The network. Values of its parameters and buffers are inputs of a program, and not looked at.
+    *parts : object
+        Losses, optimizers, functions: what the captured code reads besides.
+
+    Notes
+    -----
+    Objects are compared by identity, and referred to, so that no new object is taken for an old one.
+    Arrays are compared by their bytes, unless they are read-only. A module's attributes are looked at only
+    after an attribute of any module was set (`sknet.nn.extend.latest`); what can change without that is
+    looked at each time. Global variables, attributes of classes and what compiled code refers to are no
+    part of it.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.engine.state import Fingerprint
+    >>> layer = nn.Linear(2, 1)
+    >>> layer.scales = [1.0, 2.0]
+    >>> fingerprint = Fingerprint(layer)
+    >>> fingerprint.holds()
+    True
+    >>> layer.scales[0] = 3.0
+    >>> fingerprint.holds()
+    False
+    """
+
+    def __init__(self, module: Module, *parts: Any) -> None:
+        self._mark = latest.settings
+        self._dicts: list[Dict] = []
+        self._others: list[Other] = []
+        self._arrays: list[tuple[Any, Any]] = []
+        self._modules: list[tuple[Module, list[Any]]] = []
+        self._inside = {id(each) for each in module.modules()}
+        seen: dict[int, Any] = {id(parameter): parameter for _, parameter in module.own_parameters()}
+        for part in (module, *parts):
+            self._watch(part, seen)
+
+    def holds(self) -> bool:
+        """Tell whether all is as it was when this was made."""
+        for live, keys, values in self._dicts:
+            if len(live) != len(keys) or not (
+                all(map(is_, live, keys)) and all(map(is_, live.values(), values))
+            ):
+                return False
+        for read, before in self._others:
+            now = list(read())
+            if len(now) != len(before) or not all(map(is_, now, before)):
+                return False
+        for array, copy in self._arrays:
+            if not _same(array, copy):
+                return False
+        mark = latest.settings
+        if mark is not self._mark:
+            for module, before in self._modules:
+                now = list(_of_module(module))
+                if len(now) != len(before) or not all(map(is_, now, before)):
+                    return False
+            self._mark = mark
+        return True
+
+    # -- taking it ----------------------------------------------------------------------------------
+
+    def _watch(self, value: Any, seen: dict[int, Any]) -> None:
+        """Remember what can change in a value, and in all that it refers to."""
+        if isinstance(value, CONSTANT) or id(value) in seen:
+            return
+        seen[id(value)] = value
+        if is_array(value):
+            self._watch_array(value, seen)
+            return
+        for kinds, watch in WATCHED:
+            if isinstance(value, kinds):
+                watch(self, value, seen)
+                return
+        self._watch_object(value, seen)
+
+    def _watch_dict(self, value: dict[Any, Any], seen: dict[int, Any]) -> None:
+        keys, values = list(value), list(value.values())
+        self._dicts.append((value, keys, values))
+        for item in (*keys, *values):
+            self._watch(item, seen)
+
+    def _watch_items(self, value: Iterable[Any], seen: dict[int, Any]) -> None:
+        for item in value:
+            self._watch(item, seen)
+
+    def _watch_tensor(self, tensor: Tensor, seen: dict[int, Any]) -> None:
+        self._others.append((partial(_of_tensor, tensor), [tensor.data, tensor.node]))
+        self._watch(tensor.data, seen)
+
+    def _watch_all(self, read: Callable[[], Iterable[Any]], seen: dict[int, Any]) -> None:
+        found = list(read())
+        self._others.append((read, found))
+        for item in found:
+            self._watch(item, seen)
+
+    def _watch_array(self, array: Any, seen: dict[int, Any]) -> None:
+        if isinstance(array, np.ndarray) and array.dtype.hasobject:
+            self._watch_all(partial(_of_objects, array), seen)
+        elif not _is_constant(array):
+            self._arrays.append((array, array.tobytes() if array.nbytes <= SMALL else array.copy()))
+
+    def _watch_partial(self, value: "partial[Any]", seen: dict[int, Any]) -> None:
+        self._watch_items((value.func, value.args, value.keywords), seen)
+
+    def _watch_method(self, value: types.MethodType, seen: dict[int, Any]) -> None:
+        self._watch_items((value.__self__, value.__func__), seen)
+
+    def _watch_module(self, module: Module, seen: dict[int, Any]) -> None:
+        found = list(_of_module(module))
+        self._modules.append((module, found))
+        # Of a module that is no part of the network, such as a teacher, the values are constants.
+        values = () if id(module) in self._inside else module._buffers.values()
+        for item in (*found, *values):
+            self._watch(item, seen)
+
+    def _watch_object(self, value: Any, seen: dict[int, Any]) -> None:
+        if type(value).__module__.startswith(OWNERS):
+            return
+        attributes = getattr(value, "__dict__", None)
+        if isinstance(attributes, dict):
+            self._watch_dict(attributes, seen)
+        names = [name for kind in type(value).__mro__ for name in _slots_of(kind)]
+        if names:
+            self._watch_all(partial(_of_slots, value, names), seen)
+
+
+def _reading(read: Callable[[Any], Iterable[Any]]) -> Callable[[Fingerprint, Any, dict[int, Any]], None]:
+    """Return how to watch an object whose parts a function yields, the same objects each time."""
+    return lambda fingerprint, value, seen: fingerprint._watch_all(partial(read, value), seen)
+
+
+def _of_module(module: Module) -> Iterator[Any]:
+    """Yield what a pass through a module can read of Python, but for values of parameters and buffers."""
+    yield type(module)
+    for name, value in vars(module).items():
+        if name in ("_parameters", "_children"):
+            for key, registered in value.items():
+                yield key
+                yield registered
+        elif name not in NOT_READ:
+            yield name
+            yield value
+    yield from module._buffers
+
+
+def _of_tensor(tensor: Tensor) -> Iterator[Any]:
+    yield tensor.data
+    yield tensor.node
+
+
+def _of_mapping(mapping: Mapping[Any, Any]) -> Iterator[Any]:
+    yield from mapping
+    yield from mapping.values()
+
+
+def _of_objects(array: Any) -> Any:
+    return array.reshape(-1).tolist()
+
+
+def _of_function(function: types.FunctionType) -> Iterator[Any]:
+    yield function.__code__
+    yield function.__defaults__
+    yield function.__kwdefaults__
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # nothing was assigned to the variable yet
+            yield None
+
+
+def _of_slots(value: Any, names: Iterable[str]) -> Iterator[Any]:
+    for name in names:
+        yield getattr(value, name, None)
+
+
+def _slots_of(kind: type) -> Iterator[str]:
+    slots = vars(kind).get("__slots__", ())
+    for name in (slots,) if isinstance(slots, str) else slots:
+        if name not in ("__dict__", "__weakref__"):
+            yield f"_{kind.__name__.lstrip('_')}{name}" if name.startswith("__") else name
+
+
+def _is_constant(array: Any) -> bool:
+    """Tell whether an array, and all that its memory belongs to, is read-only."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    return array is None or isinstance(array, bytes)
+
+
+def _same(array: Any, copy: Any) -> bool:
+    if isinstance(copy, bytes):
+        return bool(array.tobytes() == copy)
+    if array.shape != copy.shape or array.dtype != copy.dtype:
+        return False
+    if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.nbytes % 8 == 0:
+        return bool((array.reshape(-1).view(np.uint8).view(np.uint64) == _words(copy)).all())
+    different = namespace(array).any((array != copy) & ((array == array) | (copy == copy)))
+    return not different.item()
+
+
+def _words(array: Any) -> Any:
+    return array.reshape(-1).view(np.uint8).view(np.uint64)
+
+
+WATCHED: tuple[tuple[Any, Callable[[Fingerprint, Any, dict[int, Any]], None]], ...] = (
+    (Module, Fingerprint._watch_module),
+    (Tensor, Fingerprint._watch_tensor),
+    (dict, Fingerprint._watch_dict),
+    ((tuple, frozenset), Fingerprint._watch_items),
+    (Mapping, _reading(_of_mapping)),
+    ((list, set, deque), _reading(iter)),
+    (types.FunctionType, _reading(_of_function)),
+    (types.MethodType, Fingerprint._watch_method),
+    (partial, Fingerprint._watch_partial),
+)

@@ -1,0 +1,50 @@
+"""When a module was last changed, so that whoever keeps something made from modules need not walk them.
+
+Each mark is an object of its own, replaced at every change of that kind to any module: the mark that was
+read before is the present one as long as nothing has changed. An object that is referenced is never
+mistaken for another, and replacing it is atomic, so several threads need no lock. A mark is always replaced
+after the change has been made: who reads the new one sees the change.
+"""
+
+__all__ = ["latest", "note_hooks", "note_setting", "note_structure"]
+
+
+class Marks:
+    """The marks of the latest changes.
+
+    Attributes
+    ----------
+    structure : object
+        Of parameters, buffers and modules that were registered or removed, frozen or thawed.
+    settings : object
+        Of any attribute, the structure and hooks included.
+    hooks : object
+        Of hooks.
+    """
+
+    __slots__ = ("hooks", "settings", "structure")
+
+    def __init__(self) -> None:
+        self.structure: object = object()
+        self.settings: object = object()
+        self.hooks: object = object()
+
+
+latest = Marks()
+
+
+def note_structure() -> None:
+    """Note that parameters, buffers or modules have come, gone, or are to be learned or not."""
+    latest.structure = object()
+    latest.settings = object()
+
+
+def note_setting() -> None:
+    """Note that an attribute of a module has changed."""
+    latest.settings = object()
+
+
+def note_hooks() -> None:
+    """Note that a hook was added or removed."""
+    latest.hooks = object()
+    latest.settings = object()

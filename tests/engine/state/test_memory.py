@@ -1,0 +1,317 @@
+"""Parameters have one home: whatever way they are written, the model trains what the module shows."""
+
+import copy
+import gc
+import pickle
+
+import numpy as np
+import pytest
+
+from sknet import Model, Tensor, nn, no_grad
+from sknet.exceptions import StateError
+from sknet.optim import EMA, SGD, Adam
+from tests.engine.helpers import CLASSES, X, assert_same_state, network
+
+ZEROS = np.zeros((4, 8))
+
+
+def new(**params):
+    return Model(network(3), **{"loss": "log_loss", "optimizer": Adam(0.05), "random_state": 0} | params)
+
+
+def assert_home(model):
+    """Whatever the module shows is what the model trains, and is trained by its next step."""
+    known = {**model.parameters, **model.untrained}
+    shown = {name: parameter.data for name, parameter in model.module.named_parameters()}
+    for name, array in shown.items():
+        assert np.shares_memory(array, known[name]), name
+        np.testing.assert_array_equal(array, known[name])
+    before = {name: array.copy() for name, array in shown.items()}
+    result = model.step(X, CLASSES)
+    for name, parameter in model.module.named_parameters():
+        added = result.update[name] if parameter.requires_grad else 0
+        np.testing.assert_array_equal(parameter.numpy(), before[name] + added, err_msg=name)
+    np.testing.assert_array_equal(model(X).numpy(), model.module(X.astype("f4")).numpy())
+
+
+def load(model):
+    source = {name: array * 0.5 for name, array in model.module.state_dict().items()}
+    model.module.load_state_dict(source)
+    return source["0.weight"]
+
+
+def assign(model):
+    model.module[0].weight.data = ZEROS
+    return ZEROS
+
+
+def assign_tensor(model):
+    model.module[0].weight.data = Tensor(ZEROS + 1)
+    return ZEROS + 1
+
+
+def write_array(model):
+    model.module[0].weight.data[...] = 0.25
+    return ZEROS + 0.25
+
+
+def write_item(model):
+    with no_grad():
+        model.module[0].weight[...] = 0.5
+    return ZEROS + 0.5
+
+
+def write_in_place(model):
+    before = model.module[0].weight.numpy().copy()
+    with no_grad():
+        weight = model.module[0].weight
+        weight *= 2.0
+    return before * 2
+
+
+def put_parameter(model):
+    model.module[0].weight = nn.Parameter(ZEROS + 2)
+    return ZEROS + 2
+
+
+def put_module(model):
+    model.module[0] = nn.Linear(4, 8).initialize(5)
+    return nn.Linear(4, 8).initialize(5).weight.numpy()
+
+
+def put_module_to_be_drawn(model):
+    model.module[0] = nn.Linear(4, 8)
+    twin = np.random.RandomState()
+    twin.set_state(model.random_state.get_state())
+    return nn.Linear(4, 8).to("float32").initialize(twin).weight.numpy()
+
+
+def load_state(model):
+    model.load(new(random_state=7).state)
+    return new(random_state=7).parameters["0.weight"]
+
+
+WRITES = [
+    *(load, assign, assign_tensor, write_array, write_item, write_in_place, put_parameter, put_module),
+    *(put_module_to_be_drawn, load_state),
+]
+MODES = [False, True, "auto"]
+
+
+@pytest.mark.parametrize("compile", MODES)
+@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
+@pytest.mark.parametrize("steps", [0, 3])
+def test_values_that_are_written_are_those_that_are_trained(write, compile, steps):
+    model = new(compile=compile)
+    for _ in range(steps):
+        model.step(X, CLASSES)
+        model.predict(X)
+    expected = write(model)
+    np.testing.assert_array_equal(model.parameters["0.weight"], np.asarray(expected, "f4"))
+    for _ in range(3):
+        assert_home(model)
+
+
+@pytest.mark.parametrize("write", [load, assign, write_item, write_in_place, put_parameter, put_module])
+def test_what_replace_returned_is_written_to_like_any_other(write):
+    model = new()
+    state = model.update(model.backward(model.loss(model(X), CLASSES)))
+    twin = model.replace(state)
+    expected = write(twin)
+    np.testing.assert_array_equal(twin.parameters["0.weight"], np.asarray(expected, "f4"))
+    assert_home(twin)
+    np.testing.assert_array_equal(state.parameters["0.weight"], model.replace(state).parameters["0.weight"])
+    assert not np.array_equal(state.parameters["0.weight"], np.asarray(expected, "f4"))
+
+
+def resize(model):
+    model.module[0].weight.data = np.zeros((4, 9))
+
+
+def text(model):
+    model.module[0].weight.data = np.full((4, 8), "x")
+
+
+def move(model):
+    model.module.to("float64")
+
+
+def move_part(model):
+    model.module[0].to("float64")
+
+
+def share_with_another(model):
+    model.module[0] = new().module[0]
+    new_model = new(random_state=1)
+    model.module[0] = new_model.module[0]
+    model.kept = new_model
+    model.step(X, CLASSES)
+
+
+def lazy(model):
+    model.module[0] = nn.LazyLinear(8)
+    model.state  # noqa: B018
+
+
+REFUSED = [
+    (resize, r"a Model owns parameter '0.weight', of shape \(4, 8\): values of shape \(4, 9\) cannot be"),
+    (text, "a Model owns parameter '0.weight', of dtype float32: values of dtype <U1 cannot be"),
+    (move, r"computes in float32 on cpu: it cannot be moved to float64\. Make another model"),
+    (move_part, r"computes in float32 on cpu: it cannot be moved to float64\. Make another model"),
+    (share_with_another, r"parameter '0.weight' belongs to another Model.*module\.copy\(\)"),
+    (lazy, r"has no parameters before its in_features is known"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_what_has_no_place_there_is_refused_and_changes_nothing(call, message):
+    model = new()
+    model.step(X, CLASSES)
+    first, state = model.module[0], model.state
+    with pytest.raises(StateError, match=message):
+        call(model)
+    model.module[0] = first
+    assert_same_state(model.state, state)
+    assert_home(model)
+
+
+def test_a_lazy_layer_that_is_put_in_gets_its_shape_with_the_next_batch():
+    model = new()
+    model.step(X, CLASSES)
+    model.module[0] = nn.LazyLinear(8)
+    model.step(X, CLASSES)
+    assert model.parameters["0.weight"].shape == (4, 8)
+    assert_home(model)
+
+
+# -- freezing ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compile", MODES)
+@pytest.mark.parametrize("optimizer", [Adam(0.05), SGD(0.1, momentum=0.9), EMA(Adam(0.05), decay=0.5)])
+def test_frozen_parameters_rest_and_thawed_ones_go_on(compile, optimizer):
+    model = new(compile=compile, optimizer=optimizer, alpha=0.1)
+    for _ in range(3):
+        model.step(X, CLASSES)
+    slots = model.layout.views(model.state.optimizer.slots[optimizer.slots[0]])
+    model.module[0].requires_grad_(False)
+    before = model.module[0].weight.numpy().copy()
+    for _ in range(3):
+        assert list(model.step(X, CLASSES).gradient) == ["2.weight", "2.bias"]
+        np.testing.assert_array_equal(model.module[0].weight.numpy(), before)
+        assert_home(model)
+    model.module[0].weight.data = before * 2  # an input of the program, no constant in it
+    np.testing.assert_array_equal(model.predict(X[:1]), model.predict(X[:2])[:1])
+    assert_home(model)
+    model.module[0].requires_grad_(True)
+    now = model.layout.views(model.state.optimizer.slots[optimizer.slots[0]])
+    np.testing.assert_array_equal(now["0.weight"], slots["0.weight"])
+    assert_home(model)
+    assert not np.array_equal(model.module[0].weight.numpy(), before * 2)
+
+
+@pytest.mark.parametrize(
+    "copied", [Model.copy, lambda model: pickle.loads(pickle.dumps(model)), copy.deepcopy]
+)
+def test_copies_keep_what_is_frozen_and_what_rests(copied):
+    model = new()
+    model.step(X, CLASSES)
+    model.module[0].requires_grad_(False)
+    model.step(X, CLASSES)
+    twin = copied(model)
+    for each in (model, twin):
+        each.step(X, CLASSES)
+        each.module[0].requires_grad_(True)
+        each.step(X, CLASSES)
+    assert_same_state(twin.state, model.state)
+    twin.module[0].weight.data = ZEROS
+    assert model.parameters["0.weight"].any()
+
+
+def test_slots_stay_with_their_parameters_when_others_come_and_go():
+    model = new()
+    for _ in range(2):
+        model.step(X, CLASSES)
+    name = model.optimizer.slots[0]
+    before = model.layout.views(model.state.optimizer.slots[name])
+    model.module.insert(0, nn.Linear(4, 4).initialize(3))
+    after = model.layout.views(model.state.optimizer.slots[name])
+    np.testing.assert_array_equal(after["1.weight"], before["0.weight"])
+    np.testing.assert_array_equal(after["3.bias"], before["2.bias"])
+    assert not after["0.weight"].any()
+    assert_home(model)
+    removed = model.module[0]
+    del model.module[0]
+    assert_home(model)
+    assert list(model.parameters) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    removed.weight.data = np.zeros((2, 2))  # it belongs to nobody
+
+
+def test_parameters_that_become_one_are_trained_as_one():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    model = Model(net, random_state=0, optimizer=SGD(0.1))
+    model.step(X, X)
+    model.module[2].weight = model.module[0].weight
+    assert list(model.parameters) == ["0.weight", "0.bias", "2.bias"]
+    for _ in range(3):
+        assert "2.weight" not in model.step(X, X).update
+    assert model.module[2].weight is model.module[0].weight
+
+
+# -- whose module it is -------------------------------------------------------------------------------
+
+
+def test_a_model_copies_its_module():
+    net = network(3)
+    models = [Model(net, "log_loss", Adam(0.05), random_state=0) for _ in range(3)]
+    losses = [[model.step(X, CLASSES).loss for _ in range(5)] for model in models]
+    assert losses[0] == losses[1] == losses[2]
+    assert not any(parameter.is_drawn for parameter in net.parameters())
+
+
+def test_what_a_copied_module_holds_is_its_own():
+    net = network(3)
+    net.scales = [1.0]
+    net.initialize(0)
+    model = Model(net, "log_loss", random_state=0)
+    model.module.scales[0] = 2.0
+    model.step(X, CLASSES)
+    assert net.scales == [1.0]
+    np.testing.assert_array_equal(net[0].weight.numpy(), network(3).initialize(0)[0].weight.numpy())
+
+
+def test_without_a_copy_the_module_itself_is_trained():
+    net = network(3).initialize(0)
+    before = net[0].weight.numpy().copy()
+    model = Model(net, "log_loss", random_state=0, copy=False)
+    assert model.module is net
+    model.step(X, CLASSES)
+    assert not np.array_equal(net[0].weight.numpy(), before)
+    with pytest.raises(StateError, match=r"parameter '0\.weight' belongs to another Model"):
+        Model(net, "log_loss", copy=False)
+    Model(net, "log_loss").step(X, CLASSES)
+    after = net[0].weight.numpy().copy()
+    del model
+    gc.collect()
+    Model(net, "log_loss", copy=False)  # nobody else trains it any more
+    np.testing.assert_array_equal(net[0].weight.numpy(), after)
+
+
+def test_a_copy_of_an_owned_module_stays_as_it_is():
+    model = new()
+    twin = model.module.copy()
+    before = twin[0].weight.numpy().copy()
+    model.step(X, CLASSES)
+    np.testing.assert_array_equal(twin[0].weight.numpy(), before)
+    twin[0].weight.data = np.zeros((1, 1))  # and belongs to nobody
+
+
+def test_averages_follow_what_is_written():
+    model = new(optimizer=EMA(Adam(0.05), decay=0.5))
+    for _ in range(3):
+        model.step(X, CLASSES)
+    before = model.predict(X)
+    model.module[0].weight.data[...] = 0.0
+    rows = [model.predict(X[i : i + 1]) for i in range(3)]
+    assert not np.array_equal(model.predict(X), before)
+    np.testing.assert_allclose(np.concatenate(rows), model.predict(X)[:3], rtol=1e-5)
