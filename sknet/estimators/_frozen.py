@@ -120,11 +120,10 @@ class _Frozen:
         return X
 
     def _predictor(self, name: str, head: Head | None) -> Predictor | None:
-        found = self._predictors.get(name)
-        if name not in self._predictors or (found is not None and not found.is_current(self._flat)):
-            found = Predictor(self._module, self._layout, self._flat, head, min(MOST_ROWS, self._rows or 1))
-            self._predictors[name] = found
-        return found
+        if name not in self._predictors:
+            rows = min(MOST_ROWS, self._rows or 1)
+            self._predictors[name] = Predictor(self._module, self._layout, self._flat, head, rows)
+        return self._predictors[name]
 
     def _raw(self, X: Any) -> Any:
         with no_grad():
