@@ -235,7 +235,7 @@ class Parameter(Tensor):
         return self.like(None)
 
     def like(self, data: Any) -> "Parameter":
-        """Return a new parameter that is learned if this one is, with these values (None: not drawn yet)."""
+        """Return a parameter that is learned if this one is, with `data` for values; None: not drawn yet."""
         clone = self._with(self._recipe)
         if data is not None:
             clone.data = data

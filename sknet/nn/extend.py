@@ -5,6 +5,6 @@
 
 from sknet.nn._changes import latest
 from sknet.nn._module import copy_with
-from sknet.nn._parameter import Home, convert
+from sknet.nn._parameter import convert
 
-__all__ = ["Home", "convert", "copy_with", "latest"]
+__all__ = ["convert", "copy_with", "latest"]

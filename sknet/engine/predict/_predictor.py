@@ -79,7 +79,7 @@ class Predictor:
         self._made: tuple[Fingerprint | None, dict[int, list[Any]]] = (None, {})
 
     def is_for(self, flat: Any, head: Head | None) -> bool:
-        """Tell whether this predicts with these parameters and this head."""
+        """Tell whether this predicts with the parameters in `flat`, and with this `head`."""
         return self.flat is flat and _are_equal(self._head, head)
 
     def __call__(self, X: Any) -> Any:
