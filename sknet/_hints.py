@@ -10,12 +10,12 @@ from typing import Any
 
 __all__ = ["advice_for", "module_getattr", "parameter_hint", "suggestion"]
 
-# What other libraries call a parameter, and its names here: those that the class has are given.
+# What other libraries call a parameter, and its names here: the first that the class has is given.
 RENAMED = {
-    **dict.fromkeys(
-        ("learning_rate", "learning_rate_init", "initial_lr", "base_lr", "max_lr", "eta"), ("lr",)
-    ),
-    "betas": ("beta1", "beta2"),
+    **dict.fromkeys(("learning_rate", "learning_rate_init", "initial_lr", "base_lr", "eta"), ("lr",)),
+    "max_lr": ("peak_lr", "lr"),
+    "weight": ("class_weight",),
+    "betas": ("beta1 and beta2",),
     **dict.fromkeys(("beta_1", "b1"), ("beta1",)),
     **dict.fromkeys(("beta_2", "b2"), ("beta2",)),
     "epsilon": ("eps",),
@@ -25,6 +25,8 @@ RENAMED = {
     "gamma": ("factor",),
     "decay_rate": ("factor",),
     "step_size": ("every",),
+    "step_size_up": ("n_steps_up",),
+    "step_size_down": ("n_steps_down",),
     "max_momentum": ("beta1",),
     "start_factor": ("lr",),
     "end_factor": ("end_lr",),
@@ -51,7 +53,7 @@ RENAMED = {
     **dict.fromkeys(("max_eval", "maxfun"), ("max_fun",)),
     **dict.fromkeys(("tolerance_grad", "pgtol"), ("gtol",)),
     "tolerance_change": ("ftol",),
-    **dict.fromkeys(("beta", "threshold"), ("beta1", "beta2", "delta")),
+    **dict.fromkeys(("beta", "threshold"), ("beta1 and beta2", "delta")),
     **dict.fromkeys(("tau", "q"), ("quantile",)),
     **dict.fromkeys(("clip_value", "clipvalue"), ("max_value",)),
     **dict.fromkeys(("clip_norm", "clipnorm"), ("max_norm",)),
@@ -141,8 +143,8 @@ def parameter_hint(cls: type, name: str, known: Iterable[str]) -> str:
         As for `suggestion`.
     """
     known = list(known)
-    ours = [other for other in RENAMED.get(name, ()) if other in known]
-    return suggestion(name, known, {name: f"use {' and '.join(ours)}"} if ours else advice_for(cls))
+    ours = [other for other in RENAMED.get(name, ()) if set(other.split(" and ")) <= set(known)]
+    return suggestion(name, known, {name: f"use {ours[0]}"} if ours else advice_for(cls))
 
 
 def advice_for(cls: type) -> dict[str, str]:

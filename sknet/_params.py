@@ -233,12 +233,25 @@ def validate_parameters(estimator: BaseEstimator) -> None:
     validate_parameter_constraints(
         estimator._parameter_constraints, params, caller_name=type(estimator).__name__
     )
-    for value in params.values():
+    for name, value in params.items():
         if isinstance(value, ParameterObject):
             value.validate()
+        elif isinstance(value, type) and issubclass(value, ParameterObject):  # passes as a callable
+            raise InvalidParameterError(
+                f"The {name!r} parameter of {type(estimator).__name__} must not be a class. Got {value!r} "
+                f"instead: pass an object, {value.__name__}(...)."
+            )
 
 
-def resolve(value: Any, registry: Mapping[str, type[T]], base: type, *, parameter: str, caller: str) -> Any:
+def resolve(
+    value: Any,
+    registry: Mapping[str, type[T]],
+    base: type,
+    *,
+    parameter: str,
+    caller: str,
+    synonyms: Mapping[str, str] | None = None,
+) -> Any:
     """Turn a name into a fresh object of the registry, and let objects of `base` pass.
 
     Parameters
@@ -251,6 +264,8 @@ def resolve(value: Any, registry: Mapping[str, type[T]], base: type, *, paramete
         Objects of this class pass through.
     parameter, caller : str
         For the message: which parameter of which estimator.
+    synonyms : mapping of str to str or None, default=None
+        What to use instead of names that other libraries have.
 
     Returns
     -------
@@ -268,7 +283,7 @@ def resolve(value: Any, registry: Mapping[str, type[T]], base: type, *, paramete
         if isinstance(value, ParameterObject):
             value.validate()
         return value
-    hint = suggestion(value, registry) if isinstance(value, str) else "."
+    hint = suggestion(value, registry, synonyms) if isinstance(value, str) else "."
     if isinstance(value, type) and issubclass(value, base):
         hint = f". Pass an instance: {value.__name__}()."
     raise InvalidParameterError(

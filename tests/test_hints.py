@@ -41,6 +41,7 @@ CLASSES = [
         (Cosine, "T_max", "use n_steps."),
         (Cosine, "optimizer", "a schedule is the optimizer's rate: Adam(lr=Cosine(...))."),
         (OneCycle, "max_lr", "use lr."),
+        (schedules.Cyclic, "max_lr", "use peak_lr."),
         (Step, "step_size", "use every."),
         (Step, "gamma", "use factor."),
         (WarmUp, "warmup_steps", "use n_steps."),
@@ -52,7 +53,7 @@ CLASSES = [
 )
 def test_a_parameter_by_another_librarys_name(cls, name, hint):
     known = list(inspect.signature(cls).parameters)
-    required = {"optimizer": SGD(), "lr": 0.1, "n_steps": 3, "every": 2}
+    required = {"optimizer": SGD(), "lr": 0.1, "peak_lr": 0.2, "n_steps": 3, "every": 2}
     given = {key: value for key, value in required.items() if key in known}
     with pytest.raises(TypeError, match=re.escape(f"{cls.__name__} has no parameter {name!r}: {hint} Its ")):
         cls(**given, **{name: 1})
@@ -103,7 +104,7 @@ def test_the_signature_stays():
 
 def test_the_table_names_what_exists():
     ours = {name for cls in CLASSES for name in cls._get_param_names()}
-    assert {new for names in RENAMED.values() for new in names} <= ours
+    assert {new for names in RENAMED.values() for both in names for new in both.split(" and ")} <= ours
     families = {base.__name__ for base in (Optimizer, Schedule, Loss, optim.Combinator)}
     assert set(ELSEWHERE) == families
     public = {name for module in (sknet, *MODULES) for name in module.__all__}

@@ -109,6 +109,9 @@ _BY_BASE: tuple[tuple[type, Callable[[Any], Hashable]], ...] = (
     (np.dtype, lambda value: (np.dtype, value)),
     (np.ndarray, _array),
     (np.generic, _scalar),
+    (int, int.__int__),  # subclasses, such as a tensor's size
+    (float, lambda value: _float(float(value))),
+    (str, str.__str__),
     (tuple, _sequence),
     (list, _sequence),
     (dict, _mapping),

@@ -3,20 +3,28 @@
 Each is a small parameter object without state, known by scikit-learn's name or as a class.
 """
 
+import typing as _typing
 from typing import Any
 
+from sknet._hints import module_getattr as _module_getattr
 from sknet._params import resolve
 from sknet.losses._base import Loss
 from sknet.losses._classification import Focal, Hinge, LogLoss
+from sknet.losses._ctc import CTC
 from sknet.losses._likelihood import Gamma, GaussianNLL, Poisson, Tweedie
+from sknet.losses._margin import CosineEmbedding, MarginRanking, MultiMargin, TripletMargin
+from sknet.losses._other_names import CLASSES as _CLASSES
+from sknet.losses._other_names import SYNONYMS as _SYNONYMS
 from sknet.losses._probabilities import NLL, BinaryCrossEntropy, KLDivergence
 from sknet.losses._regression import AbsoluteError, Huber, LogCosh, Quantile, SquaredError
 
 __all__ = [
+    "CTC",
     "LOSSES",
     "NLL",
     "AbsoluteError",
     "BinaryCrossEntropy",
+    "CosineEmbedding",
     "Focal",
     "Gamma",
     "GaussianNLL",
@@ -26,9 +34,12 @@ __all__ = [
     "LogCosh",
     "LogLoss",
     "Loss",
+    "MarginRanking",
+    "MultiMargin",
     "Poisson",
     "Quantile",
     "SquaredError",
+    "TripletMargin",
     "Tweedie",
     "check_loss",
 ]
@@ -49,7 +60,16 @@ LOSSES: dict[str, type[Loss]] = {
     "focal": Focal,
     "nll": NLL,
     "binary_cross_entropy": BinaryCrossEntropy,
+    "multi_margin": MultiMargin,
+    "ctc": CTC,
+    "margin_ranking": MarginRanking,
+    "cosine_embedding": CosineEmbedding,
+    "triplet_margin": TripletMargin,
 }
+
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _module_getattr("sknet.losses", __all__, _CLASSES)
 
 
 def check_loss(value: str | Loss, caller: str) -> Loss:
@@ -78,5 +98,5 @@ def check_loss(value: str | Loss, caller: str) -> Loss:
     >>> check_loss("squared_error", caller="MLPRegressor")
     SquaredError()
     """
-    loss: Any = resolve(value, LOSSES, Loss, parameter="loss", caller=caller)
+    loss: Any = resolve(value, LOSSES, Loss, parameter="loss", caller=caller, synonyms=_SYNONYMS)
     return loss  # type: ignore[no-any-return]

@@ -159,6 +159,11 @@ class Loss(ParameterObject, ABC):
             If this loss does not serve the task.
         """
         check_task(task)
+        if not self.tasks:
+            raise ValueError(
+                f"{type(self).__name__} serves none of the tasks of estimators, and the task here is {task}: "
+                "train with it by Model"
+            )
         if task not in self.tasks:
             raise ValueError(
                 f"{type(self).__name__} serves the tasks {', '.join(self.tasks)}; the task here is {task}. "

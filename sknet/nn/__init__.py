@@ -4,6 +4,9 @@
 `functional_call` runs a module as a pure function of its parameters.
 """
 
+import typing as _typing
+
+from sknet._hints import module_getattr as _module_getattr
 from sknet.nn import init as init
 from sknet.nn._collections import ModuleDict as ModuleDict
 from sknet.nn._collections import ModuleList as ModuleList
@@ -23,6 +26,7 @@ from sknet.nn._lazy import LazyLinear as LazyLinear
 from sknet.nn._lazy import is_lazy as is_lazy
 from sknet.nn._lazy import materialize as materialize
 from sknet.nn._module import Module as Module
+from sknet.nn._other_names import NAMES as _NAMES
 from sknet.nn._parameter import Parameter as Parameter
 from sknet.nn._scope import Scope as Scope
 from sknet.nn._scope import run as run
@@ -53,3 +57,6 @@ from sknet.nn.layers._running_norm import *  # noqa: F403
 from sknet.nn.layers._transformer import *  # noqa: F403
 
 __all__ = sorted({name for name in globals() if not name.startswith("_")} - {"layers"})
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _module_getattr("sknet.nn", __all__, _NAMES)

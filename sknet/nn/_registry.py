@@ -4,10 +4,12 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from sknet._hints import suggestion
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
 from sknet.nn._changes import note_setting, note_structure
+from sknet.nn._other_names import ATTRIBUTES
 from sknet.nn._parameter import Parameter
 from sknet.nn._scope import Registered, bound_buffer, bound_parameter, current_scope, remember_buffer
 
@@ -204,7 +206,11 @@ class Registry:
             return bound_parameter(state["_parameters"][name])
         if name in state["_buffers"]:
             return bound_buffer(self, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        # What begins with an underscore is asked for by protocols, often, and never by mistake.
+        hint = "" if name.startswith("_") else suggestion(name, dir(self), ATTRIBUTES).removesuffix(".")
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self
+        )
 
     def __delattr__(self, name: str) -> None:
         if not self._forget(name):

@@ -6,7 +6,8 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer, moving_average
-from sknet.optim.schedules import Progress, Schedule
+from sknet.optim.schedules import Progress
+from sknet.optim.schedules._base import RATE, Rate
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
 
@@ -16,7 +17,7 @@ class Adagrad(Optimizer):
 
     Parameters
     ----------
-    lr : float or Schedule, default=1e-2
+    lr : float, Schedule or callable, default=1e-2
         Learning rate.
     eps : float, default=1e-10
         Added to the root, so that nothing is divided by 0.
@@ -47,9 +48,9 @@ class Adagrad(Optimizer):
     slots = ("total",)
     squares = True
 
-    _parameter_constraints = {"lr": [_POSITIVE, Schedule], "eps": [_POSITIVE]}
+    _parameter_constraints = {"lr": RATE, "eps": [_POSITIVE]}
 
-    def __init__(self, lr: float | Schedule = 1e-2, eps: float = 1e-10) -> None:
+    def __init__(self, lr: Rate = 1e-2, eps: float = 1e-10) -> None:
         self.lr = lr
         self.eps = eps
 
@@ -69,7 +70,7 @@ class Adadelta(Optimizer):
 
     Parameters
     ----------
-    lr : float or Schedule, default=1.0
+    lr : float, Schedule or callable, default=1.0
         Factor of every step; the method was proposed without one.
     rho : float, default=0.9
         How slowly the mean squares forget, from 0 to below 1.
@@ -102,12 +103,12 @@ class Adadelta(Optimizer):
     squares = True
 
     _parameter_constraints = {
-        "lr": [_POSITIVE, Schedule],
+        "lr": RATE,
         "rho": [Interval(Real, 0, 1, closed="left")],
         "eps": [_POSITIVE],
     }
 
-    def __init__(self, lr: float | Schedule = 1.0, rho: float = 0.9, eps: float = 1e-6) -> None:
+    def __init__(self, lr: Rate = 1.0, rho: float = 0.9, eps: float = 1e-6) -> None:
         self.lr = lr
         self.rho = rho
         self.eps = eps

@@ -9,10 +9,11 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer, moving_average
-from sknet.optim.schedules import Progress, Schedule
+from sknet.optim.schedules import Progress
+from sknet.optim.schedules._base import RATE, Rate
 
 _CONSTRAINTS = {
-    "lr": [Interval(Real, 0, None, closed="neither"), Schedule],
+    "lr": RATE,
     "beta1": [Interval(Real, 0, 1, closed="left")],
     "beta2": [Interval(Real, 0, 1, closed="left")],
     "eps": [Interval(Real, 0, None, closed="neither")],
@@ -24,7 +25,7 @@ class Adam(Optimizer):
 
     Parameters
     ----------
-    lr : float or Schedule, default=1e-3
+    lr : float, Schedule or callable, default=1e-3
         Learning rate.
     beta1 : float, default=0.9
         How slowly the mean forgets, from 0 to below 1.
@@ -70,9 +71,7 @@ class Adam(Optimizer):
 
     _parameter_constraints = _CONSTRAINTS
 
-    def __init__(
-        self, lr: float | Schedule = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8
-    ) -> None:
+    def __init__(self, lr: Rate = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
         self.lr = lr
         self.beta1 = beta1
         self.beta2 = beta2
@@ -82,7 +81,7 @@ class Adam(Optimizer):
         return _corrected(self, count, progress)
 
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
-        if isinstance(self.lr, Schedule) or type(self).hyper is not Adam.hyper:
+        if callable(self.lr) or type(self).hyper is not Adam.hyper:
             return super().hyper_table(progress, n_steps)
         # The same numbers without a dict for each: for a small network that is a part of its step to notice.
         lr, beta1, beta2 = float(self.lr), float(self.beta1), float(self.beta2)
@@ -100,7 +99,7 @@ class AdamW(Optimizer):
 
     Parameters
     ----------
-    lr : float or Schedule, default=1e-3
+    lr : float, Schedule or callable, default=1e-3
         Learning rate.
     beta1 : float, default=0.9
         How slowly the mean forgets, from 0 to below 1.
@@ -137,7 +136,7 @@ class AdamW(Optimizer):
 
     def __init__(
         self,
-        lr: float | Schedule = 1e-3,
+        lr: Rate = 1e-3,
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,

@@ -10,10 +10,11 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer, moving_average
-from sknet.optim.schedules import Progress, Schedule
+from sknet.optim.schedules import Progress
+from sknet.optim.schedules._base import RATE, Rate
 
 _CONSTRAINTS = {
-    "lr": [Interval(Real, 0, None, closed="neither"), Schedule],
+    "lr": RATE,
     "beta1": [Interval(Real, 0, 1, closed="left")],
     "beta2": [Interval(Real, 0, 1, closed="left")],
     "eps": [Interval(Real, 0, None, closed="neither")],
@@ -25,7 +26,7 @@ class Adamax(Optimizer):
 
     Parameters
     ----------
-    lr : float or Schedule, default=2e-3
+    lr : float, Schedule or callable, default=2e-3
         Learning rate.
     beta1 : float, default=0.9
         How slowly the mean forgets, from 0 to below 1.
@@ -62,9 +63,7 @@ class Adamax(Optimizer):
 
     _parameter_constraints = _CONSTRAINTS
 
-    def __init__(
-        self, lr: float | Schedule = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8
-    ) -> None:
+    def __init__(self, lr: Rate = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
         self.lr = lr
         self.beta1 = beta1
         self.beta2 = beta2
@@ -87,7 +86,7 @@ class NAdam(Optimizer):
 
     Parameters
     ----------
-    lr : float or Schedule, default=2e-3
+    lr : float, Schedule or callable, default=2e-3
         Learning rate.
     beta1 : float, default=0.9
         How slowly the mean forgets, from 0 to below 1.
@@ -129,7 +128,7 @@ class NAdam(Optimizer):
 
     def __init__(
         self,
-        lr: float | Schedule = 2e-3,
+        lr: Rate = 2e-3,
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
@@ -182,7 +181,7 @@ class RAdam(Optimizer):
 
     Parameters
     ----------
-    lr : float or Schedule, default=1e-3
+    lr : float, Schedule or callable, default=1e-3
         Learning rate.
     beta1 : float, default=0.9
         How slowly the mean forgets, from 0 to below 1.
@@ -222,9 +221,7 @@ class RAdam(Optimizer):
 
     _parameter_constraints = _CONSTRAINTS
 
-    def __init__(
-        self, lr: float | Schedule = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8
-    ) -> None:
+    def __init__(self, lr: Rate = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
         self.lr = lr
         self.beta1 = beta1
         self.beta2 = beta2

@@ -11,7 +11,8 @@ from sknet._params import ParameterObject
 from sknet._tree import leaves, map_leaves, paths, rebuild
 from sknet.core import Tensor, as_tensor, no_grad
 from sknet.exceptions import ShapeError, StateError
-from sknet.optim.schedules import Constant, Progress, Schedule
+from sknet.optim.schedules import Progress, Schedule
+from sknet.optim.schedules._base import Rate, as_schedule
 
 Tree = Any
 Hyper = Mapping[str, Any]
@@ -73,7 +74,7 @@ class Optimizer(ParameterObject, ABC):
     array([-0.01,  0.01])
     """
 
-    lr: float | Schedule
+    lr: Rate
 
     squares: bool = False
     """Whether gradients are squared: beyond the root of the largest number that would overflow."""
@@ -106,7 +107,7 @@ class Optimizer(ParameterObject, ABC):
     @property
     def schedules(self) -> tuple[Schedule, ...]:
         """The learning rates as schedules; a number is a constant one."""
-        return (self.lr if isinstance(self.lr, Schedule) else Constant(self.lr),)
+        return (as_schedule(self.lr),)
 
     def learning_rate(self, progress: Progress) -> float:
         """Return the learning rate of the next update.
@@ -122,7 +123,7 @@ class Optimizer(ParameterObject, ABC):
             What the schedule says, or the number that `lr` is.
         """
         # Asked before every update: no schedule is made only to be called once.
-        return self.lr(progress) if isinstance(self.lr, Schedule) else float(self.lr)
+        return float(self.lr(progress) if callable(self.lr) else self.lr)
 
     def init(self, params: Tree) -> OptimizerState:
         """Return the state before the first update: every slot is zero.

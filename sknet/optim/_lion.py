@@ -6,7 +6,8 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer, moving_average
-from sknet.optim.schedules import Progress, Schedule
+from sknet.optim.schedules import Progress
+from sknet.optim.schedules._base import RATE, Rate
 
 
 class Lion(Optimizer):
@@ -14,7 +15,7 @@ class Lion(Optimizer):
 
     Parameters
     ----------
-    lr : float or Schedule, default=1e-4
+    lr : float, Schedule or callable, default=1e-4
         Learning rate: what every component moves by. A third to a tenth of `Adam`'s is usual.
     beta1 : float, default=0.9
         How much of the mean is in the direction, from 0 to below 1; the rest is the gradient.
@@ -47,12 +48,12 @@ class Lion(Optimizer):
     slots = ("mu",)
 
     _parameter_constraints = {
-        "lr": [Interval(Real, 0, None, closed="neither"), Schedule],
+        "lr": RATE,
         "beta1": [Interval(Real, 0, 1, closed="left")],
         "beta2": [Interval(Real, 0, 1, closed="left")],
     }
 
-    def __init__(self, lr: float | Schedule = 1e-4, beta1: float = 0.9, beta2: float = 0.99) -> None:
+    def __init__(self, lr: Rate = 1e-4, beta1: float = 0.9, beta2: float = 0.99) -> None:
         self.lr = lr
         self.beta1 = beta1
         self.beta2 = beta2

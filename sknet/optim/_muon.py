@@ -11,6 +11,7 @@ from sknet.optim._adam import AdamW
 from sknet.optim._base import Hyper, Named, Optimizer, Shapes, Slots, Updated, moving_average
 from sknet.optim._combinator import inside
 from sknet.optim.schedules import Progress, Schedule
+from sknet.optim.schedules._base import RATE, Rate
 
 
 class Muon(Optimizer):
@@ -18,7 +19,7 @@ class Muon(Optimizer):
 
     Parameters
     ----------
-    lr : float or Schedule, default=2e-2
+    lr : float, Schedule or callable, default=2e-2
         Learning rate of the parameters with two or more axes.
     momentum : float, default=0.95
         How slowly the mean gradient forgets, from 0 to below 1.
@@ -66,7 +67,7 @@ class Muon(Optimizer):
     elementwise = False
 
     _parameter_constraints = {
-        "lr": [Interval(Real, 0, None, closed="neither"), Schedule],
+        "lr": RATE,
         "momentum": [Interval(Real, 0, 1, closed="left")],
         "nesterov": ["boolean"],
         "n_iterations": [Interval(Integral, 1, None, closed="left")],
@@ -75,7 +76,7 @@ class Muon(Optimizer):
 
     def __init__(
         self,
-        lr: float | Schedule = 2e-2,
+        lr: Rate = 2e-2,
         momentum: float = 0.95,
         nesterov: bool = True,
         n_iterations: int = 5,

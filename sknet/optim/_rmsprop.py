@@ -7,7 +7,8 @@ from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer, moving_average
 from sknet.optim._sgd import momentum_step
-from sknet.optim.schedules import Progress, Schedule
+from sknet.optim.schedules import Progress
+from sknet.optim.schedules._base import RATE, Rate
 
 
 class RMSprop(Optimizer):
@@ -15,7 +16,7 @@ class RMSprop(Optimizer):
 
     Parameters
     ----------
-    lr : float or Schedule, default=1e-3
+    lr : float, Schedule or callable, default=1e-3
         Learning rate.
     rho : float, default=0.99
         How slowly the mean square forgets, from 0 to below 1.
@@ -53,15 +54,13 @@ class RMSprop(Optimizer):
     squares = True
 
     _parameter_constraints = {
-        "lr": [Interval(Real, 0, None, closed="neither"), Schedule],
+        "lr": RATE,
         "rho": [Interval(Real, 0, 1, closed="left")],
         "momentum": [Interval(Real, 0, 1, closed="both")],
         "eps": [Interval(Real, 0, None, closed="neither")],
     }
 
-    def __init__(
-        self, lr: float | Schedule = 1e-3, rho: float = 0.99, momentum: float = 0.0, eps: float = 1e-8
-    ) -> None:
+    def __init__(self, lr: Rate = 1e-3, rho: float = 0.99, momentum: float = 0.0, eps: float = 1e-8) -> None:
         self.lr = lr
         self.rho = rho
         self.momentum = momentum

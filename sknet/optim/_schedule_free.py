@@ -7,7 +7,8 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Named, Optimizer, Slots, moving_average
-from sknet.optim.schedules import Progress, Schedule
+from sknet.optim.schedules import Progress
+from sknet.optim.schedules._base import RATE, Rate
 
 
 class ScheduleFreeAdamW(Optimizer):
@@ -15,7 +16,7 @@ class ScheduleFreeAdamW(Optimizer):
 
     Parameters
     ----------
-    lr : float or Schedule, default=2.5e-3
+    lr : float, Schedule or callable, default=2.5e-3
         Learning rate; several times `AdamW`'s. A schedule defeats the purpose, but works.
     beta1 : float, default=0.9
         Where between the fast parameters (0) and their average (1) gradients are taken.
@@ -68,7 +69,7 @@ class ScheduleFreeAdamW(Optimizer):
     squares = True
 
     _parameter_constraints = {
-        "lr": [Interval(Real, 0, None, closed="neither"), Schedule],
+        "lr": RATE,
         "beta1": [Interval(Real, 0, 1, closed="left")],
         "beta2": [Interval(Real, 0, 1, closed="left")],
         "eps": [Interval(Real, 0, None, closed="neither")],
@@ -78,7 +79,7 @@ class ScheduleFreeAdamW(Optimizer):
 
     def __init__(
         self,
-        lr: float | Schedule = 2.5e-3,
+        lr: Rate = 2.5e-3,
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,

@@ -5,7 +5,8 @@ from numbers import Real
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer
-from sknet.optim.schedules import Progress, Schedule
+from sknet.optim.schedules import Progress
+from sknet.optim.schedules._base import RATE, Rate
 
 
 class SGD(Optimizer):
@@ -13,7 +14,7 @@ class SGD(Optimizer):
 
     Parameters
     ----------
-    lr : float or Schedule, default=1e-2
+    lr : float, Schedule or callable, default=1e-2
         Learning rate.
     momentum : float, default=0.0
         How much of the last step is kept, between 0 and 1.
@@ -51,12 +52,12 @@ class SGD(Optimizer):
     slots = ("velocity",)
 
     _parameter_constraints = {
-        "lr": [Interval(Real, 0, None, closed="neither"), Schedule],
+        "lr": RATE,
         "momentum": [Interval(Real, 0, 1, closed="both")],
         "nesterov": ["boolean"],
     }
 
-    def __init__(self, lr: float | Schedule = 1e-2, momentum: float = 0.0, nesterov: bool = False) -> None:
+    def __init__(self, lr: Rate = 1e-2, momentum: float = 0.0, nesterov: bool = False) -> None:
         self.lr = lr
         self.momentum = momentum
         self.nesterov = nesterov

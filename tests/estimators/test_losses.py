@@ -25,12 +25,13 @@ REGRESSIONS = {
     "tweedie": ("counts", "many counts"),
     "poisson": ("counts", "many counts"),
     "kl_divergence": ("shares",),
+    "multi_margin": ("multiclass",),
 }
 DATA = {**TABLES, "shares": _shares(*TABLES["multioutput"])}
 ROWS = [
     (name, task)
     for name, loss in LOSSES.items()
-    if name not in LOSSES_OF_PROBABILITIES
+    if name not in LOSSES_OF_PROBABILITIES and loss.tasks
     for task in (
         CLASSIFICATIONS if "binary" in loss.tasks else REGRESSIONS.get(name, ("regression", "multioutput"))
     )

@@ -14,10 +14,12 @@ import sknet.losses
 from sknet.core import Tensor, gradients
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses import (
+    CTC,
     LOSSES,
     NLL,
     AbsoluteError,
     BinaryCrossEntropy,
+    CosineEmbedding,
     Focal,
     Gamma,
     GaussianNLL,
@@ -27,9 +29,12 @@ from sknet.losses import (
     LogCosh,
     LogLoss,
     Loss,
+    MarginRanking,
+    MultiMargin,
     Poisson,
     Quantile,
     SquaredError,
+    TripletMargin,
     Tweedie,
 )
 from tests.losses.helpers import value_and_gradient
@@ -61,6 +66,23 @@ def classes_or_ignored(rng, shape):
 
 def labels_or_ignored(rng, shape):
     return rng.integers(-1, 2, size=shape).astype(float)
+
+
+def signs(rng, shape):
+    return rng.choice([-1, 1], size=shape[0])
+
+
+def nothing(rng, shape):
+    return np.zeros(shape[0])
+
+
+def labels_in_order(rng, shape):
+    """Return as many labels as there are steps for, in rows that end with -1."""
+    n, steps, classes = shape
+    most = max(1, steps // 2)
+    y = rng.integers(1, classes, (n, most))
+    y[np.arange(most) >= rng.integers(0, most + 1, (n, 1))] = -1
+    return y
 
 
 def positive(rng, shape):
@@ -153,6 +175,17 @@ def torch_labels(functional, z, y):
     return functional.binary_cross_entropy_with_logits(
         z, smooth, weight=z.new_tensor(W) * (y != -1), pos_weight=z.new_tensor(POS), reduction="none"
     )
+
+
+def torch_ctc(functional, z, y):
+    n, steps, _ = z.shape
+    lengths = y.new_full((n,), steps), (y >= 0).sum(1)
+    log_probability = z.log_softmax(-1).transpose(0, 1)
+    return functional.ctc_loss(log_probability, y.clamp(min=0), *lengths, reduction="none")
+
+
+def torch_triplet(functional, z, y, **options):
+    return functional.triplet_margin_loss(z[:, 0], z[:, 1], z[:, 2], reduction="none", **options)
 
 
 W, POS = [0.5, 2.0, 1.5], [3.0, 0.2, 1.0]
@@ -265,6 +298,38 @@ CASES = [
         lambda f, z, y: torch_focal_classes(f, z.movedim(-1, 1), y, ignore_index=-1) / math.prod(y.shape[1:]),
         THREE,
     ),
+    Case(MultiMargin(), classes, lambda f, z, y: f.multi_margin_loss(z, y, reduction="none"), CLASSES, False),
+    Case(
+        MultiMargin(2, 0.5),
+        classes,
+        lambda f, z, y: f.multi_margin_loss(z, y, 2, 0.5, reduction="none"),
+        CLASSES,
+        is_smooth=False,
+    ),
+    Case(
+        MarginRanking(0.3),
+        signs,
+        lambda f, z, y: f.margin_ranking_loss(z[:, 0].ravel(), z[:, 1].ravel(), y, 0.3, reduction="none"),
+        ((N, 2), (N, 2, 1), (1, 2)),
+        is_smooth=False,
+    ),
+    Case(
+        CosineEmbedding(0.2),
+        signs,
+        lambda f, z, y: f.cosine_embedding_loss(z[:, 0], z[:, 1], y, 0.2, reduction="none"),
+        ((N, 2, 3), (1, 2, 4)),
+        is_smooth=False,
+    ),
+    Case(TripletMargin(), nothing, torch_triplet, ((N, 3, 4), (1, 3, 2)), is_smooth=False),
+    Case(
+        TripletMargin(2.0, p=3, eps=1e-3, swap=True),
+        nothing,
+        lambda f, z, y: torch_triplet(f, z, y, margin=2.0, p=3, eps=1e-3, swap=True),
+        ((N, 3, 4),),
+        is_smooth=False,
+    ),
+    Case(TripletMargin(p=1), nothing, lambda f, z, y: torch_triplet(f, z, y, p=1), ((N, 3, 4),), False),
+    Case(CTC(), labels_in_order, torch_ctc, ((3, 6, 4), (1, 2, 3), (3, 9, 2))),
 ]
 
 

@@ -19,8 +19,14 @@ def target_shapes(loss, output):
         return ([halved, *single] if halved else []), False
     if type(loss).__name__ == "KLDivergence":
         return ([output] if len(output) > 1 and output[-1] > 1 else []), False
+    of_vectors = {"MarginRanking": [(2,), (2, 1)], "CosineEmbedding": [(2, 3), (2, 1)], "TripletMargin": []}
+    if type(loss).__name__ in of_vectors:
+        return [output[:1]] if output[1:] in of_vectors[type(loss).__name__] else [], False
+    if type(loss).__name__ == "CTC":
+        fits = len(output) == 3 and output[2] > 1
+        return [shape for shape in SHAPES if fits and len(shape) == 2 and shape[0] == output[0]], True
     of_classes = "multiclass" in loss.tasks and len(output) > 1 and output[-1] > 1
-    if of_classes or type(loss).__name__ == "NLL":
+    if of_classes or type(loss).__name__ in ("NLL", "MultiMargin"):
         return ([output[:-1]] if len(output) > 1 else []), True
     single = [output[:1]] if len(output) == 2 and output[1] == 1 else []
     return [output, *single], False
@@ -28,7 +34,7 @@ def target_shapes(loss, output):
 
 def target_of(loss, rng, shape, of_classes):
     if of_classes:
-        return np.zeros(shape, int)
+        return np.full(shape, int(type(loss).__name__ == "CTC"))
     return rng.integers(0, 2, size=shape) * 1.0 if "binary" in loss.tasks else rng.uniform(0.1, 1, size=shape)
 
 

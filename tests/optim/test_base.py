@@ -30,7 +30,7 @@ def test_objects_pass(optimizer):
         (3, r"Got 3 instead"),
         (
             SGD(lr=0),
-            r"'lr' parameter of SGD must be a float in the range \(0\.0, inf\) or .*Schedule'\. Got 0 ",
+            r"'lr' parameter of SGD must be a float in the range \(0\.0, inf\), .*Schedule' or a callable",
         ),
         (SGD(lr="fast"), r"'lr' parameter of SGD must be .* Got 'fast'"),
         (

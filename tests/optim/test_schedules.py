@@ -11,12 +11,13 @@ from sklearn.base import clone
 
 from sknet._params import InvalidParameterError
 from sknet.engine import Plateau
-from sknet.optim import SGD, schedules
+from sknet.optim import SGD, Adam, schedules
 from sknet.optim.schedules import (
     Adaptive,
     Constant,
     Cosine,
     CosineRestarts,
+    Cyclic,
     Exponential,
     InverseScaling,
     Joined,
@@ -24,6 +25,7 @@ from sknet.optim.schedules import (
     MultiStep,
     OneCycle,
     Polynomial,
+    Product,
     Progress,
     Schedule,
     Step,
@@ -83,8 +85,22 @@ CASES = [
         Joined([Linear(0.4, 0.2, 2), 0.1, Cosine(0.3)], boundaries=[2, 3]),
         {Progress(): 0.4, Progress(1): 0.3, Progress(2): 0.1, Progress(4, total_steps=5): 0.15},
     ),
+    (
+        Cyclic(0.1, 0.5, 2, 4),
+        {
+            Progress(): 0.1,
+            Progress(1): 0.3,
+            Progress(2): 0.5,
+            Progress(3): 0.4,
+            Progress(6): 0.1,
+            Progress(8): 0.5,
+        },
+    ),
+    (Cyclic(0.1, 0.5, 1, mode="exp_range", factor=0.5), {Progress(1): 0.3, Progress(3): 0.15}),
+    (Product([0.5, Linear(0.8, n_steps=4), Step(1.0, 2)]), {Progress(1): 0.3, Progress(2, epoch=2): 0.02}),
+    (Adaptive(0.5, patience=3, cooldown=2), {Progress(step=7): 0.5, Progress(reductions=1): 0.1}),
 ]
-RISING = (Linear, OneCycle, WarmUp, Joined, CosineRestarts)
+RISING = (Linear, OneCycle, WarmUp, Joined, CosineRestarts, Cyclic)
 each_schedule = pytest.mark.parametrize("schedule", [schedule for schedule, _ in CASES], ids=str)
 
 
@@ -137,8 +153,13 @@ def test_only_adaptive_answers_to_plateaus(schedule):
 
 
 def test_composed_schedules_answer_for_what_is_inside():
-    inner = Adaptive(1.0, factor=2.0, min_lr=0.5, patience=4)
-    for schedule in (WarmUp(inner, n_steps=2), Joined([0.1, inner, inner], boundaries=[2, 3])):
+    inner = Adaptive(1.0, factor=2.0, min_lr=0.5, patience=4, cooldown=3)
+    for schedule in (
+        WarmUp(inner, n_steps=2),
+        Joined([0.1, inner, inner], boundaries=[2, 3]),
+        Product([1.0, lambda progress: 1.0, inner]),
+    ):
+        assert schedule.cooldown == 3
         assert schedule.can_reduce(Progress(2))
         assert not schedule.can_reduce(Progress(2, reductions=1))
         assert schedule(Progress(9, reductions=1)) == 0.5
@@ -169,6 +190,25 @@ TORCH = [
     (MultiStep(0.1, [10, 11, 60], 0.5, "step"), lambda s, o: s.MultiStepLR(o, [10, 11, 60], 0.5)),
     (Exponential(0.1), lambda s, o: s.ExponentialLR(o, 0.95)),
     (Linear(0.1, 0.03, 60), lambda s, o: s.LinearLR(o, 1.0, 0.3, 60)),
+    (Cyclic(0.02, 0.1, 13), lambda s, o: s.CyclicLR(o, 0.02, 0.1, 13, cycle_momentum=False)),
+    (
+        Cyclic(0.02, 0.1, 13, 4, "triangular2"),
+        lambda s, o: s.CyclicLR(o, 0.02, 0.1, 13, 4, "triangular2", cycle_momentum=False),
+    ),
+    (
+        Cyclic(0.02, 0.1, 7, 20, "exp_range", 0.97),
+        lambda s, o: s.CyclicLR(o, 0.02, 0.1, 7, 20, "exp_range", 0.97, cycle_momentum=False),
+    ),
+    (
+        Product([Exponential(0.1, 0.97), Step(1.0, 30), Linear(1.0, 0.3, 60)]),
+        lambda s, o: s.ChainedScheduler(
+            [s.ExponentialLR(o, 0.97), s.StepLR(o, 30), s.LinearLR(o, 1.0, 0.3, 60)]
+        ),
+    ),
+    (
+        lambda progress: 0.1 * 0.9**progress.epoch / (1 + progress.step),
+        lambda s, o: s.LambdaLR(o, lambda n: 0.9**n / (1 + n)),
+    ),
     (Polynomial(0.1, 3.0, n_steps=70), lambda s, o: s.PolynomialLR(o, 70, 3.0)),
     (
         WarmUp(Cosine(0.1, n_steps=91), n_steps=9),
@@ -202,23 +242,47 @@ def test_hundred_rates_equal_pytorchs(schedule, torch_schedule):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
 
 
-def test_reduce_on_plateau_equals_pytorchs():
+@pytest.mark.parametrize("cooldown", [0, 1, 5])
+@pytest.mark.parametrize("seed", range(4))
+def test_reduce_on_plateau_equals_pytorchs(cooldown, seed):
     """The loop's plateau and a schedule with patience, on a series of losses."""
     torch = pytest.importorskip("torch")
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
     theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(
-        optimizer, factor=0.5, patience=3, threshold=0.0, threshold_mode="abs"
+        optimizer, factor=0.5, patience=3, threshold=0.0, threshold_mode="abs", cooldown=cooldown
     )
-    schedule = Adaptive(0.1, factor=2.0, min_lr=0.0, patience=3)
+    schedule = Adaptive(0.1, factor=2.0, min_lr=0.0, patience=3, cooldown=cooldown)
     plateau, progress = Plateau(math.inf, 0.0, higher_is_better=False), Progress()
-    for loss in np.random.default_rng(0).normal(size=100) + np.linspace(2, 0, 100):
+    for loss in np.random.default_rng(seed).normal(size=100) + np.linspace(2, 0, 100):
         theirs.step(loss)
         plateau.observe(loss)
         if plateau.waited > schedule.patience and schedule.can_reduce(progress):
             progress = progress._replace(reductions=progress.reductions + 1)
-            plateau.restart(also_count=False)
+            plateau.restart(also_count=False, cooldown=schedule.cooldown)
         assert schedule(progress) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
     assert progress.reductions > 3
+
+
+@pytest.mark.parametrize("of", [lambda lr: lr, lambda lr: Product([lr, 1.0]), lambda lr: WarmUp(lr, 1)])
+def test_a_function_is_a_schedule(of):
+    def rate(progress):
+        return 0.5 / (1 + progress.step)
+
+    for optimizer in (SGD(lr=of(rate)), Adam(lr=of(rate))):
+        optimizer.validate()
+        [schedule] = optimizer.schedules
+        assert not schedule.can_reduce(Progress())
+        assert (schedule.patience, schedule.cooldown) == (None, 0)
+        progress = Progress(step=9)
+        assert optimizer.learning_rate(progress) == schedule(progress)
+        table = optimizer.hyper_table(progress, 3)
+        assert table[:, 0].tolist() == [optimizer.learning_rate(Progress(step)) for step in (9, 10, 11)]
+        assert clone(optimizer) == optimizer
+
+
+def test_a_class_is_not_a_schedule():
+    with pytest.raises(InvalidParameterError, match=r"'lr' parameter of Adam .* pass an object, Cosine\("):
+        Adam(lr=Cosine).validate()
 
 
 def test_schedules_steer_the_path():
@@ -255,6 +319,10 @@ def test_schedules_steer_the_path():
         (OneCycle(0.1, n_steps=1), r"'n_steps' parameter of OneCycle must be .* Got 1"),
         (WarmUp(-0.1, 3), r"'lr' parameter of WarmUp must be .* Got -0\.1"),
         (WarmUp(Constant(0.0), 3), r"'lr' parameter of Constant must be .* Got 0\.0"),
+        (Cyclic(0.1, 0.2, mode="sine"), r"'mode' parameter of Cyclic must be a str among .* Got 'sine'"),
+        (Adaptive(0.1, cooldown=-1), r"'cooldown' parameter of Adaptive must be an int .* Got -1"),
+        (Product([]), r"'schedules' parameter of Product must not be empty"),
+        (Product([0.1, "cosine"]), r"'schedules' parameter of Product must be .* Got 'cosine' among them"),
         (Joined([0.1, 0.2], [2, 5]), r"'boundaries' parameter of Joined must have one .*: 1\. Got \[2, 5\]"),
         (Joined([0.1, -0.2], [2]), r"'schedules' parameter of Joined must be .* Got -0\.2 among them"),
         (Joined([0.1, Constant(0.0)], [2]), r"'lr' parameter of Constant must be .* Got 0\.0"),

@@ -25,6 +25,8 @@ class Plateau:
         Epochs since the last improvement.
     waited : int
         Epochs since that or the last lowered learning rate.
+    cooling : int
+        Epochs that are still not counted in `waited`.
 
     Notes
     -----
@@ -42,8 +44,8 @@ class Plateau:
     def __init__(self, patience: float, tol: float, higher_is_better: bool) -> None:
         self.patience, self.tol, self.higher_is_better = patience, tol, higher_is_better
         self.best = -math.inf if higher_is_better else math.inf
-        self.count = self.waited = 0
-        self.is_best = False
+        self.count = self.waited = self.cooling = 0
+        self.is_best = self._cools_count = False
 
     def observe(self, value: float) -> bool:
         """Take in the value of an epoch, and tell whether the patience is used up.
@@ -65,6 +67,10 @@ class Plateau:
             missed = value > self.best - self.tol
             self.is_best = value < self.best
         self.count, self.waited = (self.count + 1, self.waited + 1) if missed else (0, 0)
+        if self.cooling:
+            self.cooling -= 1
+            self.waited = 0
+            self.count = 0 if self._cools_count else self.count
         if self.is_best:
             self.best = value
         return self.count > self.patience
@@ -72,10 +78,21 @@ class Plateau:
     def resume(self, before: "Plateau") -> None:
         """Go on where the plateau of a fit `before` ended, if it watched the same kind of value."""
         if before.higher_is_better == self.higher_is_better:
-            self.best, self.count, self.waited = before.best, before.count, before.waited
+            self.best, self.count = before.best, before.count
+            self.waited, self.cooling, self._cools_count = before.waited, before.cooling, before._cools_count
 
-    def restart(self, also_count: bool = True) -> None:
-        """Begin to wait anew, and maybe `also_count` anew, as after a lowered rate; the best value stays."""
+    def restart(self, also_count: bool = True, cooldown: int = 0) -> None:
+        """Begin to wait anew, as after a lowered rate; the best value stays.
+
+        Parameters
+        ----------
+        also_count : bool, default=True
+            Whether also to count anew the epochs without an improvement.
+        cooldown : int, default=0
+            For how many epochs not to begin.
+        """
         self.waited = 0
+        self.cooling = cooldown
+        self._cools_count = also_count
         if also_count:
             self.count = 0

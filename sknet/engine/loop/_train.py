@@ -311,7 +311,7 @@ def _ends(
         model.progress = model.progress._replace(reductions=model.progress.reductions + 1)
         rate = optimizer.learning_rate(model.progress)
         _say(verbose, f"{missed.format(epochs)} Setting learning rate to {rate:f}")
-        plateau.restart(also_count=own is None)
+        plateau.restart(also_count=own is None, cooldown=max(s.cooldown for s in schedules))
     if not exhausted or (can_reduce and own is None):
         return False
     lowers = any(type(schedule).can_reduce is not Schedule.can_reduce for schedule in schedules)

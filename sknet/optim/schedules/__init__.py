@@ -5,8 +5,10 @@ it before every update. So a fit can stop, be pickled and go on at the very same
 """
 
 from sknet.optim.schedules._base import Constant, InverseScaling, Progress, Schedule
-from sknet.optim.schedules._compose import Joined, Linear, Polynomial, WarmUp
+from sknet.optim.schedules._compose import Joined, Product, WarmUp
 from sknet.optim.schedules._cosine import Cosine, CosineRestarts, OneCycle
+from sknet.optim.schedules._cyclic import Cyclic
+from sknet.optim.schedules._lines import Linear, Polynomial
 from sknet.optim.schedules._steps import Adaptive, Exponential, MultiStep, Step
 
 __all__ = [
@@ -14,6 +16,7 @@ __all__ = [
     "Constant",
     "Cosine",
     "CosineRestarts",
+    "Cyclic",
     "Exponential",
     "InverseScaling",
     "Joined",
@@ -21,6 +24,7 @@ __all__ = [
     "MultiStep",
     "OneCycle",
     "Polynomial",
+    "Product",
     "Progress",
     "Schedule",
     "Step",

@@ -1,12 +1,29 @@
 """What every schedule is, and the two that are hardly one."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from sknet._params import Interval, InvalidParameterError, ParameterObject, StrOptions
 
-__all__ = ["COUNT", "POSITIVE", "SHARE", "UNIT", "Constant", "InverseScaling", "Progress", "Schedule"]
+__all__ = [
+    "COUNT",
+    "POSITIVE",
+    "RATE",
+    "SHARE",
+    "UNIT",
+    "Called",
+    "Constant",
+    "InverseScaling",
+    "Progress",
+    "Rate",
+    "Schedule",
+    "as_schedule",
+    "check_not_above",
+    "length_of",
+    "rate_of",
+]
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 SHARE = Interval(Real, 0, None, closed="left")
@@ -62,7 +79,8 @@ class Progress(NamedTuple):
 class Schedule(ParameterObject, ABC):
     """Abstract base of the learning-rate schedules.
 
-    A schedule of your own defines `__call__`, and `can_reduce` if it answers to plateaus.
+    A schedule of your own defines `__call__`, and `can_reduce` if it answers to plateaus. A function of a
+    `Progress` will do as well, wherever a schedule is asked for.
 
     Examples
     --------
@@ -110,10 +128,34 @@ class Schedule(ParameterObject, ABC):
     patience: int | None = None
     """Epochs without improvement until it asks for a reduction; None for those of the fit."""
 
+    cooldown: int = 0
+    """Epochs after a reduction in which nothing is counted towards the next."""
 
-def rate_of(lr: "float | Schedule", progress: Progress) -> float:
-    """Return what a rate, given as a number or a schedule, is at a certain progress."""
-    return lr(progress) if isinstance(lr, Schedule) else float(lr)
+
+Rate: TypeAlias = float | Schedule | Callable[[Progress], float]
+RATE: list[Any] = [POSITIVE, Schedule, callable]
+
+
+class Called(Schedule):
+    """A function of one's own in the place of a schedule."""
+
+    def __init__(self, function: Callable[[Progress], float]) -> None:
+        self.function = function
+
+    def __call__(self, progress: Progress) -> float:
+        return float(self.function(progress))
+
+
+def as_schedule(lr: Rate) -> Schedule:
+    """Return a rate as a schedule: a number is a constant one."""
+    if isinstance(lr, Schedule):
+        return lr
+    return Called(lr) if callable(lr) else Constant(lr)
+
+
+def rate_of(lr: Rate, progress: Progress) -> float:
+    """Return what a rate, given as a number, a schedule or a function, is at a certain progress."""
+    return float(lr(progress) if callable(lr) else lr)
 
 
 def length_of(schedule: Schedule, n_steps: int | None, progress: Progress) -> int:

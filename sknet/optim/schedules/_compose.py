@@ -1,116 +1,41 @@
-"""Schedules of schedules, and the straight line."""
+"""Schedules made of schedules: after a rise, one after the other, and multiplied."""
 
+import math
+from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
 
 from sknet._params import Composite, InvalidParameterError
-from sknet.optim.schedules._base import (
-    COUNT,
-    POSITIVE,
-    SHARE,
-    Progress,
-    Schedule,
-    check_not_above,
-    length_of,
-    rate_of,
-)
+from sknet.optim.schedules._base import COUNT, POSITIVE, RATE, Progress, Rate, Schedule, rate_of
 from sknet.optim.schedules._steps import check_rising
 
-__all__ = ["Joined", "Linear", "Polynomial", "WarmUp"]
+__all__ = ["Joined", "Product", "WarmUp"]
 
 
-class Linear(Schedule):
-    """A rate that goes along a straight line, up or down.
+class Composed(Schedule):
+    """Base of the schedules that are made of others: what these ask of plateaus, it asks."""
 
-    Parameters
-    ----------
-    lr : float
-        The rate to begin with.
-    end_lr : float, default=0.0
-        The rate to end with.
-    n_steps : int or None, default=None
-        How many updates it takes to get there; the rate stays at `end_lr` after them. None takes
-        the whole fit.
+    @property
+    @abstractmethod
+    def inside(self) -> list[Rate]:
+        """The rates and schedules that it is made of."""
 
-    Examples
-    --------
-    >>> from sknet.optim.schedules import Linear, Progress
-    >>> [round(Linear(0.1, n_steps=4)(Progress(step=step)), 4) for step in range(6)]
-    [0.1, 0.075, 0.05, 0.025, 0.0, 0.0]
-    """
+    @property
+    def patience(self) -> int | None:  # type: ignore[override]
+        found = [x.patience for x in self.inside if isinstance(x, Schedule)]
+        return min([patience for patience in found if patience is not None], default=None)
 
-    _parameter_constraints = {"lr": [POSITIVE], "end_lr": [SHARE], "n_steps": [COUNT, None]}
-
-    def __init__(self, lr: float, end_lr: float = 0.0, n_steps: int | None = None) -> None:
-        self.lr = lr
-        self.end_lr = end_lr
-        self.n_steps = n_steps
-
-    def __call__(self, progress: Progress) -> float:
-        n_steps = length_of(self, self.n_steps, progress)
-        if progress.step >= n_steps:
-            return float(self.end_lr)
-        return float(self.lr + (self.end_lr - self.lr) * (progress.step / n_steps))
+    @property
+    def cooldown(self) -> int:  # type: ignore[override]
+        return max([x.cooldown for x in self.inside if isinstance(x, Schedule)], default=0)
 
 
-class Polynomial(Schedule):
-    r"""A rate that falls as a power of the time that is left.
-
-    Parameters
-    ----------
-    lr : float
-        The rate to begin with.
-    power : float, default=2.0
-        The power; 1 is `Linear`.
-    min_lr : float, default=0.0
-        The rate to end with, not above `lr`.
-    n_steps : int or None, default=None
-        How many updates it takes to get there; the rate stays at `min_lr` after them. None takes
-        the whole fit.
-
-    Notes
-    -----
-    At update t of n, counted from 0, :math:`\mathrm{min\_lr} + (\mathrm{lr} - \mathrm{min\_lr})
-    (1 - t / n)^\mathrm{power}`.
-
-    Examples
-    --------
-    >>> from sknet.optim.schedules import Polynomial, Progress
-    >>> [Polynomial(1.6, n_steps=4)(Progress(step=step)) for step in range(6)]
-    [1.6, 0.9, 0.4, 0.1, 0.0, 0.0]
-    """
-
-    _parameter_constraints = {
-        "lr": [POSITIVE],
-        "power": [POSITIVE],
-        "min_lr": [SHARE],
-        "n_steps": [COUNT, None],
-    }
-
-    def __init__(
-        self, lr: float, power: float = 2.0, min_lr: float = 0.0, n_steps: int | None = None
-    ) -> None:
-        self.lr = lr
-        self.power = power
-        self.min_lr = min_lr
-        self.n_steps = n_steps
-
-    def validate(self) -> None:
-        super().validate()
-        check_not_above(self, "min_lr", self.min_lr, self.lr)
-
-    def __call__(self, progress: Progress) -> float:
-        n_steps = length_of(self, self.n_steps, progress)
-        left = max(0.0, 1.0 - progress.step / n_steps) if n_steps else 0.0
-        return float(self.min_lr + (self.lr - self.min_lr) * left**self.power)
-
-
-class WarmUp(Schedule):
+class WarmUp(Composed):
     r"""A rate that rises along a straight line, and then does what another schedule says.
 
     Parameters
     ----------
-    lr : float or Schedule
+    lr : float, Schedule or callable
         The rate, or schedule, that follows; a schedule counts its updates from there.
     n_steps : int
         Updates that the rise takes.
@@ -129,9 +54,9 @@ class WarmUp(Schedule):
     [0.1, 0.2, 0.3, 0.4, 0.2, 0.0]
     """
 
-    _parameter_constraints = {"lr": [POSITIVE, Schedule], "n_steps": [COUNT]}
+    _parameter_constraints = {"lr": RATE, "n_steps": [COUNT]}
 
-    def __init__(self, lr: "float | Schedule", n_steps: int) -> None:
+    def __init__(self, lr: Rate, n_steps: int) -> None:
         self.lr = lr
         self.n_steps = n_steps
 
@@ -143,16 +68,38 @@ class WarmUp(Schedule):
         return isinstance(self.lr, Schedule) and self.lr.can_reduce(_from(progress, self.n_steps))
 
     @property
-    def patience(self) -> int | None:  # type: ignore[override]
-        return self.lr.patience if isinstance(self.lr, Schedule) else None
+    def inside(self) -> list[Rate]:
+        return [self.lr]
 
 
-class Joined(Composite, Schedule):
+class Several(Composite, Composed):
+    """Base of the schedules that hold a list of others, each reached by its number."""
+
+    container = "schedules"
+    schedules: Sequence[Rate]
+
+    @property
+    def inside(self) -> list[Rate]:
+        return list(self.schedules)
+
+    def validate(self) -> None:
+        super().validate()
+        for schedule in self.schedules:
+            if isinstance(schedule, Schedule):
+                schedule.validate()
+            elif not (callable(schedule) or POSITIVE.is_satisfied_by(schedule)):
+                raise InvalidParameterError(
+                    f"The 'schedules' parameter of {type(self).__name__} must be a list of schedules and "
+                    f"positive numbers. Got {schedule!r} among them."
+                )
+
+
+class Joined(Several):
     """One schedule after the other.
 
     Parameters
     ----------
-    schedules : list of (float or Schedule)
+    schedules : list of (float, Schedule or callable)
         In order; each counts its updates from where it begins.
     boundaries : list of int
         After how many updates each but the first begins.
@@ -170,32 +117,22 @@ class Joined(Composite, Schedule):
     [0.5, 0.5, 0.4, 0.2, 0.1, 0.1]
     """
 
-    container = "schedules"
-
     _parameter_constraints = {"schedules": [list, tuple], "boundaries": [list, tuple]}
 
-    def __init__(self, schedules: Sequence["float | Schedule"], boundaries: Sequence[int]) -> None:
+    def __init__(self, schedules: Sequence[Rate], boundaries: Sequence[int]) -> None:
         self.schedules = schedules
         self.boundaries = boundaries
 
     def validate(self) -> None:
         super().validate()
         check_rising(self, "boundaries", self.boundaries)
-        for schedule in self.schedules:
-            if isinstance(schedule, Schedule):
-                schedule.validate()
-            elif not POSITIVE.is_satisfied_by(schedule):
-                raise InvalidParameterError(
-                    "The 'schedules' parameter of Joined must be a list of schedules and positive numbers. "
-                    f"Got {schedule!r} among them."
-                )
         if len(self.schedules) != len(self.boundaries) + 1:
             raise InvalidParameterError(
                 "The 'boundaries' parameter of Joined must have one element less than schedules: "
                 f"{len(self.schedules) - 1}. Got {list(self.boundaries)!r} instead."
             )
 
-    def _active(self, progress: Progress) -> "tuple[float | Schedule, Progress]":
+    def _active(self, progress: Progress) -> tuple[Rate, Progress]:
         number = bisect_right(self.boundaries, progress.step)
         start = self.boundaries[number - 1] if number else 0
         return self.schedules[number], _from(progress, start)
@@ -207,10 +144,44 @@ class Joined(Composite, Schedule):
         schedule, now = self._active(progress)
         return isinstance(schedule, Schedule) and schedule.can_reduce(now)
 
-    @property
-    def patience(self) -> int | None:  # type: ignore[override]
-        found = [schedule.patience for schedule in self.schedules if isinstance(schedule, Schedule)]
-        return min([patience for patience in found if patience is not None], default=None)
+
+class Product(Several):
+    """The product of schedules: the rate of one, times what the others say.
+
+    Parameters
+    ----------
+    schedules : list of (float, Schedule or callable)
+        The factors.
+
+    Notes
+    -----
+    A grid reaches a schedule inside by its number: ``optimizer__lr__0__lr``.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import Linear, Product, Progress, Step
+    >>> schedule = Product([Linear(0.8, n_steps=4), Step(1.0, every=2, factor=0.5, unit="step")])
+    >>> [round(schedule(Progress(step=step)), 4) for step in range(5)]
+    [0.8, 0.6, 0.2, 0.1, 0.0]
+    """
+
+    _parameter_constraints = {"schedules": [list, tuple]}
+
+    def __init__(self, schedules: Sequence[Rate]) -> None:
+        self.schedules = schedules
+
+    def validate(self) -> None:
+        super().validate()
+        if not self.schedules:
+            raise InvalidParameterError(
+                "The 'schedules' parameter of Product must not be empty. Got [] instead."
+            )
+
+    def __call__(self, progress: Progress) -> float:
+        return math.prod(rate_of(schedule, progress) for schedule in self.schedules)
+
+    def can_reduce(self, progress: Progress) -> bool:
+        return any(isinstance(x, Schedule) and x.can_reduce(progress) for x in self.schedules)
 
 
 def _from(progress: Progress, start: int) -> Progress:

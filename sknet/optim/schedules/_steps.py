@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet._params import Interval, InvalidParameterError
-from sknet.optim.schedules._base import COUNT, POSITIVE, SHARE, UNIT, Progress, Schedule, rate_of
+from sknet.optim.schedules._base import COUNT, POSITIVE, RATE, SHARE, UNIT, Progress, Rate, Schedule, rate_of
 
 __all__ = ["Adaptive", "Exponential", "MultiStep", "Step"]
 
@@ -140,7 +140,7 @@ class Adaptive(Schedule):
 
     Parameters
     ----------
-    lr : float or Schedule
+    lr : float, Schedule or callable
         The rate to begin with, or a schedule whose rates are divided.
     factor : float, default=5.0
         What the rate is divided by at a plateau.
@@ -149,6 +149,8 @@ class Adaptive(Schedule):
     patience : int or None, default=None
         After how many epochs without improvement the rate is divided: fewer than the
         ``n_iter_no_change`` after which the fit stops. None takes those, and the fit goes on.
+    cooldown : int, default=0
+        For how many epochs after a division nothing is counted towards the next.
 
     Notes
     -----
@@ -167,19 +169,26 @@ class Adaptive(Schedule):
     """
 
     _parameter_constraints = {
-        "lr": [POSITIVE, Schedule],
+        "lr": RATE,
         "factor": [Interval(Real, 1, None, closed="neither")],
         "min_lr": [SHARE],
         "patience": [Interval(Integral, 0, None, closed="left"), None],
+        "cooldown": [Interval(Integral, 0, None, closed="left")],
     }
 
     def __init__(
-        self, lr: float | Schedule, factor: float = 5.0, min_lr: float = 1e-6, patience: int | None = None
+        self,
+        lr: Rate,
+        factor: float = 5.0,
+        min_lr: float = 1e-6,
+        patience: int | None = None,
+        cooldown: int = 0,
     ) -> None:
         self.lr = lr
         self.factor = factor
         self.min_lr = min_lr
         self.patience = patience
+        self.cooldown = cooldown
 
     def __call__(self, progress: Progress) -> float:
         lr = rate_of(self.lr, progress)

@@ -1,0 +1,243 @@
+"""Losses with a margin: between classes, and between two or three outputs of one network.
+
+Those of two or three outputs expect them side by side along the second axis, as a network makes them of
+inputs that are stacked so: of shape (n_samples, 2, ...) or (n_samples, 3, ...).
+"""
+
+from numbers import Real
+from typing import Any
+
+from sknet import ops
+from sknet._params import Interval
+from sknet.core import Tensor, as_tensor
+from sknet.losses._base import Loss, finite_numbers, reject, shape_error
+from sknet.losses._classification import check_classes, class_values, of_class
+
+__all__ = ["CosineEmbedding", "MarginRanking", "MultiMargin", "TripletMargin"]
+
+FINITE = [Interval(Real, None, None, closed="neither")]
+POSITIVE = [Interval(Real, 0, None, closed="neither")]
+TINY = 1e-12  # added to squared lengths
+
+
+class MultiMargin(Loss):
+    r"""Hinge loss over all classes: each that comes too near to the true one costs.
+
+    Parameters
+    ----------
+    p : float, default=1.0
+        Power of what each class costs, 1 or more.
+    margin : float, default=1.0
+        How much higher the true class is to be.
+
+    See Also
+    --------
+    Hinge : Only the nearest class costs.
+
+    Notes
+    -----
+    For K classes [1]_
+
+    .. math:: \ell(z, y) = \frac{1}{K} \sum_{k \ne y} \max(0, m - z_y + z_k)^p.
+
+    Outputs are no logits: `predict` returns them as they are. PyTorch's `multi_margin_loss`.
+
+    References
+    ----------
+    .. [1] J. Weston and C. Watkins, "Support Vector Machines for Multi-Class Pattern Recognition",
+       ESANN 1999.
+
+    Examples
+    --------
+    >>> from sknet.losses import MultiMargin
+    >>> MultiMargin().values([[2.0, 0.0, 1.5]], [0]).numpy()
+    array([0.1667])
+    """
+
+    tasks = ("multiclass",)
+    has_probabilities = False
+
+    _parameter_constraints = {"p": [Interval(Real, 1, None, closed="left")], "margin": FINITE}
+
+    def __init__(self, p: float = 1.0, margin: float = 1.0) -> None:
+        self.p = p
+        self.margin = margin
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        return class_values(self, self._class_values, as_tensor(output), as_tensor(target))
+
+    def _class_values(self, z: Tensor, y: Tensor) -> Tensor:
+        others = 1.0 - ops.one_hot(ops.squeeze(y, -1), z.shape[-1], dtype=z.dtype)
+        short = ops.relu(z - ops.expand_dims(of_class(z, y), -1) + self.margin) * others
+        return ops.mean(short if self.p == 1 else short ** float(self.p), axis=-1)
+
+    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
+        check_classes(y, name, n_outputs)
+
+
+class _Signed(Loss):
+    """Abstract base of the losses of pairs, whose targets are 1 and -1."""
+
+    tasks = ()
+    has_probabilities = False
+
+    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
+        y = finite_numbers(y, name)
+        reject((y != 1) & (y != -1), y, name, f"1 or -1 for {type(self).__name__}")
+
+
+class MarginRanking(_Signed):
+    r"""Ranking loss: of two outputs, the one that should is to be higher by a margin.
+
+    Parameters
+    ----------
+    margin : float, default=0.0
+        By how much.
+
+    Notes
+    -----
+    For outputs of shape (n_samples, 2), or (n_samples, 2, 1) as a network with one output makes them of
+    pairs of inputs, and targets of shape (n_samples,) that are 1 where the first is to be higher, and
+    -1 where the second is,
+
+    .. math:: \ell(z, y) = \max(0, m - y (z_1 - z_2)).
+
+    It is for `Model`. PyTorch's `margin_ranking_loss`.
+
+    Examples
+    --------
+    >>> from sknet.losses import MarginRanking
+    >>> MarginRanking(margin=1.0).values([[2.0, 1.5], [2.0, 1.5]], [1, -1]).numpy()
+    array([0.5, 1.5])
+    """
+
+    _parameter_constraints = {"margin": FINITE}
+
+    def __init__(self, margin: float = 0.0) -> None:
+        self.margin = margin
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        z, y = as_tensor(output), as_tensor(target)
+        if z.ndim not in (2, 3) or z.shape[1:] not in ((2,), (2, 1)) or y.shape != z.shape[:1]:
+            raise shape_error(
+                self, z.shape, y.shape, expected=f"{z.shape[:1]}, and the output {(*z.shape[:1], 2)}"
+            )
+        z = ops.reshape(z, z.shape[:2])
+        return ops.relu(self.margin - ops.astype(y, z.dtype) * (z[:, 0] - z[:, 1]))
+
+
+def _side_by_side(loss: Loss, output: Tensor, target: Tensor, count: int) -> list[Tensor]:
+    """Return the vectors of each sample, of shape (n_samples, count, length), one after the other."""
+    z, y = as_tensor(output), as_tensor(target)
+    if z.ndim != 3 or z.shape[1] != count or y.shape != z.shape[:1]:
+        raise shape_error(
+            loss, z.shape, y.shape, expected=f"{z.shape[:1]}, and the output (n_samples, {count}, length)"
+        )
+    return [z[:, i] for i in range(count)]
+
+
+class CosineEmbedding(_Signed):
+    r"""Similarity of two outputs: a cosine of 1 where they belong together, a small one where not.
+
+    Parameters
+    ----------
+    margin : float in [-1, 1], default=0.0
+        Up to which cosine nothing is lost where they do not belong together.
+
+    Notes
+    -----
+    For outputs of shape (n_samples, 2, length), such as a network makes of pairs of inputs, and targets of
+    shape (n_samples,) that are 1 where both belong together, and -1 where not,
+
+    .. math:: \ell(a, b, y) = \begin{cases} 1 - \cos(a, b) & y = 1 \\
+              \max(0, \cos(a, b) - m) & y = -1. \end{cases}
+
+    It is for `Model`. PyTorch's `cosine_embedding_loss`.
+
+    Examples
+    --------
+    >>> from sknet.losses import CosineEmbedding
+    >>> CosineEmbedding().values([[[1.0, 0.0], [1.0, 1.0]]] * 2, [1, -1]).numpy()
+    array([0.2929, 0.7071])
+    """
+
+    _parameter_constraints = {"margin": [Interval(Real, -1, 1, closed="both")]}
+
+    def __init__(self, margin: float = 0.0) -> None:
+        self.margin = margin
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        a, b = _side_by_side(self, output, target, 2)
+        squares = [ops.sum(ops.square(x), axis=-1) + TINY for x in (a, b)]
+        cosine = ops.sum(a * b, axis=-1) / ops.sqrt(squares[0] * squares[1])
+        together = ops.greater(as_tensor(target), 0)
+        return ops.where(together, 1.0 - cosine, ops.relu(cosine - self.margin))
+
+
+class TripletMargin(Loss):
+    r"""Distances of three outputs: an anchor is to be nearer to the one like it than to the other.
+
+    Parameters
+    ----------
+    margin : float, default=1.0
+        By how much nearer.
+    p : float, default=2.0
+        Which norm measures distances.
+    eps : float, default=1e-6
+        Added to differences, so that the gradient exists where two outputs are equal.
+    swap : bool, default=False
+        Whether the distance of the other to the one like the anchor counts where it is smaller [2]_.
+
+    Notes
+    -----
+    For outputs of shape (n_samples, 3, length), such as a network makes of inputs stacked as anchor, positive
+    and negative [1]_,
+
+    .. math:: \ell(a, p, n) = \max(0, \|a - p\| - \|a - n\| + m).
+
+    Targets have shape (n_samples,), and nobody looks at their values: zeros will do. It is for
+    `Model`. PyTorch's `triplet_margin_loss`.
+
+    References
+    ----------
+    .. [1] F. Schroff et al., "FaceNet: A Unified Embedding for Face Recognition and Clustering", CVPR
+       2015.
+    .. [2] V. Balntas et al., "Learning shallow convolutional feature descriptors with triplet losses",
+       BMVC 2016.
+
+    Examples
+    --------
+    >>> from sknet.losses import TripletMargin
+    >>> TripletMargin().values([[[0.0, 0.0], [3.0, 4.0], [0.0, 5.5]]], [0]).numpy()
+    array([0.5])
+    """
+
+    tasks = ()
+    has_probabilities = False
+
+    _parameter_constraints = {
+        "margin": POSITIVE,
+        "p": [Interval(Real, 1, None, closed="left")],
+        "eps": [Interval(Real, 0, None, closed="left")],
+        "swap": ["boolean"],
+    }
+
+    def __init__(self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False) -> None:
+        self.margin = margin
+        self.p = p
+        self.eps = eps
+        self.swap = swap
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        anchor, positive, negative = _side_by_side(self, output, target, 3)
+        near, far = self._distance(anchor, positive), self._distance(anchor, negative)
+        if self.swap:
+            far = ops.minimum(far, self._distance(positive, negative))
+        return ops.relu(near - far + self.margin)
+
+    def _distance(self, a: Tensor, b: Tensor) -> Tensor:
+        difference = abs(a - b + self.eps)
+        if self.p == 1:
+            return ops.sum(difference, axis=-1)
+        power = float(self.p)
+        return ops.sum(difference**power, axis=-1) ** (1.0 / power)

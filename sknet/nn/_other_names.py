@@ -1,0 +1,93 @@
+"""What layers, losses and methods of modules are called here, for those who know them by another name."""
+
+__all__ = ["ATTRIBUTES", "NAMES"]
+
+_DTYPE = "use module.to(dtype='{}')"
+_OPS = "use the functions of sknet.ops"
+
+
+def _renamed(ours: str, *others: str) -> dict[str, str]:
+    return dict.fromkeys(others, f"use {ours}")
+
+
+def _for_ranks(ours: str, *others: str) -> dict[str, str]:
+    """Return hints for classes that others have for one, two and three axes."""
+    return {f"{other}{n}d": f"use {ours.format(n)}" for other in others for n in (1, 2, 3)}
+
+
+LAYERS = {
+    **_for_ranks("nn.BatchNorm, for inputs of any number of axes", "BatchNorm"),
+    **_for_ranks("nn.InstanceNorm, for inputs of any number of axes", "InstanceNorm"),
+    **_for_ranks("nn.LazyBatchNorm", "LazyBatchNorm"),
+    **_for_ranks("nn.Pad{}d(padding)", "ConstantPad", "ZeroPad"),
+    **_for_ranks("nn.Pad{}d(padding, 'reflect')", "ReflectionPad"),
+    **_for_ranks("nn.Pad{}d(padding, 'replicate')", "ReplicationPad"),
+    **_for_ranks("nn.Pad{}d(padding, 'circular')", "CircularPad"),
+    **_renamed("nn.BatchNorm", "BatchNormalization", "SyncBatchNorm"),
+    **_renamed("nn.LayerNorm", "LayerNormalization"),
+    **_renamed("nn.GroupNorm", "GroupNormalization"),
+    **_renamed("nn.Linear", "Dense", "Affine", "FullyConnected"),
+    **_renamed("nn.LazyLinear", "LazyDense"),
+    **_renamed("nn.Conv1d", "Conv1D"),
+    **_renamed("nn.Conv2d", "Conv2D", "Conv"),
+    **_renamed("nn.ConvTranspose2d", "Conv2DTranspose", "ConvTranspose"),
+    **_renamed("nn.MaxPool1d", "MaxPooling1D", "MaxPool1D"),
+    **_renamed("nn.MaxPool2d", "MaxPooling2D", "MaxPool2D"),
+    **_renamed("nn.AvgPool2d", "AveragePooling2D", "AvgPool2D"),
+    **_renamed("nn.AdaptiveAvgPool2d(1)", "GlobalAveragePooling2D", "GlobalAvgPool2D"),
+    **_renamed("nn.AdaptiveMaxPool2d(1)", "GlobalMaxPooling2D", "GlobalMaxPool2D"),
+    **_renamed("nn.Upsample(scale_factor=2)", "UpSampling2D", "UpsamplingNearest2d"),
+    **_renamed("nn.Upsample(scale_factor=2, mode='bilinear')", "UpsamplingBilinear2d"),
+    **_renamed("nn.MultiheadAttention", "MultiHeadAttention", "MultiHeadDotProductAttention"),
+    **_renamed("nn.TransformerEncoder and nn.TransformerDecoder", "Transformer"),
+    **_renamed("nn.Softmax(axis=1)", "Softmax2d"),
+    **_renamed("nn.SiLU", "Swish"),
+    **_renamed("nn.Sigmoid", "Logistic"),
+    **_renamed("nn.RNN", "SimpleRNN"),
+    **_renamed("nn.Parameter, which waits to be drawn with shape= and draw=", "UninitializedParameter"),
+    **_renamed("module.register_buffer(name, value)", "Buffer"),
+    **_renamed("sknet.optim.ClipNorm around the optimizer", "clip_grad_norm_"),
+    **_renamed("sknet.optim.ClipValue around the optimizer", "clip_grad_value_"),
+    "functional": _OPS,
+    "F": _OPS,
+    "DataParallel": "leave it out: a model computes on one device",
+}
+
+LOSSES = {
+    **_renamed("sknet.losses.LogLoss, from logits", "CrossEntropyLoss", "BCEWithLogitsLoss", "CrossEntropy"),
+    **_renamed("sknet.losses.LogLoss(multilabel=True)", "MultiLabelSoftMarginLoss"),
+    **_renamed("sknet.losses.LogLoss, from logits, or sknet.losses.NLL, from probabilities", "NLLLoss"),
+    **_renamed("sknet.losses.BinaryCrossEntropy, or from logits sknet.losses.LogLoss", "BCELoss"),
+    **_renamed("sknet.losses.SquaredError, which is half of it", "MSELoss"),
+    **_renamed("sknet.losses.AbsoluteError", "L1Loss"),
+    **_renamed("sknet.losses.Huber", "HuberLoss", "SmoothL1Loss"),
+    **_renamed("sknet.losses.KLDivergence, from logits", "KLDivLoss"),
+    **_renamed("sknet.losses.Poisson", "PoissonNLLLoss"),
+    **_renamed("sknet.losses.GaussianNLL", "GaussianNLLLoss"),
+    **_renamed("sknet.losses.Hinge", "HingeLoss"),
+    **_renamed("sknet.losses.CTC, from logits", "CTCLoss"),
+    **_renamed("sknet.losses.TripletMargin", "TripletMarginLoss"),
+    **_renamed("sknet.losses.CosineEmbedding", "CosineEmbeddingLoss"),
+    **_renamed("sknet.losses.MarginRanking", "MarginRankingLoss"),
+    **_renamed("sknet.losses.MultiMargin", "MultiMarginLoss"),
+}
+
+NAMES = LAYERS | LOSSES
+"""By names in other libraries' modules of layers."""
+
+ATTRIBUTES = {
+    **dict.fromkeys(("double", "float64"), _DTYPE.format("float64")),
+    **dict.fromkeys(("float", "float32"), _DTYPE.format("float32")),
+    **dict.fromkeys(("half", "bfloat16"), "modules compute in float32 or float64: use module.to(dtype=...)"),
+    "cuda": "use module.to(device='cuda')",
+    "cpu": "use module.to(device='cpu')",
+    "add_module": "use module.register_module(name, module), or assign it",
+    "register_backward_hook": "use module.register_full_backward_hook(hook)",
+    "compile": "use Model(module, ...), which compiles its steps",
+    "trainable_variables": "use module.parameters()",
+    "get_weights": "use module.state_dict()",
+    "set_weights": "use module.load_state_dict(state)",
+    "save": "use pickle, or module.state_dict()",
+    "fit": "use Model(module, loss=..., optimizer=...), or sknet.MLPClassifier",
+}
+"""By attributes of other libraries' modules."""
