@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -81,6 +81,12 @@ class Compiled:
     >>> new_w is compiled.slots[0]
     True
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a compiled function is bound to memory of this process and cannot be pickled or copied: pickle "
+            "what it was made of and compile that again, or call `fresh` for another instance"
+        )
 
     def __init__(
         self,

@@ -87,6 +87,9 @@ class Equation:
         self.variables = [x for x in operands if type(x) is Variable]
         self.output = Variable(*primitive.shape(*operands, **params)) if output is None else output
 
+    def __reduce__(self) -> Any:
+        return Equation, (self.primitive, self.operands, self.params, self.output)
+
     def check(self) -> None:
         """Raise GraphError unless the output is what the primitive's shape rule says."""
         if self.verified:
@@ -142,6 +145,9 @@ class Graph:
         self.constants = dict(constants)
         self.equations = list(equations)
         self.outputs = tuple(outputs)
+
+    def __reduce__(self) -> Any:
+        return Graph, (self.inputs, self.constants, self.equations, self.outputs)
 
     def verify(self) -> "Graph":
         """Check that the graph keeps its rules: every pass is followed by this.

@@ -54,6 +54,13 @@ class Buffer:
         self._parent: Buffer | None = None
         self.is_assembled = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
     @property
     def parent(self) -> "Buffer | None":
         """The buffer that this one is a part of."""

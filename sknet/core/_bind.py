@@ -51,6 +51,9 @@ class Shaped:
         self.shape = shape
         self.dtype = dtype
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.shape, self.dtype)
+
     @property
     def ndim(self) -> int:
         """Number of axes."""

@@ -4,7 +4,7 @@ import itertools
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from sknet.core import _bind
 from sknet.core._bind import Node
@@ -73,6 +73,9 @@ class HookHandle:
     """
 
     __slots__ = ("_notes", "_number")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a handle is bound to a hook of this process and cannot be pickled or copied")
 
     def __init__(self, notes: Notes, number: int) -> None:
         self._notes = weakref.ref(notes)

@@ -47,6 +47,9 @@ class TracedArray(MetaArray):
         super().__init__(shape, dtype)
         self.device = device
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.shape, self.dtype, self.device)
+
     def __getattr__(self, name: str) -> NoReturn:
         raise _NoDataError(f"an array that stands for values to come has no attribute {name!r}")
 

@@ -38,6 +38,9 @@ class MetaArray:
         self.dtype = np.dtype(dtype)
         self.device = META
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.shape, self.dtype)
+
     @property
     def ndim(self) -> int:
         """Number of axes."""

@@ -5,7 +5,7 @@ A module without hooks has no `_hooks` of its own, and its call pays for nothing
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from sknet._tree import leaves, rebuild
 from sknet.autograd import Function
@@ -73,6 +73,9 @@ class HookHandle:
     >>> layer(3)
     3
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a handle is bound to a hook of this process and cannot be pickled or copied")
 
     def __init__(self, module: "Module", kind: str, number: int) -> None:
         self._module, self._kind, self._number = module, kind, number

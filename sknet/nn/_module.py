@@ -384,6 +384,9 @@ class Module(Registry):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_hooks"}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
 
 def _apply(module: Module, function: Callable[[Module], Any], seen: set[int]) -> None:
     if id(module) not in seen:

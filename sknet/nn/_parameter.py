@@ -299,18 +299,19 @@ class Parameter(Tensor):
             clone.data = deepcopy(self.data, memo)
         return clone
 
-    def __reduce__(self) -> Any:
-        if self.is_drawn:
-            return _restore, (None, to_host(self.data), self.requires_grad)
-        return _restore, (self._recipe, None, self.requires_grad)
+    __reduce__ = object.__reduce__  # not Tensor's: the state says all
 
+    def __getstate__(self) -> dict[str, Any]:
+        values = to_host(self.data) if self.is_drawn else None
+        recipe = None if self.is_drawn else self._recipe
+        return {"recipe": recipe, "data": values, "requires_grad": self.requires_grad}
 
-def _restore(recipe: Recipe | None, data: Any, requires_grad: bool) -> Parameter:
-    parameter = Parameter._with(recipe)
-    if data is not None:
-        parameter.data = data
-    parameter.requires_grad = requires_grad
-    return parameter
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.grad = self.node = None
+        self._recipe = state["recipe"]
+        if state["data"] is not None:
+            self.data = state["data"]
+        self.requires_grad = state["requires_grad"]
 
 
 def zeros(shape: tuple[int, ...], device: "str | Device | None" = None, dtype: DTypeLike = "float32") -> Any:

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from sknet.core import Tensor
 from sknet.core._repeat import repeatable
@@ -82,6 +82,14 @@ class Scope:
         twin = Scope(self.values, self.training, self.key, self.step)
         twin.updates, twin.site = dict(self.updates), self.site
         return twin
+
+    __copy__ = copy
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Scope cannot be pickled: it knows parameters and buffers by their identity in this process. "
+            "Pickle the module and the values by path, and make the scope anew with nn.bindings(module)"
+        )
 
     def next_site(self) -> int:
         """Return 0, 1, 2, ...: which draw of this pass it is."""

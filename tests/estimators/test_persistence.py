@@ -10,12 +10,14 @@ import sys
 import joblib
 import numpy as np
 import pytest
+import skops.io
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from sknet import neural_network
+import sknet
+from sknet import neural_network, nn
 from sknet.losses import Huber
-from sknet.optim import SGD, Adam, AdamW, RMSprop
+from sknet.optim import EMA, SGD, Adam, AdamW, RMSprop
 from sknet.optim.schedules import Cosine
 from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, outputs, quiet, same_bits
 from tests.project import ROOT
@@ -150,3 +152,42 @@ def test_scikit_learns_signature(kind):
     with quiet():
         estimator = kind(max_iter=3, random_state=0, warm_start=True).fit(X, y)
     assert_goes_on(WAYS["joblib"](estimator), estimator, X, y)
+
+
+# -- skops: what is in a file is looked at before it is loaded ------------------------------------------
+
+
+SKOPS = {
+    "sgd": {"optimizer": SGD(Cosine(0.1), 0.9)},
+    "lbfgs": {"optimizer": "lbfgs"},
+    "average": {"optimizer": EMA(Adam(), 0.9)},
+    "early stopping": {"early_stopping": True},
+    "module": {"activation": nn.Sequential(nn.Linear(8, 8), nn.PReLU(), nn.BatchNorm(8))},
+}
+
+
+@pytest.mark.parametrize("case", SKOPS)
+@pytest.mark.parametrize("task", TASKS)
+def test_skops(case, task):
+    X, y = TABLES[task]
+    with quiet():
+        estimator = estimator_for(task, random_state=np.random.RandomState(0), **SKOPS[case]).fit(X, y)
+    for one in (estimator, estimator.freeze()):
+        written = skops.io.dumps(one)
+        types = skops.io.get_untrusted_types(data=written)
+        assert all(name.startswith(("sknet.", "numpy.", "functools.partial")) for name in types)
+        loaded = skops.io.loads(written, trusted=types)
+        np.testing.assert_array_equal(outputs(loaded, X), outputs(one, X))
+        np.testing.assert_array_equal(outputs(loaded, X[:1]), outputs(one, X[:1]))
+        if case in ("sgd", "module", "average") and one is estimator:
+            loaded.partial_fit(X, y)
+            one.partial_fit(X, y)
+            assert same_bits(loaded, one)
+
+
+def test_skops_of_what_was_not_fitted():
+    for module in (sknet, neural_network):
+        for kind in (module.MLPClassifier, module.MLPRegressor):
+            written = skops.io.dumps(kind())
+            loaded = skops.io.loads(written, trusted=skops.io.get_untrusted_types(data=written))
+            assert repr(loaded) == repr(kind())

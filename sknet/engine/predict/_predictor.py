@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -63,6 +63,12 @@ class Predictor:
     >>> Predictor(module, layout, flat)(np.array([[10.0, 100.0]]))
     array([[213.]], dtype=float32)
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Predictor holds programs of this process and cannot be pickled or copied: pickle the model or "
+            "the frozen estimator"
+        )
 
     def __init__(
         self,

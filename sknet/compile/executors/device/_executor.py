@@ -6,7 +6,7 @@ stream; nothing is copied from or to the host, and no memory is asked for but by
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
@@ -47,6 +47,12 @@ class CupyProgram:
     off, one or two units in the last place, and in that CuPy has denormal float32 numbers flushed
     to zero (``-ftz=true``). Indices of `take_along_axis` wrap around where NumPy raises.
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a program is code of this process and cannot be pickled or copied: pickle its graph, and plan "
+            "that anew"
+        )
 
     def __init__(self, plan: Plan, device: Device, exact: bool = False) -> None:
         self.plan = plan

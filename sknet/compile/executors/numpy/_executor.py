@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -49,6 +49,12 @@ class NumpyProgram:
         return step
     <BLANKLINE>
     """
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a program is code of this process and cannot be pickled or copied: pickle its graph, and plan "
+            "that anew"
+        )
 
     def __init__(self, plan: Plan, exact: bool = False) -> None:
         self.plan = plan

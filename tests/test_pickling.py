@@ -1,0 +1,302 @@
+"""An instance of every public class through every pickle protocol, copy and deepcopy: it is what it was."""
+
+import copy
+import inspect
+import pickle
+import types
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+import scipy.sparse
+from numpy.random import RandomState
+
+import sknet
+from sknet import Tensor, engine, nn, ops, optim
+from sknet.compile import Equation, Graph, Plan, Variable, compile
+from sknet.compile.executors import NumpyProgram
+from sknet.compile.passes import Group
+from sknet.core import PRIMITIVES, Primitive
+from sknet.device import Device, MetaArray
+from sknet.estimators import FrozenClassifier, FrozenRegressor
+from sknet.exceptions import NonFiniteError
+from tests.estimators.data import TABLES, quiet
+from tests.project import public_objects
+
+WAYS = {
+    **{f"protocol {p}": lambda x, p=p: pickle.loads(pickle.dumps(x, p)) for p in range(6)},
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+}
+
+
+def classes():
+    found = {name: value for name, value in public_objects().items() if isinstance(value, type)}
+    return {name: cls for name, cls in found.items() if not inspect.isabstract(cls)}
+
+
+# -- how they are made -----------------------------------------------------------------------------------
+
+X = np.random.default_rng(0).normal(size=(6, 4)).astype("float32")
+Y = np.arange(6, dtype="float32").reshape(6, 1)
+
+# Values of the arguments that have no default, by their names.
+ARGUMENTS = {
+    "lr": 0.1,
+    "optimizer": optim.SGD(0.1, 0.9),
+    "groups": {"weight": optim.Adam(), "*": optim.SGD()},
+    "schedules": [0.1, optim.schedules.Cosine(0.1, n_steps=9)],
+    "boundaries": [5],
+    "milestones": [2, 4],
+    "every": 3,
+    "n_steps": 10,
+    "module": nn.Sequential(nn.Linear(4, 4), nn.PReLU()),
+    "function": ops.tanh,
+    "shape": (2, 4),
+    "dtype": np.dtype("float32"),
+    "kind": "cpu",
+    "in_features": 4,
+    "out_features": 3,
+    "num_features": 4,
+    "normalized_shape": 4,
+    "num_groups": 2,
+    "num_channels": 4,
+    "in_channels": 2,
+    "out_channels": 3,
+    "kernel_size": 3,
+    "padding": 1,
+    "output_size": 2,
+    "upscale_factor": 2,
+    "downscale_factor": 2,
+    "num_embeddings": 5,
+    "embedding_dim": 3,
+    "input_size": 4,
+    "hidden_size": 3,
+    "num_layers": 2,
+    "embed_dim": 4,
+    "num_heads": 2,
+    "dim": 1,
+    "unflattened_size": (2, 2),
+    "data": X,
+    "mode": True,
+    "patience": 3.0,
+    "tol": 0.1,
+    "higher_is_better": True,
+    "shapes": {"weight": (2, 3), "bias": (3,)},
+    "missing_keys": ["a"],
+    "unexpected_keys": [],
+    "count": 3,
+    "slots": {"m": np.arange(3.0)},
+}
+
+
+def model():
+    made = sknet.Model(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm(3), nn.Linear(3, 1)), random_state=0)
+    for _ in range(3):
+        made.step(X, Y)
+    return made
+
+
+def graph():
+    x = Variable((3,), "float32")
+    constant = Variable((3,), "float32")
+    total = Equation(PRIMITIVES["add"], (x, constant), {})
+    double = Equation(PRIMITIVES["multiply"], (total.output, 2.0), {})
+    return Graph([x], {constant: np.arange(3, dtype="float32")}, [total, double], [double.output])
+
+
+def estimator(kind, task):
+    with quiet():
+        return kind(hidden_layer_sizes=(4,), max_iter=3, random_state=0).fit(*TABLES[task])
+
+
+def gradient():
+    made = model()
+    return made.backward(made.loss(made(X), Y))
+
+
+def no_scratch(equation):
+    return []
+
+
+def plan():
+    made = graph()
+    return Plan(made, [Group([equation], 3) for equation in made.equations], {}, no_scratch)
+
+
+def slot():
+    made = ops.SparseSlot((2, 3), "float64")
+    made.matrix = scipy.sparse.csr_array(np.eye(2, 3))
+    return made
+
+
+SPECIAL = {
+    sknet.Model: model,
+    Tensor: lambda: Tensor(X, requires_grad=True),
+    nn.Parameter: lambda: nn.Parameter(X),
+    nn.Upsample: lambda: nn.Upsample(scale_factor=2),
+    Equation: lambda: graph().equations[0],
+    Graph: graph,
+    Plan: plan,
+    Group: lambda: Group(graph().equations, 3),
+    Primitive: lambda: PRIMITIVES["add"],
+    MetaArray: lambda: MetaArray((2, 3), "float32"),
+    NonFiniteError: lambda: NonFiniteError("a message", "0.weight"),
+    ops.SparseSlot: slot,
+    engine.Batches: lambda: engine.Batches(X, Y, None, 2, np.dtype("float32"), Device("cpu")),
+    engine.Gradient: gradient,
+    engine.ModelState: lambda: model().state,
+    engine.StepResult: lambda: model().step(X, Y),
+    engine.Outcome: lambda: engine.Outcome(3, True, None, False),
+    engine.RSquared: lambda: engine.RSquared(Y, None, sknet.losses.Poisson()),
+    engine.Validation: lambda: engine.Validation(SPECIAL[engine.Batches](), engine.Accuracy),
+    nn.StateDict: lambda: model().module.state_dict(),
+    nn.Summary: lambda: nn.summary(model().module, (2, 4)),
+    nn.SummaryRow: lambda: nn.summary(model().module, (2, 4)).rows[1],
+    optim.MinimizeResult: lambda: optim.MinimizeResult(np.arange(3.0), 0.5, 2, 3, True, "done"),
+    FrozenClassifier: lambda: estimator(sknet.MLPClassifier, "multiclass").freeze(),
+    FrozenRegressor: lambda: estimator(sknet.MLPRegressor, "regression").freeze(),
+    sknet.MLPClassifier: lambda: estimator(sknet.MLPClassifier, "multiclass"),
+    sknet.MLPRegressor: lambda: estimator(sknet.MLPRegressor, "multioutput"),
+    sknet.neural_network.MLPClassifier: lambda: estimator(sknet.neural_network.MLPClassifier, "binary"),
+    sknet.neural_network.MLPRegressor: lambda: estimator(sknet.neural_network.MLPRegressor, "regression"),
+}
+
+# What belongs to this process: neither pickled nor copied, and says so.
+BOUND = {
+    "sknet.compile.Compiled": lambda: compile(ops.tanh, (X,)),
+    "sknet.compile.executors.NumpyProgram": lambda: NumpyProgram(plan()),
+    "sknet.engine.CompiledStep": lambda: engine.compiled_step(model(), X, Y),
+    "sknet.engine.Predictor": lambda: model().predictor("raw", None),
+    "sknet.core.HookHandle": lambda: Tensor(1.0, requires_grad=True).register_hook(print),
+    "sknet.nn.HookHandle": lambda: nn.Identity().register_forward_hook(print),
+    "sknet.nn.Scope": lambda: nn.Scope({}),
+}
+BASES = {"sknet.core.TracedArray", "sknet.nn.Lazy", "sknet.Function", "sknet.autograd.Function"}
+
+
+def made(cls):
+    """Return an instance: with defaults, or what stands in the tables above."""
+    if cls in SPECIAL:
+        return SPECIAL[cls]()
+    if issubclass(cls, Exception):
+        return cls("a message")
+    needed = [
+        name
+        for name, parameter in inspect.signature(cls).parameters.items()
+        if parameter.default is parameter.empty and parameter.kind <= parameter.POSITIONAL_OR_KEYWORD
+    ]
+    instance = cls(**{name: ARGUMENTS[name] for name in needed})
+    if isinstance(instance, nn.Module) and not nn.is_lazy(instance):
+        instance.initialize(0)
+    return instance
+
+
+# -- what is compared --------------------------------------------------------------------------------------
+
+
+# What is made anew when it is asked for.
+PROGRAMS = ("_stepper", "_predictors", "verified")
+
+
+def state_of(x):
+    """Return all attributes, wherever they are kept."""
+    slots = [name for cls in type(x).__mro__ for name in getattr(cls, "__slots__", ())]
+    found = {name: getattr(x, name) for name in slots if hasattr(x, name) and name != "__weakref__"}
+    found.update(getattr(x, "__dict__", {}))
+    return {name: value for name, value in found.items() if name not in PROGRAMS}
+
+
+def tensors(a, b, seen):
+    assert a.requires_grad == b.requires_grad
+    drawn = [getattr(x, "is_drawn", True) for x in (a, b)]
+    assert drawn[0] == drawn[1]
+    if drawn[0]:
+        assert_alike(a.data, b.data, seen)
+
+
+def arrays(a, b, seen):
+    assert a.dtype == b.dtype
+    np.testing.assert_array_equal(a, b)
+
+
+def sequences(a, b, seen):
+    assert len(a) == len(b)
+    for x, y in zip(a, b, strict=True):
+        assert_alike(x, y, seen)
+
+
+def methods(a, b, seen):
+    assert a.__func__ is b.__func__
+    assert_alike(a.__self__, b.__self__, seen)
+
+
+def values(a, b, seen):
+    assert a == b or (a != a and b != b)
+
+
+COMPARED = {
+    Tensor: tensors,
+    np.ndarray: arrays,
+    RandomState: lambda a, b, seen: assert_alike(a.get_state(), b.get_state(), seen),
+    scipy.sparse.sparray: lambda a, b, seen: np.testing.assert_array_equal(a.toarray(), b.toarray()),
+    (list, tuple): sequences,
+    Mapping: lambda a, b, seen: sequences(list(a.items()), list(b.items()), seen),
+    types.MethodType: methods,
+    types.FunctionType: lambda a, b, seen: values(a.__qualname__, b.__qualname__, seen),
+    (bool, int, float, str, bytes, type(None), set, slice, type, np.generic, np.dtype): values,
+}
+
+
+def assert_alike(a, b, seen):
+    """Assert that two objects are of one class and hold the same, at any depth."""
+    # A mapping that cannot be written to may come back as another kind of mapping.
+    assert type(a) is type(b) or (isinstance(a, Mapping) and isinstance(b, Mapping))
+    if a is b or (id(a), id(b)) in seen:
+        return
+    seen.add((id(a), id(b)))
+    for kinds, compare in COMPARED.items():
+        if isinstance(a, kinds):
+            return compare(a, b, seen)
+    assert_alike(state_of(a), state_of(b), seen)
+
+
+def assert_works_alike(a, b):
+    """Assert that two objects do the same, where their class does something with X."""
+    for method in ("predict", "predict_proba"):
+        if hasattr(a, method) and hasattr(a, "n_features_in_"):
+            features = np.random.default_rng(1).normal(size=(5, a.n_features_in_))
+            for n in (1, 5):
+                ours, theirs = (getattr(x, method)(features[:n]) for x in (a, b))
+                np.testing.assert_array_equal(ours, theirs)
+    if isinstance(a, sknet.Model):
+        np.testing.assert_array_equal(a.predict(X), b.predict(X))
+        assert a.step(X, Y).loss == b.step(X, Y).loss
+    if type(a) in (nn.Linear, nn.Sequential, nn.BatchNorm, nn.LSTM, nn.MultiheadAttention):
+        inputs = (X[:, None],) * 3 if isinstance(a, nn.MultiheadAttention) else (X,)
+        inputs = (X[None],) if isinstance(a, nn.LSTM) else inputs
+        ours, theirs = (x(*inputs) for x in (a.eval(), b.eval()))
+        assert_alike(ours, theirs, set())
+
+
+@pytest.mark.parametrize("name", [name for name in classes() if name not in BOUND and name not in BASES])
+def test_every_public_class(name):
+    for way, through in WAYS.items():
+        instance = made(classes()[name])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            other = through(instance)
+        assert_alike(instance, other, set())
+        if way != "copy":  # which may share what it is made of
+            assert_works_alike(instance, other)
+
+
+@pytest.mark.parametrize("name", BOUND)
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_bound_to_this_process_says_so(name, way):
+    assert name in classes()
+    if way == "copy" and name in ("sknet.nn.Scope", "sknet.engine.CompiledStep"):
+        return  # which shares what is bound
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        WAYS[way](BOUND[name]())
