@@ -45,6 +45,7 @@ from sknet.nn.layers._container import *  # noqa: F403
 from sknet.nn.layers._conv import *  # noqa: F403
 from sknet.nn.layers._dropout import *  # noqa: F403
 from sknet.nn.layers._embedding import *  # noqa: F403
+from sknet.nn.layers._embedding_bag import *  # noqa: F403
 from sknet.nn.layers._flatten import *  # noqa: F403
 from sknet.nn.layers._linear import *  # noqa: F403
 from sknet.nn.layers._norm import *  # noqa: F403

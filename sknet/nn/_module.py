@@ -144,6 +144,28 @@ class Module(Registry):
             parameter.requires_grad = bool(mode)
         return self
 
+    def zero_grad(self) -> Self:
+        """Forget the gradients that ``backward`` of a tensor has added up in the parameters.
+
+        A `Model` needs no such call: its gradients are returned, and stored nowhere.
+
+        Returns
+        -------
+        Module
+            Itself.
+
+        Examples
+        --------
+        >>> from sknet import nn
+        >>> layer = nn.Linear(2, 1)
+        >>> layer([[1.0, 2.0]]).sum().backward()
+        >>> layer.weight.grad is None, layer.zero_grad().weight.grad is None
+        (False, True)
+        """
+        for _, parameter in self.own_parameters():
+            parameter.grad = None
+        return self
+
     # -- hooks ------------------------------------------------------------------------------------
 
     def register_forward_pre_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> HookHandle:

@@ -82,7 +82,12 @@ ROWS = {
     ),
     "PReLU": Row(nn.PReLU, T.PReLU, REAL),
     "PReLU of channels": Row(lambda: nn.PReLU(4), lambda: T.PReLU(4), REAL),
-    "Embedding": Row(lambda: nn.Embedding(7, 4), lambda: T.Embedding(7, 4), (7,)),
+    "Embedding": Row(lambda: nn.Embedding(7, 4), lambda: T.Embedding(7, 4), (np.array([[1, 6], [0, 1]]),)),
+    "EmbeddingBag": Row(
+        lambda: nn.EmbeddingBag(7, 4, padding_idx=0),
+        lambda: T.EmbeddingBag(7, 4, padding_idx=0),
+        (np.array([[1, 2, 0], [0, 0, 5]]),),
+    ),
     "BatchNorm": Row(lambda: nn.BatchNorm(4), lambda: T.BatchNorm1d(4), REAL),
     "BatchNorm plain": Row(
         lambda: nn.BatchNorm(4, affine=False), lambda: T.BatchNorm2d(4, affine=False), IMAGE
@@ -145,7 +150,7 @@ def made(row):
     with torch.no_grad():
         for tensor in (*other.parameters(), *other.buffers()):
             tensor.copy_(torch.tensor(RNG.uniform(0.1, 1.0, tuple(tensor.shape))))
-    inputs = [RNG.integers(0, s, 5) if isinstance(s, int) else RNG.normal(size=s) for s in shapes]
+    inputs = [s if isinstance(s, np.ndarray) else RNG.normal(size=s) for s in shapes]
     return mine().to(dtype="float64").initialize(0).eval(), other, inputs
 
 

@@ -22,6 +22,17 @@ class EmbeddedSigns(nn.Embedding):
         return super().forward(ops.greater(x, 0).astype("int64"))
 
 
+class BagOfSigns(nn.EmbeddingBag):
+    """A bag of embeddings that takes real inputs; in training the rows follow each other."""
+
+    def forward(self, x):
+        x = ops.greater(x, 0).astype("int64")
+        if not self.training:
+            return super().forward(x)
+        offsets = ops.arange(x.shape[0], device=x.device) * x.shape[1]
+        return super().forward(ops.reshape(x, (x.shape[0] * x.shape[1],)), offsets)
+
+
 class OwnMemory:
     """A decoder that attends to its own input, turned around."""
 
@@ -65,6 +76,9 @@ ROWS = {
     "AdaptiveMaxPool2d": (lambda: nn.AdaptiveMaxPool2d(2), (2, 4, 4)),
     "Embedding": (lambda: EmbeddedSigns(3, 4), (2,)),
     "Embedding padding": (lambda: EmbeddedSigns(2, 4, padding_idx=1), (2,)),
+    "EmbeddingBag": (lambda: BagOfSigns(3, 4), (5,)),
+    "EmbeddingBag sum": (lambda: BagOfSigns(3, 4, "sum", padding_idx=0), (5,)),
+    "EmbeddingBag max": (lambda: BagOfSigns(3, 4, "max", padding_idx=1), (5,)),
     "PositionalEncoding": (lambda: nn.PositionalEncoding(dropout=0.2), (3, 5)),
     "MultiheadAttention": (lambda: nn.MultiheadAttention(4, 2, dropout=0.2), (3, 4)),
     "TransformerEncoderLayer": (lambda: nn.TransformerEncoderLayer(4, 2, 3, activation="tanh"), (2, 4)),
