@@ -4,9 +4,13 @@ import itertools
 import math
 
 import numpy as np
-import torch
 
 from tests.contracts.table import Case, Row, real
+
+try:
+    import torch
+except ImportError:  # the oracle's tests are skipped, the others do not need it
+    torch = None
 
 __all__ = ["ROWS"]
 
@@ -68,7 +72,7 @@ ROWS = [
             )
         ],
         integers=modes is NEAREST,
-        torch=torch.nn.functional.interpolate,
+        torch=lambda x, **params: torch.nn.functional.interpolate(x, **params),
     )
     for modes in (NEAREST, WEIGHTED)
 ]
