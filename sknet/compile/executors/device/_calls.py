@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from sknet._indexing import is_basic, with_ellipsis
 from sknet.compile._graph import Equation, Operand, Variable
 from sknet.compile.executors._writer import Writer, kernel_scratch, registry
 from sknet.device import Backend
@@ -18,10 +19,13 @@ from sknet.device import Backend
 __all__ = ["call", "scratch_of"]
 
 Caller = Callable[[Writer, Equation, Backend], None]
+Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
 CALLS: dict[str, Caller] = {}
+SCRATCH: dict[str, Scratch] = {}
 
 
 caller = registry(CALLS)  # how the primitives of some names are called
+scratch = registry(SCRATCH)  # what arrays such calls need besides their output
 
 
 def call(w: Writer, equation: Equation, owner: Backend) -> None:
@@ -41,9 +45,7 @@ def call(w: Writer, equation: Equation, owner: Backend) -> None:
 
 def scratch_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
     """Return shape and dtype of the arrays that an equation needs besides its output."""
-    if equation.primitive.name == "sum_squares" and len(equation.operands) > 1:
-        return [((), equation.output.dtype)]
-    return kernel_scratch(equation)
+    return SCRATCH.get(equation.primitive.name, kernel_scratch)(equation)
 
 
 def _by_its_forward(w: Writer, equation: Equation, owner: Backend) -> None:
@@ -78,6 +80,11 @@ def _where(w: Writer, equation: Equation, owner: Backend) -> None:
     w.line(f"{w.function(owner.xp.copyto, 'copyto')}({out}, {_operand(w, x)}, where={w.name(condition)})")
 
 
+@scratch("sum_squares")
+def _one_square(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+    return [((), equation.output.dtype)] if len(equation.operands) > 1 else []
+
+
 @caller("sum_squares")
 def _sum_squares(w: Writer, equation: Equation, owner: Backend) -> None:
     if not all(w.plan.views.is_contiguous(x) for x in equation.variables):
@@ -96,32 +103,30 @@ def _sum_squares(w: Writer, equation: Equation, owner: Backend) -> None:
 @caller("scatter_add")
 def _scatter_add(w: Writer, equation: Equation, owner: Backend) -> None:
     [g], out = equation.operands, w.name(equation.output)
-    place = _place(w, out, equation.params["index"])
-    if place is None:
+    part = _part(w, out, equation.params["index"])
+    if part is None:
         _by_its_forward(w, equation, owner)
         return
     w.line(f"{w.made(out + '.fill', 'fill')}(0)")
-    w.line(f"{place}[...] = {w.name(g)}")
+    w.line(f"{part}[...] = {w.name(g)}")
 
 
 @caller("setitem")
 def _setitem(w: Writer, equation: Equation, owner: Backend) -> None:
     [x, value], out = equation.operands, w.name(equation.output)
-    place = _place(w, out, equation.params["index"])
-    if place is None:
+    part = _part(w, out, equation.params["index"])
+    if part is None:
         _by_its_forward(w, equation, owner)
         return
     w.line(f"{out}[...] = {_operand(w, x)}")
-    w.line(f"{place}[...] = {_operand(w, value)}")
+    w.line(f"{part}[...] = {_operand(w, value)}")
 
 
-def _place(w: Writer, array: str, index: Any) -> str | None:
+def _part(w: Writer, array: str, index: Any) -> str | None:
     """Name the view that an index takes of an array; None where it takes a copy."""
-    parts = index if isinstance(index, tuple) else (index,)
-    if not all(part is None or part is Ellipsis or isinstance(part, (int, slice)) for part in parts):
+    if not is_basic(index):
         return None
-    name = w.partial((*parts, Ellipsis) if Ellipsis not in parts else parts, "index")
-    return w.made(f"{array}[{name}]", "p")
+    return w.made(f"{array}[{w.partial(with_ellipsis(index), 'index')}]", "p")
 
 
 @caller("assemble")

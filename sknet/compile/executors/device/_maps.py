@@ -14,6 +14,7 @@ import numpy as np
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile._plan import Plan
+from sknet.compile.executors._writer import registry
 from sknet.compile.executors.device._c_scalar import (
     UntranslatableError,
     cast,
@@ -266,9 +267,16 @@ class _MapWriter:
         return f"{self.names[x]}[{text}]"
 
 
-# -- what is no expression of its operands' elements at the same place ------------------------
+# -- elements that depend on more than the operands' elements at the same position -------------
+
+Special = Callable[[_MapWriter, Equation], str]
+SPECIAL: dict[str, Special] = {}
 
 
+special = registry(SPECIAL)  # how an element of the primitives of some names is written
+
+
+@special("flat_index")
 def _flat_index(w: _MapWriter, equation: Equation) -> str:
     # A thread cannot raise: an index outside wraps around, as in CuPy.
     length = equation.params["length"]
@@ -277,6 +285,7 @@ def _flat_index(w: _MapWriter, equation: Equation) -> str:
     return f"({index} % {length} + {length}) % {length} + (long long)i * {length}"
 
 
+@special("take_at")
 def _take_at(w: _MapWriter, equation: Equation) -> str:
     x, positions = equation.operands
     index = w.element(positions)
@@ -287,12 +296,14 @@ def _row(w: _MapWriter, x: Variable, length: int) -> str:
     return w.known(x) or w.element(x, f"(i / {length})")
 
 
+@special("put_at")
 def _put_at(w: _MapWriter, equation: Equation) -> str:
     g, positions = equation.operands
     length, dtype = equation.output.shape[-1], equation.output.dtype
     return f"{_row(w, positions, length)} == i ? {cast(g, _row(w, g, length), dtype)} : {literal(0, dtype)}"
 
 
+@special("subtract_at")
 def _subtract_at(w: _MapWriter, equation: Equation) -> str:
     x, g, positions = equation.operands
     length, dtype = equation.output.shape[-1], equation.output.dtype
@@ -300,6 +311,7 @@ def _subtract_at(w: _MapWriter, equation: Equation) -> str:
     return f"{_row(w, positions, length)} == i ? {before} - {less} : {before}"
 
 
+@special("dropout_mask")
 def _dropout_mask(w: _MapWriter, equation: Equation) -> str:
     params, dtype = equation.params, equation.output.dtype
     step = equation.operands[1]
@@ -309,13 +321,3 @@ def _dropout_mask(w: _MapWriter, equation: Equation) -> str:
     w.helpers.add(PHILOX)
     draw = f"uniform(i, {key[0]}ULL, {key[1]}ULL, {params['site']}ULL, {counted})"
     return f"{draw} >= {literal(p, 'float32')} ? {scale} : {literal(0, dtype)}"
-
-
-Special = Callable[[_MapWriter, Equation], str]
-SPECIAL: dict[str, Special] = {
-    "dropout_mask": _dropout_mask,
-    "flat_index": _flat_index,
-    "put_at": _put_at,
-    "subtract_at": _subtract_at,
-    "take_at": _take_at,
-}

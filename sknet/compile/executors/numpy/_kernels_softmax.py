@@ -32,15 +32,20 @@ def _shift(w: Writer, equation: Equation, top: str, out: str) -> None:
     w.line(f"{w.function(np.subtract, 'subtract')}({x}, {top}, {out})")
 
 
-@scratch("softmax", "log_softmax", "logsumexp")
-def _needs(equation: Equation) -> Needs:
+@scratch("softmax")
+def _row(equation: Equation) -> Needs:
+    return [(_kept(equation), equation.operands[0].dtype)]
+
+
+@scratch("log_softmax")
+def _row_and_powers(equation: Equation) -> Needs:
     x: Variable = equation.operands[0]
-    kept = _kept(equation)
-    further: dict[str, Needs] = {
-        "log_softmax": [(x.shape, x.dtype)],
-        "logsumexp": [(x.shape, x.dtype), (kept, np.dtype(bool))],
-    }
-    return [(kept, x.dtype), *further.get(equation.primitive.name, [])]
+    return [*_row(equation), (x.shape, x.dtype)]
+
+
+@scratch("logsumexp")
+def _row_powers_and_mask(equation: Equation) -> Needs:
+    return [*_row_and_powers(equation), (_kept(equation), np.dtype(bool))]
 
 
 @emitter("softmax")

@@ -55,10 +55,11 @@ def check(row, case, device, compare, *, exact):
 
 
 # Their forwards make arrays; everything else writes where the plan says.
-ALLOCATING = {
-    "argsort", "conv_image", "conv_weight", "getitem", "logsumexp", "max_pool", "max_pool_put",
-    "max_pool_take", "put", "put_along_axis", "recurrence_gradient", "recurrence_tape", "scatter_add",
-    "searchsorted", "setitem", "sum_pool", "sum_pool_spread", "take_along_axis", "topk",
+# What takes no `out=`, and what works in arrays that no plan knows of.
+ALLOCATING = {name for name, primitive in PRIMITIVES.items() if not primitive.writes_out} | {
+    "conv_image", "conv_weight", "logsumexp", "max_pool", "max_pool_put", "max_pool_take", "put",
+    "put_along_axis", "recurrence_gradient", "recurrence_tape", "scatter_add", "sum_pool",
+    "sum_pool_spread", "take_along_axis", "topk",
 }  # fmt: skip
 
 
