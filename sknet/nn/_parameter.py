@@ -307,11 +307,12 @@ class Parameter(Tensor):
         return {"recipe": recipe, "data": values, "requires_grad": self.requires_grad}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.grad = self.node = None
+        self.grad = self.node = self._home = None
         self._recipe = state["recipe"]
         if state["data"] is not None:
             self.data = state["data"]
-        self.requires_grad = state["requires_grad"]
+        if state["requires_grad"]:
+            self.node = leaf_node(self)
 
 
 def zeros(shape: tuple[int, ...], device: "str | Device | None" = None, dtype: DTypeLike = "float32") -> Any:
