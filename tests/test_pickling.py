@@ -44,6 +44,7 @@ Y = np.arange(6, dtype="float32").reshape(6, 1)
 # Values of the arguments that have no default, by their names.
 ARGUMENTS = {
     "lr": 0.1,
+    "peak_lr": 0.2,
     "optimizer": optim.SGD(0.1, 0.9),
     "groups": {"weight": optim.Adam(), "*": optim.SGD()},
     "schedules": [0.1, optim.schedules.Cosine(0.1, n_steps=9)],
@@ -88,6 +89,9 @@ ARGUMENTS = {
     "unexpected_keys": [],
     "count": 3,
     "slots": {"m": np.arange(3.0)},
+    "numpy": np.exp,
+    "c": "exp",
+    "numba": "np.exp",
 }
 
 
@@ -187,6 +191,10 @@ def made(cls):
         for name, parameter in inspect.signature(cls).parameters.items()
         if parameter.default is parameter.empty and parameter.kind <= parameter.POSITIONAL_OR_KEYWORD
     ]
+    unknown = [name for name in needed if name not in ARGUMENTS]
+    assert not unknown, (
+        f"{cls.__name__} needs {unknown}: give them a value in ARGUMENTS, or make it in SPECIAL"
+    )
     instance = cls(**{name: ARGUMENTS[name] for name in needed})
     if isinstance(instance, nn.Module) and not nn.is_lazy(instance):
         instance.initialize(0)
@@ -239,6 +247,7 @@ def values(a, b, seen):
 COMPARED = {
     Tensor: tensors,
     np.ndarray: arrays,
+    np.ufunc: lambda a, b, seen: values(a, b, seen),
     RandomState: lambda a, b, seen: assert_alike(a.get_state(), b.get_state(), seen),
     scipy.sparse.sparray: lambda a, b, seen: np.testing.assert_array_equal(a.toarray(), b.toarray()),
     (list, tuple): sequences,
