@@ -10,7 +10,7 @@ from sknet._late import completed_by as _completed_by
 
 if TYPE_CHECKING:
     from sknet import autograd, losses, neural_network, nn, ops, optim
-    from sknet.autograd import Function, checkpoint, grad, value_and_grad
+    from sknet.autograd import Function, checkpoint, grad, value_and_grad, vmap
     from sknet.core import Tensor, enable_grad, inference_mode, no_grad, set_grad_enabled
     from sknet.engine import Model
     from sknet.estimators import MLPClassifier, MLPRegressor
@@ -22,7 +22,7 @@ _completed_by(
 )  # core names primitives, ops attach their rules
 
 _HOMES = {
-    "sknet.autograd": ("Function", "checkpoint", "grad", "value_and_grad"),
+    "sknet.autograd": ("Function", "checkpoint", "grad", "value_and_grad", "vmap"),
     "sknet.core": ("Tensor", "enable_grad", "inference_mode", "no_grad", "set_grad_enabled"),
     "sknet.engine": ("Model",),
     "sknet.estimators": ("MLPClassifier", "MLPRegressor"),
@@ -49,6 +49,7 @@ __all__ = [
     "optim",
     "set_grad_enabled",
     "value_and_grad",
+    "vmap",
 ]
 
 

@@ -6,6 +6,7 @@ from sknet.autograd._function import Context, Function, once_differentiable
 from sknet.autograd._gradcheck import gradcheck
 from sknet.autograd._jacobian import hessian, jacobian
 from sknet.autograd._transforms import grad, hvp, jvp, value_and_grad, vjp
+from sknet.autograd._vmap import vmap
 
 __all__ = [
     "Context",
@@ -21,4 +22,5 @@ __all__ = [
     "once_differentiable",
     "value_and_grad",
     "vjp",
+    "vmap",
 ]

@@ -43,6 +43,9 @@ class TracedArray(MetaArray):
     __slots__ = ()
     __array_ufunc__ = None  # NumPy's functions refuse at once, and `bind` turns to `record`
 
+    level: int = 0
+    """Where arrays that stand for others meet, the one of the highest level records."""
+
     def __init__(self, shape: tuple[int, ...], dtype: Any, device: Device) -> None:
         super().__init__(shape, dtype)
         self.device = device
@@ -62,5 +65,10 @@ class TracedArray(MetaArray):
 
 
 def traced_among(arrays: list[Any]) -> TracedArray | None:
-    """Return the first traced array of a list of operands."""
-    return next((x for x in arrays if isinstance(x, TracedArray)), None)
+    """Return the innermost traced array of a list of operands; the first, where several are."""
+    found = [x for x in arrays if isinstance(x, TracedArray)]
+    return max(found, key=_level) if found else None
+
+
+def _level(array: TracedArray) -> int:
+    return array.level

@@ -71,7 +71,7 @@ HINTS = {
     "logsigmoid": "use ops.log_sigmoid(x)",
     "linear": "use x @ weight + bias, or nn.Linear",
     **dict.fromkeys(("cross_entropy", "nll_loss", "mse_loss", "l1_loss"), "the losses are in sknet.losses"),
-    **dict.fromkeys(("no_grad", "enable_grad", "grad"), "it is sknet.{0}"),
+    **dict.fromkeys(("no_grad", "enable_grad", "grad", "vmap"), "it is sknet.{0}"),
     **dict.fromkeys(
         ("arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh"), "use ops.a{0}(x)"
     ),
