@@ -110,8 +110,8 @@ class Methods:
         """Return whether just one of x and y holds; what is not 0 holds."""
     def logit(self) -> Tensor:
         """Return log(x / (1 - x)), the inverse of the sigmoid; infinite at 0 and 1."""
-    def logsumexp(self, axis: int = -1, keepdims: bool = False) -> Tensor:
-        """Return log(sum(exp(x))) along `axis`, shifted by the largest element so that nothing overflows."""
+    def logsumexp(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+        """Return log(sum(exp(x))) over `axis`, shifted by the largest element so that nothing overflows."""
     def matmul(self, y: Any) -> Tensor:
         """Return the matrix product over the last two axes; axes before those broadcast."""
     def maximum(self, y: Any) -> Tensor:

@@ -39,17 +39,22 @@ def attention_weights(
         raise ShapeError(
             f"attention: expected queries and keys of shapes (..., n, features), got {q.shape} and {k.shape}"
         )
-    scores = matmul(q * (1 / math.sqrt(q.shape[-1]) if scale is None else scale), matrix_transpose(k))
+    scores = matmul(q * (_scale(q) if scale is None else scale), matrix_transpose(k))
     # Low enough that exp gives 0, and high enough that a sum of masks does not overflow.
     floor = float(np.finfo(scores.dtype).min) / 4
     if is_causal:
         scores = scores + _causal(scores, floor)
-    if mask is None:
+    if mask is None or not scores.size:
         return softmax(scores)
     shift = _additive(as_tensor(mask), scores, floor)
     total = shift + _causal(scores, floor) if is_causal else shift
     is_open = greater(largest(total, -1, keepdims=True), floor / 2).astype(scores.dtype)
     return softmax(scores + shift) * is_open
+
+
+def _scale(q: Tensor) -> float:
+    """Return the default scale; without features all scores are 0, whatever it is."""
+    return 1 / math.sqrt(q.shape[-1]) if q.shape[-1] else 1.0
 
 
 def _causal(scores: Tensor, floor: float) -> Tensor:

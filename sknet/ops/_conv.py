@@ -6,6 +6,7 @@ from sknet.core import Tensor, as_tensor
 from sknet.device import result_dtype
 from sknet.exceptions import ShapeError
 from sknet.ops._convolution import conv, conv_image
+from sknet.ops._pad import pad
 from sknet.ops._rules import check_floating
 from sknet.ops._shape import reshape
 from sknet.ops._windows import (
@@ -47,6 +48,11 @@ def _check_channels(name: str, x: Tensor, weight: Tensor, groups: Any, rank: int
         )
 
 
+def _check_kernel(name: str, weight: Tensor, rank: int) -> None:
+    if 0 in weight.shape[-rank:]:
+        raise ShapeError(f"{name}: a kernel needs at least one element, got a weight of shape {weight.shape}")
+
+
 def _biased(name: str, out: Tensor, bias: Any, rank: int) -> Tensor:
     if bias is None:
         return out
@@ -66,6 +72,7 @@ def _convolved(
     strides = each_axis(name, "stride", stride, rank)
     dilations = each_axis(name, "dilation", dilation, rank)
     pads = padding_pairs(name, padding, rank, spatial(kernels), strides, dilations)
+    _check_kernel(name, weight, rank)
     windows_on(name, Windows(spatial(image), spatial(kernels), strides, pads, dilations), rank)
     where = {"stride": strides, "padding": pads, "dilation": dilations, "groups": groups}
     return _biased(name, from_image(conv(image, kernels, **where), x, rank), bias, rank)
@@ -96,19 +103,38 @@ def _transposed(
     dilations = each_axis(name, "dilation", dilation, rank)
     pads = each_axis(name, "padding", padding, rank, least=0, default=0)
     more = each_axis(name, "output_padding", output_padding, rank, least=0, default=0)
-    if any(m >= s for m, s in zip(more, strides, strict=True)):
+    if any(m >= max(s, d) for m, s, d in zip(more, strides, dilations, strict=True)):
         raise ValueError(
-            f"{name}: output_padding must be smaller than the stride {strides[2 - rank :]}, "
-            f"got {output_padding!r}"
+            f"{name}: output_padding must be smaller than the stride {strides[2 - rank :]} or the dilation "
+            f"{dilations[2 - rank :]}, got {output_padding!r}"
         )
-    parts = zip(image.shape[2:], kernels.shape[2:], strides, pads, dilations, more, strict=True)
-    rows, columns = ((n - 1) * s - 2 * p + d * (k - 1) + m + 1 for n, k, s, p, d, m in parts)
-    if min(rows, columns) < 1:
+    _check_kernel(name, weight, rank)
+    parts = list(zip(image.shape[2:], kernels.shape[2:], strides, pads, dilations, more, strict=True))
+    if min(n and (n - 1) * s - 2 * p + d * (k - 1) + m + 1 for n, k, s, p, d, m in parts) < 1:
         raise ShapeError(f"{name}: an input of shape {x.shape} with padding={padding!r} leaves nothing over")
-    pairs = ((pads[0], pads[0]), (pads[1], pads[1]))
+    ends = [_end(p, m, s) for _, _, s, p, _, m in parts]
+    size = tuple(
+        (n - 1) * s - p - after + d * (k - 1) + min(m, s - 1) + 1
+        for (n, k, s, p, d, m), (after, _) in zip(parts, ends, strict=True)
+    )
+    pairs = tuple((p, after) for p, (after, _) in zip(pads, ends, strict=True))
     where = {"stride": strides, "padding": pairs, "dilation": dilations, "groups": groups}
-    out = conv_image(image, kernels, size=(rows, columns), **where)
+    out = conv_image(image, kernels, size=size, **where)
+    if any(zeros for _, zeros in ends):
+        out = pad(out, [(0, zeros) for _, zeros in ends])
     return _biased(name, from_image(out, x, rank), bias, rank)
+
+
+def _end(padding: int, more: int, stride: int) -> tuple[int, int]:
+    """Return how much is cut off at the end of an axis, and how many zeros follow.
+
+    A transposed convolution with `padding` p cuts off p elements at either end, and output padding gives
+    some of those at the end back. Less than a stride of it leaves the number of windows as it is; more
+    has to be given back before, and what was not cut off is zero.
+    """
+    further = max(more - stride + 1, 0)
+    after = max(padding - further, 0)
+    return after, further - (padding - after)
 
 
 def conv1d(

@@ -112,7 +112,7 @@ class _Task(NamedTuple):
         image[windows.inside] = x.transpose(1, 0, 2, 3)
         found = self.elements(columns, n)
         if self.whole_rows:
-            flat, length = image.reshape(self.channels, n, -1), math.prod(self.places)
+            flat, length = image.reshape(self.channels, n, (rows + 1) * width), math.prod(self.places)
             filled = found.reshape(self.channels, *windows.kernel, n, length)
             for i, j, _ in windows.elements():
                 start = i * windows.dilation[0] * width + j * windows.dilation[1]
@@ -127,19 +127,19 @@ class _Task(NamedTuple):
         """Return images of filters as matrices that fit those of the columns."""
         n, columns = g.shape[0], self.windows.grid[1]
         if not self.together:
-            return g.reshape(n, self.groups, self.filters // self.groups, -1)
+            return g.reshape(n, self.groups, self.filters // self.groups, math.prod(self.places))
         found = _shaped(filters, (self.filters, n, *self.places))
         if self.whole_rows:
             found[..., columns:] = 0
         found[..., :columns] = g.transpose(1, 0, 2, 3)
-        return found.reshape(self.groups, self.filters // self.groups, -1)
+        return found.reshape(self.groups, self.filters // self.groups, n * math.prod(self.places))
 
     def multiply_into(self, xp: Any, kernels: Any, columns: Any, filters: Any, out: Any) -> None:
         """Write the product of kernels and columns to images of filters, the opposite of `spread`."""
         n = out.shape[0]
         shape = (self.groups, self.filters // self.groups)
         if not self.together:
-            xp.matmul(kernels, columns, out=out.reshape(n, *shape, -1))
+            xp.matmul(kernels, columns, out=out.reshape(n, *shape, math.prod(self.places)))
             return
         product = _shaped(filters, (*shape, columns.shape[-1]))
         xp.matmul(kernels, columns, out=product)
@@ -156,7 +156,7 @@ def _scratch(xp: Any, given: Any, arrays: Arrays) -> Any:
 
 
 def _by_group(w: Any, groups: int) -> Any:
-    return w.reshape(groups, w.shape[0] // groups, -1)
+    return w.reshape(groups, w.shape[0] // groups, math.prod(w.shape[1:]))
 
 
 # -- the three maps ---------------------------------------------------------------------------

@@ -160,4 +160,5 @@ def cdist(x: Any, y: Any, ord: float = 2) -> Tensor:
         raise ShapeError(
             f"cdist: expected points of shapes (..., n, k) and (..., m, k), got {x.shape} and {y.shape}"
         )
-    return norm(expand_dims(x, -2) - expand_dims(y, -3), ord, -1)
+    # Without coordinates all distances are 0, whereas no element has a largest.
+    return norm(expand_dims(x, -2) - expand_dims(y, -3), ord if x.shape[-1] else 1, -1)

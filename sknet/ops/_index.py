@@ -187,6 +187,8 @@ def _put_shape(g: Any, indices: Any, length: int, axis: int) -> tuple[Shape, np.
 def _put_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int, out: Any = None) -> Any:
     shape, dtype = _put_shape(g, indices, length, axis)
     out = _zeros(xp, shape, dtype, out)
+    if not g.size:
+        return out
     before, behind = (math.prod(lengths) for lengths in _around(out, axis))
     rows = xp.arange(length).take(indices.reshape(-1))  # negative ones count from the end, others are refused
     if before != 1:
@@ -322,6 +324,8 @@ _take_along_axis = Primitive("take_along_axis").define(
 
 def _put_along_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int, out: Any = None) -> Any:
     out = _zeros(xp, *_put_along_shape(g, indices, length, axis), out)
+    if not g.size:
+        return out
     if g.shape[axis] == 1:  # one element a row cannot come up twice
         out[_along(xp, indices, axis)] = g
         return out

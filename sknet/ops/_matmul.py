@@ -1,5 +1,6 @@
 """Matrix products."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def _fold(g: Tensor, operand: Any) -> Tensor:
 
 
 def _rows(x: Tensor) -> Tensor:
-    return reshape(x, (-1, x.shape[-1]))
+    return reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
 def _left_vjp(g: Tensor, _: Any, x: Tensor, y: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from sknet.exceptions import ShapeError
 from sknet.ops._create import full
 from sknet.ops._elementwise import not_equal
 from sknet.ops._join import concat, flip, take_slice
+from sknet.ops._shape import broadcast_to
 
 __all__ = ["cumulative_prod", "cumulative_sum", "diff"]
 
@@ -81,17 +82,29 @@ def cumulative_prod(x: Any, axis: int | None = None, include_initial: bool = Fal
     return _scan(_cumprod, x, axis, 1 if include_initial else None)
 
 
+def _end(x: Any, like: Tensor, axis: int) -> Tensor:
+    """Return what is joined to a tensor along an axis; a number becomes as long as one step along it."""
+    x = as_tensor(x)
+    shape = list(like.shape)
+    shape[axis] = 1
+    return x if x.ndim else broadcast_to(x, tuple(shape))
+
+
 def diff(x: Any, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
     """Return x[i + 1] - x[i] along `axis`, `n` times over; of booleans, whether they differ.
 
-    `prepend` and `append` are joined to x first.
+    `prepend` and `append`, of x's shape outside the axis or single numbers, are joined to x first if there is
+    anything to subtract: 0 times over it is x itself.
     """
     out = as_tensor(x)
     at = normalize_axis(axis, out.ndim, "diff")
     if n < 0:
         raise ValueError(f"diff: n must not be negative, got {n}")
-    if prepend is not None or append is not None:
-        out = concat([part for part in (prepend, out, append) if part is not None], at)
+    if n == 0:
+        return out
+    before, after = [[] if x is None else [_end(x, out, at)] for x in (prepend, append)]
+    if before or after:
+        out = concat([*before, out, *after], at)
     for _ in range(n):
         later, earlier = take_slice(out, at, 1), take_slice(out, at, 0, -1)
         out = not_equal(later, earlier) if out.dtype == bool else later - earlier

@@ -1,21 +1,28 @@
 """Softmax and its relatives, shifted so that nothing overflows."""
 
+import math
 from typing import Any
 
 import numpy as np
 
-from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
+from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
 from sknet.ops._elementwise import exp
-from sknet.ops._reduce import check_not_empty, reduced, spread, sum
+from sknet.ops._reduce import reduced, spread, sum
 from sknet.ops._rules import check_floating
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
+Axes = tuple[int, ...]
 
-def _logsumexp_forward(xp: Any, x: Any, *, axis: int, keepdims: bool, out: Any = None) -> Any:
-    top = xp.max(x, axis=axis, keepdims=True)
+
+def _logsumexp_forward(xp: Any, x: Any, *, axis: Axes, keepdims: bool, out: Any = None) -> Any:
+    if not x.size:  # the sum of no exponentials is 0
+        out = xp.empty(reduced(x, axis, keepdims), dtype=x.dtype) if out is None else out
+        out.fill(-math.inf)
+        return out
+    top = xp.asarray(xp.max(x, axis=axis, keepdims=True))
     top[~xp.isfinite(top)] = 0  # all -inf: exp(-inf - 0) sums to 0, and its log is -inf again
-    shifted = x - top
+    shifted = xp.asarray(x - top)
     total = xp.log(xp.sum(xp.exp(shifted, out=shifted), axis=axis, keepdims=True))
     total += top
     if out is None:
@@ -27,16 +34,14 @@ def _logsumexp_forward(xp: Any, x: Any, *, axis: int, keepdims: bool, out: Any =
 def _softmax_shape(name: str) -> Any:
     def shape(x: Any, axis: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
         check_floating(name, x)
-        check_not_empty(name, x, (axis,))
         return x.shape, x.dtype
 
     return shape
 
 
-def _logsumexp_shape(x: Any, axis: int, keepdims: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _logsumexp_shape(x: Any, axis: Axes, keepdims: bool) -> tuple[tuple[int, ...], np.dtype[Any]]:
     check_floating("logsumexp", x)
-    check_not_empty("logsumexp", x, (axis,))
-    return reduced(x, (axis,), keepdims), x.dtype
+    return reduced(x, axis, keepdims), x.dtype
 
 
 _logsumexp = Primitive("logsumexp").define(
@@ -44,7 +49,7 @@ _logsumexp = Primitive("logsumexp").define(
     shape=_logsumexp_shape,
     vjp=(
         lambda g, out, x, axis, keepdims: (
-            exp(x - spread(out, x, (axis,), keepdims)) * spread(g, x, (axis,), keepdims)
+            exp(x - spread(out, x, axis, keepdims)) * spread(g, x, axis, keepdims)
         ),
     ),
     saves="both",
@@ -52,6 +57,8 @@ _logsumexp = Primitive("logsumexp").define(
 
 
 def _softmax_forward(xp: Any, x: Any, *, axis: int, out: Any = None) -> Any:
+    if not x.size:
+        return x.copy() if out is None else out
     out = xp.subtract(x, xp.max(x, axis=axis, keepdims=True), out=out)
     xp.exp(out, out=out)
     out /= xp.sum(out, axis=axis, keepdims=True)
@@ -68,6 +75,8 @@ _softmax = Primitive("softmax").define(
 
 
 def _log_softmax_forward(xp: Any, x: Any, *, axis: int, out: Any = None) -> Any:
+    if not x.size:
+        return x.copy() if out is None else out
     out = xp.subtract(x, xp.max(x, axis=axis, keepdims=True), out=out)
     out -= xp.log(xp.sum(xp.exp(out), axis=axis, keepdims=True))
     return out
@@ -82,13 +91,15 @@ _log_softmax = Primitive("log_softmax").define(
 )
 
 
-def logsumexp(x: Any, axis: int = -1, keepdims: bool = False) -> Tensor:
-    """Return log(sum(exp(x))) along `axis`, shifted by the largest element so that nothing overflows.
+def logsumexp(x: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+    """Return log(sum(exp(x))) over `axis`, shifted by the largest element so that nothing overflows.
 
-    `keepdims` leaves in the axes that are gone over, with length 1.
+    `axis` is one axis, several, or None for all; `keepdims` keeps them with length 1. Of no element it
+    is -inf.
     """
     x = as_tensor(x)
-    return bind(_logsumexp, (x,), {"axis": normalize_axis(axis, x.ndim, "logsumexp"), "keepdims": keepdims})
+    axes = normalize_axes(axis, x.ndim, "logsumexp")
+    return bind(_logsumexp, (x,), {"axis": axes, "keepdims": keepdims})
 
 
 def softmax(x: Any, axis: int = -1) -> Tensor:

@@ -144,6 +144,11 @@ CONV_1D = [
 TRANSPOSED = [
     Case((real(2, 3, 3, 4), real(3, 2, 2, 3), real(2))),
     Case((real(1, 2, 3, 3), real(2, 2, 3, 3)), {"stride": 2, "padding": 1, "output_padding": 1}),
+    Case((real(1, 2, 3, 2), real(2, 1, 2, 2)), {"dilation": 4, "output_padding": (3, 2)}),
+    Case((real(1, 2, 3, 4), real(2, 1, 2, 2)), {"dilation": 3, "padding": (1, 3), "output_padding": 2}),
+    Case(
+        (real(1, 1, 3, 3), real(1, 2, 2, 1)), {"stride": 2, "dilation": 5, "padding": 1, "output_padding": 4}
+    ),
     Case((real(2, 4, 3, 2), real(4, 1, 2, 2)), {"groups": 2, "stride": (3, 2), "output_padding": (2, 0)}),
     Case((real(1, 9, 3, 3), real(9, 1, 2, 2)), {"dilation": 2}),
     Case((real(1, 2, 3, 3), real(2, 1, 3, 3)), {"padding": 2, "dilation": 2}),

@@ -27,8 +27,13 @@ def _axes(x, axis):
     return tuple(range(x.ndim)) if axis is None else axis
 
 
-def _logsumexp(x, axis=-1, keepdims=False):
+def _logsumexp(x, axis=None, keepdims=False):
     return scipy.special.logsumexp(x, axis=axis, keepdims=keepdims)
+
+
+def _torch_logsumexp(x, axis=None, keepdims=False):
+    axes = tuple(range(x.ndim)) if axis is None else axis
+    return torch.logsumexp(x, axes, keepdims)
 
 
 def _scatter_add(g, index, shape):
@@ -115,10 +120,10 @@ ROWS = [
     Row(
         "logsumexp",
         _logsumexp,
-        [*ALONG, Case((real(3, 4),), {"axis": 0, "keepdims": True}), Case((real(5),))],
+        reduction(),
         "logsumexp",
         integers=False,
-        torch=lambda x, axis=-1, keepdims=False: torch.logsumexp(x, axis, keepdims),
+        torch=_torch_logsumexp,
     ),
     Row(
         "softmax",

@@ -143,7 +143,7 @@ X, W = np.ones((1, 2, 5, 4)), np.ones((3, 2, 2, 2))
         (
             lambda: ops.conv_transpose2d(X, W[:2], stride=2, output_padding=2),
             ValueError,
-            r"output_padding must be smaller than the stride \(2, 2\), got 2",
+            r"output_padding must be smaller than the stride \(2, 2\) or the dilation \(1, 1\), got 2",
         ),
         (
             lambda: ops.conv_transpose2d(X[..., :1, :1], W[:2], padding=1),

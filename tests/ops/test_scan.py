@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, grad, ops
+from sknet.autograd import gradcheck
 from sknet.exceptions import ShapeError
 
 SCANS = [ops.cumulative_sum, ops.cumulative_prod]
@@ -50,6 +51,15 @@ class TestDifferences:
     def test_with_ends(self):
         ends = {"prepend": np.zeros((2, 1)), "append": np.full((2, 2), 9.0)}
         np.testing.assert_array_equal(ops.diff(x, **ends).numpy(), np.diff(x, **ends))
+
+    @pytest.mark.parametrize("n", range(5))
+    @pytest.mark.parametrize("axis", [0, 1])
+    @pytest.mark.parametrize("ends", [{"prepend": 0.5}, {"append": -1}, {"prepend": 1, "append": 2.5}, {}])
+    def test_numbers_at_the_ends(self, n, axis, ends):
+        """0 times over, nothing is joined."""
+        np.testing.assert_array_equal(ops.diff(x, axis, n, **ends).numpy(), np.diff(x, n, axis, **ends))
+        if "prepend" in ends and n < 3:
+            assert gradcheck(lambda t, end: ops.diff(t, axis, n, prepend=end) * 1.0, [x, np.array(0.5)])
 
     def test_of_booleans(self):
         flags = np.array([True, True, False, True])

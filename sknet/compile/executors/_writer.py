@@ -1,6 +1,7 @@
 """Writing the source of a step: names for arrays and functions, lines, and what they are bound to."""
 
 import linecache
+import math
 import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -116,7 +117,9 @@ class Writer:
 
     def number(self, x: Operand) -> str:
         """Return the text of a number: a literal, or the name of an array of shape ()."""
-        return self.name(x) if type(x) is Variable else repr(float(x))
+        if type(x) is Variable:
+            return self.name(x)
+        return repr(float(x)) if math.isfinite(x) else f"float('{float(x)}')"
 
     def block_constant(self, value: float, like: Variable) -> str:
         """Return the name of a block of a constant, of the shape of the blocks of `like`."""

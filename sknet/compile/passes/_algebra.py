@@ -224,7 +224,7 @@ def subtract_negative(rewriter: Rewriter, equation: Equation) -> Variable | None
 
 
 def _one_a_row(indices: Variable, axis: int) -> bool:
-    return axis == -1 and indices.shape[-1] == 1
+    return axis == -1 and indices.shape[-1] == 1 and indices.size > 0
 
 
 @ALGEBRA.on("take_along_axis")

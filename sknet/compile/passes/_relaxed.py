@@ -15,6 +15,8 @@ RELAXED = Rules()
 @RELAXED.on("log_softmax")
 def log_softmax_in_parts(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Shifted logits minus the logarithm of their exponentials' sum."""
+    if not equation.output.size:
+        return None
     shifted, _, total = _softmax_parts(rewriter, equation)
     return rewriter.emit("subtract", shifted, rewriter.emit("log", total))
 
@@ -22,6 +24,8 @@ def log_softmax_in_parts(rewriter: Rewriter, equation: Equation) -> Variable | N
 @RELAXED.on("softmax")
 def softmax_in_parts(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """Exponentials of shifted logits over their sum."""
+    if not equation.output.size:
+        return None
     _, raised, total = _softmax_parts(rewriter, equation)
     return rewriter.emit("divide", raised, total)
 

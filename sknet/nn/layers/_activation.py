@@ -159,6 +159,8 @@ class PReLU(Module):
                     f"{self!r}: expected an input of shape (n, {self.num_parameters}, ...), got {x.shape}"
                 )
             slope = ops.reshape(slope, (self.num_parameters, *(1,) * (x.ndim - 2)))
+        elif not x.ndim:
+            slope = ops.reshape(slope, ())
         return ops.prelu(x, slope)
 
     def extra_repr(self) -> str:

@@ -111,6 +111,13 @@ def test_channels_of_prelu(shape):
         nn.PReLU(3)(np.ones(shape))
 
 
+@pytest.mark.parametrize("value", [2.0, -2.0])
+def test_prelu_of_a_number(value):
+    out = nn.PReLU()(Tensor(value))
+    assert out.shape == ()
+    assert out.item() == (value if value > 0 else 0.25 * value)
+
+
 def test_halves_of_glu():
     with pytest.raises(ShapeError, match=r"glu: expected an even length of axis -1, got shape \(2, 3\)"):
         nn.GLU()(np.ones((2, 3)))

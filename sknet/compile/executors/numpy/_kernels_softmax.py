@@ -6,7 +6,7 @@ import numpy as np
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._writer import Writer
-from sknet.compile.executors.numpy._kernels import emitter, scratch
+from sknet.compile.executors.numpy._kernels import by_its_forward, emitter, scratch
 
 __all__: list[str] = []
 
@@ -14,14 +14,22 @@ Needs = list[tuple[tuple[int, ...], Any]]
 
 
 def _kept(equation: Equation) -> tuple[int, ...]:
-    """Return the shape with length 1 along the axis."""
+    """Return the shape with length 1 along the reduced axes."""
     shape = list(equation.operands[0].shape)
-    shape[equation.params["axis"]] = 1
+    for axis in _axes(equation):
+        shape[axis] = 1
     return tuple(shape)
 
 
+def _axes(equation: Equation) -> tuple[int, ...]:
+    """Return the axes that are reduced, counted from the front."""
+    given, ndim = equation.params["axis"], equation.operands[0].ndim
+    return tuple([a % ndim for a in (given if isinstance(given, tuple) else (given,))])
+
+
 def _reduce(w: Writer, function: Any, name: str, x: str, equation: Equation, out: str) -> None:
-    at = equation.params["axis"] % equation.operands[0].ndim
+    axes = _axes(equation)
+    at = axes[0] if len(axes) == 1 else axes
     w.line(f"{w.function(function, name)}({x}, {at}, None, {out}, True)")
 
 
@@ -50,6 +58,9 @@ def _row_powers_and_mask(equation: Equation) -> Needs:
 
 @emitter("softmax")
 def _softmax(w: Writer, equation: Equation) -> None:
+    if not equation.operands[0].size:
+        by_its_forward(w, equation)
+        return
     out, row = w.name(equation.output), w.scratch(equation)
     _shift(w, equation, row, out)
     w.line(f"{w.function(np.exp, 'exp')}({out}, {out})")
@@ -59,6 +70,9 @@ def _softmax(w: Writer, equation: Equation) -> None:
 
 @emitter("log_softmax")
 def _log_softmax(w: Writer, equation: Equation) -> None:
+    if not equation.operands[0].size:
+        by_its_forward(w, equation)
+        return
     out, row, powers = w.name(equation.output), w.scratch(equation), w.scratch(equation, 1)
     _shift(w, equation, row, out)
     w.line(f"{w.function(np.exp, 'exp')}({out}, {powers})")
@@ -69,6 +83,9 @@ def _log_softmax(w: Writer, equation: Equation) -> None:
 
 @emitter("logsumexp")
 def _logsumexp(w: Writer, equation: Equation) -> None:
+    if not equation.operands[0].size or not _axes(equation):
+        by_its_forward(w, equation)
+        return
     x, top = w.name(equation.operands[0]), w.scratch(equation)
     powers, infinite = w.scratch(equation, 1), w.scratch(equation, 2)
     out = w.reshaped(equation.output, _kept(equation))
