@@ -1,5 +1,6 @@
 """Reverse mode: walk the tape from a result back to the leaves."""
 
+import threading
 from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from sknet.core._tensor import Tensor
 
 __all__ = ["from_here", "gradients", "newest_first", "ones_like", "pull_back", "release", "zeros_like"]
+
+_accumulating = threading.Lock()  # several threads may add to the gradient of one leaf
 
 
 def gradients(
@@ -74,7 +77,10 @@ def from_here(
     retain_graph: bool,
     inputs: "Tensor | Sequence[Tensor] | None",
 ) -> None:
-    """Add to the `grad` of every leaf below `output`, or of the `inputs`: what `Tensor.backward` does."""
+    """Add to the `grad` of every leaf below `output`, or of the `inputs`: what `Tensor.backward` does.
+
+    Threads may share leaves: no gradient is lost.
+    """
     if create_graph and not retain_graph:
         raise GradientError(
             "create_graph=True needs the tape that retain_graph=False would free: leave one out"
@@ -88,7 +94,9 @@ def from_here(
         keeper = node.output() if node.primitive is None else keeper_of(node)
         owner = keeper if owners is None else owners[node]
         if owner is not None:
-            owner.grad = _own(g, taken) if owner.grad is None else bind(p.add, (owner.grad, g), {})
+            with _accumulating:
+                before = owner.grad
+                owner.grad = _own(g, taken) if before is None else bind(p.add, (before, g), {})
     if not retain_graph:
         release(output)
 

@@ -103,7 +103,6 @@ class Hookable:
     """The part of a tensor that lets gradients be seen on their way."""
 
     __slots__ = ()
-    grad: "Tensor | None"
     node: Node | None
 
     def register_hook(self, hook: Callable[["Tensor"], "Tensor | None"]) -> HookHandle:

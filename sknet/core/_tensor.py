@@ -30,7 +30,7 @@ from sknet.device import (
     to_device,
     to_host,
 )
-from sknet.exceptions import DtypeError, GradientError
+from sknet.exceptions import DeviceError, DtypeError, GradientError, ShapeError
 
 __all__ = ["Tensor", "as_tensor"]
 
@@ -55,7 +55,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
         The values, an array of the device's own kind.
     grad : Tensor or None
         Sum of the gradients of all `backward` calls since it was None; on leaves, and on what
-        `retain_grad` was called for.
+        `retain_grad` was called for. What is assigned must have the tensor's shape, dtype and device.
 
     Raises
     ------
@@ -82,12 +82,12 @@ class Tensor(Operators, Changeable, Hookable, Methods):
     array([0.33333333, 0.16666667, 0.08333333])
     """
 
-    __slots__ = ("__weakref__", "data", "grad", "node")
+    __slots__ = ("__weakref__", "_grad", "data", "node")
     __array_priority__ = 1000  # so that ndarray + Tensor is ours to answer
     __array_ufunc__ = None
 
     data: Any
-    grad: "Tensor | None"
+    _grad: "Tensor | None"
     node: Node | None
 
     def __init__(
@@ -98,7 +98,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
         device: "str | Device | None" = None,
     ) -> None:
         self.data = _as_array(data, dtype, device)
-        self.grad = None
+        self._grad = None
         self.node = None
         if requires_grad:
             self.requires_grad = True
@@ -149,6 +149,33 @@ class Tensor(Operators, Changeable, Hookable, Methods):
                 f"only floating-point tensors have gradients, this one is {self.dtype}: use .astype"
             )
         self.node = leaf_node(self) if value else None
+
+    @property
+    def grad(self) -> "Tensor | None":
+        """The sum of the gradients that arrived here since it was None."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: "Tensor | None") -> None:
+        if value is not None:
+            self._check_grad(value)
+        self._grad = value
+
+    def _check_grad(self, value: Any) -> None:
+        """Raise if a value cannot be added to the gradients of this tensor."""
+        if not isinstance(value, Tensor):
+            raise TypeError(f"grad must be a Tensor or None, got {type(value).__name__}: use Tensor(...)")
+        if value.shape != self.shape:
+            raise ShapeError(f"grad must have the tensor's shape {self.shape}, got {value.shape}")
+        if value.dtype != self.dtype:
+            raise DtypeError(
+                f"grad must have the tensor's dtype {self.dtype}, got {value.dtype}: "
+                f"use .astype('{self.dtype}')"
+            )
+        if value.device != self.device:
+            raise DeviceError(
+                f"grad must be on the tensor's device '{self.device}', got '{value.device}': use .to"
+            )
 
     @property
     def is_leaf(self) -> bool:
@@ -233,7 +260,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
         if not self.is_leaf:
             raise GradientError("only leaves can be copied deeply: use .detach() first")
         copy = type(self).__new__(type(self))
-        copy.data, copy.grad, copy.node = deepcopy(self.data, memo), None, None
+        copy.data, copy._grad, copy.node = deepcopy(self.data, memo), None, None
         copy.requires_grad = self.requires_grad
         return copy
 
@@ -357,7 +384,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
 def _make(data: Any, node: Node | None) -> Tensor:
     tensor = Tensor.__new__(Tensor)
     tensor.data = data
-    tensor.grad = None
+    tensor._grad = None
     tensor.node = node
     return tensor
 

@@ -3,6 +3,7 @@
 import copy
 import operator
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -256,6 +257,52 @@ class TestNumpy:
 
     def test_arrays_of_no_axis_are_no_scalars(self):
         assert (Tensor(np.ones(2, "float32")) * np.array(2.0)).dtype == "float64"
+
+
+class TestGrad:
+    @pytest.mark.parametrize(
+        ("value", "error", "message"),
+        [
+            (Tensor([1.0]), ShapeError, r"grad must have the tensor's shape \(2,\), got \(1,\)"),
+            (Tensor(1.0), ShapeError, r"grad must have the tensor's shape \(2,\), got \(\)"),
+            (Tensor([[1.0, 1.0]]), ShapeError, r"shape \(2,\), got \(1, 2\)"),
+            (
+                Tensor([1.0, 1.0], dtype="float32"),
+                DtypeError,
+                r"grad must have the tensor's dtype float64, got float32: use .astype\('float64'\)",
+            ),
+            (Tensor([1, 1]), DtypeError, "grad must have the tensor's dtype float64, got int64"),
+            (np.ones(2), TypeError, r"grad must be a Tensor or None, got ndarray: use Tensor\(...\)"),
+            (0, TypeError, "grad must be a Tensor or None, got int"),
+            (
+                Tensor([1.0, 1.0], device="meta"),
+                DeviceError,
+                "grad must be on the tensor's device 'cpu', got 'meta': use .to",
+            ),
+        ],
+    )
+    def test_what_does_not_fit_is_refused_at_once(self, value, error, message):
+        x = Tensor([1.0, 2.0], requires_grad=True)
+        x.grad = before = Tensor([3.0, 4.0])
+        with pytest.raises(error, match=message):
+            x.grad = value
+        assert x.grad is before
+
+    def test_what_is_assigned_is_added_to(self):
+        x = Tensor([1.0, 2.0], requires_grad=True)
+        x.grad = Tensor([3.0, 4.0])
+        (x * 2).sum().backward()
+        assert x.grad.numpy().tolist() == [5.0, 6.0]
+        x.grad = None
+        (x * 2).sum().backward()
+        assert x.grad.numpy().tolist() == [2.0, 2.0]
+
+    def test_threads_lose_nothing(self):
+        """Each of many threads adds its own number to the gradient of one leaf, many times."""
+        x = Tensor(np.zeros(100_000), requires_grad=True)  # long enough for threads to change in an addition
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda i: [(x * i).sum().backward() for _ in range(20)], range(8)))
+        assert set(x.grad.numpy().tolist()) == {20.0 * sum(range(8))}
 
 
 class TestCopies:
