@@ -17,6 +17,7 @@ Axes = tuple[int, ...]
 
 def _logsumexp_forward(xp: Any, x: Any, *, axis: Axes, keepdims: bool, out: Any = None) -> Any:
     if not x.size:  # the sum of no exponentials is 0
+        check_floating("logsumexp", x)
         out = xp.empty(reduced(x, axis, keepdims), dtype=x.dtype) if out is None else out
         out.fill(-math.inf)
         return out
@@ -56,9 +57,15 @@ _logsumexp = Primitive("logsumexp").define(
 )
 
 
+def _nothing(name: str, x: Any, out: Any) -> Any:
+    """Return an array without elements."""
+    check_floating(name, x)
+    return x.copy() if out is None else out
+
+
 def _softmax_forward(xp: Any, x: Any, *, axis: int, out: Any = None) -> Any:
     if not x.size:
-        return x.copy() if out is None else out
+        return _nothing("softmax", x, out)
     out = xp.subtract(x, xp.max(x, axis=axis, keepdims=True), out=out)
     xp.exp(out, out=out)
     out /= xp.sum(out, axis=axis, keepdims=True)
@@ -76,7 +83,7 @@ _softmax = Primitive("softmax").define(
 
 def _log_softmax_forward(xp: Any, x: Any, *, axis: int, out: Any = None) -> Any:
     if not x.size:
-        return x.copy() if out is None else out
+        return _nothing("log_softmax", x, out)
     out = xp.subtract(x, xp.max(x, axis=axis, keepdims=True), out=out)
     out -= xp.log(xp.sum(xp.exp(out), axis=axis, keepdims=True))
     return out
