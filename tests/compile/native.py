@@ -16,7 +16,7 @@ from tests.contracts.rows import ROWS
 
 
 def interpreted(source):
-    """Return the generated function, uncompiled."""
+    """Return the generated function, uncompiled: NumPy raises for an index that is out of bounds."""
     text = source.replace("@loops\n", "").replace("@scalar\n", "")
     namespace = {}
     exec(text, namespace)
@@ -30,6 +30,17 @@ class InterpretedSteps(NativeSteps):
     def _new_run(self, n_rows):
         run = super()._new_run(n_rows)
         run._steps = interpreted(run.source)
+        return run
+
+
+class BoundsCheckedSteps(NativeSteps):
+    """Native steps, compiled so that they raise for an index out of bounds; nothing goes to disk."""
+
+    def _new_run(self, n_rows):
+        run = super()._new_run(n_rows)
+        namespace = {}
+        exec(run.source.replace("boundscheck=False", "boundscheck=True"), namespace)
+        run._steps = namespace["steps"]
         return run
 
 

@@ -208,7 +208,7 @@ class LoopWriter:
         block = _Block(self, 2, flat=True)
         for value in self._members:
             if value.needs_all_rows:
-                yield f"{value.name}_sum = 0.0"
+                yield from self._initial(value)
             block.add(value)
         yield from block.outer
         yield f"for k in range({self._names.size(self._rows)} * {self._names.size(self._columns)}):"
@@ -251,7 +251,10 @@ class _Block:
 
     def _accumulate(self, value: Value, terms: list[str]) -> None:
         if value.op == "max":
-            self.lines.append(f"{value.name} = {terms[0]} if {terms[0]} > {value.name} else {value.name}")
+            is_larger = f"{terms[0]} > {value.name}"
+            if value.params["keeps_nan"]:
+                is_larger += f" or {terms[0]} != {terms[0]}"
+            self.lines.append(f"{value.name} = {terms[0]} if {is_larger} else {value.name}")
             return
         if value.op == "pick":
             term = f"({terms[0]} if j == {terms[1]} else T(0.0))"

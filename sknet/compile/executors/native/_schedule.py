@@ -67,21 +67,19 @@ class Schedule:
     def _place(self, value: Value) -> None:
         if value.is_placed:
             return
-        if value.kind in ("view", "call", "assemble") or not value.space:
+        if value.kind == "assemble":
+            raise UnsupportedError("to compute with an assembled array is not known to the native executor")
+        if value.kind in ("view", "call") or not value.space:
             for x in value.values:
                 self._place(x)
             if value.kind == "view":
                 value.home = value.operands[0].home
-            elif value.kind != "assemble":
+            else:
                 self._append(Call(value) if value.kind == "call" else Scalar(value))
             return
         closure = _Closure(value)
         while closure.before:
             for x in closure.before:
-                if x.kind == "assemble":
-                    raise UnsupportedError(
-                        "to compute with an assembled array is not known to the native executor"
-                    )
                 self._place(x)
             closure = _Closure(value)
         self._join(closure)

@@ -156,7 +156,7 @@ class Values:
     """
 
     def __init__(self, graph: Graph, prefix: str) -> None:
-        self._prefix = prefix
+        self._prefix, self._graph = prefix, graph
         self._names = 0
         self._views = Views(graph, graph.equations)
         self._known: dict[Variable, Any] = {}
@@ -233,6 +233,8 @@ class Values:
         value = self._known[x]
         if not isinstance(value, Value):
             return value
+        if not value.axes and output.size == 1:
+            return value  # one number, whatever the shape
         mine = [n for n in x.shape if n != 1]
         if (
             equation.primitive.name != "getitem"
@@ -275,7 +277,22 @@ class Values:
         kept = [axis for i, axis in enumerate(dims_of(value, x.shape)) if axis is not None and i not in gone]
         if len(kept) == len(value.axes):
             return value
-        return self._new("reduce", equation.primitive.name, (value,), kept, output.dtype, output.shape)
+        name, params = equation.primitive.name, {}
+        if name == "max":
+            params["keeps_nan"] = not self._only_shifts(equation)
+        return self._new("reduce", name, (value,), kept, output.dtype, output.shape, **params)
+
+    def _only_shifts(self, equation: Equation) -> bool:
+        """Tell whether a maximum is only subtracted from what it is the maximum of, as in a softmax.
+
+        NaN among the operands is then in the differences, and need not be in the maximum, which costs
+        twice the time where rows are long.
+        """
+        [x], output = equation.operands, equation.output
+        users = [e for e in self._graph.equations if any(y is output for y in e.operands)]
+        return output not in self._graph.outputs and all(
+            e.primitive.name == "subtract" and e.operands[0] is x for e in users
+        )
 
     def _sum_squares(self, equation: Equation) -> Value:
         dtype = equation.output.dtype

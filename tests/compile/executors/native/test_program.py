@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from sknet import nn
+from sknet import nn, ops
+from sknet.compile.executors.native import UnsupportedError
 from sknet.compile.executors.native._math import FUNCTIONS, fill_mask
 from sknet.device import philox_uniform
 from sknet.losses import LOSSES, Focal, Hinge, Huber, LogLoss, Quantile, Tweedie
@@ -92,6 +93,46 @@ def test_one_number_for_all_elements(name, before, dtype):
     """It has no axis that a loop over all elements at once could go along."""
     make = ONE_NUMBER[name]
     check(network(before, make, nn.ReLU, make), *data(dtype), dtype=dtype, optimizer=SGD(0.1))
+
+
+class Reduced(nn.Module):
+    """Uses a maximum in another way than a softmax does."""
+
+    def __init__(self, axis):
+        self.inner, self.axis = nn.Linear(FEATURES, 3), axis
+
+    def forward(self, x):
+        top = ops.max(x, axis=self.axis, keepdims=True)
+        return self.inner(ops.where(ops.isnan(top), 0.5, ops.where(ops.isnan(x), 0.0, x) * top))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_maximum_keeps_nan(size):
+    X, y = data("float64")
+    X[1, 0] = X[4, 3] = np.nan
+    check(lambda: Reduced(1), X, y, dtype="float64", size=size)
+
+
+def test_a_maximum_over_all_is_left_to_numpy():
+    with pytest.raises(UnsupportedError, match="max over rows is not known to the native executor"):
+        check(lambda: Reduced(None), *data())
+
+
+class Reversed(nn.Module):
+    """Looks at rows in another order."""
+
+    def forward(self, x):
+        return ops.tanh(x.detach())[::-1] * x
+
+
+@pytest.mark.parametrize("rows", [3, 4, 6])
+def test_a_rest_of_one_number_is_viewed_as_others_are(rows):
+    X, y = data("float64")
+
+    def make():
+        return nn.Sequential(nn.Linear(FEATURES, 1), Reversed(), nn.Linear(1, 3))
+
+    check(make, X[:rows], y[:rows], dtype="float64", size=3, optimizer=SGD(0.1))
 
 
 ELSEWHERE = ("gaussian_nll", "kl_divergence")  # the one slices, whose gradient only NumPy's plan knows

@@ -1,0 +1,80 @@
+"""Native code of every layer, loss and optimizer in the tables, against NumPy's plan.
+
+It runs as plain Python, in which no index that is out of bounds goes unnoticed.
+"""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from sknet import nn
+from sknet.compile.executors.native import UnsupportedError
+from sknet.losses import SquaredError
+from sknet.optim import SGD
+from tests.compile.native import InterpretedSteps, assert_equal_training
+from tests.contracts.test_training_step import headed
+from tests.losses.test_contract import CASES as LOSSES
+from tests.losses.test_contract import probability
+from tests.nn.layers.test_contract import ROWS as LAYERS
+from tests.optim.test_contract import CASES as OPTIMIZERS
+
+pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
+
+RNG = np.random.default_rng(0)
+TOLERANCE = {"float32": 2e-4, "float64": 1e-11}
+EACH_DTYPE = pytest.mark.parametrize("dtype", TOLERANCE)
+
+
+def same(make, X, y, dtype, **settings):
+    """Train both ways; tell whether the network is known to native code."""
+    common = {"size": 3, "epochs": 2, "dtype": dtype, "tolerance": TOLERANCE[dtype]}
+    try:
+        assert_equal_training(InterpretedSteps, make, X, y, **common, **settings)
+    except UnsupportedError:
+        return False
+    return True
+
+
+# Those whose rows are vectors, and that native code does not know.
+LEFT_TO_NUMPY = {
+    "Embedding", "Embedding padding", "GRUCell", "LSTMCell", "RNNCell",
+    "Parallel", "Parallel stack",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [row for row in LAYERS if len(LAYERS[row][1]) == 1])
+@EACH_DTYPE
+def test_layers(row, dtype):
+    module, X, y = headed(row, dtype, 8)
+    is_native = same(module.copy, X, y, dtype, loss=SquaredError(), optimizer=SGD(0.01, momentum=0.9))
+    assert is_native == (row not in LEFT_TO_NUMPY)
+
+
+CASES = [(case, shape) for case in LOSSES for shape in case.shapes if len(shape) == 2 and shape[0] > 1]
+
+
+@pytest.mark.parametrize(("case", "shape"), CASES, ids=lambda x: str(getattr(x, "loss", x)))
+@EACH_DTYPE
+def test_losses(case, shape, dtype):
+    _, y = case.draw(shape, dtype)
+    X = RNG.normal(size=(shape[0], 4)).astype(dtype)
+
+    def make():
+        last = [nn.Sigmoid()] if case.output is probability else []
+        return nn.Sequential(nn.Linear(4, shape[1]), *last)
+
+    same(make, X, y, dtype, loss=case.loss, optimizer=SGD(0.01), alpha=0.01)
+
+
+@pytest.mark.parametrize("case", OPTIMIZERS, ids=lambda case: str(case.optimizer).replace("\n", ""))
+@EACH_DTYPE
+def test_optimizers(case, dtype):
+    X, y = RNG.normal(size=(8, 4)).astype(dtype), RNG.normal(size=(8, 3)).astype(dtype)
+    params = clone(case.optimizer).get_params()
+    optimizer = clone(case.optimizer).set_params(**{name: 1e-3 for name in params if name.endswith("eps")})
+
+    def make():
+        return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+
+    is_native = same(make, X, y, dtype, loss=SquaredError(), optimizer=optimizer, alpha=0.01)
+    assert is_native == optimizer.elementwise

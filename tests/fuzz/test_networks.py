@@ -1,0 +1,30 @@
+"""Some hundred random networks, trained in every way; `tests.fuzz.networks` runs as many as asked for."""
+
+from collections import Counter
+
+import pytest
+
+from tests.fuzz.networks import HARMLESS, checked, draw
+
+pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
+
+SEEDS = range(200)
+EACH = 20  # in one test
+COMPILED = (6,)  # seeds of networks that native code knows
+
+
+@pytest.mark.parametrize("start", SEEDS[::EACH])
+def test_random_networks(start):
+    counts = Counter()
+    for seed in range(start, start + EACH):
+        for kind, text in checked(seed):
+            assert kind in HARMLESS, f"{kind}: {text}\n  {draw(seed)}"
+            counts[kind] += 1
+    assert counts["skipped"] < EACH / 4
+    assert counts["not native"] < EACH * 3 / 4
+    assert counts["ill-conditioned"] < EACH / 4
+
+
+@pytest.mark.parametrize("seed", COMPILED)
+def test_random_networks_compiled_with_bounds_checked(seed):
+    assert checked(seed, compiled=True) == []
