@@ -8,7 +8,7 @@ from numpy.typing import DTypeLike
 from sklearn.utils import check_random_state
 
 from sknet import ops
-from sknet.core import Tensor, cargo_of, carry, gradients, no_grad, note_write, release
+from sknet.core import Tensor, cargo_of, carry, gradients, is_capturing, no_grad, note_write, release
 from sknet.device import Device, available, check_float_dtype, is_array, on_device, to_device
 from sknet.engine._owner import Owner, check_alpha
 from sknet.engine.predict import Head, Predictor
@@ -22,10 +22,17 @@ from sknet.engine.state import (
     check_free,
     copy_of,
 )
-from sknet.engine.step import Stepper, _objective, apply_update, check_reached, check_targets, check_weights
+from sknet.engine.step import (
+    Stepper,
+    _objective,
+    apply_update,
+    check_reached,
+    check_targets,
+    check_weights,
+    warn_of_probabilities,
+)
 from sknet.losses import Loss, check_loss
-from sknet.nn import Module, bindings, is_lazy
-from sknet.nn._scope import Scope, run
+from sknet.nn import Module, Scope, bindings, is_lazy, run
 from sknet.nn.extend import latest
 from sknet.optim import LBFGS, Optimizer, check_optimizer
 from sknet.optim.schedules import Progress
@@ -92,6 +99,8 @@ class Model(Owner):
     >>> all(model.step(X, y).loss < first.loss for _ in range(3))
     True
     """
+
+    _has_seen_output = False
 
     def __init__(
         self,
@@ -189,8 +198,8 @@ class Model(Owner):
             What the model returned.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Targets: class numbers, 0/1 labels or real numbers, as the loss reads them.
-        sample_weight : array of shape (n_samples,), default=None
-            Weights; None weights all alike.
+        sample_weight : array of shape (n_samples,) or (n_samples, n_positions), default=None
+            Weights of rows, or of the positions of sequences; None weights all alike.
 
         Returns
         -------
@@ -205,8 +214,15 @@ class Model(Owner):
             For negative class numbers, and for weights that are negative or all zero.
         """
         y, sample_weight = self._checked(y, sample_weight)
+        self._look_at(output)
         data, penalty = self.terms(output, y, sample_weight)
         return data if penalty is None else data + penalty
+
+    def _look_at(self, output: Tensor) -> None:
+        """Warn if the first output is probabilities, and the loss expects logits."""
+        if not self._has_seen_output and not is_capturing():
+            self._has_seen_output = True
+            warn_of_probabilities(self.loss_function, output, stacklevel=4)  # of the decorated `loss`
 
     def _checked(self, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor | None]:
         """Return targets and weights as tensors; a loop, whose caller has checked them, does without."""
@@ -328,8 +344,8 @@ class Model(Owner):
             A batch.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Its targets.
-        sample_weight : array of shape (n_samples,), default=None
-            Its weights.
+        sample_weight : array of shape (n_samples,) or (n_samples, n_positions), default=None
+            Its weights, or those of the positions of sequences.
 
         Returns
         -------
@@ -368,12 +384,15 @@ class Model(Owner):
         """
         return self.per_output(result.data_loss, result.output.shape[-1]) + result.penalty
 
-    def mean_loss(self, output: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the reported mean loss, without penalty, of raw `output` for `y` and `sample_weight`."""
+    def mean_loss(self, output: Any, y: Any, sample_weight: Any = None) -> tuple[float, float]:
+        """Return the reported mean loss of raw `output` for `y`, without penalty, and the weight of rows.
+
+        `sample_weight` are weights as for `loss`.
+        """
         weight = None if sample_weight is None else self._operand(sample_weight)
         with no_grad():
-            data, _ = _objective.mean_term(self.loss_function, Tensor(output), self._operand(y), weight)
-        return self.per_output(data.item(), output.shape[-1])
+            mean = _objective.mean_term(self.loss_function, Tensor(output), self._operand(y), weight)
+        return self.per_output(mean.value.item(), output.shape[-1]), float(mean.weight)
 
     def per_output(self, loss: float, n_outputs: int) -> float:
         """Return a mean `loss` as it is reported: for some losses divided by `n_outputs`."""

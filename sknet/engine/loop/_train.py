@@ -111,13 +111,13 @@ class Validation:
             NaN where the model has diverged.
         """
         score, loss, total = self.new_score(), 0.0, 0.0
-        for chosen, n_rows in self.batches.parts(None):
+        for chosen, _ in self.batches.parts(None):
             X, y, weight = self.batches.take(chosen)
             output = predict_raw(model, X)
-            size = n_rows if weight is None else weight.sum().item()
-            if size:
-                loss += model.mean_loss(output, y, weight) * size
-            total += size
+            if weight is None or weight.any():
+                mean, size = model.mean_loss(output, y, weight)
+                loss += mean * size
+                total += size
             score.add(output, y, weight)
         return loss / total if total else math.nan, score.result()
 

@@ -9,8 +9,7 @@ import numpy as np
 from sknet.compile import compile as compiled
 from sknet.core import Tensor, no_grad
 from sknet.engine.state import Fingerprint, Layout
-from sknet.nn import Module, bindings
-from sknet.nn._scope import Scope, run
+from sknet.nn import Module, Scope, bindings, run
 
 __all__ = ["MOST_ROWS", "Head", "Predictor"]
 

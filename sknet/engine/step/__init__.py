@@ -1,6 +1,6 @@
 """One training step: the objective, its gradient and the update, eager or compiled."""
 
-from sknet.engine.step._checks import check_reached, check_targets, check_weights
+from sknet.engine.step._checks import check_reached, check_targets, check_weights, warn_of_probabilities
 from sknet.engine.step._compiled_step import CompiledStep, compiled_step
 from sknet.engine.step._programs import Programs, check_repeatable, gradient_function, hyper_slots
 from sknet.engine.step._stepper import Stepper, eager_step, not_compiled
@@ -22,4 +22,5 @@ __all__ = [
     "hyper_slots",
     "not_compiled",
     "update_function",
+    "warn_of_probabilities",
 ]

@@ -1,5 +1,6 @@
 """What arithmetic would take in without a word, found before anything is computed with it."""
 
+import warnings
 from collections.abc import Iterable
 
 from sknet.core import Tensor
@@ -8,7 +9,7 @@ from sknet.device import namespace
 from sknet.exceptions import GradientError
 from sknet.losses import Loss
 
-__all__ = ["check_reached", "check_targets", "check_weights"]
+__all__ = ["check_reached", "check_targets", "check_weights", "warn_of_probabilities"]
 
 
 def check_targets(loss: Loss, y: Tensor) -> None:
@@ -23,6 +24,41 @@ def check_targets(loss: Loss, y: Tensor) -> None:
     """
     if y.dtype.kind == "i" and y.size and _least(y) < 0:
         loss.check_target(y.numpy())
+
+
+def warn_of_probabilities(loss: Loss, output: Tensor, stacklevel: int) -> None:
+    """Warn if a loss of logits is given what a softmax or a sigmoid has made of them.
+
+    Parameters
+    ----------
+    loss : Loss
+        Any; only losses of classes that expect logits are looked at.
+    output : Tensor of shape (n_samples, ..., n_outputs)
+        What a network returned. Of several classes, all rows must be nonnegative and have the sum 1;
+        otherwise a sigmoid must have been the last operation on the tape.
+    stacklevel : int
+        Whose line the warning shows, as `warnings.warn` counts.
+    """
+    if _are_probabilities(loss, output):
+        warnings.warn(
+            f"{loss!r} expects raw outputs (logits), but these look like probabilities: leave out the "
+            "softmax or sigmoid at the end of the network, or use NLL() or BinaryCrossEntropy()",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _are_probabilities(loss: Loss, output: Tensor) -> bool:
+    expects_logits = "binary" in loss.tasks and loss.has_probabilities and not loss.of_probabilities
+    if not expects_logits or not output.size:
+        return False
+    if output.ndim < 2 or output.shape[-1] == 1 or getattr(loss, "multilabel", False):
+        made_by = getattr(output.node, "primitive", None)
+        return made_by is not None and made_by.name == "sigmoid"
+    xp, rows = namespace(output.data), output.data
+    return bool(
+        xp.min(rows, axis=None) >= 0 and xp.max(xp.absolute(xp.sum(rows, axis=-1) - 1), axis=None) < 1e-4
+    )
 
 
 def check_weights(weight: Tensor) -> None:

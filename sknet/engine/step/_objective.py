@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from sknet import ops
 from sknet.core import Tensor
@@ -12,8 +12,26 @@ from sknet.losses import Loss
 __all__ = ["mean_term", "per_output", "terms"]
 
 
-def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> tuple[Tensor, Any]:
-    """Return the weighted mean loss, and the weight of all rows.
+class Mean(NamedTuple):
+    """A mean over rows.
+
+    Attributes
+    ----------
+    value : Tensor of shape ()
+        The mean.
+    weight : Tensor of shape () or int
+        The weight of all rows; 0 where nothing counts.
+    divisor : Tensor of shape () or int
+        What a sum over rows is divided by: the weight, or the number of rows where nothing counts.
+    """
+
+    value: Tensor
+    weight: Any
+    divisor: Any
+
+
+def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> Mean:
+    """Return the weighted mean loss.
 
     Weights have shape (n_samples,), or one for each position of a sequence. The mean is over what
     counts: the sum of the loss's values, divided by the sum of its `counts`.
@@ -32,17 +50,18 @@ def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> t
         raise ShapeError(f"sample_weight must have shape {values.shape}, got {weight.shape}")
     if counts is None:
         if weight is None:
-            return values.sum() / values.shape[0], values.shape[0]
+            n = values.shape[0]
+            return Mean(values.sum() / n, n, n)
         total = weight.sum()
-        return (values * weight).sum() / total, total
+        return Mean((values * weight).sum() / total, total, total)
     if weight is not None:
         values, counts = values * weight, counts * weight
     total = counts.sum()
-    total = ops.where(ops.equal(total, 0), 1.0, total)  # a batch of ignored targets only costs nothing
-    return values.sum() / total, total
+    divisor = ops.where(ops.equal(total, 0), float(values.shape[0]), total)  # all targets may be ignored
+    return Mean(values.sum() / divisor, total, divisor)
 
 
-def _by_position(loss: Loss, output: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Any]:
+def _by_position(loss: Loss, output: Tensor, y: Tensor, weight: Tensor) -> Mean:
     """Return the mean loss for weights of positions: each position is a row of its own."""
     axes, places = weight.ndim, weight.shape
     if axes >= output.ndim or places != output.shape[:axes] or places != y.shape[:axes]:
@@ -52,10 +71,11 @@ def _by_position(loss: Loss, output: Tensor, y: Tensor, weight: Tensor) -> tuple
         )
     n = math.prod(places)
     rows = [ops.reshape(x, (n, *x.shape[axes:])) for x in (output, y)]
-    mean, total = mean_term(loss, rows[0], rows[1], ops.reshape(weight, (n,)))
+    mean, total, divisor = mean_term(loss, rows[0], rows[1], ops.reshape(weight, (n,)))
     positions = n // max(places[0], 1)
     # A loss of classes is a mean over positions, all others are sums.
-    return (mean if y.ndim == output.ndim - 1 else mean * positions), total / positions
+    mean = mean if y.ndim == output.ndim - 1 else mean * positions
+    return Mean(mean, total / positions, divisor / positions)
 
 
 def terms(
@@ -66,7 +86,7 @@ def terms(
     The penalty is ``alpha / 2 * sum of squares / sum of weights``, as in scikit-learn's networks,
     over parameters with two or more axes: no biases.
     """
-    data, total = mean_term(loss, output, y, weight)
+    data, _, total = mean_term(loss, output, y, weight)
     penalized = [p for p in parameters if p.ndim >= 2] if alpha else []
     if not penalized:
         return data, None

@@ -14,7 +14,7 @@ from sknet.device import backend, device_of
 from sknet.engine.step._parts import is_own, nested
 from sknet.engine.step._update import update_function
 from sknet.exceptions import CaptureError
-from sknet.nn._scope import Scope, run
+from sknet.nn import Scope, run
 from sknet.optim import Optimizer
 from sknet.optim.schedules import Progress
 
