@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 
 from sknet.autograd._joint import Bundle
-from sknet.core import Primitive, Tensor, place
+from sknet.core import Primitive, Tensor, user_line
 from sknet.core import _backward as backward
 from sknet.core._bind import Node
 from sknet.core._hooks import notes_of
 from sknet.core._modes import Context, modes
-from sknet.core._place import line_of, shown
+from sknet.core._user_line import line_of, shown
 from sknet.device import Backend, MetaArray, backend_of, is_array
 from sknet.exceptions import NonFiniteError
 
 __all__ = ["detect_anomaly"]
 
-_kernel = Primitive.kernel
+_forward_on = Primitive.forward_on
 _init = Node.__init__
 _push = backward._push
 _lock = threading.Lock()
@@ -63,7 +63,7 @@ class detect_anomaly(Context):
         global _entered
         with _lock:
             _entered += 1
-            _exchange(_watched_kernel, _placed_init, _watched_push)
+            _exchange(_watched_forward_on, _placed_init, _watched_push)
         self._before.append(modes.anomaly)
         modes.anomaly = True
 
@@ -73,11 +73,11 @@ class detect_anomaly(Context):
         with _lock:
             _entered -= 1
             if not _entered:
-                _exchange(_kernel, _init, _push)
+                _exchange(_forward_on, _init, _push)
 
 
-def _exchange(kernel: Any, init: Any, push: Any) -> None:
-    Primitive.kernel = kernel  # type: ignore[method-assign]
+def _exchange(forward_on: Any, init: Any, push: Any) -> None:
+    Primitive.forward_on = forward_on  # type: ignore[method-assign]
     Node.__init__ = init  # type: ignore[method-assign]
     backward._push = push
 
@@ -89,23 +89,23 @@ def _placed_init(node: Node, *args: Any, **kwargs: Any) -> None:
         notes_of(node).line = line_of()
 
 
-def _watched_kernel(primitive: Primitive, owner: Backend) -> Callable[..., Any]:
-    kernel = _kernel(primitive, owner)
-    return partial(_watched, primitive, owner, kernel) if modes.anomaly else kernel
+def _watched_forward_on(primitive: Primitive, owner: Backend) -> Callable[..., Any]:
+    forward = _forward_on(primitive, owner)
+    return partial(_watched, primitive, owner, forward) if modes.anomaly else forward
 
 
 def _watched(
-    primitive: Primitive, owner: Backend, kernel: Callable[..., Any], *operands: Any, **params: Any
+    primitive: Primitive, owner: Backend, forward: Callable[..., Any], *operands: Any, **params: Any
 ) -> Any:
     """Compute, and look at the result."""
     with np.errstate(all="ignore"):  # NumPy's warnings would come first, and say less
-        out = kernel(*operands, **params)
-    if not modes.anomaly:  # a kernel that was asked for in the mode, and is used after it
+        out = forward(*operands, **params)
+    if not modes.anomaly:  # a forward that was asked for in the mode, and is used after it
         return out
     found = _born([out], [x.data if owner.is_sparse(x) else x for x in operands])
     if found:
         shapes = ", ".join([f"{x.dtype}{tuple(x.shape)}" for x in operands if hasattr(x, "dtype")])
-        raise NonFiniteError(f"{primitive.name}: {found} comes from finite operands {shapes}, {place()}")
+        raise NonFiniteError(f"{primitive.name}: {found} comes from finite operands {shapes}, {user_line()}")
     return out
 
 

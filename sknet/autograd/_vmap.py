@@ -14,8 +14,8 @@ from sknet.core import (
     is_grad_enabled,
     leaf_node,
     normalize_axis,
-    place,
     set_grad_enabled,
+    user_line,
 )
 from sknet.device import is_array
 from sknet.exceptions import CaptureError, ShapeError
@@ -61,7 +61,7 @@ class _Batched(TracedArray):
         if not level.is_open:
             raise CaptureError(
                 f"a tensor from inside a mapped function is used by {primitive.name} after the function has "
-                f"returned, {place()}: a mapped function hands out what it computes only by returning it"
+                f"returned, {user_line()}: a mapped function hands out what it computes only by returning it"
             )
         parts = [
             part for value in params.values() for part in (value if isinstance(value, tuple) else (value,))
@@ -69,7 +69,7 @@ class _Batched(TracedArray):
         if any(isinstance(part, TracedArray) for part in parts):
             raise CaptureError(
                 f"{primitive.name} is given an index that differs between the arguments of a mapped "
-                f"function, {place()}: use ops.take, ops.take_along_axis, or ops.where in place of a mask"
+                f"function, {user_line()}: use ops.take, ops.take_along_axis, or ops.where in place of a mask"
             )
         mapped = [isinstance(x, Tensor) and _is_at(x.data, level) for x in inputs]
         operands = [_outer(x) if is_mapped else x for x, is_mapped in zip(inputs, mapped, strict=True)]
@@ -77,8 +77,9 @@ class _Batched(TracedArray):
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise CaptureError(
-            f"the value of a tensor of shape {self.shape} is asked for inside a mapped function, {place()}: "
-            "it has one for each argument. Compute with sknet.ops on tensors (ops.where instead of a branch)."
+            f"the value of a tensor of shape {self.shape} is asked for inside a mapped function, "
+            f"{user_line()}: it has one for each argument. Compute with sknet.ops on tensors "
+            "(ops.where instead of a branch)."
         )
 
 

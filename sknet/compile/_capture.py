@@ -8,7 +8,7 @@ import scipy.sparse
 
 from sknet._tree import leaves, map_leaves
 from sknet.compile._graph import Equation, Graph, Operand, Variable
-from sknet.core import Primitive, Tensor, TracedArray, capturing, place
+from sknet.core import Primitive, Tensor, TracedArray, capturing, user_line
 from sknet.device import Device, MetaArray, backend, device_of, is_array, to_host
 from sknet.exceptions import CaptureError, DeviceError
 
@@ -48,7 +48,7 @@ class _Traced(TracedArray):
 
     def _frozen(self, what: str) -> CaptureError:
         return CaptureError(
-            f"{what}, of shape {self.shape}, {place()}. A captured function runs once, without data; a "
+            f"{what}, of shape {self.shape}, {user_line()}. A captured function runs once, without data; a "
             "value read from it would be frozen. Compute with sknet.ops on tensors (ops.where instead of a "
             "branch), or pass what is decided outside as an argument."
         )
@@ -84,8 +84,8 @@ class Recorder:
         if not self.is_open:
             raise CaptureError(
                 f"a tensor from inside a captured function is used by {primitive.name} after the capture has "
-                f"ended, {place()}. A captured function may hand out what it computes only by returning it: "
-                "return new values of buffers and counters instead of storing them."
+                f"ended, {user_line()}. A captured function may hand out what it computes only by returning "
+                "it: return new values of buffers and counters instead of storing them."
             )
         self.equations.append(equation)
         return _Traced(self, equation.output)
@@ -95,20 +95,20 @@ class Recorder:
             return self._variable(x)
         if isinstance(x, (bool, int, float)):
             return x
-        raise CaptureError(f"an operand of type {type(x).__name__} cannot be captured, {place()}")
+        raise CaptureError(f"an operand of type {type(x).__name__} cannot be captured, {user_line()}")
 
     def _variable(self, x: Tensor) -> Variable:
         data = x.data
         if isinstance(data, _Traced):
             if data.recorder is not self:
                 raise CaptureError(
-                    f"a tensor from inside another captured function is used, {place()}. Return it from "
+                    f"a tensor from inside another captured function is used, {user_line()}. Return it from "
                     "there, and pass it to this one as an argument."
                 )
             return data.variable
         if x.requires_grad:
             raise CaptureError(
-                f"a tensor of shape {x.shape} that requires a gradient is used as a constant, {place()}: "
+                f"a tensor of shape {x.shape} that requires a gradient is used as a constant, {user_line()}: "
                 "later changes of it would not be seen. Pass it to the function as an argument."
             )
         return self._constant(data)
@@ -116,7 +116,7 @@ class Recorder:
     def _constant(self, data: Any) -> Variable:
         if isinstance(data, MetaArray):
             raise CaptureError(
-                f"an array without data, of shape {data.shape}, is used as a constant, {place()}"
+                f"an array without data, of shape {data.shape}, is used as a constant, {user_line()}"
             )
         found = self._known.get(id(data))
         array = to_host(data)
@@ -244,13 +244,13 @@ def _frozen(primitive: Primitive, value: Any) -> Any:
         return {name: _frozen(primitive, part) for name, part in value.items()}
     if isinstance(value, TracedArray):
         raise CaptureError(
-            f"{primitive.name} is given a computed index, {place()}; it would be frozen. "
+            f"{primitive.name} is given a computed index, {user_line()}; it would be frozen. "
             "Use ops.take or ops.take_along_axis, which take indices as a tensor, or ops.where in place "
             "of a mask."
         )
     if scipy.sparse.issparse(value):
         raise CaptureError(
-            f"{primitive.name} is given a sparse matrix, {place()}, whose values would be frozen: "
+            f"{primitive.name} is given a sparse matrix, {user_line()}, whose values would be frozen: "
             "pass a dense array, or run the function without compiling it."
         )
     if isinstance(value, np.ndarray):

@@ -6,7 +6,7 @@ import numpy as np
 
 from sknet.device import Device, backend
 
-__all__ = ["ALIGNMENT", "Buffer", "aligned_memory", "place"]
+__all__ = ["ALIGNMENT", "Buffer", "aligned_memory", "assign_offsets"]
 
 ALIGNMENT = backend("cpu").alignment  # bytes of a cache line
 
@@ -91,7 +91,7 @@ class Buffer:
         return memory[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
 
 
-def place(buffers: list[Buffer]) -> tuple[int, int]:
+def assign_offsets(buffers: list[Buffer]) -> tuple[int, int]:
     """Give every buffer an offset: the largest first, each into the smallest gap that holds it.
 
     Parameters
@@ -114,7 +114,7 @@ def place(buffers: list[Buffer]) -> tuple[int, int]:
     Examples
     --------
     >>> first, second, third = Buffer(64, 0, 1), Buffer(64, 1, 2), Buffer(64, 2, 3)
-    >>> place([first, second, third])
+    >>> assign_offsets([first, second, third])
     (128, 128)
     >>> first.offset == third.offset
     True

@@ -14,7 +14,7 @@ import numpy as np
 
 from sknet.compile import _internal as own
 from sknet.compile._graph import Equation, Graph, Variable
-from sknet.compile._layout import ALIGNMENT, Buffer, place
+from sknet.compile._layout import ALIGNMENT, Buffer, assign_offsets
 from sknet.compile._views import Views
 from sknet.compile.passes import Group
 from sknet.compile.passes._fusion import is_elementwise
@@ -101,7 +101,7 @@ class Plan:
         self._widen_in_groups()
         arena = [b for b in self._all if b.kind == "arena" and b.parent is None]
         pinned = [b for b in self._all if b.kind == "pinned"]
-        self.arena_size, self.peak_live = place(arena)
+        self.arena_size, self.peak_live = assign_offsets(arena)
         self.pinned_size = 0
         for buffer in pinned:
             buffer.offset = self.arena_size + self.pinned_size

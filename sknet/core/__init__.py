@@ -21,11 +21,11 @@ from sknet.core._modes import (
     set_grad_enabled,
 )
 from sknet.core._operators import as_operand
-from sknet.core._place import place
 from sknet.core._primitive import PRIMITIVES, Primitive
 from sknet.core._scalar_functions import SCALAR_FUNCTIONS, ScalarFunction
 from sknet.core._tensor import Tensor, as_tensor, leaf_node
 from sknet.core._traced import TracedArray
+from sknet.core._user_line import user_line
 
 __all__ = [
     "PRIMITIVES",
@@ -53,9 +53,9 @@ __all__ = [
     "normalize_axes",
     "normalize_axis",
     "note_write",
-    "place",
     "release",
     "set_grad_enabled",
+    "user_line",
 ]
 
 complete(__name__)

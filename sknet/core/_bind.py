@@ -117,7 +117,7 @@ def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) 
     first = arrays[0]
     try:
         if type(first) is np.ndarray or (type(first) in _SCALARS and type(arrays[1]) is np.ndarray):
-            out = primitive.kernel(NUMPY)(*arrays, **params)
+            out = primitive.forward_on(NUMPY)(*arrays, **params)
             if type(out) is not np.ndarray:
                 out = np.asarray(out)
         else:
@@ -186,7 +186,7 @@ def _forward_elsewhere(
         return MetaArray(*primitive.shape(*arrays, **params))
     owner = backend_of(owners[0])
     with owner.activate(owner.device_of(owners[0])):
-        out = primitive.kernel(owner)(*arrays, **params)
+        out = primitive.forward_on(owner)(*arrays, **params)
         return out if isinstance(out, owner.array_type) else owner.xp.asarray(out)
 
 

@@ -10,9 +10,9 @@ import weakref
 from typing import Any, NoReturn
 
 from sknet.core._bind import Node, next_time, operands_of
-from sknet.core._place import Line, line_of, shown
 from sknet.core._primitive import Primitive
 from sknet.core._traced import TracedArray
+from sknet.core._user_line import Line, line_of, shown
 from sknet.device import MetaArray, device_of, is_array
 from sknet.exceptions import GradientError
 

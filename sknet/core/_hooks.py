@@ -3,12 +3,13 @@
 import itertools
 import weakref
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sknet.core import _bind
 from sknet.core._bind import Node
-from sknet.core._place import Line
+from sknet.core._user_line import Line
 from sknet.exceptions import GradientError, ShapeError
 
 if TYPE_CHECKING:
@@ -52,43 +53,35 @@ def _watched(node: Node) -> Notes:
 
 
 class HookHandle:
-    """What `register_hook` returns: `remove` takes the hook away; so does the end of a ``with`` block.
+    """What registering a hook returns: `remove` takes the hook away; so does the end of a ``with`` block.
 
     Parameters
     ----------
-    notes : Notes
-        Where the hook is; they are not kept alive.
-    number : int
-        Which of the hooks.
+    remove : callable
+        Takes the hook away; a second call does nothing.
 
     Examples
     --------
-    >>> from sknet import Tensor
+    >>> from sknet import Tensor, nn
     >>> x = Tensor(1.0, requires_grad=True)
     >>> with x.register_hook(lambda gradient: gradient * 10):
     ...     (x * 2).backward()
     >>> (x * 2).backward()
     >>> x.grad.item()
     22.0
+    >>> layer = nn.Identity()
+    >>> handle = layer.register_forward_hook(lambda module, args, output: output * 2)
+    >>> layer(3)
+    6
+    >>> handle.remove()
+    >>> layer(3)
+    3
     """
 
-    __slots__ = ("_notes", "_number")
+    __slots__ = ("remove",)
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a handle is bound to a hook of this process and cannot be pickled or copied")
-
-    def __init__(self, notes: Notes, number: int) -> None:
-        self._notes = weakref.ref(notes)
-        self._number = number
-
-    def remove(self) -> None:
-        """Take the hook away; a second time does nothing."""
-        notes = self._notes()
-        if notes is None:
-            return
-        notes.hooks.pop(self._number, None)
-        if not notes.hooks and notes.keeper is None:
-            HOOKED.pop(id(notes), None)
+    def __init__(self, remove: Callable[[], None]) -> None:
+        self.remove = remove
 
     def __enter__(self) -> Self:
         return self
@@ -97,6 +90,15 @@ class HookHandle:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.remove()
+
+
+def _take_away(noted: "weakref.ref[Notes]", number: int) -> None:
+    notes = noted()
+    if notes is None:
+        return
+    notes.hooks.pop(number, None)
+    if not notes.hooks and notes.keeper is None:
+        HOOKED.pop(id(notes), None)
 
 
 class Hookable:
@@ -131,7 +133,7 @@ class Hookable:
         notes = _watched(_on_tape(self.node, "a hook"))
         number = next(_numbers)
         notes.hooks[number] = hook
-        return HookHandle(notes, number)
+        return HookHandle(partial(_take_away, weakref.ref(notes), number))  # notes are not kept alive
 
     def retain_grad(self: Any) -> None:
         """Let `backward` fill `grad` of this intermediate result as it does for leaves.

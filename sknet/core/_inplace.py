@@ -19,8 +19,8 @@ from sknet.core._bind import Node, bind, check_one_device, explained
 from sknet.core._changes import note_write
 from sknet.core._hooks import move_keeping
 from sknet.core._modes import modes, no_grad
-from sknet.core._place import place
 from sknet.core._traced import TracedArray
+from sknet.core._user_line import user_line
 from sknet.device import MetaArray, backend_of
 from sknet.exceptions import CaptureError, DtypeError, GradientError, ShapeError
 
@@ -163,6 +163,6 @@ def _check_fits(x: "Tensor", result: "Tensor", sign: str) -> None:
 
 def _frozen(x: "Tensor", sign: str) -> CaptureError:
     return CaptureError(
-        f"{sign}: a tensor of shape {x.shape} is changed in place, {place()}. In a captured function the "
+        f"{sign}: a tensor of shape {x.shape} is changed in place, {user_line()}. In a captured function the "
         "change would be made once, at capture: make a new tensor (x = x + y; ops.where for a part)."
     )

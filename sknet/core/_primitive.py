@@ -2,7 +2,7 @@
 
 `core` names the primitives that Python's operators need; `sknet.ops` attaches their rules and
 adds all others. From the one record come eager mode, gradients of any order, shapes without
-data, capture and fused kernels.
+data, capture and generated code.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -85,7 +85,7 @@ class Primitive:
     """
 
     __slots__ = (
-        "_kernels", "condition", "expression", "forward", "name", "overwrites", "saves", "scratch", "shape",
+        "_forwards", "condition", "expression", "forward", "name", "overwrites", "saves", "scratch", "shape",
         "tape_only", "view", "vjp", "writes_out",
     )  # fmt: skip
 
@@ -123,7 +123,7 @@ class Primitive:
         if expression is not None:
             check_functions(self.name, expression)
         self.forward = forward
-        self._kernels: dict[Backend, Callable[..., Any]] = {}
+        self._forwards: dict[Backend, Callable[..., Any]] = {}
         self.shape = shape
         self.vjp = vjp
         self.saves = saves
@@ -141,13 +141,13 @@ class Primitive:
         at = self.condition
         return operands if at is None else operands[:at] + operands[at + 1 :]
 
-    def kernel(self, owner: Backend) -> Callable[..., Any]:
-        """Return the forward on the backend `owner`: ``kernel(*arrays, **params)``."""
-        found = self._kernels.get(owner)
+    def forward_on(self, owner: Backend) -> Callable[..., Any]:
+        """Return the forward on the backend `owner`: ``forward(*arrays, **params)``."""
+        found = self._forwards.get(owner)
         if found is None:
             forward = self.forward
             found = getattr(owner.xp, forward) if isinstance(forward, str) else partial(forward, owner.xp)
-            self._kernels[owner] = found
+            self._forwards[owner] = found
         return found
 
     def __repr__(self) -> str:

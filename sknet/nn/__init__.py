@@ -7,6 +7,7 @@
 import typing as _typing
 
 from sknet._hints import module_getattr as _module_getattr
+from sknet.core import HookHandle as HookHandle
 from sknet.nn import init as init
 from sknet.nn._collections import ModuleDict as ModuleDict
 from sknet.nn._collections import ModuleList as ModuleList
@@ -15,7 +16,6 @@ from sknet.nn._collections import ParameterList as ParameterList
 from sknet.nn._footprint import largest_activation as largest_activation
 from sknet.nn._functional_call import bindings as bindings
 from sknet.nn._functional_call import functional_call as functional_call
-from sknet.nn._hooks import HookHandle as HookHandle
 from sknet.nn._lazy import Lazy as Lazy
 from sknet.nn._lazy import LazyBatchNorm as LazyBatchNorm
 from sknet.nn._lazy import LazyConv1d as LazyConv1d

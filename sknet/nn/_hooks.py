@@ -5,11 +5,12 @@ A module without hooks has no `_hooks` of its own, and its call pays for nothing
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from sknet._tree import leaves, rebuild
 from sknet.autograd import Function
-from sknet.core import Tensor, as_tensor, is_capturing, is_grad_enabled
+from sknet.core import HookHandle, Tensor, as_tensor, is_capturing, is_grad_enabled
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.nn._changes import note_hooks
 from sknet.nn._parameter import zeros
@@ -17,7 +18,7 @@ from sknet.nn._parameter import zeros
 if TYPE_CHECKING:
     from sknet.nn._module import Module
 
-__all__ = ["HookHandle", "Hooks", "call", "register"]
+__all__ = ["Hooks", "call", "register"]
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -51,48 +52,12 @@ class Hooks:
         return bool(self.by_kind["backward"] or self.by_kind["backward_pre"])
 
 
-class HookHandle:
-    """What registering a hook returns: it takes the hook away again, at once or at the end of a block.
-
-    Parameters
-    ----------
-    module : Module
-        Where the hook is.
-    kind : str
-        Of which kind it is.
-    number : int
-        Which of them.
-
-    Examples
-    --------
-    >>> from sknet import nn
-    >>> layer = nn.Identity()
-    >>> with layer.register_forward_hook(lambda module, args, output: output * 2):
-    ...     layer(3)
-    6
-    >>> layer(3)
-    3
-    """
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a handle is bound to a hook of this process and cannot be pickled or copied")
-
-    def __init__(self, module: "Module", kind: str, number: int) -> None:
-        self._module, self._kind, self._number = module, kind, number
-
-    def remove(self) -> None:
-        """Take the hook away; nothing happens if it is gone already."""
-        hooks: Hooks | None = vars(self._module).get("_hooks")
-        if hooks is not None and hooks.by_kind[self._kind].pop(self._number, None) is not None:
-            if not any(hooks.by_kind.values()):
-                del vars(self._module)["_hooks"]
-            note_hooks()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.remove()
+def _take_away(module: "Module", kind: str, number: int) -> None:
+    hooks: Hooks | None = vars(module).get("_hooks")
+    if hooks is not None and hooks.by_kind[kind].pop(number, None) is not None:
+        if not any(hooks.by_kind.values()):
+            del vars(module)["_hooks"]
+        note_hooks()
 
 
 def register(module: "Module", kind: str, hook: Any, with_kwargs: bool = False) -> HookHandle:
@@ -102,7 +67,7 @@ def register(module: "Module", kind: str, hook: Any, with_kwargs: bool = False) 
     hooks: Hooks = vars(module).setdefault("_hooks", Hooks())
     number = hooks.add(kind, hook, with_kwargs)
     note_hooks()
-    return HookHandle(module, kind, number)
+    return HookHandle(partial(_take_away, module, kind, number))
 
 
 def call(module: "Module", hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -9,9 +9,10 @@ from numpy.random import RandomState
 from numpy.typing import DTypeLike
 from sklearn.utils import check_random_state
 
+from sknet.core import HookHandle
 from sknet.device import Device, available, check_float_dtype
 from sknet.nn import _hooks, _repr, _state_dict
-from sknet.nn._hooks import HookHandle, Hooks
+from sknet.nn._hooks import Hooks
 from sknet.nn._parameter import Parameter, convert
 from sknet.nn._registry import Registry
 from sknet.nn._scope import current_scope

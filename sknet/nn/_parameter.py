@@ -49,7 +49,7 @@ class Home(Protocol):
         """Raise a StateError unless the memory has this dtype and is on this device; None is any."""
 
 
-class Recipe(MetaArray):
+class Undrawn(MetaArray):
     """What is known of a parameter before it is drawn: shape, dtype, device, and how to draw it."""
 
     __slots__ = ("device", "draw")
@@ -62,7 +62,7 @@ class Recipe(MetaArray):
     def __reduce__(self) -> Any:
         # a GPU stays behind: what was made for one loads where there is none
         device = self.device if self.device.kind == "meta" else Device("cpu")
-        return Recipe, (self.shape, self.dtype, device, self.draw)
+        return Undrawn, (self.shape, self.dtype, device, self.draw)
 
 
 class Parameter(Tensor):
@@ -111,9 +111,9 @@ class Parameter(Tensor):
     Parameter([0.5488135 , 0.71518934], dtype=float32)
     """
 
-    __slots__ = ("_home", "_recipe")
+    __slots__ = ("_home", "_undrawn")
 
-    _recipe: Recipe | None
+    _undrawn: Undrawn | None
     _home: "ref[Home] | None"
 
     def __init__(
@@ -130,13 +130,15 @@ class Parameter(Tensor):
                 "a Parameter takes either its values, Parameter(data), or a shape and how to draw it, "
                 "Parameter(shape=(2, 3), draw=function)"
             )
-        self._recipe = self._home = None
+        self._undrawn = self._home = None
         if draw is None:
             super().__init__(data, requires_grad=True, dtype=dtype, device=device)
             return
         self.grad = self.node = None
         found = check_float_dtype(DEFAULT_DTYPE if dtype is None else dtype, where="a parameter")
-        self._recipe = Recipe(tuple(shape or ()), found, available("cpu" if device is None else device), draw)
+        self._undrawn = Undrawn(
+            tuple(shape or ()), found, available("cpu" if device is None else device), draw
+        )
         self.requires_grad = True
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -187,12 +189,12 @@ class Parameter(Tensor):
         if name != "data":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.draw()
-        return self._known  # on the meta device the recipe: an array without data
+        return self._known  # on the meta device, an array without data
 
     @property
     def is_drawn(self) -> bool:
         """Whether the parameter has values."""
-        return self._known is not self._recipe
+        return self._known is not self._undrawn
 
     def draw(self, random_state: "int | RandomState | None" = None) -> None:
         """Draw the values, unless there are some.
@@ -208,17 +210,17 @@ class Parameter(Tensor):
             If the function given as `draw` returns another shape than the one announced.
         """
         with _drawing:
-            recipe = self._recipe
-            if recipe is None or self._known is not recipe or recipe.device.kind == "meta":
+            undrawn = self._undrawn
+            if undrawn is None or self._known is not undrawn or undrawn.device.kind == "meta":
                 return
             # NumPy's global state is nobody's `random_state`, so None does not mean that here
-            values = recipe.draw(RandomState() if random_state is None else check_random_state(random_state))
+            values = undrawn.draw(RandomState() if random_state is None else check_random_state(random_state))
             found = np.shape(values)
-            if found != recipe.shape:
+            if found != undrawn.shape:
                 raise ShapeError(
-                    f"the draw function of a parameter of shape {recipe.shape} returned shape {found}"
+                    f"the draw function of a parameter of shape {undrawn.shape} returned shape {found}"
                 )
-            self.data = to_device(np.asarray(values, dtype=recipe.dtype), recipe.device)
+            self.data = to_device(np.asarray(values, dtype=undrawn.dtype), undrawn.device)
 
     def copy(self) -> "Parameter":
         """Return a new parameter that shares this one's values, or is drawn like it.
@@ -236,7 +238,7 @@ class Parameter(Tensor):
 
     def like(self, data: Any) -> "Parameter":
         """Return a parameter that is learned if this one is, with `data` for values; None: not drawn yet."""
-        clone = self._with(self._recipe)
+        clone = self._with(self._undrawn)
         if data is not None:
             clone.data = data
         if self.requires_grad:
@@ -247,11 +249,11 @@ class Parameter(Tensor):
 
     @property
     def _known(self) -> Any:
-        """The values, or the recipe where there are none yet."""
+        """The values, or what is known of them where there are none yet."""
         try:
             return _read_data(self)
         except AttributeError:
-            return self._recipe
+            return self._undrawn
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -277,7 +279,7 @@ class Parameter(Tensor):
     def device(self) -> Device:
         """The device that holds the values."""
         known = self._known
-        return known.device if isinstance(known, Recipe) else device_of(known)
+        return known.device if isinstance(known, Undrawn) else device_of(known)
 
     def __repr__(self) -> str:
         if self.is_drawn:
@@ -287,10 +289,10 @@ class Parameter(Tensor):
     # -- copies and pickles ---------------------------------------------------------------------
 
     @classmethod
-    def _with(cls, recipe: Recipe | None) -> "Parameter":
+    def _with(cls, undrawn: Undrawn | None) -> "Parameter":
         blank = cls.__new__(cls)
         blank.grad = blank.node = blank._home = None
-        blank._recipe = recipe
+        blank._undrawn = undrawn
         return blank
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Parameter":
@@ -303,12 +305,12 @@ class Parameter(Tensor):
 
     def __getstate__(self) -> dict[str, Any]:
         values = to_host(self.data) if self.is_drawn else None
-        recipe = None if self.is_drawn else self._recipe
-        return {"recipe": recipe, "data": values, "requires_grad": self.requires_grad}
+        undrawn = None if self.is_drawn else self._undrawn
+        return {"undrawn": undrawn, "data": values, "requires_grad": self.requires_grad}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.grad = self.node = self._home = None
-        self._recipe = state["recipe"]
+        self._undrawn = state["undrawn"]
         if state["data"] is not None:
             self.data = state["data"]
         if state["requires_grad"]:
@@ -342,7 +344,7 @@ def convert(tensor: Tensor, dtype: DTypeLike | None, device: Device | None) -> N
     dtype = tensor.dtype if dtype is None or tensor.dtype.kind != "f" else np.dtype(dtype)
     device = tensor.device if device is None else device
     if isinstance(tensor, Parameter) and not tensor.is_drawn:
-        tensor._recipe = Recipe(tensor.shape, dtype, device, tensor._recipe.draw)  # type: ignore[union-attr]
+        tensor._undrawn = Undrawn(tensor.shape, dtype, device, tensor._undrawn.draw)  # type: ignore[union-attr]
     elif tensor.dtype != dtype or tensor.device != device:
         tensor.data = to_device(tensor.detach().astype(dtype).data, device)
         tensor.grad = None

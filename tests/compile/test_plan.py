@@ -9,7 +9,7 @@ from sknet import ops
 from sknet._tree import leaves
 from sknet.compile import Plan, compile
 from sknet.compile import _internal as own
-from sknet.compile._layout import ALIGNMENT, Buffer, aligned_memory, place
+from sknet.compile._layout import ALIGNMENT, Buffer, aligned_memory, assign_offsets
 from sknet.compile._views import Views
 from sknet.core import Tensor, gradients
 
@@ -244,7 +244,7 @@ def test_best_gap():
     """The last buffer fits into two gaps; it takes the smaller one."""
     low, middle, high = Buffer(640, 0, 9), Buffer(320, 0, 1), Buffer(640, 0, 9)
     small, last = Buffer(64, 2, 9), Buffer(256, 5, 6)
-    size, peak = place([low, middle, high, small, last])
+    size, peak = assign_offsets([low, middle, high, small, last])
     assert (size, peak) == (1600, 1600)
     assert small.position != last.position
 
@@ -257,7 +257,7 @@ def test_arena_of_many_lifetimes():
             Buffer(int(n), int(s), int(s + d))
             for n, s, d in zip(rng.integers(1, 5000, 50), starts, rng.integers(0, 12, 50), strict=True)
         ]
-        size, peak = place(buffers)
+        size, peak = assign_offsets(buffers)
         assert peak <= size <= 1.5 * peak
         for a, b in itertools.combinations(buffers, 2):
             if a.start <= b.stop and b.start <= a.stop:

@@ -62,11 +62,11 @@ def check_record(primitive: Primitive, arrays: tuple[Any, ...], params: dict[str
     assert (shape, dtype) == (np.shape(result), result.dtype), primitive
     if primitive.writes_out:
         out = np.full(shape, 7, dtype)
-        assert primitive.kernel(backend("cpu"))(*arrays, **params, out=out) is out, primitive
+        assert primitive.forward_on(backend("cpu"))(*arrays, **params, out=out) is out, primitive
         assert out.tobytes() == np.asarray(result).tobytes(), primitive
     if primitive.scratch is not None:
         given = [np.full(size, np.nan, kind) for size, kind in primitive.scratch(*arrays, **params)]
-        found = primitive.kernel(backend("cpu"))(*arrays, **params, scratch=given)
+        found = primitive.forward_on(backend("cpu"))(*arrays, **params, scratch=given)
         assert found.tobytes() == np.asarray(result).tobytes(), primitive
     if primitive.expression is not None:
         expected = evaluate(primitive.expression, arrays, dtype)

@@ -50,7 +50,7 @@ def test_dtype_of_values():
     "arguments",
     [{}, {"data": [1.0], "draw": draw_uniform}, {"draw": draw_uniform}, {"data": [1.0], "shape": (1,)}],
 )
-def test_values_or_recipe(arguments):
+def test_values_or_undrawn(arguments):
     with pytest.raises(
         TypeError, match="takes either its values, Parameter\\(data\\), or a shape and how to draw"
     ):

@@ -22,7 +22,7 @@ def program(graph: Graph, donated: Mapping[Variable, Variable], exact: bool, dev
     donated : mapping of Variable to Variable
         For outputs, the input whose memory they take over.
     exact : bool
-        Whether to keep every bit of the primitives' own kernels.
+        Whether to keep every bit of the primitives' own forwards.
     device : Device
         Where it will run.
 

@@ -16,7 +16,7 @@ from sknet.compile._plan import Plan
 from sknet.device import result_dtype
 from sknet.ops import SparseSlot
 
-__all__ = ["NO_SLOTS", "Writer", "executed", "kernel_scratch", "registry"]
+__all__ = ["NO_SLOTS", "Writer", "executed", "forward_scratch", "registry"]
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 NO_SLOTS: Mapping[SparseSlot, SparseSlot] = MappingProxyType({})
@@ -35,8 +35,8 @@ def registry(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
     return entry
 
 
-def kernel_scratch(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
-    """Return shape and dtype of the arrays that the primitive's own kernel works in, besides its output."""
+def forward_scratch(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
+    """Return shape and dtype of the arrays that the primitive's own forward works in, besides its output."""
     rule = equation.primitive.scratch
     return list(rule(*equation.operands, **equation.params)) if rule is not None else []
 
@@ -52,7 +52,7 @@ class Writer:
     plan : Plan
         Where the values live.
     exact : bool
-        Whether every bit must be that of the primitives' own kernels.
+        Whether every bit must be that of the primitives' own forwards.
 
     Attributes
     ----------
@@ -164,13 +164,13 @@ class Writer:
         """Return the name of a view of a contiguous array in another shape, made once for an arena."""
         return self.name(x) if x.shape == shape else self.made(f"{self.name(x)}.reshape({shape})", "r")
 
-    def kernel_call(self, equation: Equation, kernel: Any, operands: list[str]) -> None:
-        """Add the line that calls the primitive's own kernel, with its output given if it takes that."""
+    def forward_call(self, equation: Equation, forward: Any, operands: list[str]) -> None:
+        """Add the line that calls the primitive's own forward, with its output given if it takes that."""
         primitive, out = equation.primitive, self.name(equation.output)
         sparse = {key: x for key, x in equation.params.items() if isinstance(x, SparseSlot)}
         params = {key: x for key, x in equation.params.items() if key not in sparse}
-        bound = partial(kernel, **params) if params else kernel
-        name = self.partial(bound, primitive.name) if params else self.function(kernel, primitive.name)
+        bound = partial(forward, **params) if params else forward
+        name = self.partial(bound, primitive.name) if params else self.function(forward, primitive.name)
         given = ", ".join([*operands, *[f"{key}={self._slot(x)}" for key, x in sparse.items()]])
         if primitive.scratch:
             works_in = [self.scratch(equation, i) for i in range(len(self.plan.scratch[equation]))]

@@ -13,7 +13,7 @@ from typing import Any
 
 from sknet._indexing import is_basic, with_ellipsis
 from sknet.compile._graph import Equation, Operand, Variable
-from sknet.compile.executors._writer import Writer, kernel_scratch, registry
+from sknet.compile.executors._writer import Writer, forward_scratch, registry
 from sknet.device import Backend
 
 __all__ = ["call", "scratch_of"]
@@ -45,12 +45,12 @@ def call(w: Writer, equation: Equation, owner: Backend) -> None:
 
 def scratch_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
     """Return shape and dtype of the arrays that an equation needs besides its output."""
-    return SCRATCH.get(equation.primitive.name, kernel_scratch)(equation)
+    return SCRATCH.get(equation.primitive.name, forward_scratch)(equation)
 
 
 def _by_its_forward(w: Writer, equation: Equation, owner: Backend) -> None:
-    kernel = equation.primitive.kernel(owner)
-    w.kernel_call(equation, kernel, [_operand(w, x) for x in equation.operands])
+    forward = equation.primitive.forward_on(owner)
+    w.forward_call(equation, forward, [_operand(w, x) for x in equation.operands])
 
 
 def _operand(w: Writer, x: Operand) -> str:

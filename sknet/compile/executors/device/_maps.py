@@ -25,7 +25,7 @@ from sknet.compile.executors.device._c_scalar import (
 )
 from sknet.compile.passes import Group
 
-__all__ = ["Map", "is_map", "place", "written"]
+__all__ = ["Map", "is_map", "position", "written"]
 
 BLOCK = 256  # threads of a block
 MOST_BLOCKS = 4096  # several for each multiprocessor there is; a thread then goes over several elements
@@ -130,7 +130,7 @@ def written(name: str, group: Group, plan: Plan) -> Map:
     return Map(name, text, frozenset(writer.helpers), writer.arguments, blocks)
 
 
-def place(
+def position(
     shape: tuple[int, ...], strides: tuple[int, ...], within: tuple[int, ...], index: str = "i"
 ) -> tuple[str, bool]:
     """Return where in memory an array has what belongs to an element of a shape that it broadcasts to.
@@ -153,9 +153,9 @@ def place(
 
     Examples
     --------
-    >>> place((3,), (1,), (2, 3))
+    >>> position((3,), (1,), (2, 3))
     ('i % 3', False)
-    >>> place((2, 3), (1, 2), (2, 3))
+    >>> position((2, 3), (1, 2), (2, 3))
     ('i / 3 + i % 3 * 2', False)
     """
     new = len(within) - len(shape)
@@ -259,7 +259,7 @@ class _MapWriter:
             self.arguments.append(x)
         ghost = self._plan.views.ghost(x)
         strides = tuple([stride // x.dtype.itemsize for stride in ghost.strides])
-        text, is_signed = place(x.shape, strides, within, index)
+        text, is_signed = position(x.shape, strides, within, index)
         if text == index:
             text = text.strip("()")
         if is_signed:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile._graph import Graph
-from sknet.compile._layout import Buffer, aligned_memory, place
+from sknet.compile._layout import Buffer, aligned_memory, assign_offsets
 from sknet.compile.executors._products import call_room, product_source
 from sknet.compile.executors.native._loops import LoopWriter, Names
 from sknet.compile.executors.native._math import source_of
@@ -109,7 +109,7 @@ class NativeProgram:
         self.in_place = {
             source for value, source in self._batch if source in whole and self._can_be_in_place(value)
         }
-        self.arena_size, _ = place([*self._memory.values(), *self._rows.values()])
+        self.arena_size, _ = assign_offsets([*self._memory.values(), *self._rows.values()])
         self.source = self._source(lines)
 
     # -- the gradient -------------------------------------------------------------------------

@@ -9,9 +9,9 @@ import numpy as np
 from sknet.compile._graph import Graph, Variable
 from sknet.compile._plan import Plan
 from sknet.compile.executors._writer import NO_SLOTS, Writer, executed
-from sknet.compile.executors.numpy import _kernels_index as _kernels_index  # adds its own
-from sknet.compile.executors.numpy import _kernels_softmax as _kernels_softmax
-from sknet.compile.executors.numpy._kernels import emit, scratch_of
+from sknet.compile.executors.numpy import _emit_index as _emit_index  # adds its own
+from sknet.compile.executors.numpy import _emit_softmax as _emit_softmax
+from sknet.compile.executors.numpy._emitters import emit, scratch_of
 from sknet.compile.passes import Group, fuse
 from sknet.ops import SparseSlot
 
@@ -26,7 +26,7 @@ class NumpyProgram:
     plan : Plan
         What to compute, and where.
     exact : bool, default=False
-        Whether to call only the primitives' own kernels, which keep every bit.
+        Whether to call only the primitives' own forwards, which keep every bit.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ import pytest
 from sknet import Model, ops
 from sknet.compile import Equation, Graph, Plan, Variable, compile
 from sknet.compile.executors.device._c_scalar import literal
-from sknet.compile.executors.device._maps import is_map, place, written
+from sknet.compile.executors.device._maps import is_map, position, written
 from sknet.compile.passes import fuse_maps
 from sknet.core import PRIMITIVES
 from sknet.device import to_device
@@ -69,7 +69,7 @@ def test_numbers(value, dtype, text):
     ],
 )
 def test_places(shape, strides, within, text):
-    assert place(shape, strides, within) == (text, "-" in text)
+    assert position(shape, strides, within) == (text, "-" in text)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -80,7 +80,7 @@ def test_places_are_those_of_numpys_broadcasting(seed):
     memory = np.arange(1000)
     strides = tuple(rng.integers(0, 40, len(shape)).tolist())
     array = np.lib.stride_tricks.as_strided(memory, shape, tuple(8 * s for s in strides))
-    text, _ = place(shape, strides, within)
+    text, _ = position(shape, strides, within)
     found = [eval(text.replace("/", "//"), {"i": i}) for i in range(math.prod(within))]
     np.testing.assert_array_equal(found, np.broadcast_to(array, within).ravel())
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["line_of", "place", "shown"]
+__all__ = ["line_of", "shown", "user_line"]
 
 PACKAGE = str(Path(__file__).parents[1])
 
@@ -31,6 +31,6 @@ def shown(line: Line | None) -> str:
     return f"in {line[0]}, line {line[1]}" + (f": `{text}`" if text else "")
 
 
-def place() -> str:
+def user_line() -> str:
     """Return where the user's code is: file, line, and the line's text."""
     return shown(line_of())

@@ -11,7 +11,7 @@ from scipy.sparse._sparsetools import csc_matvecs
 from sknet._indexing import is_basic, may_repeat, rows_of, with_ellipsis
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._writer import Writer
-from sknet.compile.executors.numpy._kernels import by_its_forward, emitter, scratch, unless_in_place
+from sknet.compile.executors.numpy._emitters import by_its_forward, emitter, scratch, unless_in_place
 
 __all__: list[str] = []
 

@@ -14,7 +14,7 @@ from scipy.linalg import blas
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._products import parts_here
-from sknet.compile.executors._writer import Emitter, Writer, kernel_scratch, registry
+from sknet.compile.executors._writer import Emitter, Writer, forward_scratch, registry
 from sknet.compile.passes._fusion import BLOCK
 from sknet.device import backend, philox_uniform
 
@@ -52,13 +52,13 @@ def emit(w: Writer, equation: Equation) -> None:
 
 def by_its_forward(w: Writer, equation: Equation) -> None:
     primitive = equation.primitive
-    kernel = primitive.kernel(backend("cpu"))
+    forward = primitive.forward_on(backend("cpu"))
     operands = w.operands(equation)
-    if isinstance(kernel, np.ufunc) and kernel not in (np.maximum, np.minimum):  # faster without a keyword
-        function = w.function(kernel, primitive.name)
+    if isinstance(forward, np.ufunc) and forward not in (np.maximum, np.minimum):  # faster without a keyword
+        function = w.function(forward, primitive.name)
         w.line(f"{function}({', '.join(operands)}, {w.name(equation.output)})")
     else:
-        w.kernel_call(equation, kernel, operands)
+        w.forward_call(equation, forward, operands)
 
 
 def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], Any]]:
@@ -69,7 +69,7 @@ def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], A
     equation : Equation
         Any equation.
     exact : bool
-        Whether every bit must be that of the primitive's own kernel.
+        Whether every bit must be that of the primitive's own forward.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], A
         Usually empty.
     """
     needed = SCRATCH.get(equation.primitive.name)
-    return needed(equation) if needed is not None else kernel_scratch(equation)
+    return needed(equation) if needed is not None else forward_scratch(equation)
 
 
 # -- matrix products and sums -----------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._writer import Writer
-from sknet.compile.executors.numpy._kernels import by_its_forward, emitter, scratch
+from sknet.compile.executors.numpy._emitters import by_its_forward, emitter, scratch
 
 __all__: list[str] = []
 

@@ -1,14 +1,14 @@
 """Where in the user's code something happens."""
 
-from sknet.core import place
-from sknet.core._place import line_of, shown
+from sknet.core import user_line
+from sknet.core._user_line import line_of, shown
 
 
 def test_the_innermost_line_that_is_not_sknets():
     path, line = line_of()  # this line
     assert path == __file__
     assert shown((path, line)) == f"in {path}, line {line}: `path, line = line_of()  # this line`"
-    assert f"in {__file__}, line " in place()
+    assert f"in {__file__}, line " in user_line()
 
 
 def test_without_a_source():
