@@ -4,6 +4,7 @@ Signatures, defaults and results are those of scikit-learn 1.9; the parameters a
 sknet's losses and optimizers, nothing else happens here.
 """
 
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -69,6 +70,14 @@ def _optimizer(estimator: Any) -> Optimizer | LBFGS:
     return Adam(estimator.learning_rate_init, estimator.beta_1, estimator.beta_2, estimator.epsilon)
 
 
+def _reported(n_iter: int, record: Mapping[str, float]) -> str:
+    """Return the lines that scikit-learn prints of an epoch."""
+    said = [f"Iteration {n_iter}, loss = {record['loss']:.8f}"]
+    if "validation_score" in record:
+        said.append(f"Validation score: {record['validation_score']:f}")
+    return "\n".join(said)
+
+
 class _ScikitLearnParameters(BaseMLP):
     """Translates scikit-learn's parameters."""
 
@@ -81,7 +90,7 @@ class _ScikitLearnParameters(BaseMLP):
             alpha=self.alpha,
             batch_size=self.batch_size,
             # With early stopping a fit that diverges still has its best weights, and ends with them.
-            settings=settings_of(self, check_finite=not self.early_stopping),
+            settings=settings_of(self, check_finite=not self.early_stopping, report=_reported),
             early_stopping=self.early_stopping,
             validation_fraction=self.validation_fraction,
             random_state=self.random_state,

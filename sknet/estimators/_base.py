@@ -23,7 +23,6 @@ from sknet.engine import (
     Score,
     Validation,
     chunk_rows,
-    compiled_step,
     minimize,
     predict_rows,
     train,
@@ -248,12 +247,11 @@ class BaseMLP(BaseEstimator, ABC):
                 )
         batches = Batches(X, y, weight, int(X.shape[0]), model.dtype, model.device)
         settings = recipe.settings
-        n_iter, loss = minimize(model, batches, settings.max_iter, settings.tol, settings.verbose)
         history = History()
-        history.append(loss=loss)
+        n_iter, loss = minimize(model, batches, settings.max_iter, settings.tol, settings.verbose, history)
         plateau = Plateau(settings.n_iter_no_change, settings.tol, higher_is_better=False)
         self._take(model, history, plateau, n_iter, validated=False)
-        self.best_loss_ = loss
+        self.loss_ = self.best_loss_ = loss
 
     def _take(self, model: Model, history: History, plateau: Plateau, n_iter: int, validated: bool) -> None:
         """Set the fitted attributes, all at the end."""
@@ -285,14 +283,14 @@ class BaseMLP(BaseEstimator, ABC):
 
     @property
     def compiled_step_(self) -> CompiledStep:
-        """The training step of the last fit as a program: print its `source`, look at its `graph`.
+        """The training step of the last fit as a program: print its `source`, or see its `gradient.graph`.
 
-        It is there after fits that were compiled: on the host, of dense inputs, step by step.
+        It is captured when one of these is asked for. L-BFGS has none.
         """
         if "_batch" not in self.__dict__:
             why = "it was fitted over the full batch" if self.__sklearn_is_fitted__() else "call fit first"
             raise AttributeError(f"this {type(self).__name__} has no compiled step: {why}")
-        return compiled_step(self.model_, *self._batch)
+        return CompiledStep(self.model_, *self._batch)
 
     def _of_linear_layers(self, name: str) -> list[Any]:
         if "model_" not in self.__dict__:

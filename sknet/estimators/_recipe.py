@@ -153,15 +153,15 @@ def linear_layers(network: Mapping[str, Any]) -> list[str]:
     return [str(number * apart) for number in range(len(network["hidden_layer_sizes"]) + 1)]
 
 
-def settings_of(estimator: Any, check_finite: bool = True) -> Settings:
+def settings_of(estimator: Any, **more: Any) -> Settings:
     """Return the loop's settings from the parameters that all perceptrons call alike.
 
     Parameters
     ----------
     estimator : estimator
         Whose parameters.
-    check_finite : bool, default=True
-        Whether a loss that is not finite ends the fit.
+    **more : dict
+        Settings that are no parameters.
 
     Returns
     -------
@@ -174,8 +174,8 @@ def settings_of(estimator: Any, check_finite: bool = True) -> Settings:
         tol=estimator.tol,
         n_iter_no_change=estimator.n_iter_no_change,
         verbose=estimator.verbose,
-        check_finite=check_finite,
         seeded=estimator.random_state is not None,
+        **more,
     )
 
 

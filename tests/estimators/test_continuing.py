@@ -163,12 +163,15 @@ def test_history(task, stop):
     assert estimator.t_ == 6 * (207 if stop else 230)
 
 
-def test_lbfgs_has_one_entry():
+def test_lbfgs_has_an_entry_for_each_iteration():
     X, y = TABLES["regression"]
     estimator = estimator_for("regression", optimizer="lbfgs", max_iter=30)
     with quiet():
         estimator.fit(X, y)
-    assert estimator.history_["loss"] == [estimator.loss_] == [estimator.best_loss_]
+    assert estimator.history_["loss"] == estimator.loss_curve_
+    assert len(estimator.loss_curve_) == estimator.n_iter_
+    assert estimator.loss_curve_[-1] == pytest.approx(estimator.loss_)
+    assert estimator.best_loss_ == estimator.loss_
     residual = 0.5 * ((estimator.predict(X) - y) ** 2).mean()
     penalty = 0.5 * 1e-4 * sum((c**2).sum() for c in estimator.coefs_) / len(X)
     assert estimator.loss_ == pytest.approx(residual + penalty)

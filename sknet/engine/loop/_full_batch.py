@@ -1,5 +1,6 @@
 """Fits that see all rows at once: L-BFGS."""
 
+import time
 import warnings
 from typing import Any
 
@@ -10,6 +11,7 @@ from sknet.core import no_grad
 from sknet.device import active, to_device, to_host
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.state import Weights
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
@@ -19,7 +21,12 @@ __all__ = ["minimize"]
 
 
 def minimize(
-    model: Model, batches: Batches, max_iter: int, tol: float, verbose: bool | int
+    model: Model,
+    batches: Batches,
+    max_iter: int,
+    tol: float,
+    verbose: bool | int,
+    history: History | None = None,
 ) -> tuple[int, float]:
     """Minimise the objective over all rows in place, with the model's `LBFGS`.
 
@@ -35,6 +42,8 @@ def minimize(
         Stop where no component of the gradient is larger.
     verbose : bool or int
         Print the objective of every iteration.
+    history : History, default=None
+        Gets the objective, as it is reported, and the seconds of every iteration.
 
     Returns
     -------
@@ -61,21 +70,13 @@ def minimize(
         X, y, weight = batches.take(slice(None))
     model.materialize(X)
     guard = InterruptGuard()
-
-    def value_and_grad(x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
-        guard.poll()
-        model.restore_weights(Weights(_on_device(x, model), {}, {}))
-        loss = model.loss(model(X), y, weight)
-        return loss.item(), to_host(model.backward(loss).flat).astype(np.float64)
-
-    latest: list[Any] = [to_host(model.weights().flat).astype(np.float64), 0]
-
-    def remember(n_iter: int, value: float, x: np.ndarray[Any, Any]) -> None:
-        latest[:] = x, n_iter
-
+    objective = _Objective(model, (X, y, weight), guard, History() if history is None else history)
+    latest = objective.latest
     try:
         with guard, active(model.device), np.errstate(all="ignore"):
-            found = optimizer.minimize(value_and_grad, latest[0], max_iter, tol, verbose, remember)
+            found = optimizer.minimize(
+                objective.value_and_grad, latest[0], max_iter, tol, verbose, objective.remember
+            )
             latest[:] = found.x, found.n_iter
     except KeyboardInterrupt:
         if guard.is_urgent:
@@ -101,13 +102,60 @@ def minimize(
     return n_iter, _reported(model, X, y, weight)
 
 
+class _Objective:
+    """The objective as a function of a flat vector, and what the search has come to.
+
+    Parameters
+    ----------
+    model : Model
+        Its parameters become those at which the objective is computed.
+    batch : tuple
+        Inputs, targets and weights of all rows.
+    guard : InterruptGuard
+        Asked before each evaluation.
+    history : History
+        Gets an entry for each iteration.
+    """
+
+    def __init__(self, model: Model, batch: tuple[Any, Any, Any], guard: InterruptGuard, history: History):
+        self._model, self._batch, self._guard, self._history = model, batch, guard, history
+        self._reported: dict[float, float] = {}
+        self._started = time.perf_counter()
+        self.latest: list[Any] = [to_host(model.weights().flat).astype(np.float64), 0]
+
+    def value_and_grad(self, x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
+        """Return the objective and its gradient."""
+        self._guard.poll()
+        model, (X, y, weight) = self._model, self._batch
+        model.restore_weights(Weights(_on_device(x, model), {}, {}))
+        output = model(X)
+        data, penalty = model.terms(output, y, weight)
+        loss = data if penalty is None else data + penalty
+        value = loss.item()
+        # What is reported is a mean over outputs, and what is descended their sum.
+        self._reported[value] = model.per_output(data.item(), output.shape[-1]) + _number(penalty)
+        return value, to_host(model.backward(loss).flat).astype(np.float64)
+
+    def remember(self, n_iter: int, value: float, x: np.ndarray[Any, Any]) -> None:
+        """Note where an iteration has ended."""
+        self.latest[:] = x, n_iter
+        now = time.perf_counter()
+        self._history.append(loss=self._reported.get(value, value), time=now - self._started)
+        self._reported.clear()
+        self._started = now
+
+
+def _number(penalty: Any) -> float:
+    return 0.0 if penalty is None else penalty.item()
+
+
 def _reported(model: Model, X: Any, y: Any, weight: Any) -> float:
     """Return the objective as it is reported: regression losses as the mean over outputs."""
     trained = [parameter for parameter in model.module.parameters() if parameter.requires_grad]
     with no_grad(), active(model.device):
         output = model(X)
         data, penalty = model.terms(output, y, weight, trained)
-    return model.per_output(data.item(), output.shape[-1]) + (0.0 if penalty is None else penalty.item())
+    return model.per_output(data.item(), output.shape[-1]) + _number(penalty)
 
 
 def _on_device(x: np.ndarray[Any, Any], model: Model) -> Any:

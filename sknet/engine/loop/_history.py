@@ -1,16 +1,23 @@
 """What a fit went through, epoch by epoch."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Mapping
 
 __all__ = ["History"]
 
 
-class History(Mapping[str, list[float]]):
-    """A list of numbers, one an epoch, for each of several names.
+class History(dict[str, list[float]]):
+    """A list of numbers, one an epoch, for each of several names: a dict for ``json`` and ``pandas``.
 
     Names are ``"loss"`` and ``"score"`` (training, running over the epoch's batches),
     ``"validation_loss"`` and ``"validation_score"`` (with early stopping), ``"lr"`` (learning rate
-    of the epoch's last step) and ``"time"`` (seconds the epoch took).
+    of the epoch's last step) and ``"time"`` (seconds the epoch took). All lists have the same length: an
+    epoch without a number of some name has NaN there.
+
+    Parameters
+    ----------
+    columns : mapping of str to list of float, default=()
+        What there is already.
 
     Examples
     --------
@@ -21,8 +28,8 @@ class History(Mapping[str, list[float]]):
     [0.5, 0.25]
     """
 
-    def __init__(self) -> None:
-        self._columns: dict[str, list[float]] = {}
+    def __init__(self, columns: Mapping[str, list[float]] | Iterable[tuple[str, list[float]]] = ()) -> None:
+        super().__init__(columns)
 
     def append(self, **values: float) -> None:
         """Add one epoch.
@@ -32,25 +39,22 @@ class History(Mapping[str, list[float]]):
         **values : float
             One number for each name.
         """
+        epochs = self.n_epochs
         for name, value in values.items():
-            self._columns.setdefault(name, []).append(value)
+            self.setdefault(name, [math.nan] * epochs).append(float(value))
+        for column in self.values():
+            if len(column) == epochs:
+                column.append(math.nan)
+
+    @property
+    def n_epochs(self) -> int:
+        """How many epochs there are."""
+        return max(map(len, self.values()), default=0)
 
     def copy(self) -> "History":
         """Return a history of its own with the same numbers."""
-        other = History()
-        other._columns = {name: list(values) for name, values in self._columns.items()}
-        return other
-
-    def __getitem__(self, name: str) -> list[float]:
-        return self._columns[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
+        return History({name: list(values) for name, values in self.items()})
 
     def __repr__(self) -> str:
-        epochs = max(map(len, self._columns.values()), default=0)
-        last = ", ".join(f"{name}={values[-1]:.4g}" for name, values in self._columns.items())
-        return f"History({epochs} epochs{', last: ' if last else ''}{last})"
+        last = ", ".join(f"{name}={values[-1]:.4g}" for name, values in self.items())
+        return f"History({self.n_epochs} epochs{', last: ' if last else ''}{last})"

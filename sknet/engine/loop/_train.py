@@ -3,8 +3,8 @@
 import math
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,15 @@ from sknet.optim.schedules import Schedule
 __all__ = ["Outcome", "Settings", "Validation", "train"]
 
 
+def _reported(n_iter: int, record: Mapping[str, float]) -> str:
+    """Return what an epoch came to, in one line."""
+    said = [f"Iteration {n_iter}, loss = {record['loss']:.8f}, score = {record['score']:.4f}"]
+    if "validation_loss" in record:
+        said.append(f"validation loss = {record['validation_loss']:.8f}")
+        said.append(f"validation score = {record['validation_score']:.4f}")
+    return ", ".join([*said, f"learning rate = {record['lr']:g}, time = {record['time']:.3f} s"])
+
+
 @dataclass(frozen=True)
 class Settings:
     """What a user decides about the loop.
@@ -38,6 +47,8 @@ class Settings:
         Raise for a loss or gradient that is not finite, instead of going on with it.
     seeded : bool
         The user has given a seed: the same bits every time.
+    report : callable
+        ``report(n_iter, record)`` returns what `verbose` prints of an epoch.
     """
 
     max_iter: int = 200
@@ -47,6 +58,7 @@ class Settings:
     verbose: bool | int = False
     check_finite: bool = True
     seeded: bool = False
+    report: Callable[[int, Mapping[str, float]], str] = field(default_factory=lambda: _reported)
 
 
 @dataclass(frozen=True)
@@ -241,14 +253,17 @@ def train(
                 epoch.begin(order, new_score())
                 _run_epoch(steps, order, epoch, guard, n_iter + 1)
                 n_iter += 1
-                record = _measured(model, epoch, validation, settings, n_iter)
+                record = _measured(model, epoch, validation)
                 model.progress = model.progress._replace(
                     epoch=model.progress.epoch + 1, samples=model.progress.samples + batches.n_samples
                 )
                 exhausted = plateau.observe(record["loss" if validation is None else "validation_score"])
                 if validation is not None and (plateau.is_best or best is None):
                     best = model.weights()
-                history.append(**record, time=time.perf_counter() - started)
+                record["time"] = time.perf_counter() - started
+                history.append(**record)
+                if settings.verbose:
+                    print(settings.report(n_iter, record))
                 converged = _ends(model, optimizer, plateau, settings, validation is not None, exhausted)
     except KeyboardInterrupt:
         if guard.is_urgent:
@@ -281,18 +296,14 @@ def _run_epoch(steps: Steps, order: Any, epoch: _Epoch, guard: InterruptGuard, n
     epoch.flush()
 
 
-def _measured(
-    model: Model, epoch: _Epoch, validation: Validation | None, settings: Settings, n_iter: int
-) -> dict[str, float]:
-    """Return, and say, what an epoch came to."""
+def _measured(model: Model, epoch: _Epoch, validation: Validation | None) -> dict[str, float]:
+    """Return what an epoch came to."""
     optimizer = model.optimizer
     assert isinstance(optimizer, Optimizer)
     lr = optimizer.learning_rate(model.progress)
     record = {"loss": epoch.mean_loss, "score": epoch.score.result(), "lr": lr}
-    _say(settings.verbose, f"Iteration {n_iter}, loss = {record['loss']:.8f}")
     if validation is not None:
         record["validation_loss"], record["validation_score"] = validation.evaluate(model)
-        _say(settings.verbose, f"Validation score: {record['validation_score']:f}")
     return record
 
 

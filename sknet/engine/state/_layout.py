@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sknet.engine.state._brief import shapes
 from sknet.exceptions import StateError
 
 __all__ = ["Arrays", "Gradient", "Layout"]
@@ -99,7 +100,7 @@ class Arrays(Mapping[str, Any]):
         return len(self._views)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({ {name: tuple(view.shape) for name, view in self._views.items()} })"
+        return f"{type(self).__name__}({shapes(self._views)})"
 
 
 class Gradient(Arrays):

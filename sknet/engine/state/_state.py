@@ -8,6 +8,7 @@ import numpy as np
 
 from sknet.core import Tensor
 from sknet.device import to_host
+from sknet.engine.state._brief import shapes
 from sknet.engine.state._layout import Gradient, Layout
 from sknet.exceptions import StateError
 from sknet.optim import OptimizerState
@@ -39,6 +40,11 @@ class ModelState(NamedTuple):
     def __reduce__(self) -> tuple[Any, ...]:
         optimizer = OptimizerState(self.optimizer.count, _on_host(self.optimizer.slots))
         return _rebuilt, (_on_host(self.parameters), optimizer, _on_host(self.buffers), self.progress)
+
+    def __repr__(self) -> str:
+        slots = ", ".join(self.optimizer.slots)
+        parts = f"parameters={shapes(self.parameters)}, buffers={shapes(self.buffers)}"
+        return f"ModelState({parts}, optimizer=<slots {slots}>, {self.progress})"
 
 
 def _on_host(arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,6 +132,12 @@ class StepResult(NamedTuple):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StepResult, (self.loss, self.gradient, dict(self.update), *self[3:])
+
+    def __repr__(self) -> str:
+        parts = f"gradient={self.gradient!r}, update={shapes(self.update)}"
+        output = f"output=<{tuple(self.output.shape)} {self.output.dtype}>"
+        terms = f"data_loss={self.data_loss:.6g}, penalty={self.penalty:.6g}"
+        return f"StepResult(loss={self.loss:.6g}, {parts}, {output}, {terms})"
 
 
 def copied_random_state(random_state: np.random.RandomState) -> np.random.RandomState:

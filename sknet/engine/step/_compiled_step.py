@@ -1,10 +1,11 @@
 """A training step to look at: what is computed, where it is kept, and the source of it."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sknet.compile import Compiled
 from sknet.engine.step._programs import Programs
+from sknet.exceptions import CaptureError, GraphError
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -12,19 +13,19 @@ if TYPE_CHECKING:
 __all__ = ["CompiledStep", "compiled_step"]
 
 
-@dataclass(frozen=True)
 class CompiledStep:
-    """The programs of a training step.
+    """The programs of a training step; they are captured when they are first asked for.
 
-    Attributes
+    Parameters
     ----------
-    gradient : Compiled
-        From parameters and a batch to the gradient; its `graph`, `plan` and `source` can be read.
-    update : Compiled
-        From gradient and optimizer state to new parameters and state.
-    native_source : str or None
-        Of the function that goes through many steps by one call; None where Numba is missing or
-        an operation has no native code.
+    model : Model
+        On the host, with an optimizer that goes step by step.
+    X, y, weight : array, array, array or None
+        Of the shapes and dtypes of a batch.
+
+    Notes
+    -----
+    Where the step cannot be captured, its attributes raise an AttributeError that says why.
 
     Examples
     --------
@@ -32,18 +33,75 @@ class CompiledStep:
     >>> from sknet import Model, nn
     >>> from sknet.engine import compiled_step
     >>> step = compiled_step(Model(nn.Linear(3, 1)), np.ones((5, 3), "f4"), np.ones((5, 1), "f4"))
+    >>> step
+    CompiledStep(X: float32[5,3], y: float32[5,1]; print its source)
     >>> print(step.source.splitlines()[1])
     # slots: v0: float32[32], v1: float32[32], v2: float32[5,3], v3: float32[5,1], v4: int64[]
     """
 
-    gradient: Compiled
-    update: Compiled
-    native_source: str | None
+    def __init__(self, model: "Model", X: Any, y: Any, weight: Any = None) -> None:
+        self._model, self._batch = model, (X, y, weight)
+
+    def captured(self) -> tuple[Compiled, Compiled]:
+        """Return the programs of gradient and update.
+
+        Raises
+        ------
+        CaptureError
+            If the step cannot be captured.
+        """
+        return self._captured
+
+    @cached_property
+    def _captured(self) -> tuple[Compiled, Compiled]:
+        programs = Programs(self._model)
+        return programs.gradient_of(*self._batch), programs.update
+
+    def _shown(self) -> tuple[Compiled, Compiled]:
+        try:
+            return self._captured
+        except (CaptureError, GraphError) as error:
+            raise AttributeError(f"this step is not compiled: {error}") from error
+
+    @property
+    def gradient(self) -> Compiled:
+        """From parameters and a batch to the gradient; its `graph`, `plan` and `source` can be read."""
+        return self._shown()[0]
+
+    @property
+    def update(self) -> Compiled:
+        """From gradient and optimizer state to new parameters and state."""
+        return self._shown()[1]
+
+    @property
+    def native_source(self) -> str | None:
+        """The source of the function that does many steps in one call.
+
+        None where Numba is missing or an operation has no native code.
+        """
+        from sknet.compile.executors.native import native_source  # loads what imports should not wait for
+
+        weighted = self._batch[2] is not None
+        return native_source(self.gradient, self.update, list(self._model.buffers), weighted)
 
     @property
     def source(self) -> str:
         """The Python source of both programs."""
         return f"# -- gradient of a batch\n{self.gradient.source}\n# -- update\n{self.update.source}"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a compiled step is bound to memory of this process and cannot be pickled or copied: pickle the "
+            "model, and ask for its step again"
+        )
+
+    def __repr__(self) -> str:
+        batch = [
+            f"{name}: {x.dtype}[{','.join(map(str, x.shape))}]"
+            for name, x in zip(("X", "y", "weight"), self._batch, strict=True)
+            if x is not None
+        ]
+        return f"CompiledStep({', '.join(batch)}; print its source)"
 
 
 def compiled_step(model: "Model", X: Any, y: Any, weight: Any = None) -> CompiledStep:
@@ -66,9 +124,6 @@ def compiled_step(model: "Model", X: Any, y: Any, weight: Any = None) -> Compile
     CaptureError
         If the step cannot be captured.
     """
-    from sknet.compile.executors.native import native_source  # loads what imports should not wait for
-
-    programs = Programs(model)
-    gradient = programs.gradient_of(X, y, weight)
-    source = native_source(gradient, programs.update, list(model.untrained), weight is not None)
-    return CompiledStep(gradient, programs.update, source)
+    step = CompiledStep(model, X, y, weight)
+    step.captured()
+    return step
