@@ -22,6 +22,7 @@ __all__ = [
     "GELU",
     "GLU",
     "SELU",
+    "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
     "Hardtanh",
@@ -37,11 +38,13 @@ __all__ = [
     "Sigmoid",
     "Softmax",
     "Softplus",
+    "Softshrink",
     "Softsign",
     "Tanh",
 ]
 
 NUMBER = [Interval(Real, None, None, closed="neither")]
+THRESHOLD = [Interval(Real, 0, None, closed="left")]
 AXIS = [Interval(Integral, None, None, closed="neither")]
 
 
@@ -435,6 +438,56 @@ class Softplus(Module):
         return ops.softplus(x) if self.beta == 1 else ops.softplus(ops.multiply(x, self.beta)) / self.beta
 
 
+class Softshrink(Module):
+    """Input moved towards 0 by a threshold, and 0 up to it (Donoho, 1995).
+
+    Parameters
+    ----------
+    threshold : float, default=0.5
+        How far, 0 or more.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.Softshrink()([-1.0, 0.2])
+    Tensor([-0.5,  0. ], dtype=float64)
+    """
+
+    _parameter_constraints = {"threshold": THRESHOLD}
+
+    def __init__(self, threshold: float = 0.5) -> None:
+        check_arguments(self, threshold=threshold)
+        self.threshold = threshold
+
+    def forward(self, x: Any) -> Tensor:
+        return ops.subtract(x, ops.clip(x, -self.threshold, self.threshold))
+
+
+class Hardshrink(Module):
+    """Input that is 0 up to a threshold, and unchanged beyond it (Donoho & Johnstone, 1994).
+
+    Parameters
+    ----------
+    threshold : float, default=0.5
+        Up to which absolute value, 0 or more.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.Hardshrink()([-1.0, 0.2])
+    Tensor([-1.,  0.], dtype=float64)
+    """
+
+    _parameter_constraints = {"threshold": THRESHOLD}
+
+    def __init__(self, threshold: float = 0.5) -> None:
+        check_arguments(self, threshold=threshold)
+        self.threshold = threshold
+
+    def forward(self, x: Any) -> Tensor:
+        return ops.where(ops.greater(ops.abs(x), self.threshold), x, 0.0)
+
+
 class Softmax(Module):
     r"""Exponentials that sum to one along an axis, :math:`e^{x_i} / \sum_j e^{x_j}`.
 
@@ -490,6 +543,7 @@ ACTIVATIONS: dict[str, type[Module]] = {
     "celu": CELU,
     "elu": ELU,
     "gelu": GELU,
+    "hardshrink": Hardshrink,
     "hardsigmoid": Hardsigmoid,
     "hardswish": Hardswish,
     "hardtanh": Hardtanh,
@@ -507,6 +561,7 @@ ACTIVATIONS: dict[str, type[Module]] = {
     "silu": SiLU,
     "softmax": Softmax,
     "softplus": Softplus,
+    "softshrink": Softshrink,
     "softsign": Softsign,
     "tanh": Tanh,
 }
