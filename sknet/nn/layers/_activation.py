@@ -41,6 +41,7 @@ __all__ = [
     "Softshrink",
     "Softsign",
     "Tanh",
+    "Tanhshrink",
 ]
 
 NUMBER = [Interval(Real, None, None, closed="neither")]
@@ -375,6 +376,20 @@ class Tanh(Module):
     forward = staticmethod(ops.tanh)
 
 
+class Tanhshrink(Module):
+    r"""Difference :math:`x - \tanh(x)`.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.Tanhshrink()([-1.0, 2.0])
+    Tensor([-0.23840584,  1.03597242], dtype=float64)
+    """
+
+    def forward(self, x: Any) -> Tensor:
+        return ops.subtract(x, ops.tanh(x))
+
+
 class Hardtanh(Module):
     """Piecewise tanh: the input limited to an interval (Collobert, 2004).
 
@@ -564,5 +579,6 @@ ACTIVATIONS: dict[str, type[Module]] = {
     "softshrink": Softshrink,
     "softsign": Softsign,
     "tanh": Tanh,
+    "tanhshrink": Tanhshrink,
 }
 """Activation layers by name: scikit-learn's names, and those of `sknet.ops`."""

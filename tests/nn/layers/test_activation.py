@@ -35,6 +35,7 @@ ROWS = [
     (nn.Mish(), "Mish", {}),
     (nn.Hardswish(), "Hardswish", {}),
     (nn.Softplus(2.5), "Softplus", {"beta": 2.5, "threshold": 1000.0}),
+    (nn.Tanhshrink(), "Tanhshrink", {}),
     (nn.Softshrink(), "Softshrink", {}),
     (nn.Softshrink(1.5), "Softshrink", {"lambd": 1.5}),
     (nn.Hardshrink(), "Hardshrink", {}),
