@@ -11,7 +11,7 @@ from sknet.nn._module import Module
 from sknet.nn.layers._arguments import check_arguments
 from sknet.ops import interpolate, permute_dims, reshape
 
-__all__ = ["PixelShuffle", "PixelUnshuffle", "Upsample"]
+__all__ = ["ChannelShuffle", "PixelShuffle", "PixelUnshuffle", "Upsample"]
 
 FACTOR = [Interval(Integral, 1, None, closed="left")]
 
@@ -145,6 +145,43 @@ class PixelUnshuffle(Module):
         *rest, channels, height, width = x.shape
         parts = reshape(x, (*rest, channels, height // r, r, width // r, r))
         return reshape(_turned(parts, (0, 2, 4, 1, 3)), (*rest, channels * r * r, height // r, width // r))
+
+
+class ChannelShuffle(Module):
+    """Mix the channels of several groups: each group of the output has some of every group of the input.
+
+    Parameters
+    ----------
+    groups : int
+        How many groups, which divide the channels.
+
+    Notes
+    -----
+    The input is of shape (n, channels, ...) (X. Zhang et al., "ShuffleNet", CVPR 2018).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> nn.ChannelShuffle(2)(np.arange(4.0).reshape(1, 4, 1)).numpy().ravel()
+    array([0., 2., 1., 3.])
+    """
+
+    _parameter_constraints = {"groups": FACTOR}
+
+    def __init__(self, groups: int) -> None:
+        check_arguments(self, groups=groups)
+        self.groups = int(groups)
+
+    def forward(self, x: Any) -> Tensor:
+        x = as_tensor(x)
+        if x.ndim < 2 or x.shape[1] % self.groups:
+            raise ShapeError(
+                f"{self!r}: expected an input of shape (n, {self.groups} * k, ...), got {x.shape}"
+            )
+        n, channels, *rest = x.shape
+        parts = reshape(x, (n, self.groups, channels // self.groups, *rest))
+        return reshape(permute_dims(parts, (0, 2, 1, *range(3, parts.ndim))), x.shape)
 
 
 def _turned(x: Tensor, order: tuple[int, ...]) -> Tensor:

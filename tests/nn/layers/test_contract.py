@@ -124,6 +124,7 @@ ROWS = {
     "Pad3d": (lambda: nn.Pad3d(1, value=0.5), (2, 2, 1, 2)),
     "Upsample": (lambda: nn.Upsample(scale_factor=2), (2, 3)),
     "Upsample to a size": (lambda: nn.Upsample((3, 5), mode="bilinear"), (2, 4, 3)),
+    "ChannelShuffle": (lambda: nn.ChannelShuffle(2), (4, 3)),
     "PixelShuffle": (lambda: nn.PixelShuffle(2), (8, 2, 3)),
     "PixelUnshuffle": (lambda: nn.PixelUnshuffle(2), (2, 4, 2)),
     "RNN": (lambda: nn.RNN(2, 3, returns="sequence"), (4, 2)),

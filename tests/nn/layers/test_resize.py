@@ -33,6 +33,15 @@ def test_pixel_shuffles(shape):
     same(nn.PixelUnshuffle(3), torch.nn.PixelUnshuffle(3), back)
 
 
+@pytest.mark.parametrize("shape", [(2, 6, 3), (1, 6, 2, 4)])
+def test_channel_shuffle(shape):
+    same(nn.ChannelShuffle(3), torch.nn.ChannelShuffle(3), shape)
+    with pytest.raises(
+        ShapeError, match=r"ChannelShuffle\(groups=4\): expected .* \(n, 4 \* k, \.\.\.\), got"
+    ):
+        nn.ChannelShuffle(4)(np.ones(shape))
+
+
 def test_a_value_that_is_no_number_stays_where_it_is():
     x = np.zeros((1, 1, 6, 6))
     x[0, 0, 1, 1] = np.nan
