@@ -17,7 +17,7 @@ from sknet.estimators._classifier import ClassifierMLP
 from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
 from sknet.estimators._regressor import RegressorMLP
 from sknet.losses import LOSSES
-from sknet.optim import LBFGS, SGD, Adam, Optimizer
+from sknet.optim import LBFGS, SGD, Adam, BaseOptimizer
 from sknet.optim.schedules import Adaptive, Constant, InverseScaling, Schedule
 
 __all__ = ["MLPClassifier", "MLPRegressor"]
@@ -61,7 +61,7 @@ def _schedule(estimator: Any) -> Schedule:
     return Adaptive(rate) if estimator.learning_rate == "adaptive" else Constant(rate)
 
 
-def _optimizer(estimator: Any) -> Optimizer | LBFGS:
+def _optimizer(estimator: Any) -> BaseOptimizer:
     if estimator.solver == "lbfgs":
         return LBFGS(max_fun=estimator.max_fun)
     if estimator.solver == "sgd":

@@ -18,7 +18,6 @@ from sknet.engine.state import (
     ModelState,
     Pending,
     StepResult,
-    averaging,
     check_free,
     copy_of,
 )
@@ -34,7 +33,7 @@ from sknet.engine.step import (
 from sknet.losses import Loss, check_loss
 from sknet.nn import Module, Scope, bindings, is_lazy, run
 from sknet.nn.extend import latest
-from sknet.optim import LBFGS, Optimizer, check_optimizer
+from sknet.optim import BaseOptimizer, check_optimizer
 from sknet.optim.schedules import Progress
 
 __all__ = ["Model"]
@@ -50,7 +49,7 @@ class Model(Owner):
         a lazy one are those of the first batch.
     loss : str or Loss, default="squared_error"
         What is minimised.
-    optimizer : str or Optimizer, default="adam"
+    optimizer : str or BaseOptimizer, default="adam"
         How.
     alpha : float, default=0.0
         Strength of the L2 penalty ``alpha / 2 * sum of squared weights / n_samples``, as in
@@ -106,7 +105,7 @@ class Model(Owner):
         self,
         module: Module,
         loss: str | Loss = "squared_error",
-        optimizer: "str | Optimizer | LBFGS" = "adam",
+        optimizer: str | BaseOptimizer = "adam",
         *,
         alpha: float = 0.0,
         dtype: DTypeLike = "float32",
@@ -167,7 +166,7 @@ class Model(Owner):
 
     def _bound(self, training: bool) -> dict[Any, Tensor]:
         """Return what stands in the place of the module's parameters: averages, when those predict."""
-        if training or averaging(self.optimizer) is None:
+        if training or not self.optimizer.averaging:
             return {}
         places = bindings(self.module)
         return {places[name]: Tensor(view) for name, view in self.evaluation_parameters.items()}
@@ -314,7 +313,7 @@ class Model(Owner):
         StateError
             If names or shapes do not fit the parameters.
         """
-        optimizer = self.stepping_optimizer()
+        optimizer = self.optimizer.in_steps()
         if not isinstance(gradient, Gradient) or gradient.layout.shapes != self.layout.shapes:
             flat_gradient = self._memory.zeros()
             self.layout.fill(flat_gradient, {name: self._array(value) for name, value in gradient.items()})
@@ -365,15 +364,6 @@ class Model(Owner):
         """
         self.materialize(X)
         return self._stepper.step(self, self._operand(X), *self._checked(y, sample_weight))
-
-    def stepping_optimizer(self) -> Optimizer:
-        """Return the optimizer; a TypeError says that one over the full batch has no single step."""
-        if not isinstance(self.optimizer, Optimizer):
-            name = type(self.optimizer).__name__
-            raise TypeError(
-                f"{name} goes over the full batch and has no single step: use an optimizer such as Adam()"
-            )
-        return self.optimizer
 
     # -- what a loss is reported as -----------------------------------------------------------------
 
@@ -431,8 +421,8 @@ class Model(Owner):
         Predictor or None
             None where the pass cannot be compiled, or the model is not on the host.
         """
-        optimizer, memory = averaging(self.optimizer), self._memory
-        flat = memory.flat if optimizer is None else memory.evaluated(optimizer)
+        memory = self._memory
+        flat = memory.evaluated(self.optimizer) if self.optimizer.averaging else memory.flat
         if flat is None or memory.device.kind != "cpu" or self._not_captured.get(name) is latest.settings:
             return None
         found = self._predictors.get(name)

@@ -17,16 +17,12 @@ from sknet.engine.state import (
     ModelState,
     Pending,
     Weights,
-    averaging,
-    check_parameters,
     copied_random_state,
-    kind_of,
-    slot_names,
 )
 from sknet.engine.step import Stepper
 from sknet.losses import Loss
 from sknet.nn import Module, bindings, is_lazy, materialize
-from sknet.optim import LBFGS, Optimizer
+from sknet.optim import BaseOptimizer
 from sknet.optim.schedules import Progress
 
 __all__ = ["Owner", "check_alpha"]
@@ -38,7 +34,7 @@ class Owner:
     `Model`, which is made of it, computes with the state.
     """
 
-    optimizer: "Optimizer | LBFGS"
+    optimizer: BaseOptimizer
     loss_function: Loss
     alpha: float
     compile: bool | str
@@ -64,7 +60,7 @@ class Owner:
         if not store.is_current:
             with active(store.device):
                 if store.follow(self.random_state):
-                    check_parameters(self.optimizer, store.layout)
+                    self.optimizer.check_parameters(store.layout.shapes)
         return store
 
     @_memory.setter
@@ -89,8 +85,8 @@ class Owner:
         self.module.initialize(self.random_state)
         self.key = stream_key(self.random_state)
         with active(self.device):
-            self._memory = Memory(self.module, self.dtype, self.device, slot_names(self.optimizer))
-        check_parameters(self.optimizer, self.layout)
+            self._memory = Memory(self.module, self.dtype, self.device, self.optimizer.slots)
+        self.optimizer.check_parameters(self.layout.shapes)
 
     def materialize(self, X: Any) -> Self:
         """Give a lazy module its shapes, and draw its weights; nothing happens where that was done.
@@ -152,8 +148,9 @@ class Owner:
         Such as `EMA` train the one and predict with the other: ``model(X, training=False)`` and `predict`
         use these. They are to be read.
         """
-        optimizer, memory = averaging(self.optimizer), self._memory
-        found = memory.parameters if optimizer is None else memory.layout.views(memory.evaluated(optimizer))
+        memory, found = self._memory, self._memory.parameters
+        if self.optimizer.averaging:
+            found = memory.layout.views(memory.evaluated(self.optimizer))
         if not memory.frozen:
             return MappingProxyType(dict(found))
         known = {**found, **{name: p.data for name, p in memory.frozen.items()}}
@@ -222,8 +219,8 @@ class Owner:
     @on_device
     def weights(self) -> Weights:
         """Return a copy of what decides the predictions, such as those of the best epoch."""
-        optimizer, memory = averaging(self.optimizer), self._memory
-        slots = {} if optimizer is None else {name: memory.slots[name].copy() for name in optimizer.averaging}
+        memory = self._memory
+        slots = {name: memory.slots[name].copy() for name in self.optimizer.averaging}
         return Weights(memory.packed(), {name: array.copy() for name, array in self.buffers.items()}, slots)
 
     @on_device
@@ -264,22 +261,22 @@ class Owner:
     def __getstate__(self) -> dict[str, Any]:
         return {**self._without_programs(), "_store": self._memory}
 
-    def adopt(self, optimizer: "Optimizer | LBFGS", loss: Loss, alpha: float) -> None:
+    def adopt(self, optimizer: BaseOptimizer, loss: Loss, alpha: float) -> None:
         """Go on with other hyperparameters, in place.
 
         Parameters
         ----------
-        optimizer : Optimizer or LBFGS
+        optimizer : BaseOptimizer
             One of the same kind goes on with the state there is; another begins anew.
         loss : Loss
             What is minimised from now on.
         alpha : float
             Strength of the L2 penalty from now on.
         """
-        check_parameters(optimizer, self.layout)
-        if kind_of(optimizer) != kind_of(self.optimizer):
+        optimizer.check_parameters(self.layout.shapes)
+        if optimizer.kind != self.optimizer.kind:
             self.progress = self.progress._replace(step=0, reductions=0)
-            self._memory.begin_slots(slot_names(optimizer))
+            self._memory.begin_slots(optimizer.slots)
         self.optimizer, self.loss_function, self.alpha = optimizer, loss, check_alpha(alpha)
         self.recompile()
         self._memory.set_buffers({})  # averages may be others now

@@ -12,7 +12,7 @@ from sknet.estimators._classifier import ClassifierMLP
 from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
 from sknet.estimators._regressor import RegressorMLP
 from sknet.losses import LOSSES, Loss, check_loss
-from sknet.optim import LBFGS, OPTIMIZERS, Optimizer, check_optimizer
+from sknet.optim import OPTIMIZERS, BaseOptimizer, check_optimizer
 
 __all__ = ["MLPClassifier", "MLPRegressor"]
 
@@ -100,7 +100,8 @@ class _NamedOptions(BaseMLP):
         return _recipe(self)
 
     def _is_full_batch(self) -> bool:
-        return self.optimizer == "lbfgs" or isinstance(self.optimizer, LBFGS)
+        value = OPTIMIZERS.get(self.optimizer) if isinstance(self.optimizer, str) else self.optimizer
+        return not getattr(value, "goes_in_steps", True)
 
 
 class MLPClassifier(_NamedOptions, ClassifierMLP):
@@ -195,7 +196,7 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
         *,
         dropout: float = 0.0,
         loss: str | Loss = "log_loss",
-        optimizer: "str | Optimizer | LBFGS" = "adam",
+        optimizer: str | BaseOptimizer = "adam",
         alpha: float = 1e-4,
         batch_size: int | str = "auto",
         max_iter: int = 200,
@@ -323,7 +324,7 @@ class MLPRegressor(_NamedOptions, RegressorMLP):
         *,
         dropout: float = 0.0,
         loss: str | Loss = "squared_error",
-        optimizer: "str | Optimizer | LBFGS" = "adam",
+        optimizer: str | BaseOptimizer = "adam",
         alpha: float = 1e-4,
         batch_size: int | str = "auto",
         max_iter: int = 200,

@@ -11,7 +11,7 @@ from sknet import nn
 from sknet.engine import Settings
 from sknet.exceptions import DeviceError, ShapeError
 from sknet.losses import Loss
-from sknet.optim import LBFGS, Optimizer
+from sknet.optim import BaseOptimizer
 
 __all__ = ["Recipe", "layer_sizes", "linear_layers", "perceptron", "settings_of"]
 
@@ -33,7 +33,7 @@ class Recipe:
     hidden_layer_sizes: tuple[int, ...]
     activation: str | nn.Module
     loss: Loss
-    optimizer: Optimizer | LBFGS
+    optimizer: BaseOptimizer
     alpha: float
     batch_size: int | str
     settings: Settings

@@ -4,8 +4,6 @@ Each is a small parameter object without state: `init` and `update` are pure fun
 take an optimizer and change what it does: ``EMA(ClipNorm(Adam(lr=3e-3), max_norm=1.0))``.
 """
 
-from typing import Any
-
 from sknet._params import resolve
 from sknet.optim import schedules
 from sknet.optim._accumulate import Accumulate
@@ -18,11 +16,12 @@ from sknet.optim._clip import ClipNorm, ClipValue
 from sknet.optim._combinator import Combinator
 from sknet.optim._decay import WeightDecay
 from sknet.optim._groups import Groups
-from sknet.optim._lbfgs import LBFGS, MinimizeResult
+from sknet.optim._lbfgs import LBFGS
 from sknet.optim._lion import Lion
 from sknet.optim._lookahead import Lookahead
 from sknet.optim._muon import Muon
 from sknet.optim._rmsprop import RMSprop
+from sknet.optim._root import BaseOptimizer, MinimizeResult
 from sknet.optim._schedule_free import ScheduleFreeAdamW
 from sknet.optim._sgd import SGD
 
@@ -38,6 +37,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Adamax",
+    "BaseOptimizer",
     "ClipNorm",
     "ClipValue",
     "Combinator",
@@ -57,7 +57,7 @@ __all__ = [
     "schedules",
 ]
 
-OPTIMIZERS: dict[str, type[Optimizer] | type[LBFGS]] = {
+OPTIMIZERS: dict[str, type[BaseOptimizer]] = {
     "sgd": SGD,
     "adam": Adam,
     "adamw": AdamW,
@@ -74,19 +74,19 @@ OPTIMIZERS: dict[str, type[Optimizer] | type[LBFGS]] = {
 }
 
 
-def check_optimizer(value: str | Optimizer | LBFGS, caller: str) -> Optimizer | LBFGS:
+def check_optimizer(value: str | BaseOptimizer, caller: str) -> BaseOptimizer:
     """Turn a name or an object into an optimizer whose parameters are valid.
 
     Parameters
     ----------
-    value : str, Optimizer or LBFGS
+    value : str or BaseOptimizer
         One of the names in `OPTIMIZERS`, or an optimizer.
     caller : str
         Whose parameter it is, for the message.
 
     Returns
     -------
-    Optimizer or LBFGS
+    BaseOptimizer
         A new optimizer for a name; an optimizer as it is.
 
     Raises
@@ -100,8 +100,5 @@ def check_optimizer(value: str | Optimizer | LBFGS, caller: str) -> Optimizer | 
     >>> check_optimizer("adam", caller="MLPClassifier")
     Adam()
     """
-    if isinstance(value, LBFGS):  # the one method that is not done step by step
-        value.validate()
-        return value
-    optimizer: Any = resolve(value, OPTIMIZERS, Optimizer, parameter="optimizer", caller=caller)
-    return optimizer  # type: ignore[no-any-return]
+    found: BaseOptimizer = resolve(value, OPTIMIZERS, BaseOptimizer, parameter="optimizer", caller=caller)
+    return found

@@ -7,8 +7,9 @@ import numpy as np
 
 from sknet._params import Interval, RealNotInt
 from sknet.core import Tensor
-from sknet.optim._base import Hyper, Named, Optimizer, Slots
+from sknet.optim._base import Hyper, Optimizer
 from sknet.optim._combinator import Combinator, Own
+from sknet.optim._root import Named, Slots
 from sknet.optim.schedules import Progress
 
 

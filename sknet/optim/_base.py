@@ -1,24 +1,22 @@
 """What every optimizer is: a rule for one parameter, and pure functions that apply it to all."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sknet import ops
-from sknet._params import ParameterObject
 from sknet._tree import leaves, map_leaves, paths, rebuild
 from sknet.core import Tensor, as_tensor, no_grad
 from sknet.exceptions import ShapeError, StateError
+from sknet.optim._root import BaseOptimizer, Named, Slots
 from sknet.optim.schedules import Progress, Schedule
 from sknet.optim.schedules._base import Rate, as_schedule
 
 Tree = Any
 Hyper = Mapping[str, Any]
-Shapes = Mapping[str, tuple[int, ...]]
-Named = Mapping[str, Tensor]
-Slots = Mapping[str, Named]
+Hypers = Mapping[str, Hyper]
 Updated = tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]
 
 
@@ -45,7 +43,7 @@ class OptimizerState(NamedTuple):
     slots: dict[str, Tree]
 
 
-class Optimizer(ParameterObject, ABC):
+class Optimizer(BaseOptimizer):
     """Abstract base of the optimizers that go step by step.
 
     An optimizer has no state. `init` makes one, and `update` returns a new one; whoever owns the
@@ -76,18 +74,10 @@ class Optimizer(ParameterObject, ABC):
 
     lr: Rate
 
-    squares: bool = False
-    """Whether gradients are squared: beyond the root of the largest number that would overflow."""
+    goes_in_steps = True
 
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """Names of the arrays kept for each parameter; all of them begin as zeros."""
-        return ()
-
-    @property
-    def averaging(self) -> tuple[str, ...]:
-        """Names of the slots that `averages` reads; none if what is trained is what predicts."""
-        return ()
+    def in_steps(self) -> "Optimizer":
+        return self
 
     @property
     def elementwise(self) -> bool:
@@ -98,11 +88,6 @@ class Optimizer(ParameterObject, ABC):
     def measures(self) -> bool:
         """Whether `measure` has anything to measure."""
         return False
-
-    @property
-    def kind(self) -> Any:
-        """What two optimizers must have in common for one to go on with the state of the other."""
-        return type(self)
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
@@ -254,23 +239,71 @@ class Optimizer(ParameterObject, ABC):
         """
         return {}
 
-    def check_parameters(self, shapes: Shapes) -> None:
-        """Check that what the optimizer says of certain parameters can be meant.
+    def measured(self, gradients: Named, slots: Slots, hyper: Hyper) -> Hyper:
+        """Return all numbers that are the same for every parameter: `hyper`, and what `measure` returns.
 
         Parameters
         ----------
-        shapes : mapping of str to tuple of int
-            Paths and shapes of all parameters.
+        gradients : mapping of str to Tensor
+            All of them, by path or by whatever names they are given.
+        slots : mapping of str to mapping of str to Tensor
+            For each name in `slots`, an array for each gradient.
+        hyper : dict of str to float or Tensor of shape ()
+            What `hyper` returned.
+
+        Returns
+        -------
+        dict of str to float or Tensor of shape ()
+            By name.
+        """
+        if not self.measures:
+            return hyper
+        own = [tuple([slots[name][path] for name in self.slots]) for path in gradients]
+        return {**hyper, **self.measure(list(gradients.values()), own, hyper)}
+
+    def rules(self, gradients: Named, params: Named, slots: Slots, hypers: Hypers) -> Updated:
+        """Return what to add to each of some arrays, and their new slots.
+
+        All updates come here: of parameters by path, and of parts of the flat array of all parameters. An
+        optimizer that is made of others overrides it.
+
+        Parameters
+        ----------
+        gradients, params : mapping of str to Tensor
+            By path, or by another name.
+        slots : mapping of str to mapping of str to Tensor
+            For each name in `slots`, an array for each path.
+        hypers : mapping of str to dict
+            For each path what `hyper`, `measure` and `marks` returned.
+
+        Returns
+        -------
+        deltas : dict of str to Tensor
+            By path.
+        slots : dict of str to dict of str to Tensor
+            The new slots.
 
         Raises
         ------
-        InvalidParameterError
-            If it names parameters that there are not, or says nothing of some that there are.
+        StateError
+            If `rule` returned another number of slots than `slots` names.
         """
-        return
+        deltas: dict[str, Tensor] = {}
+        after: dict[str, dict[str, Tensor]] = {name: {} for name in self.slots}
+        for path, param in params.items():
+            own = tuple([slots[name][path] for name in self.slots])
+            deltas[path], new = self.rule(gradients[path], param, own, hypers[path])
+            if len(new) != len(self.slots):
+                raise StateError(
+                    f"{type(self).__name__}.rule returned {len(new)} slots, it names {len(self.slots)}: "
+                    f"{self.slots}"
+                )
+            for name, value in zip(self.slots, new, strict=True):
+                after[name][path] = value
+        return deltas, after
 
-    def rules(self, gradients: Named, params: Named, slots: Slots, hyper: Hyper) -> Updated:
-        """Return what to add to each of some named parameters, and their new slots.
+    def updated(self, gradients: Named, params: Named, slots: Slots, hyper: Hyper) -> Updated:
+        """Return what to add to each of some parameters, and their new slots.
 
         Parameters
         ----------
@@ -288,52 +321,9 @@ class Optimizer(ParameterObject, ABC):
         slots : dict of str to dict of str to Tensor
             The new slots.
         """
-        before = {path: tuple([slots[name][path] for name in self.slots]) for path in params}
-        if self.measures:
-            hyper = {**hyper, **self.measure(list(gradients.values()), list(before.values()), hyper)}
-        deltas: dict[str, Tensor] = {}
-        after: dict[str, dict[str, Tensor]] = {name: {} for name in self.slots}
-        for path, param in params.items():
-            marked = {**hyper, **self.marks(path, param.shape)}
-            deltas[path], new = self.checked_rule(gradients[path], param, before[path], marked)
-            for name, value in zip(self.slots, new, strict=True):
-                after[name][path] = value
-        return deltas, after
-
-    def checked_rule(
-        self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return what `rule` does for gradient, param, slots and hyper.
-
-        Raises
-        ------
-        StateError
-            If it returned another number of slots than it names.
-        """
-        delta, after = self.rule(gradient, param, slots, hyper)
-        if len(after) != len(self.slots):
-            raise StateError(
-                f"{type(self).__name__}.rule returned {len(after)} slots, it names {len(self.slots)}: "
-                f"{self.slots}"
-            )
-        return delta, after
-
-    def averages(self, params: Named, slots: Slots) -> dict[str, Tensor]:
-        """Return the parameters to predict with: averages of those that were trained, for some optimizers.
-
-        Parameters
-        ----------
-        params : mapping of str to Tensor
-            The trained parameters by path.
-        slots : mapping of str to mapping of str to Tensor
-            At least those that `averaging` names.
-
-        Returns
-        -------
-        dict of str to Tensor
-            The given ones here.
-        """
-        return dict(params)
+        numbers = self.measured(gradients, slots, hyper)
+        hypers = {path: {**numbers, **self.marks(path, param.shape)} for path, param in params.items()}
+        return self.rules(gradients, params, slots, hypers)
 
     def averaged(self, params: Tree, state: OptimizerState) -> Tree:
         """Return the parameters to predict with, and to evaluate; training goes on from `params`.
@@ -400,7 +390,7 @@ class Optimizer(ParameterObject, ABC):
         slots = {name: self._named(places, state, name) for name in self.slots}
         hyper = self.hyper(state.count + 1, progress or Progress(step=state.count))
         with no_grad():
-            deltas, after = self.rules(given, named, slots, hyper)
+            deltas, after = self.updated(given, named, slots, hyper)
         trees = {name: _like(params, [values[place] for place in places]) for name, values in after.items()}
         return _like(params, [deltas[place] for place in places]), OptimizerState(state.count + 1, trees)
 

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sknet.core import Tensor
-from sknet.optim._base import Hyper, Named, Optimizer, Shapes, Slots, Updated
+from sknet.optim._base import Hyper, Hypers, Optimizer, Updated
+from sknet.optim._root import Named, Shapes, Slots
 from sknet.optim.schedules import Progress, Schedule
 
 T = TypeVar("T")
@@ -180,31 +181,23 @@ class Combinator(Optimizer, ABC):
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        n = len(self.own_slots)
-        given, own = self.before(gradient, slots[:n], hyper)
-        delta, new = self.optimizer.checked_rule(given, param, slots[n:], inside(hyper))
-        delta, own = self.after(delta, param, own, hyper)
-        kept = [self.kept(a, b, hyper) for a, b in zip(slots[n:], new, strict=True)]
-        return delta, (*own, *kept)
+        named = {name: {"": slot} for name, slot in zip(self.slots, slots, strict=True)}
+        deltas, after = self.rules({"": gradient}, {"": param}, named, {"": hyper})
+        return deltas[""], tuple([after[name][""] for name in self.slots])
 
-    def rules(self, gradients: Named, params: Named, slots: Slots, hyper: Hyper) -> Updated:
-        if self.elementwise:
-            return super().rules(gradients, params, slots, hyper)
+    def rules(self, gradients: Named, params: Named, slots: Slots, hypers: Hypers) -> Updated:
         own = {path: tuple([slots[name][path] for name in self.own_slots]) for path in params}
-        if self.measures:
-            every = [tuple([slots[name][path] for name in self.slots]) for path in params]
-            hyper = {**hyper, **self.measure(list(gradients.values()), every, hyper)}
-        marked = {path: {**hyper, **self.marks(path, param.shape)} for path, param in params.items()}
         given: dict[str, Tensor] = {}
         for path, gradient in gradients.items():
-            given[path], own[path] = self.before(gradient, own[path], marked[path])
-        deltas, new = self.optimizer.rules(given, params, inside(slots), inside(hyper))
+            given[path], own[path] = self.before(gradient, own[path], hypers[path])
+        numbers = {path: inside(hyper) for path, hyper in hypers.items()}
+        deltas, new = self.optimizer.rules(given, params, inside(slots), numbers)
         for path, param in params.items():
-            deltas[path], own[path] = self.after(deltas[path], param, own[path], marked[path])
+            deltas[path], own[path] = self.after(deltas[path], param, own[path], hypers[path])
         after = {name: {path: own[path][i] for path in params} for i, name in enumerate(self.own_slots)}
         for name, values in new.items():
             old = slots[PREFIX + name]
-            after[PREFIX + name] = {path: self.kept(old[path], x, hyper) for path, x in values.items()}
+            after[PREFIX + name] = {path: self.kept(old[path], x, hypers[path]) for path, x in values.items()}
         return deltas, after
 
     def averages(self, params: Named, slots: Slots) -> dict[str, Tensor]:

@@ -5,9 +5,10 @@ from numbers import Real
 
 from sknet._params import Interval, InvalidParameterError
 from sknet.core import Tensor
-from sknet.optim._base import Hyper, Optimizer, Shapes
+from sknet.optim._base import Hyper, Optimizer
 from sknet.optim._combinator import Combinator, Own
 from sknet.optim._paths import check_patterns, matches
+from sknet.optim._root import Shapes
 from sknet.optim.schedules import Progress
 
 

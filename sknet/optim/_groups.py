@@ -7,9 +7,10 @@ import numpy as np
 
 from sknet._params import Composite, InvalidParameterError
 from sknet.core import Tensor
-from sknet.optim._base import Hyper, Named, Optimizer, Shapes, Slots, Updated
+from sknet.optim._base import Hyper, Hypers, Optimizer, Updated
 from sknet.optim._combinator import inside
 from sknet.optim._paths import check_patterns, matches
+from sknet.optim._root import Named, Shapes, Slots
 from sknet.optim.schedules import Progress, Schedule
 
 
@@ -136,13 +137,15 @@ class Groups(Composite, Optimizer):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         raise TypeError("Groups has no one rule: call rules with the parameters' paths")
 
-    def rules(self, gradients: Named, params: Named, slots: Slots, hyper: Hyper) -> Updated:
+    def rules(self, gradients: Named, params: Named, slots: Slots, hypers: Hypers) -> Updated:
         deltas: dict[str, Tensor] = {}
         after = {name: dict(values) for name, values in slots.items()}
         for i, (optimizer, paths) in enumerate(self._members(params)):
+            if not paths:
+                continue
             before = {name: {path: slots[name][path] for path in paths} for name in optimizer.slots}
             given, mine = ({path: values[path] for path in paths} for values in (gradients, params))
-            found, new = optimizer.rules(given, mine, before, inside(hyper, f"{i}."))
+            found, new = optimizer.updated(given, mine, before, inside(hypers[paths[0]], f"{i}."))
             deltas.update(found)
             for name, values in new.items():
                 after[name].update(values)

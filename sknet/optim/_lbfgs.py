@@ -2,58 +2,19 @@
 
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 
-from sknet._params import Interval, ParameterObject
+from sknet._params import Interval
 from sknet.exceptions import NonFiniteError, ShapeError
-
-Vector = NDArray[np.float64]
-
-
-class MinimizeResult(NamedTuple):
-    """What a minimisation found.
-
-    Attributes
-    ----------
-    x : ndarray of shape (n_parameters,), dtype=float64
-        The best parameters.
-    value : float
-        The objective there.
-    n_iter : int
-        Iterations done.
-    n_evaluations : int
-        How often the objective was computed.
-    converged : bool
-        Whether it ended because gradient or decrease had become small; False at a limit, after a
-        failed line search, and if the callback stopped it.
-    message : str
-        Why it ended, in SciPy's words.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sknet.optim import LBFGS
-    >>> result = LBFGS().minimize(lambda x: ((x**4).sum(), 4 * x**3), np.array([1.0, 2.0]), max_iter=1)
-    >>> result.n_iter, result.converged
-    (1, False)
-    """
-
-    x: Vector
-    value: float
-    n_iter: int
-    n_evaluations: int
-    converged: bool
-    message: str
+from sknet.optim._root import BaseOptimizer, MinimizeResult, Vector
 
 
-class LBFGS(ParameterObject):
+class LBFGS(BaseOptimizer):
     r"""Limited-memory BFGS: a quasi-Newton method for small data sets, over all samples at once.
 
-    It is no `Optimizer`: it goes to a minimum with a line search of its own, not step by step.
+    It goes to a minimum with a line search of its own, not step by step.
 
     Parameters
     ----------
@@ -115,37 +76,6 @@ class LBFGS(ParameterObject):
         verbose: bool | int = False,
         callback: Callable[[int, float, Vector], object] | None = None,
     ) -> MinimizeResult:
-        """Go from `x0` to a minimum.
-
-        Parameters
-        ----------
-        value_and_grad : callable
-            Takes parameters of shape (n_parameters,) and returns the objective, a float, and its
-            gradient, of the same shape; dtype=float64.
-        x0 : ndarray of shape (n_parameters,), dtype=float64
-            Where to begin.
-        max_iter : int, default=15000
-            How many iterations to do at most.
-        gtol : float, default=1e-5
-            Used if the parameter of this name is None.
-        verbose : bool or int, default=False
-            Whether to print the objective after each iteration.
-        callback : callable or None, default=None
-            Called after each iteration with its number, the first is 1, the objective, and a copy
-            of the parameters. If it returns True, the minimisation ends there.
-
-        Returns
-        -------
-        MinimizeResult
-            What was found.
-
-        Raises
-        ------
-        ShapeError
-            If `x0` is no vector.
-        NonFiniteError
-            If the objective at the result is NaN or infinite, as it is if it was so at `x0`.
-        """
         if np.ndim(x0) != 1:
             raise ShapeError(f"x0 must be a vector, but its shape is {np.shape(x0)}. Ravel it first.")
         report = _Report(bool(verbose), callback)

@@ -8,8 +8,9 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._adam import AdamW
-from sknet.optim._base import Hyper, Named, Optimizer, Shapes, Slots, Updated, moving_average
+from sknet.optim._base import Hyper, Hypers, Optimizer, Updated, moving_average
 from sknet.optim._combinator import inside
+from sknet.optim._root import Named, Shapes, Slots
 from sknet.optim.schedules import Progress, Schedule
 from sknet.optim.schedules._base import RATE, Rate
 
@@ -134,13 +135,15 @@ class Muon(Optimizer):
         step = ops.reshape(scale * orthogonal(matrix, self.n_iterations), param.shape)
         return hyper["step"] * step, (mu, *slots[1:])
 
-    def rules(self, gradients: Named, params: Named, slots: Slots, hyper: Hyper) -> Updated:
+    def rules(self, gradients: Named, params: Named, slots: Slots, hypers: Hypers) -> Updated:
         matrices = {path: param for path, param in params.items() if param.ndim >= 2}
-        deltas, after = super().rules(gradients, matrices, slots, hyper)
+        deltas, after = super().rules(gradients, matrices, slots, hypers)
         others = {path: param for path, param in params.items() if path not in matrices}
+        if not others:
+            return deltas, after
         before = {name: {path: slots[name][path] for path in others} for name in self._rest.slots}
-        numbers = inside(hyper, REST)
-        found, new = self._rest.rules({path: gradients[path] for path in others}, others, before, numbers)
+        numbers = inside(hypers[next(iter(others))], REST)
+        found, new = self._rest.updated({path: gradients[path] for path in others}, others, before, numbers)
         deltas.update(found)
         for name, values in after.items():
             values.update(new.get(name) or {path: slots[name][path] for path in others})

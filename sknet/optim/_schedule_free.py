@@ -6,7 +6,8 @@ from numbers import Integral, Real
 from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
-from sknet.optim._base import Hyper, Named, Optimizer, Slots, moving_average
+from sknet.optim._base import Hyper, Optimizer, moving_average
+from sknet.optim._root import Named, Slots
 from sknet.optim.schedules import Progress
 from sknet.optim.schedules._base import RATE, Rate
 

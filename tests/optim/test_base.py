@@ -26,7 +26,7 @@ def test_objects_pass(optimizer):
             r"'optimizer' parameter of Net must be a str among \['adadelta', .*'sgd'\].* Did you mean 'adam'",
         ),
         ("rms_prop", r"Got 'rms_prop' instead\. Did you mean 'rmsprop'"),
-        (SGD, r"or an instance of Optimizer\. Got .* Pass an instance: SGD\(\)"),
+        (SGD, r"or an instance of BaseOptimizer\. Got .* Pass an instance: SGD\(\)"),
         (3, r"Got 3 instead"),
         (
             SGD(lr=0),

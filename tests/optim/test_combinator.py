@@ -157,9 +157,10 @@ def test_by_name_and_at_once_are_the_same(optimizer):
     rng = np.random.default_rng(0)
     hyper = optimizer.hyper(3, Progress(step=2, total_steps=9))
     gradient, param, *slots = (Tensor(rng.normal(size=(3, 2))) for _ in range(2 + len(optimizer.slots)))
-    delta, after = optimizer.rule(gradient, param, tuple(slots), {**hyper, **optimizer.marks("a", (3, 2))})
+    hyper |= optimizer.marks("a", (3, 2))
+    delta, after = optimizer.rule(gradient, param, tuple(slots), hyper)
     named = {name: {"a": slot} for name, slot in zip(optimizer.slots, slots, strict=True)}
-    deltas, new = optimizer.rules({"a": gradient}, {"a": param}, named, hyper)
+    deltas, new = optimizer.rules({"a": gradient}, {"a": param}, named, {"a": hyper})
     np.testing.assert_array_equal(delta.data, deltas["a"].data)
     for name, value in zip(optimizer.slots, after, strict=True):
         np.testing.assert_array_equal(value.data, new[name]["a"].data)

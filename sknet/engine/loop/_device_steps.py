@@ -17,7 +17,6 @@ from sknet.engine.loop._batches import Batches, take_rows
 from sknet.engine.loop._steps import Block, EagerSteps, Steps, rows_of_a_block
 from sknet.engine.state import Fingerprint
 from sknet.engine.step import check_repeatable, gradient_function, hyper_slots, update_function
-from sknet.optim import Optimizer
 
 __all__ = ["DeviceSteps"]
 
@@ -43,8 +42,7 @@ class DeviceSteps(Steps):
 
     def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
-        assert isinstance(model.optimizer, Optimizer)
-        self._optimizer = model.optimizer
+        self._optimizer = model.optimizer.in_steps()
         self._owner = backend(model.device.kind)
         self._programs: dict[int, Compiled] = {}
         self._per_step = 1.0  # seconds, so that the first block is of one step
@@ -195,8 +193,7 @@ def _gather(array: Any, order: Any, part: slice, out: Any) -> None:
 
 def _step_function(model: Model, weighted: bool, check_finite: bool) -> Any:
     """Return the pure function from all state and a batch to the state after, the output and a report."""
-    optimizer = model.optimizer
-    assert isinstance(optimizer, Optimizer)
+    optimizer = model.optimizer.in_steps()
     evaluate, update = gradient_function(model, weighted), update_function(optimizer, model.layout)
 
     def step(

@@ -15,7 +15,6 @@ from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.state import Weights
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
-from sknet.optim import LBFGS
 
 __all__ = ["minimize"]
 
@@ -64,8 +63,6 @@ def minimize(
     FitInterruptedWarning
         If Ctrl-C did; the parameters of the last whole iteration are kept. A second Ctrl-C is raised.
     """
-    optimizer = model.optimizer
-    assert isinstance(optimizer, LBFGS)
     with active(model.device):
         X, y, weight = batches.take(slice(None))
     model.materialize(X)
@@ -74,7 +71,7 @@ def minimize(
     latest = objective.latest
     try:
         with guard, active(model.device), np.errstate(all="ignore"):
-            found = optimizer.minimize(
+            found = model.optimizer.minimize(
                 objective.value_and_grad, latest[0], max_iter, tol, verbose, objective.remember
             )
             latest[:] = found.x, found.n_iter

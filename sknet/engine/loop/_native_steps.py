@@ -10,7 +10,6 @@ from sknet.compile.executors.native import NativeRun, UnsupportedError
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._steps import SECONDS, Block, CompiledSteps
-from sknet.optim import Optimizer
 
 __all__ = ["NativeSteps"]
 
@@ -39,8 +38,7 @@ class NativeSteps(CompiledSteps):
         self, model: Model, batches: Batches, check_finite: bool, planned: int, wait: bool = False
     ) -> None:
         super().__init__(model, batches, check_finite)
-        assert isinstance(model.optimizer, Optimizer)
-        self._optimizer = model.optimizer
+        self._optimizer = model.optimizer.in_steps()
         self._wait = wait
         self._left = planned
         self._per_native_step = 1e-3  # seconds

@@ -229,8 +229,7 @@ def train(
     KeyboardInterrupt
         At the second Ctrl-C, which a step does not hold back; the first ends the loop with a warning.
     """
-    optimizer = model.materialize(batches.X).optimizer
-    assert isinstance(optimizer, Optimizer)
+    optimizer = model.materialize(batches.X).optimizer.in_steps()
     planned = settings.max_iter * batches.n_batches
     model.progress = model.progress._replace(total_steps=model.progress.step + planned)
     steps = steps_for(model, batches, settings.check_finite, planned, settings.seeded)
@@ -298,9 +297,7 @@ def _run_epoch(steps: Steps, order: Any, epoch: _Epoch, guard: InterruptGuard, n
 
 def _measured(model: Model, epoch: _Epoch, validation: Validation | None) -> dict[str, float]:
     """Return what an epoch came to."""
-    optimizer = model.optimizer
-    assert isinstance(optimizer, Optimizer)
-    lr = optimizer.learning_rate(model.progress)
+    lr = model.optimizer.in_steps().learning_rate(model.progress)
     record = {"loss": epoch.mean_loss, "score": epoch.score.result(), "lr": lr}
     if validation is not None:
         record["validation_loss"], record["validation_score"] = validation.evaluate(model)

@@ -3,7 +3,6 @@
 from sknet.engine.state._fingerprint import Fingerprint
 from sknet.engine.state._layout import Gradient, Layout
 from sknet.engine.state._memory import Memory, Pending, check_free, copy_of
-from sknet.engine.state._optimizer import averaging, check_parameters, kind_of, slot_names
 from sknet.engine.state._state import ModelState, StepResult, Weights, copied_random_state
 
 __all__ = [
@@ -15,11 +14,7 @@ __all__ = [
     "Pending",
     "StepResult",
     "Weights",
-    "averaging",
     "check_free",
-    "check_parameters",
     "copied_random_state",
     "copy_of",
-    "kind_of",
-    "slot_names",
 ]

@@ -6,17 +6,17 @@ from typing import Any
 from sknet.core import Tensor, no_grad
 from sknet.device import backend, device_of
 from sknet.engine.state._layout import Layout
-from sknet.optim import Optimizer
+from sknet.optim import BaseOptimizer
 
 __all__ = ["evaluated"]
 
 
-def evaluated(optimizer: Optimizer, layout: Layout, flat: Any, slots: Mapping[str, Any]) -> Any:
+def evaluated(optimizer: BaseOptimizer, layout: Layout, flat: Any, slots: Mapping[str, Any]) -> Any:
     """Return the flat parameters that an averaging optimizer predicts with.
 
     Parameters
     ----------
-    optimizer : Optimizer
+    optimizer : BaseOptimizer
         Whose averages.
     layout : Layout
         Where the parameters stand.

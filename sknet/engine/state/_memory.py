@@ -28,7 +28,7 @@ from sknet.engine.state._state import ModelState, check_state, frozen, thawed
 from sknet.exceptions import DeviceError, DeviceWarning, StateError
 from sknet.nn import Module, Parameter
 from sknet.nn.extend import convert, copy_with, latest
-from sknet.optim import Optimizer, OptimizerState
+from sknet.optim import BaseOptimizer, OptimizerState
 from sknet.optim.schedules import Progress
 
 __all__ = ["Memory", "Pending", "check_free", "copy_of"]
@@ -296,7 +296,7 @@ class Memory:
         self.layout.fill(flat, self.parameters)
         return flat
 
-    def evaluated(self, optimizer: Optimizer) -> Any:
+    def evaluated(self, optimizer: BaseOptimizer) -> Any:
         """Return the flat parameters that an averaging `optimizer` predicts with, computed once a step."""
         if self._average is not None:
             average, of = self._average

@@ -55,8 +55,7 @@ class Programs:
     """
 
     def __init__(self, model: "Model", exact: bool = False, keep_delta: bool = False) -> None:
-        optimizer = model.optimizer
-        assert isinstance(optimizer, Optimizer)
+        optimizer = model.optimizer.in_steps()
         self._model, self.optimizer, self._exact = model, optimizer, exact
         self.flat, slots = model.flat_buffers()
         self._made_of = self._what_they_are_made_of(model)

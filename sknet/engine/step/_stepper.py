@@ -52,7 +52,7 @@ def eager_step(
     StepResult
         What was done.
     """
-    optimizer = model.stepping_optimizer()
+    optimizer = model.optimizer.in_steps()
     flat, slots = model.flat_buffers()
     output = model(X)
     data, penalty = model.terms(output, y, weight)
@@ -91,7 +91,7 @@ class Stepper:
 
     def step(self, model: "Model", X: Any, y: Any, weight: Any) -> StepResult:
         """Train on one checked batch of tensors."""
-        model.stepping_optimizer()
+        model.optimizer.in_steps()
         program = self._program_for(model, X, y, weight)
         with np.errstate(all="ignore"):  # what is not finite is an error, and warnings before it are noise
             if program is None:

@@ -20,6 +20,7 @@ __all__ = ["apply_update", "check_finite_step", "update_function"]
 CHUNK = 1 << 15  # elements updated at once on the host, so that a rule's temporaries stay in the cache
 
 Change = tuple[slice, Tensor, list[Tensor]]  # where, what to add to the parameters, the new slots
+ALL = ""  # what the flat array of all parameters, or a part of it, is called among named ones
 
 
 def apply_update(
@@ -50,7 +51,7 @@ def apply_update(
     """
     hyper = optimizer.hyper(progress.step + 1, progress)
     kept = [slots[name] for name in optimizer.slots]
-    changes = _in_chunks if optimizer.elementwise else _by_name
+    changes = _of_chunks if optimizer.elementwise else _of_parameters
     with no_grad():
         found: Iterable[Change] = changes(optimizer, layout, hyper, gradient, flat, kept)
         if not all(map(is_own, nested(optimizer))):
@@ -64,31 +65,34 @@ def apply_update(
                 array[part] = value.data.reshape(-1)
 
 
-def _in_chunks(
+def _of_chunks(
     optimizer: Optimizer, layout: Layout, hyper: dict[str, Any], gradient: Any, flat: Any, slots: list[Any]
 ) -> Iterator[Change]:
-    if optimizer.measures:
-        before = [tuple(map(Tensor, slots))]
-        hyper = {**hyper, **optimizer.measure([Tensor(gradient)], before, hyper)}
+    named = dict(zip(optimizer.slots, slots, strict=True))
+    whole = {name: {ALL: Tensor(array)} for name, array in named.items()}
+    numbers = optimizer.measured({ALL: Tensor(gradient)}, whole, hyper)
     # A GPU has no cache to stay in, and every call costs it the same.
     chunk = CHUNK if device_of(flat).kind == "cpu" else max(layout.size, 1)
     for segment, marks in _segments(optimizer, layout):
+        hypers = {ALL: {**numbers, **marks}}
         for start in range(segment.start, segment.stop, chunk):
             part = slice(start, min(start + chunk, segment.stop))
-            own = tuple([Tensor(array[part]) for array in slots])
-            change, after = optimizer.checked_rule(
-                Tensor(gradient[part]), Tensor(flat[part]), own, {**hyper, **marks}
+            own = {
+                name: {ALL: Tensor(array[part])} for name, array in zip(optimizer.slots, slots, strict=True)
+            }
+            deltas, after = optimizer.rules(
+                {ALL: Tensor(gradient[part])}, {ALL: Tensor(flat[part])}, own, hypers
             )
-            yield part, change, list(after)
+            yield part, deltas[ALL], [after[name][ALL] for name in optimizer.slots]
 
 
-def _by_name(
+def _of_parameters(
     optimizer: Optimizer, layout: Layout, hyper: dict[str, Any], gradient: Any, flat: Any, slots: list[Any]
 ) -> Iterator[Change]:
     gradients, params, *kept = (
         {name: Tensor(view) for name, view in layout.views(x).items()} for x in (gradient, flat, *slots)
     )
-    deltas, after = optimizer.rules(gradients, params, dict(zip(optimizer.slots, kept, strict=True)), hyper)
+    deltas, after = optimizer.updated(gradients, params, dict(zip(optimizer.slots, kept, strict=True)), hyper)
     for name, part in layout.slices.items():
         yield part, deltas[name], [after[slot][name] for slot in optimizer.slots]
 
@@ -122,28 +126,31 @@ def update_function(optimizer: Optimizer, layout: Layout, keep_delta: bool = Fal
         To be compiled: of flat parameters, a mapping of flat slots, the flat gradient, and what the
         optimizer's `hyper` returns as tensors.
     """
+    divided = _whole if optimizer.elementwise else layout.views
 
-    def elementwise(
-        flat: Tensor, slots: Mapping[str, Tensor], gradient: Tensor, hyper: dict[str, Any]
-    ) -> Any:
-        before = tuple([slots[name] for name in optimizer.slots])
-        if optimizer.measures:
-            hyper = {**hyper, **optimizer.measure([gradient], [before], hyper)}
-        marks = _flat_marks(optimizer, layout, flat.dtype)
-        delta, after = optimizer.checked_rule(gradient, flat, before, {**hyper, **marks})
-        new = flat + delta, dict(zip(optimizer.slots, after, strict=True))
-        return (*new, delta) if keep_delta else new
-
-    def by_name(flat: Tensor, slots: Mapping[str, Tensor], gradient: Tensor, hyper: dict[str, Any]) -> Any:
-        named = {slot: layout.views(values) for slot, values in slots.items()}
-        params = layout.views(flat)
-        deltas, after = optimizer.rules(layout.views(gradient), params, named, hyper)
+    def update(flat: Tensor, slots: Mapping[str, Tensor], gradient: Tensor, hyper: dict[str, Any]) -> Any:
+        params, gradients = divided(flat), divided(gradient)
+        own = {slot: divided(slots[slot]) for slot in optimizer.slots}
+        numbers = optimizer.measured(gradients, own, hyper)
+        hypers = {name: {**numbers, **marks} for name, marks in _marks(optimizer, layout, flat.dtype).items()}
+        deltas, after = optimizer.rules(gradients, params, own, hypers)
         values = {name: param + deltas[name] for name, param in params.items()}
         kept = {slot: _joined(layout, after[slot], flat) for slot in optimizer.slots}
         new = _joined(layout, values, flat), kept
         return (*new, _joined(layout, deltas, flat)) if keep_delta else new
 
-    return elementwise if optimizer.elementwise else by_name
+    return update
+
+
+def _whole(flat: Any) -> dict[str, Any]:
+    return {ALL: flat}
+
+
+def _marks(optimizer: Optimizer, layout: Layout, dtype: Any) -> dict[str, dict[str, Any]]:
+    """Return the marks of what is updated at once: of all parameters, or of each."""
+    if optimizer.elementwise:
+        return {ALL: _flat_marks(optimizer, layout, dtype)}
+    return {name: optimizer.marks(name, shape) for name, shape in layout.shapes.items()}
 
 
 def _flat_marks(optimizer: Optimizer, layout: Layout, dtype: Any) -> dict[str, Any]:
@@ -160,6 +167,8 @@ def _flat_marks(optimizer: Optimizer, layout: Layout, dtype: Any) -> dict[str, A
 
 def _joined(layout: Layout, values: Mapping[str, Tensor], like: Tensor) -> Tensor:
     """Return a flat array of named ones, with zeros in the gaps."""
+    if ALL in values:
+        return values[ALL]
     parts, end = [], 0
     for name, part in layout.slices.items():
         if part.start > end:
