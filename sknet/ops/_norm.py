@@ -261,7 +261,10 @@ def batch_norm(
 
 
 def batch_norm_moments(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `batch_norm` makes of x by the batch's statistics, and those: mean and biased variance."""
+    """Return what `batch_norm` makes of x by the batch's statistics, and those: mean and biased variance.
+
+    `weight`, `bias` and `eps` are those of `batch_norm`; the statistics keep reduced axes with length 1.
+    """
     centered, center, variance = moments(x, (-x.ndim, *range(2 - x.ndim, 0)))
     normalized = centered / sqrt(variance + eps)
     return _affine(normalized, per_channel(weight, x), per_channel(bias, x)), center, variance

@@ -10,9 +10,10 @@ from sknet.nn._module import Module
 from sknet.nn._scope import next_draw
 from sknet.nn.layers._arguments import check_arguments
 from sknet.ops import dropout, dropout_mask
-from sknet.ops._activation import SELU_ALPHA, SELU_SCALE
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d"]
+
+SELU_LIMIT = -1.7580993408473766  # what SELU approaches for low inputs
 
 
 class Dropout(Module):
@@ -170,7 +171,7 @@ class AlphaDropout(Module):
         if self.p == 0 or not self.training:
             return x
         x = as_tensor(x)
-        low, kept = -SELU_SCALE * SELU_ALPHA, 1 - self.p
+        low, kept = SELU_LIMIT, 1 - self.p
         keep = _mask(x, x.shape, self.p) * kept
         scale = (kept + low**2 * kept * self.p) ** -0.5
         return (x * keep + (1.0 - keep) * low) * scale - scale * self.p * low

@@ -13,7 +13,7 @@ from sknet.nn._parameter import ones, zeros
 from sknet.nn.layers._arguments import check_arguments
 from sknet.nn.layers._norm import AFFINE, LENGTH, SMALL, Affine
 from sknet.ops import batch_norm, instance_norm, mean, reshape, square
-from sknet.ops._norm import batch_norm_moments
+from sknet.ops.extend import batch_norm_moments
 
 __all__ = ["BatchNorm", "InstanceNorm"]
 

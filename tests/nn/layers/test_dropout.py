@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sknet import Tensor, grad, nn
+from sknet import Tensor, grad, nn, ops
 from sknet.nn import functional_call
 
 X = np.random.default_rng(0).uniform(1.0, 2.0, size=(200, 100))
@@ -79,3 +79,11 @@ def test_wrong_arguments(p):
         ValueError, match=r"The 'p' parameter of Dropout must be a float in the range \[0.0, 1.0\]"
     ):
         nn.Dropout(p)
+
+
+def test_what_is_dropped_becomes_the_limit_of_selu():
+    x = np.full((50, 40), 3.0)
+    found = functional_call(nn.AlphaDropout(0.5), {}, x, key=(0, 1))[0].numpy()
+    low, high = np.unique(found)
+    limit = ops.selu(-1e3).item()
+    np.testing.assert_allclose((high - low) / (3.0 - limit), (0.5 + limit**2 * 0.25) ** -0.5, rtol=1e-12)
