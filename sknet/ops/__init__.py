@@ -30,6 +30,7 @@ from sknet.ops._random import *  # noqa: F403
 from sknet.ops._recurrent import *  # noqa: F403
 from sknet.ops._reduce import *  # noqa: F403
 from sknet.ops._rounding import *  # noqa: F403
+from sknet.ops._scaled import *  # noqa: F403
 from sknet.ops._scan import *  # noqa: F403
 from sknet.ops._select import *  # noqa: F403
 from sknet.ops._shape import *  # noqa: F403

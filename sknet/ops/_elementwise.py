@@ -218,7 +218,7 @@ _log1p = Primitive("log1p").define(
 _square = Primitive("square").define(
     forward="square",
     shape=like(np.square, "square"),
-    vjp=(lambda g, _, x: g * (x * 2.0),),
+    vjp=(lambda g, _, x: (g * 2.0) * x,),
     expression="x * x",
 )
 _sign = Primitive("sign").define(
@@ -231,13 +231,13 @@ _sign = Primitive("sign").define(
 _erf = Primitive("erf").define(
     forward="erf",
     shape=like(_ufuncs.erf, "erf"),
-    vjp=(lambda g, _, x: g * exp(-square(x)) * (2 / math.sqrt(math.pi)),),
+    vjp=(lambda g, _, x: (g * (2 / math.sqrt(math.pi))) * exp(-square(x)),),
     expression="erf(x)",
 )
 _erfc = Primitive("erfc").define(
     forward="erfc",
     shape=like(_ufuncs.erfc, "erfc"),
-    vjp=(lambda g, _, x: g * exp(-square(x)) * (-2 / math.sqrt(math.pi)),),
+    vjp=(lambda g, _, x: (g * (-2 / math.sqrt(math.pi))) * exp(-square(x)),),
     expression="erfc(x)",
 )
 

@@ -62,7 +62,7 @@ class Adagrad(Optimizer):
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         total = slots[0] + ops.square(gradient)
-        return hyper["step"] * gradient / (ops.sqrt(total) + self.eps), (total,)
+        return ops.scaled_quotient(hyper["step"], gradient, ops.sqrt(total) + self.eps), (total,)
 
 
 class Adadelta(Optimizer):

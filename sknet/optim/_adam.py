@@ -174,4 +174,4 @@ def _adam_rule(
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     mu = moving_average(slots[0], gradient, optimizer.beta1)
     nu = moving_average(slots[1], ops.square(gradient), optimizer.beta2)
-    return hyper["step"] * mu / (ops.sqrt(nu) + optimizer.eps), (mu, nu)
+    return ops.scaled_quotient(hyper["step"], mu, ops.sqrt(nu) + optimizer.eps), (mu, nu)

@@ -78,7 +78,7 @@ class Adamax(Optimizer):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         mu = moving_average(slots[0], gradient, self.beta1)
         largest = ops.maximum(self.beta2 * slots[1], ops.abs(gradient))
-        return hyper["step"] * mu / (largest + self.eps), (mu, largest)
+        return ops.scaled_quotient(hyper["step"], mu, largest + self.eps), (mu, largest)
 
 
 class NAdam(Optimizer):
@@ -242,4 +242,7 @@ class RAdam(Optimizer):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         mu = moving_average(slots[0], gradient, self.beta1)
         nu = moving_average(slots[1], ops.square(gradient), self.beta2)
-        return hyper["adaptive"] * mu / (ops.sqrt(nu) + self.eps) + hyper["plain"] * mu, (mu, nu)
+        return ops.scaled_quotient(hyper["adaptive"], mu, ops.sqrt(nu) + self.eps) + hyper["plain"] * mu, (
+            mu,
+            nu,
+        )

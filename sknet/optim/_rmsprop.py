@@ -74,6 +74,6 @@ class RMSprop(Optimizer):
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         nu = moving_average(slots[0], ops.square(gradient), self.rho)
-        step = hyper["step"] * gradient / (ops.sqrt(nu) + self.eps)
+        step = ops.scaled_quotient(hyper["step"], gradient, ops.sqrt(nu) + self.eps)
         delta, (velocity,) = momentum_step(step, slots[1], self.momentum)
         return delta, (nu, velocity)

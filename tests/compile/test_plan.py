@@ -225,7 +225,7 @@ def test_a_donated_argument_is_assembled_in_where_nothing_reads_it(read):
     def function(flat, spare):
         flat.requires_grad = True
         value = (ops.tanh(flat[:6]) * flat[8:14]).sum()
-        return gradients(value, [flat])[0] + (spare if read else 0.0)
+        return gradients(value, [flat])[0] + (spare if read else -0.0)
 
     flat, junk = np.arange(16.0) / 8, np.full(16, 7.0)
     expected = function(Tensor(flat), Tensor(junk)).numpy()

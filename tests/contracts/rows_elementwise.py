@@ -96,6 +96,18 @@ ROWS = [
     ),
     Row("erfc", scipy.special.erfc, unary(), "erfc", torch=lambda x: torch.erfc(x)),
     Row("rsqrt", lambda x: 1 / np.sqrt(x), unary(**POSITIVE), torch=lambda x: x.rsqrt()),
+    Row(
+        "scaled_quotient",
+        lambda scale, x, y: scale * x / y,
+        [
+            Case((real(), real(3, 4), real(3, 4, **APART))),
+            Case((real(3, 1), real(4), real(2, 1, 1, **APART))),
+            Case((0.5, real(7), real(7, **APART))),
+            Case((real(), real(0, 3), real(3, **APART))),
+        ],
+        "scaled_quotient",
+        torch=lambda scale, x, y: scale * x / y,
+    ),
     # -- selection
     Row(
         "where",

@@ -106,7 +106,10 @@ class Writer:
 
     def constant(self, value: Any, dtype: Any = None) -> str:
         """Return the name of a constant array."""
-        array = np.asarray(value, dtype)
+        try:
+            array = np.asarray(value, dtype)
+        except OverflowError:  # a comparison with a number that the dtype cannot hold
+            array = np.asarray(value)
         key = (array.dtype.str, array.shape, array.tobytes())
         name = self._constants.get(key)
         if name is None:

@@ -1,6 +1,7 @@
 """Passes: from one graph to another that computes the same with less; verified after each."""
 
 from sknet.compile.passes._fusion import Group, fuse, fuse_maps
-from sknet.compile.passes._optimize import optimize
+from sknet.compile.passes._optimize import RULES, optimize
+from sknet.compile.passes._rewrite import rewrite
 
-__all__ = ["Group", "fuse", "fuse_maps", "optimize"]
+__all__ = ["RULES", "Group", "fuse", "fuse_maps", "optimize", "rewrite"]

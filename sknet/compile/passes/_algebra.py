@@ -1,7 +1,8 @@
 """Algebra that keeps every bit: fewer equations, and fewer passes over memory.
 
-Rules here may change the sign of a zero, and nothing else; what changes rounding stands in
-`_relaxed`.
+For integers that is arithmetic modulo a power of two, so a sign must not move from one width to
+another, nor into a number that the dtype cannot hold. The sign of a zero may change only where
+something is summed: where NumPy adds a part to zeros, a rule takes the part itself.
 """
 
 import math
@@ -38,13 +39,22 @@ def times_one(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @ALGEBRA.on("add", "subtract")
 def plus_zero(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """With 0 added or subtracted, x is x."""
+    """With 0 added or subtracted, x is x; but -0.0 + 0.0 is 0.0, and only -0.0 changes no real number."""
     x, y = equation.operands
-    if scalar_of(rewriter, y) == 0 and _same_kind(x, equation):
+    adds = equation.primitive.name == "add"
+    if _is_zero(rewriter, y, equation, -1.0 if adds else 1.0) and _same_kind(x, equation):
         return x
-    if equation.primitive.name == "add" and scalar_of(rewriter, x) == 0 and _same_kind(y, equation):
+    if adds and _is_zero(rewriter, x, equation, -1.0) and _same_kind(y, equation):
         return y
     return None
+
+
+def _is_zero(rewriter: Rewriter, x: Operand, equation: Equation, sign: float) -> bool:
+    """Tell whether an operand is 0, and of this sign where signs of zeros count."""
+    value = scalar_of(rewriter, x)
+    if value != 0:
+        return False
+    return equation.output.dtype.kind != "f" or math.copysign(1.0, value) == sign
 
 
 @ALGEBRA.on("sum")
@@ -119,6 +129,21 @@ def broadcast_late(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return rewriter.emit(equation.primitive, *operands)
 
 
+@ALGEBRA.on("multiply", "divide", "negative")
+def broadcast_afterwards(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """What is broadcast, and only changed by a number, is changed while it is small."""
+    for x in equation.variables:
+        small = rewriter.definition(x, "broadcast_to")
+        if len(equation.variables) > 1 or small is None or not rewriter.is_used_once(x):
+            return None
+        [source] = small.operands
+        changed = rewriter.emit(
+            equation.primitive, *[source if y is x else y for y in equation.operands], **equation.params
+        )
+        return rewriter.emit("broadcast_to", changed, shape=equation.output.shape)
+    return None
+
+
 def _unbroadcast(rewriter: Rewriter, x: Operand) -> Operand:
     found = rewriter.definition(x, "broadcast_to")
     if found is not None:
@@ -135,9 +160,9 @@ def where_or_zero(rewriter: Rewriter, equation: Equation) -> Variable | None:
         return None
     if scalar_of(rewriter, condition) is not None:
         return None
-    if scalar_of(rewriter, y) == 0 and _is_floating(rewriter, x, equation):
+    if _is_zero(rewriter, y, equation, 1.0) and _is_floating(rewriter, x, equation):
         return rewriter.emit(own.masked, x, condition)
-    if scalar_of(rewriter, x) == 0 and _is_floating(rewriter, y, equation):
+    if _is_zero(rewriter, x, equation, 1.0) and _is_floating(rewriter, y, equation):
         return rewriter.emit(own.masked, y, rewriter.emit("logical_not", condition))
     return None
 
@@ -151,7 +176,7 @@ def _is_floating(rewriter: Rewriter, x: Operand, equation: Equation) -> bool:
 
 @ALGEBRA.on("negative")
 def negative_of(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Two signs cancel; otherwise the sign goes where it costs nothing, or to a smaller factor."""
+    """Two signs cancel; otherwise the sign goes to a smaller factor."""
     [x] = equation.operands
     found = _negated(rewriter, x)
     if found is not None:
@@ -160,11 +185,18 @@ def negative_of(rewriter: Rewriter, equation: Equation) -> Variable | None:
     if product is None or not rewriter.is_used_once(x):
         return None
     a, b = product.operands
-    if type(b) is Variable and b.ndim and b.size * 2 <= x.size > 0:
+    if type(b) is Variable and b.ndim and b.size * 2 <= x.size > 0 and _takes_sign(b, product):
         return rewriter.emit(product.primitive, a, rewriter.emit("negative", b))
-    if type(a) is Variable and a.ndim and a.size * 2 <= x.size > 0:
+    if type(a) is Variable and a.ndim and a.size * 2 <= x.size > 0 and _takes_sign(a, product):
         return rewriter.emit(product.primitive, rewriter.emit("negative", a), b)
     return None
+
+
+def _takes_sign(x: Operand, equation: Equation) -> bool:
+    """Tell whether the sign of an operand is that of the result: integers must not change their width."""
+    if type(x) is not Variable:
+        return False
+    return x.dtype.kind == "f" or x.dtype == equation.output.dtype
 
 
 def _negated(rewriter: Rewriter, x: Operand) -> Variable | None:
@@ -178,10 +210,10 @@ def _negated(rewriter: Rewriter, x: Operand) -> Variable | None:
         return inner
     if not rewriter.is_used_once(x):
         return None
-    if name == "subtract":
-        return rewriter.emit("subtract", *operands[::-1])
     if name in ("multiply", "divide"):
         for i, factor in enumerate(operands):
+            if not _takes_sign(factor, found):
+                continue
             changed = _negated(rewriter, factor)
             if changed is not None:
                 return rewriter.emit(name, *[changed if i == j else y for j, y in enumerate(operands)])
@@ -190,15 +222,19 @@ def _negated(rewriter: Rewriter, x: Operand) -> Variable | None:
 
 @SIGNS.on("negative")
 def negative_number(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """-(c * x) is (-c) * x, and -(c / x) is (-c) / x."""
+    """-(c * x) is (-c) * x, and -(c / x) is (-c) / x, for real numbers."""
     [x] = equation.operands
     product = rewriter.definition(x, "multiply") or rewriter.definition(x, "divide")
     if product is None or not rewriter.is_used_once(x):
         return None
     a, b = product.operands
     if type(a) is not Variable:
-        return rewriter.emit(product.primitive, -a, b)
-    return None if type(b) is Variable else rewriter.emit(product.primitive, a, -b)
+        return rewriter.emit(product.primitive, -a, b) if _is_real(a, b) else None
+    return rewriter.emit(product.primitive, a, -b) if type(b) is not Variable and _is_real(b, a) else None
+
+
+def _is_real(number: Operand, x: Variable) -> bool:
+    return x.dtype.kind == "f" or isinstance(number, float)
 
 
 @ALGEBRA.on("add")
@@ -207,7 +243,7 @@ def add_negative(rewriter: Rewriter, equation: Equation) -> Variable | None:
     x, y = equation.operands
     for a, b in ((x, y), (y, x)):
         sign = rewriter.definition(b, "negative")
-        if sign is not None:
+        if sign is not None and _takes_sign(b, equation):
             return rewriter.emit("subtract", a, sign.operands[0])
     return None
 
@@ -217,7 +253,19 @@ def subtract_negative(rewriter: Rewriter, equation: Equation) -> Variable | None
     """Subtracting -y is adding y."""
     x, y = equation.operands
     sign = rewriter.definition(y, "negative")
-    return None if sign is None else rewriter.emit("add", x, sign.operands[0])
+    if sign is None or not _takes_sign(y, equation):
+        return None
+    return rewriter.emit("add", x, sign.operands[0])
+
+
+# -- a quotient times a number --------------------------------------------------------------
+
+
+@ALGEBRA.on("scaled_quotient")
+def scaled_in_order(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """(scale * x) / y, as it is uncompiled."""
+    x, y, scale = equation.operands
+    return rewriter.emit("divide", rewriter.emit("multiply", scale, x), y)
 
 
 # -- one element a row ------------------------------------------------------------------------
@@ -257,7 +305,7 @@ def sum_of_put(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """A row that is zero but for one element sums to that element."""
     [x] = equation.operands
     put = rewriter.definition(x, "put_at")
-    if put is None or equation.params["axis"] != (-1,):
+    if put is None or equation.params["axis"] != (-1,) or x.dtype != equation.output.dtype:
         return None
     return _reshaped(rewriter, put.operands[0], equation.output.shape)
 

@@ -8,10 +8,11 @@ from sknet.compile.passes._dead import without_dead_code
 from sknet.compile.passes._relaxed import RELAXED
 from sknet.compile.passes._rewrite import Rules, rewrite
 
-__all__ = ["optimize"]
+__all__ = ["RULES", "optimize"]
 
 EXACT_RULES = Rules(CONSTANTS, ALGEBRA, ASSEMBLY)
 ALL_RULES = Rules(CONSTANTS, RELAXED, ALGEBRA, ASSEMBLY)
+RULES = Rules(ALL_RULES, SIGNS)  # of all passes
 
 
 def optimize(graph: Graph, *, exact: bool = False) -> Graph:
@@ -33,7 +34,7 @@ def optimize(graph: Graph, *, exact: bool = False) -> Graph:
     --------
     >>> import numpy as np
     >>> from sknet.compile import capture
-    >>> print(optimize(capture(lambda x, y: y - (-x * 1.0 + 0.0), np.ones(3), np.ones(3))))
+    >>> print(optimize(capture(lambda x, y: y - (-x * 1.0 - 0.0), np.ones(3), np.ones(3))))
     graph(v0: float64[3], v1: float64[3]):
       v2: float64[3] = add v1 v0
       return v2

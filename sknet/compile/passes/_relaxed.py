@@ -1,4 +1,16 @@
-"""Algebra that changes rounding: the same numbers to the last digits, in fewer passes over memory."""
+"""Algebra that changes rounding: the same numbers to the last digits, in fewer passes over memory.
+
+No rule changes what is finite, infinite, NaN or zero. A rule that moves a factor needs to know that
+no product on the way leaves the dtype's range, neither the one that it makes nor the one that it
+saves: that is known for numbers, and for the parts of a softmax. What may differ besides rounding
+is what underflows on the way (by no more than the dtype's smallest normal number, times what it is
+multiplied by), what is within rounding of the dtype's largest number (or a factor of 2, where a
+product with a number that is known only at run time is added), and the sign of a zero.
+"""
+
+import math
+
+import numpy as np
 
 from sknet.compile import _internal as own
 from sknet.compile._graph import Equation, Operand, Variable
@@ -7,6 +19,9 @@ from sknet.compile.passes._rewrite import Rewriter, Rules
 __all__ = ["RELAXED"]
 
 RELAXED = Rules()
+MODERATE = 256.0  # by which what has underflowed may be multiplied afterwards
+NEVER_NEGATIVE = ("abs", "exp", "square")  # primitives whose results are not, nor are they -0.0
+BLAS = "fd"  # dtypes of BLAS; NumPy adds up products of others in a wider dtype
 
 
 # -- softmax, in parts that loss and gradient share -------------------------------------------
@@ -37,17 +52,54 @@ def _softmax_parts(rewriter: Rewriter, equation: Equation) -> tuple[Variable, Va
     return shifted, raised, rewriter.emit("sum", raised, axis=axis, keepdims=True)
 
 
+def _is_softmax_sum(rewriter: Rewriter, total: Operand, raised: Operand) -> bool:
+    """Tell whether `total` is the sum of `raised`, which are exponentials of shifted logits.
+
+    Both are then in a known range: `raised` from 0 to 1, and `total` from 1 to its number of terms.
+    """
+    added = rewriter.definition(total, "sum")
+    if added is None or added.operands[0] is not raised or not added.params["keepdims"]:
+        return False
+    power = rewriter.definition(raised, "exp")
+    shifted = rewriter.definition(power.operands[0], "subtract") if power is not None else None
+    top = rewriter.definition(shifted.operands[1], "max") if shifted is not None else None
+    if shifted is None or top is None or top.params != added.params:
+        return False
+    return bool(top.operands[0] is shifted.operands[0])
+
+
 @RELAXED.on("exp")
-def exp_of_log(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """exp(x - log(y)) is exp(x) / y, where y is small."""
+def exp_of_log_softmax(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """exp(x - log(sum(exp(x)))) is exp(x) / sum(exp(x)), for shifted logits x."""
     [x] = equation.operands
     difference = rewriter.definition(x, "subtract")
     if difference is None:
         return None
-    logarithm = rewriter.definition(difference.operands[1], "log")
-    if logarithm is None or not _is_smaller(logarithm.output, x):
+    shifted, log = difference.operands
+    logarithm = rewriter.definition(log, "log")
+    if logarithm is None or type(shifted) is not Variable:
         return None
-    return rewriter.emit("divide", rewriter.emit("exp", difference.operands[0]), logarithm.operands[0])
+    [total] = logarithm.operands
+    added = rewriter.definition(total, "sum")
+    if added is None or not _is_softmax_sum(rewriter, total, added.operands[0]):
+        return None
+    [raised] = added.operands
+    if rewriter.definitions[raised].operands[0] is not shifted:
+        return None
+    return rewriter.emit("divide", raised, total)
+
+
+@RELAXED.on("multiply")
+def softmax_times_row(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """A softmax times one number a row is its exponentials times a row's quotient."""
+    for x, b in (equation.operands, equation.operands[::-1]):
+        quotient = rewriter.definition(x, "divide")
+        if quotient is None or not _is_smaller(b, x) or not rewriter.is_used_once(x):
+            continue
+        raised, total = quotient.operands
+        if _is_softmax_sum(rewriter, total, raised):
+            return rewriter.emit("multiply", raised, rewriter.emit("divide", b, total))
+    return None
 
 
 @RELAXED.on("take_at")
@@ -69,28 +121,65 @@ def take_before(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return rewriter.emit("subtract", rewriter.emit(own.take_at, a, positions), rest)
 
 
-# -- small factors meet before they meet a large one ------------------------------------------
+@RELAXED.on("negative")
+def negative_log_softmax(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """-(x - log(total)) is log(total) - x: but for the sign of the zero that a certain class has."""
+    [difference] = equation.operands
+    found = rewriter.definition(difference, "subtract")
+    if found is None or not rewriter.is_used_once(difference):
+        return None
+    x, log = found.operands
+    reshaped = rewriter.definition(log, "reshape")
+    logarithm = rewriter.definition(log if reshaped is None else reshaped.operands[0], "log")
+    added = rewriter.definition(logarithm.operands[0], "sum") if logarithm is not None else None
+    if added is None or not _is_softmax_sum(rewriter, added.output, added.operands[0]):
+        return None
+    return rewriter.emit("subtract", log, x)
+
+
+# -- numbers meet before they meet an array ---------------------------------------------------
 
 
 @RELAXED.on("multiply", "divide")
-def small_factors_first(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """(x * a) * b is x * (a * b), where a and b are smaller than x; quotients alike."""
-    x, b = equation.operands
-    if equation.primitive.name == "multiply" and _is_smaller(x, b):
-        x, b = b, x
-    if type(x) is not Variable or not _is_smaller(b, x) or not rewriter.is_used_once(x):
-        return None
+def numbers_first(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """(x * a) * b is x * (a * b), for numbers a and b that keep x in range; quotients alike."""
+    x, b = _array_and_number(equation)
     inner = rewriter.definition(x, "multiply") or rewriter.definition(x, "divide")
-    if inner is None:
+    if b is None or inner is None or not rewriter.is_used_once(x):
         return None
-    large, a = inner.operands
-    if inner.primitive.name == "multiply" and _is_smaller(large, x):
-        large, a = a, large
-    if type(large) is not Variable or large.shape != x.shape or not _is_smaller(a, x):
+    large, a = _array_and_number(inner)
+    if a is None or type(large) is not Variable or large.dtype != equation.output.dtype:
         return None
-    if type(a) is not Variable and type(b) is not Variable and not _both_float(a, b):
+    names = inner.primitive.name, equation.primitive.name
+    first, second = (
+        abs(number) if name == "multiply" else 1.0 / abs(number)
+        for number, name in zip((a, b), names, strict=True)
+    )
+    if names == ("divide", "divide") or not _keep_range(first, second, large.dtype):
         return None
-    return _merged(rewriter, large, a, inner.primitive.name, b, equation.primitive.name)
+    factor = {"multiply multiply": a * b, "multiply divide": a / b, "divide multiply": b / a}[" ".join(names)]
+    return rewriter.emit("multiply", large, factor)
+
+
+def _array_and_number(equation: Equation) -> tuple[Operand, float | None]:
+    """Return the operands of a product or quotient of an array and a number; else None for the number."""
+    x, y = equation.operands
+    if equation.primitive.name == "multiply" and type(x) is not Variable:
+        x, y = y, x
+    is_one = type(x) is Variable and type(y) is not Variable and y != 0 and math.isfinite(y)
+    return (x, float(y)) if is_one and x.dtype.kind == "f" else (x, None)
+
+
+def _keep_range(first: float, second: float, dtype: np.dtype) -> bool:
+    """Tell whether x times `first` times `second` and x times their product are in range for the same x."""
+    if not all(_is_normal(number, dtype) for number in (first, second, first * second)):
+        return False
+    return second >= 1.0 if first > 1.0 else second <= MODERATE and first * second <= 1.0
+
+
+def _is_normal(number: float, dtype: np.dtype) -> bool:
+    limits = np.finfo(dtype)
+    return float(limits.smallest_normal) <= number <= float(limits.max)
 
 
 @RELAXED.on("divide")
@@ -99,42 +188,24 @@ def reciprocal(rewriter: Rewriter, equation: Equation) -> Variable | None:
     x, y = equation.operands
     if type(x) is not Variable or x.shape or type(y) is Variable or x.dtype != equation.output.dtype:
         return None
-    return rewriter.emit("multiply", x, 1.0 / y) if x.dtype.kind == "f" and y else None
-
-
-def _both_float(a: Operand, b: Operand) -> bool:
-    return isinstance(a, float) and isinstance(b, float) and b != 0
-
-
-def _merged(
-    rewriter: Rewriter, x: Variable, a: Operand, inner: str, b: Operand, outer: str
-) -> Operand | None:
-    if inner == outer == "divide":
-        return (
-            None if type(a) is not Variable else rewriter.emit("divide", x, rewriter.emit("multiply", a, b))
-        )
-    numerator, other = (a, b) if inner == "multiply" else (b, a)
-    name = "multiply" if inner == outer else "divide"
-    if type(numerator) is Variable or type(other) is Variable:
-        return rewriter.emit("multiply", x, rewriter.emit(name, numerator, other))
-    return rewriter.emit("multiply", x, numerator * other if name == "multiply" else numerator / other)
+    if x.dtype.kind != "f" or not all(_is_normal(abs(number), x.dtype) for number in (y, 1.0 / (y or 1.0))):
+        return None
+    return rewriter.emit("multiply", x, 1.0 / y)
 
 
 def _is_smaller(x: Operand, than: Operand) -> bool:
     return type(than) is Variable and (type(x) is not Variable or x.size * 2 <= than.size > 0)
 
 
-@RELAXED.on("divide", "multiply")
-def number_last(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """(c * x) / y is c * (x / y): the number meets what comes next, which may take it for nothing."""
-    x, y = equation.operands
-    product = rewriter.definition(x, "multiply")
-    if product is None or type(y) is not Variable or y.shape != x.shape or not rewriter.is_used_once(x):
+@RELAXED.on("scaled_quotient")
+def scaled_afterwards(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """Scale * (x / y): the number meets what comes next, which may take it for nothing."""
+    x, y, scale = equation.operands
+    if type(scale) is Variable and (scale.shape or scale.dtype != equation.output.dtype):
         return None
-    c, rest = _number_and_rest(product)
-    if c is None or rest.shape != x.shape:
+    if not _same(x, equation.output) or not _same(y, equation.output):
         return None
-    return rewriter.emit("multiply", c, rewriter.emit(equation.primitive, rest, y))
+    return rewriter.emit("multiply", scale, rewriter.emit("divide", x, y))
 
 
 @RELAXED.on("add", "subtract")
@@ -149,7 +220,10 @@ def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
         if product is None or not rewriter.is_used_once(other) or not _same(base, output):
             continue
         c, rest = _number_and_rest(product)
-        if c is None or not _same(rest, output) or rest is base:
+        # BLAS takes 0 times anything for 0; and by rounding once it keeps some products finite that are not.
+        if c is None or (type(c) is not Variable and not 0 < abs(c) <= 1):
+            continue
+        if not _same(rest, output) or rest is base:
             continue
         if output.ndim != 1 and not (rewriter.definition(base, "matmul") and _is_part(rewriter, rest)):
             continue
@@ -194,7 +268,7 @@ def sum_of_product(rewriter: Rewriter, equation: Equation) -> Variable | None:
     a, b = product.operands
     if (
         any(type(y) is not Variable or y.shape != x.shape or y.dtype != x.dtype for y in (a, b))
-        or x.dtype.kind != "f"
+        or x.dtype.char not in BLAS
     ):
         return None
     row = rewriter.emit("reshape", a, shape=(1, x.size))
@@ -207,9 +281,14 @@ def sum_of_product(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @RELAXED.on("pow")
 def simple_power(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Squares and square roots have functions of their own."""
+    """Squares have a function of their own, and roots of what is never negative.
+
+    The root of -inf is NaN, while its power of 0.5 is inf; and -0.0 keeps its sign in one of them.
+    """
     x, exponent = equation.operands
     if type(x) is not Variable or x.dtype.kind != "f" or type(exponent) is Variable:
         return None
-    name = {2: "square", 0.5: "sqrt"}.get(exponent)
-    return None if name is None else rewriter.emit(name, x)
+    if exponent == 2:
+        return rewriter.emit("square", x)
+    is_root = exponent == 0.5 and any(rewriter.definition(x, name) for name in NEVER_NEGATIVE)
+    return rewriter.emit("sqrt", x) if is_root else None

@@ -1,7 +1,7 @@
 """Rewriting a graph: one walk over the equations, each offered to the rules for its primitive."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -11,7 +11,13 @@ from sknet.core import PRIMITIVES, Primitive
 
 __all__ = ["Rewriter", "Rule", "Rules", "rewrite", "scalar_of"]
 
-Rule = Callable[["Rewriter", Equation], Variable | None]
+
+class Rule(Protocol):
+    """What a rule is: a function of the rewriter and an equation, known by its name."""
+
+    __name__: str
+
+    def __call__(self, rewriter: "Rewriter", equation: Equation, /) -> Variable | None: ...
 
 
 class Rules:
@@ -40,6 +46,18 @@ class Rules:
     def of(self, name: str) -> Iterable[Rule]:
         """Return the rules for one primitive."""
         return self._table.get(name, ())
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all rules."""
+        return frozenset(rule.__name__ for rules in self._table.values() for rule in rules)
+
+    def only(self, *names: str) -> "Rules":
+        """Return the rules of these names, in the same order."""
+        found = Rules()
+        for primitive, rules in self._table.items():
+            found._table[primitive] = [rule for rule in rules if rule.__name__ in names]
+        return found
 
 
 class Rewriter:
@@ -87,9 +105,12 @@ class Rewriter:
         return self._add(Equation(record, operands, params))
 
     def constant(self, value: np.ndarray) -> Variable:
-        """Return a variable for a new constant."""
-        variable = Variable(value.shape, value.dtype)
-        self.constants[variable] = value
+        """Return the variable of a computed constant."""
+        key = key_of(value)
+        variable = self._known.get(key)
+        if variable is None:
+            variable = self._known[key] = Variable(value.shape, value.dtype)
+            self.constants[variable] = value
         return variable
 
     def definition(self, x: Operand, name: str) -> Equation | None:

@@ -117,7 +117,7 @@ def _reduction(w: Writer, equation: Equation, function: Any, name: str) -> None:
 def _sum(w: Writer, equation: Equation) -> None:
     [x], axis = equation.operands, equation.params["axis"]
     is_flat = 1 <= x.ndim <= 2 and w.plan.views.is_contiguous(x)
-    if w.exact or x.dtype.kind != "f" or not is_flat or len(axis) != 1:
+    if w.exact or x.dtype.char not in REAL or not is_flat or len(axis) != 1:
         _reduction(w, equation, np.add.reduce, "sum")
         return
     # A product with ones: BLAS adds faster than np.add.reduce.
@@ -221,22 +221,35 @@ def _multiply(w: Writer, equation: Equation) -> None:
 
 @emitter("axpy")
 def _axpy(w: Writer, equation: Equation) -> None:
-    (x, y, a), output = equation.operands, equation.output
+    (x, y, _), output = equation.operands, equation.output
     if not _for_level_1(w, y):
         by_its_forward(w, equation)
         return
     unless_in_place(w, x, output)
-    function, factor = _level_1(w, "axpy", y), w.number(a)
     if w.is_dividing:
-        w.line(f"{function}({w.name(y)}, {w.name(output)}, {w.name(y)}.size, {factor})")
+        w.line(_axpy_call(w, equation, w.name(y), w.name(output), f"{w.name(y)}.size"))
         return
     source, target = (w.reshaped(array, (array.size,)) for array in (y, output))
     if y.size <= BLOCK:
-        w.line(f"{function}({source}, {target}, {y.size}, {factor})")
+        w.line(_axpy_call(w, equation, source, target, str(y.size)))
         return
     # In blocks, for which BLAS wakes no thread: SciPy's would stand in the way of NumPy's.
     blocks = w.made(f"{w.function(_blocks, 'blocks')}({source}, {target})", "b")
-    w.line(f"for part, sum in {blocks}: {function}(part, sum, part.size, {factor})")
+    w.line(f"for part, sum in {blocks}: {_axpy_call(w, equation, 'part', 'sum', 'part.size')}")
+
+
+def _axpy_call(w: Writer, equation: Equation, source: str, target: str, size: str) -> str:
+    _, y, a = equation.operands
+    factor = w.number(a)
+    call = f"{_level_1(w, 'axpy', y)}({source}, {target}, {size}, {factor})"
+    if type(a) is not Variable:
+        return call
+    # BLAS returns at once for a factor of 0, although 0 times NaN or infinity is NaN.
+    return f"{call} if {factor} else {w.function(_add_zero_times, 'add_zero_times')}({source}, {target})"
+
+
+def _add_zero_times(source: np.ndarray, target: np.ndarray) -> None:
+    target += source * 0
 
 
 def _blocks(*arrays: np.ndarray) -> list[tuple[np.ndarray, ...]]:

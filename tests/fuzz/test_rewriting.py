@@ -1,0 +1,48 @@
+"""A few hundred random programs through the rewriting rules; the module runs as many as one likes."""
+
+import pytest
+
+from tests.fuzz.rewriting import Case, made, mismatches
+
+CASES = 400
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("first", range(0, CASES, 20))
+def test_cases(first):
+    for number in range(first, first + 20):
+        case = made(number, seed=1)
+        assert not mismatches(case, number), f"case {number} of seed 1:\n{case.source}"
+
+
+def test_a_case_is_its_number():
+    first, again, other = made(7), made(7), made(8)
+    assert first.source == again.source != other.source
+    assert all(x.tobytes() == again.arrays[name].tobytes() for name, x in first.arrays.items())
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_wrong_rule_is_found(monkeypatch):
+    """The former rule for exp(x - log(y)), which is infinite where the value is 7.63."""
+    from sknet.compile.passes import RULES, _optimize
+    from sknet.compile.passes._rewrite import Rules
+
+    wrong = Rules(RULES)
+
+    @wrong.on("exp")
+    def exp_of_log(rewriter, equation):
+        difference = rewriter.definition(equation.operands[0], "subtract")
+        logarithm = rewriter.definition(difference.operands[1], "log") if difference is not None else None
+        if logarithm is None:
+            return None
+        return rewriter.emit("divide", rewriter.emit("exp", difference.operands[0]), logarithm.operands[0])
+
+    monkeypatch.setattr(_optimize, "ALL_RULES", wrong)
+    found = [mismatches(made(number, seed=2), number) for number in range(600)]
+    assert any("relaxed" in text for texts in found for text in texts)
+    assert not any("exact" in text for texts in found for text in texts)
+
+
+def test_a_case_shows_its_program():
+    assert isinstance(made(3), Case)
+    assert made(3).source.startswith("def program(x0")
