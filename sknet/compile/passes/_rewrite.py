@@ -145,7 +145,20 @@ class Rewriter:
 
 
 def rewrite(graph: Graph, rules: Rules) -> Graph:
-    """Return the graph after one walk with `rules`; equations that compute the same are merged."""
+    """Return the graph after one walk with some rules; equations that compute the same are merged.
+
+    Parameters
+    ----------
+    graph : Graph
+        Any graph.
+    rules : Rules
+        What is applied.
+
+    Returns
+    -------
+    Graph
+        With the same inputs and as many outputs; not verified.
+    """
     return Rewriter(graph, rules).run(graph)
 
 
