@@ -38,6 +38,8 @@ class Methods:
         """Return the number whose hyperbolic tangent is x."""
     def broadcast_to(self, shape: Sequence[int]) -> Tensor:
         """Return x repeated along new axes and axes of length 1 to have `shape`, as a view."""
+    def cdist(self, y: Any, ord: float = 2) -> Tensor:
+        """Return the distance of every point of x from every point of `y`."""
     def ceil(self) -> Tensor:
         """Return the smallest whole number that is not below x; its gradient is 0."""
     def clip(self, min: Any = None, max: Any = None) -> Tensor:
@@ -50,6 +52,8 @@ class Methods:
         """Return the cosine of x in radians."""
     def cosh(self) -> Tensor:
         """Return the hyperbolic cosine."""
+    def cosine_similarity(self, y: Any, axis: int = -1, eps: float = 1e-08) -> Tensor:
+        """Return the cosine of the angle between vectors along `axis`."""
     def count_nonzero(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """Return how many elements over `axis` are not 0."""
     def cumulative_prod(self, axis: int | None = None, include_initial: bool = False) -> Tensor:
@@ -114,6 +118,8 @@ class Methods:
         """Return log(sum(exp(x))) over `axis`, shifted by the largest element so that nothing overflows."""
     def matmul(self, y: Any) -> Tensor:
         """Return the matrix product over the last two axes; axes before those broadcast."""
+    def matrix_transpose(self) -> Tensor:
+        """Return x with its last two axes exchanged."""
     def maximum(self, y: Any) -> Tensor:
         """Return the larger of x and y; where they are equal, each gets half of the gradient."""
     def median(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
@@ -132,6 +138,8 @@ class Methods:
         """Return the indices of the elements that are not 0, one array for each axis."""
     def norm(self, ord: float = 2, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """Return the length of vectors: the `ord`-norm over `axis` (all axes for None)."""
+    def normalize(self, ord: float = 2, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-12) -> Tensor:
+        """Return x divided by its `ord`-norm over `axis`, which counts as `eps` where it is smaller."""
     def outer(self, y: Any) -> Tensor:
         """Return the matrix of the products of every element of the vector x with every one of the vector y."""
     def positive(self) -> Tensor:
@@ -188,10 +196,14 @@ class Methods:
         """Return the standard deviation over `axis`: the root of the variance with the same `correction`."""
     def take(self, indices: Any, axis: int = 0) -> Tensor:
         """Return the parts of x that `indices` point to along `axis`."""
+    def take_along_axis(self, indices: Any, axis: int = -1) -> Tensor:
+        """Return the elements of x that `indices` point to along `axis`."""
     def tan(self) -> Tensor:
         """Return the tangent of x in radians."""
     def tanh(self) -> Tensor:
         """Return the hyperbolic tangent."""
+    def tensordot(self, y: Any, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
+        """Return the sum of products over several axes at once, as one matrix product."""
     def tile(self, repetitions: int | Sequence[int]) -> Tensor:
         """Return copies of x side by side: `repetitions` says how many along each axis."""
     def tolist(self) -> Any:
@@ -206,9 +218,15 @@ class Methods:
         """Return x with zeros below the `k`-th diagonal of its last two axes."""
     def trunc(self) -> Tensor:
         """Return x without its fraction, rounded towards 0; its gradient is 0."""
+    def unique_values(self) -> Tensor:
+        """Return the different elements of x, in ascending order."""
     def unsqueeze(self, axis: int | tuple[int, ...]) -> Tensor:
         """Return x with a new axis of length 1 at position `axis` of the result, or at several."""
+    def unstack(self, axis: int = 0) -> tuple[Tensor, ...]:
+        """Return the parts of x along `axis`, each without that axis."""
     def var(self, axis: int | tuple[int, ...] | None = None, correction: float = 0, keepdims: bool = False) -> Tensor:
         """Return the variance over `axis`: the sum of squared deviations over n - correction (NaN if that is 0)."""
+    def vecdot(self, y: Any, axis: int = -1) -> Tensor:
+        """Return the sum of x * `y` over an `axis`, counted from the end; the other axes broadcast."""
     def xlogy(self, y: Any) -> Tensor:
         """Return x * log(y), and 0 where x is 0."""

@@ -3,29 +3,41 @@
 A method is the function itself, with the tensor as its first operand.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from sknet import ops
-from sknet.core import Methods
+from sknet.core import Methods, Tensor
 
-__all__ = ["HINTS", "METHODS"]
+__all__ = ["HINTS", "METHODS", "OPERATORS"]
 
-NAMES = (
-    "abs", "acos", "acosh", "all", "any", "argmax", "argmin", "argsort", "asin", "asinh", "atan", "atan2",
-    "atanh", "broadcast_to", "ceil", "clip", "copysign", "cos", "cosh", "count_nonzero", "cumulative_prod",
-    "cumulative_sum", "diagonal", "diff", "erf", "erfc", "exp2", "expand_dims", "expm1", "flatten", "flip",
-    "floor", "floor_divide", "hypot", "isfinite", "isinf", "isnan", "lerp", "log10", "log1p", "log2",
-    "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit",
-    "logsumexp", "matmul", "maximum", "median", "minimum", "moveaxis", "nan_to_num", "negative",
-    "nextafter", "nonzero", "norm", "outer", "positive", "pow", "prelu", "prod", "quantile", "reciprocal",
-    "relu", "remainder", "repeat", "roll", "round", "rsqrt", "scatter_add", "searchsorted", "sigmoid",
-    "sign", "signbit", "sin", "sinh", "softmax", "sort", "split", "square", "squeeze", "std", "take", "tan",
-    "tanh", "tile", "topk", "trace", "tril", "triu", "trunc", "var", "xlogy",
+# The families whose functions are methods: by the names of their modules.
+FAMILIES = (
+    "distance", "elementwise", "exponential", "index", "join", "linalg", "logical", "matmul", "quantile",
+    "reduce", "rounding", "scan", "select", "shape", "softmax", "sort", "trigonometric",
 )  # fmt: skip
+OTHERS = ("prelu", "relu", "sigmoid", "tril", "triu")
+# What Python writes with an operator, or is about operands of any kind.
+OPERATORS = {
+    *("add", "subtract", "multiply", "divide"),
+    *("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"),
+    *(f"bitwise_{name}" for name in ("and", "or", "xor", "invert", "left_shift", "right_shift")),
+}
+
+
+def _is_method(name: str) -> bool:
+    function = getattr(ops, name)
+    if not inspect.isfunction(function) or name in OPERATORS or hasattr(Tensor, name):
+        return False
+    family = function.__module__.removeprefix("sknet.ops._")
+    return name in OTHERS or (
+        family in FAMILIES and next(iter(inspect.signature(function).parameters), "") == "x"
+    )
+
 
 METHODS: dict[str, Callable[..., Any]] = {
-    **{name: getattr(ops, name) for name in NAMES},
+    **{name: getattr(ops, name) for name in ops.__all__ if _is_method(name)},
     "unsqueeze": ops.expand_dims,
 }
 for _name, _function in METHODS.items():

@@ -12,16 +12,10 @@ from sknet import Tensor, ops
 from sknet.core import Methods
 from sknet.core._methods import HINTS as TENSOR_HINTS
 from sknet.exceptions import GradientError
-from sknet.ops._methods import HINTS, METHODS
+from sknet.ops._methods import HINTS, METHODS, OPERATORS
 from tests.contracts.checks import tensors
 from tests.contracts.rows import ROWS
 
-# What Python writes with an operator; what another library's method of that name does otherwise.
-OPERATORS = {
-    *("add", "subtract", "multiply", "divide"),
-    *("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"),
-    *(f"bitwise_{name}" for name in ("and", "or", "xor", "left_shift", "right_shift")),
-}
 NOT_OF_TENSORS = {"is_sparse"}
 
 
