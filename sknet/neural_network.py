@@ -1,7 +1,7 @@
 """scikit-learn's module of this name, over sknet's engine: a script moves over by changing one import.
 
-Signatures, defaults and results are those of scikit-learn 1.9; the parameters are translated into
-sknet's losses and optimizers, nothing else happens here.
+Signatures, defaults and results are those of scikit-learn from 1.7 on; the parameters are translated into
+sknet's losses and optimizers, nothing else happens here. `BernoulliRBM` is scikit-learn's own.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.neural_network import BernoulliRBM
 
 from sknet._params import Interval, Options, StrOptions
 from sknet.device import namespace
@@ -20,7 +21,7 @@ from sknet.losses import LOSSES
 from sknet.optim import LBFGS, SGD, Adam, BaseOptimizer
 from sknet.optim.schedules import Adaptive, Constant, InverseScaling, Schedule
 
-__all__ = ["MLPClassifier", "MLPRegressor"]
+__all__ = ["BernoulliRBM", "MLPClassifier", "MLPRegressor"]
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")

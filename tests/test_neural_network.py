@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -11,17 +12,16 @@ import numpy as np
 import pytest
 import sklearn
 import sklearn.neural_network
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits
-from sklearn.utils.fixes import parse_version
+from sklearn.utils._response import _get_response_values
 
+import sknet
 from sknet import neural_network
+from sknet.optim import EMA, Adam
 from sknet.optim.schedules import Progress
 from tests.estimators.data import CLASSIFICATIONS, TABLES, quiet
 from tests.project import ROOT
-
-pytestmark = pytest.mark.skipif(
-    parse_version(sklearn.__version__).release < (1, 9), reason="the module mirrors scikit-learn 1.9"
-)
 
 KINDS = ("MLPClassifier", "MLPRegressor")
 METHODS = ("__init__", "fit", "partial_fit", "predict", "score")
@@ -45,6 +45,10 @@ def test_signature(kind, method):
     assert ours == theirs
 
 
+# What is ours besides, none of which scikit-learn's tools look for.
+OURS_BESIDES = {"compiled_step_", "freeze", "history_", "model_"}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_public_attributes(kind):
     """Whatever can be read from scikit-learn's fitted estimator can be read from ours."""
@@ -56,8 +60,135 @@ def test_public_attributes(kind):
         )
     public = {name for name in dir(theirs) if not name.startswith("_")}
     assert public <= set(dir(ours))
+    # A decision function would change what displays and calibration read by default.
+    assert {name for name in dir(ours) if not name.startswith("_")} - public == OURS_BESIDES
     assert ours.get_params() == theirs.get_params()
     assert repr(ours) == repr(theirs)
+
+
+@pytest.mark.parametrize("tool", ["roc", "calibration"])
+def test_tools_read_the_same_of_both(tool):
+    X, y = TABLES["binary"]
+    found = []
+    for module in (neural_network, sklearn.neural_network):
+        with quiet():
+            clf = module.MLPClassifier((5,), max_iter=20, random_state=0)
+            if tool == "calibration":
+                clf = CalibratedClassifierCV(clf, cv=2).fit(X, y)
+                found.append(clf.predict_proba(X))
+            else:
+                found.append(
+                    _get_response_values(clf.fit(X, y), X, ["decision_function", "predict_proba"])[0]
+                )
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
+# -- weights that are set ------------------------------------------------------------------------------
+
+
+def pair(task):
+    """Fit ours and scikit-learn's, which agree."""
+    X, y = TABLES[task]
+    kind = "MLPClassifier" if task in CLASSIFICATIONS else "MLPRegressor"
+    with quiet():
+        return [
+            getattr(module, kind)(
+                hidden_layer_sizes=(5, 4), max_iter=2, batch_size=len(X), random_state=0
+            ).fit(X, y)
+            for module in (neural_network, sklearn.neural_network)
+        ]
+
+
+def agree(ours, theirs, X):
+    for n in (1, len(X)):
+        for name in ("predict_proba", "predict"):
+            if hasattr(theirs, name) and (name == "predict_proba" or not hasattr(theirs, "classes_")):
+                np.testing.assert_allclose(
+                    getattr(ours, name)(X[:n]), getattr(theirs, name)(X[:n]), rtol=1e-6
+                )
+
+
+def whole_lists(estimator, rng):
+    estimator.coefs_ = [0.3 * rng.normal(size=w.shape) for w in estimator.coefs_]
+    estimator.intercepts_ = [0.3 * rng.normal(size=b.shape) for b in estimator.intercepts_]
+
+
+def single_items(estimator, rng):
+    estimator.coefs_[1] = 0.3 * rng.normal(size=estimator.coefs_[1].shape)
+    estimator.intercepts_[-1] = 0.3 * rng.normal(size=estimator.intercepts_[-1].shape)
+
+
+def changed_in_place(estimator, rng):
+    estimator.coefs_[0] *= 3
+    estimator.coefs_[0][1, 2] = 7.0
+    estimator.intercepts_[2][:] += 1
+
+
+def a_slice(estimator, rng):
+    estimator.coefs_[1:] = [0.3 * rng.normal(size=w.shape) for w in estimator.coefs_[1:]]
+
+
+@pytest.mark.parametrize("change", [whole_lists, single_items, changed_in_place, a_slice])
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel", "regression", "multioutput"])
+def test_weights_can_be_set_as_there(task, change):
+    """Predictions, pickles and further training go on from the weights that were set."""
+    X, y = TABLES[task]
+    ours, theirs = pair(task)
+    agree(ours, theirs, X)
+    for estimator in (ours, theirs):
+        change(estimator, np.random.default_rng(0))
+    agree(ours, theirs, X)
+    agree(pickle.loads(pickle.dumps(ours)), theirs, X)
+    agree(ours.freeze(), theirs, X)
+    for mine, other in zip(ours.coefs_ + ours.intercepts_, theirs.coefs_ + theirs.intercepts_, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-6)
+    loss = ours.loss_
+    for estimator in (ours, theirs):
+        estimator.partial_fit(X, y)
+    assert abs(ours.loss_ - theirs.loss_) < 1e-6 * abs(theirs.loss_)
+    assert ours.loss_ != loss
+
+
+WRONG = [
+    (lambda e: setattr(e, "coefs_", e.coefs_[:1]), r"coefs_ must have an array for each of 3 layers, got 1"),
+    (
+        lambda e: e.coefs_.__setitem__(1, np.zeros((2, 2))),
+        r"coefs_\[1\] must be an array of real numbers of shape \(5, 4\), got float64 of shape \(2, 2\)",
+    ),
+    (
+        lambda e: e.intercepts_.__setitem__(0, np.full(5, "a")),
+        r"intercepts_\[0\] must be an array of real numbers of shape \(5,\), got <U1 of shape \(5,\)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG)
+def test_weights_that_do_not_fit_change_nothing(change, message):
+    ours, _ = pair("multiclass")
+    before = [array.copy() for array in ours.coefs_ + ours.intercepts_]
+    with pytest.raises(ValueError, match=message):
+        change(ours)
+    for array, expected in zip(ours.coefs_ + ours.intercepts_, before, strict=True):
+        np.testing.assert_array_equal(array, expected)
+
+
+def test_averages_cannot_be_set():
+    with quiet():
+        clf = sknet.MLPClassifier((3,), optimizer=EMA(Adam()), max_iter=2).fit(*TABLES["binary"])
+    with pytest.raises(ValueError, match="coefs_ are averages that EMA"):
+        clf.coefs_[0] = clf.coefs_[0]
+
+
+def test_without_a_fit_there_are_no_weights_to_set():
+    clf = neural_network.MLPClassifier()
+    assert not hasattr(clf, "coefs_")
+    with pytest.raises(AttributeError, match="not fitted yet"):
+        clf.coefs_ = []
+
+
+def test_the_boltzmann_machine_is_scikit_learns():
+    assert neural_network.BernoulliRBM is sklearn.neural_network.BernoulliRBM
+    assert set(sklearn.neural_network.__all__) <= set(neural_network.__all__)
 
 
 # -- scikit-learn's own tests ------------------------------------------------------------------------
@@ -107,7 +238,7 @@ def test_scikit_learns_tests_pass(tmp_path):
             "test_mlp.py",
         ],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])},
         capture_output=True,
         text=True,
         check=False,

@@ -3,7 +3,7 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -29,6 +29,7 @@ from sknet.engine import (
 )
 from sknet.engine.predict import Head
 from sknet.estimators._input import check_weights, check_X, check_X_y
+from sknet.estimators._layer_arrays import LayerArrays, write_arrays
 from sknet.estimators._recipe import Recipe, linear_layers
 from sknet.estimators._undo import all_or_nothing
 from sknet.exceptions import NonFiniteError
@@ -273,13 +274,21 @@ class BaseMLP(BaseEstimator, ABC):
 
     @property
     def coefs_(self) -> list[Any]:
-        """Weight matrices of shape (n_in, n_out), one a layer."""
-        return self._of_linear_layers("weight")
+        """Weight matrices of shape (n_in, n_out), one a layer; the list or an item of it can be set."""
+        return self._of_linear_layers("weight", "coefs_")
+
+    @coefs_.setter
+    def coefs_(self, values: Iterable[Any]) -> None:
+        self._of_linear_layers("weight", "coefs_")[:] = values
 
     @property
     def intercepts_(self) -> list[Any]:
-        """Bias vectors of shape (n_out,), one a layer."""
-        return self._of_linear_layers("bias")
+        """Bias vectors of shape (n_out,), one a layer; the list or an item of it can be set."""
+        return self._of_linear_layers("bias", "intercepts_")
+
+    @intercepts_.setter
+    def intercepts_(self, values: Iterable[Any]) -> None:
+        self._of_linear_layers("bias", "intercepts_")[:] = values
 
     @property
     def compiled_step_(self) -> CompiledStep:
@@ -292,11 +301,13 @@ class BaseMLP(BaseEstimator, ABC):
             raise AttributeError(f"this {type(self).__name__} has no compiled step: {why}")
         return CompiledStep(self.model_, *self._batch)
 
-    def _of_linear_layers(self, name: str) -> list[Any]:
+    def _of_linear_layers(self, parameter: str, name: str) -> LayerArrays:
         if "model_" not in self.__dict__:
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
-        arrays = self.model_.evaluation_parameters
-        return [to_host(arrays[f"{path}.{name}"]) for path in linear_layers(self._network_parameters)]
+        model, arrays = self.model_, self.model_.evaluation_parameters
+        paths = [f"{path}.{parameter}" for path in linear_layers(self._network_parameters)]
+        found = [to_host(arrays[path]) for path in paths]
+        return LayerArrays(found, lambda values: write_arrays(model, paths, values, name))
 
     def _predicted(self, X: Any, name: str = "raw", head: Head | None = None) -> Any:
         """Return what a head makes of the network's outputs, where X is."""

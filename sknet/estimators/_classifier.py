@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.device import device_of, to_device, to_host
-from sknet.engine import Accuracy, Batches, History, Model, Plateau, Score, active
+from sknet.engine import Accuracy, Batches, History, Model, Plateau, Score
 from sknet.engine.predict import Head
 from sknet.estimators._base import BaseMLP, goes_in_steps
 from sknet.estimators._frozen import FrozenClassifier, both_classes, gives_probabilities
@@ -135,23 +135,6 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         output = self._predicted(X)
         labels = self._targets.decode(to_host(output), self.model_.loss_function.threshold)
         return to_device(labels, device_of(output)) if labels.dtype.kind in "biuf" else labels
-
-    def decision_function(self, X: Any) -> Any:
-        """Return the network's raw outputs: logits, or what else the loss reads.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes one column, positive where the second is more likely.
-        """
-        output = self._predicted(X)
-        with active(device_of(output)):
-            return output[:, 0] if self._targets.task == "binary" else output
 
     @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:

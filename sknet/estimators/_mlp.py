@@ -7,6 +7,8 @@ import numpy as np
 
 from sknet import nn
 from sknet._params import Interval, Options, StrOptions, resolve
+from sknet.device import device_of
+from sknet.engine import active
 from sknet.estimators._base import BaseMLP
 from sknet.estimators._classifier import ClassifierMLP
 from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
@@ -231,6 +233,23 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
         self.device = device
         self.dtype = dtype
         self.random_state = random_state
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the network's raw outputs: logits, or what else the loss reads.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one column, positive where the second is more likely.
+        """
+        output = self._predicted(X)
+        with active(device_of(output)):
+            return output[:, 0] if self._targets.task == "binary" else output
 
 
 class MLPRegressor(_NamedOptions, RegressorMLP):

@@ -1,0 +1,77 @@
+"""The arrays of a perceptron's linear layers, as a list that writes to the network."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from sknet.device import to_host
+from sknet.engine import Model
+
+__all__ = ["LayerArrays", "write_arrays"]
+
+
+class LayerArrays(list[Any]):
+    """A list of arrays, one a layer, whose items can be replaced: the network has the new ones then.
+
+    Parameters
+    ----------
+    arrays : iterable of ndarray
+        Of the layers.
+    write : callable
+        Takes a new list of arrays, all of them, and writes them to the network.
+    """
+
+    def __init__(self, arrays: Iterable[Any], write: Callable[[list[Any]], None]) -> None:
+        super().__init__(arrays)
+        self._write = write
+
+    def __setitem__(self, index: "SupportsIndex | slice", value: Any) -> None:
+        changed = list(self)
+        changed[index] = value
+        self._write(changed)
+        super().__setitem__(index, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+
+def write_arrays(model: Model, paths: list[str], values: Iterable[Any], name: str) -> None:
+    """Write new values to some parameters of a model: all of them, or after an error none.
+
+    Parameters
+    ----------
+    model : Model
+        Of a fitted estimator.
+    paths : list of str
+        Which parameters.
+    values : iterable of array
+        One for each, in any dtype.
+    name : str
+        What the list is called in a message.
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer values, one has another shape, or the network predicts with averages.
+    """
+    if model.optimizer.averaging:
+        raise ValueError(
+            f"{name} are averages that {model.optimizer!r} makes of the trained parameters, and cannot be "
+            "set: write to the parameters of model_.module"
+        )
+    arrays = [np.asarray(to_host(value)) for value in values]
+    parameters = dict(model.module.named_parameters())
+    if len(arrays) != len(paths):
+        raise ValueError(f"{name} must have an array for each of {len(paths)} layers, got {len(arrays)}")
+    for i, (path, array) in enumerate(zip(paths, arrays, strict=True)):
+        if array.shape != parameters[path].shape or array.dtype.kind not in "biuf":
+            raise ValueError(
+                f"{name}[{i}] must be an array of real numbers of shape {parameters[path].shape}, got "
+                f"{array.dtype} of shape {array.shape}"
+            )
+    for path, array in zip(paths, arrays, strict=True):
+        parameters[path].data = array
