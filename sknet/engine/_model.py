@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 from sknet import ops
 from sknet.core import Tensor, cargo_of, carry, gradients, is_capturing, no_grad, note_write, release
 from sknet.device import Device, available, check_float_dtype, is_array, on_device, to_device
-from sknet.engine._owner import Owner, check_alpha
+from sknet.engine._owner import Epoch, Owner, check_alpha
 from sknet.engine.predict import Head, Predictor
 from sknet.engine.state import (
     Gradient,
@@ -33,7 +33,7 @@ from sknet.engine.step import (
 from sknet.losses import Loss, check_loss
 from sknet.nn import Module, Scope, bindings, is_lazy, run
 from sknet.nn.extend import latest
-from sknet.optim import BaseOptimizer, check_optimizer
+from sknet.optim import BaseOptimizer, Optimizer, check_optimizer
 from sknet.optim.schedules import Progress
 
 __all__ = ["Model"]
@@ -118,14 +118,13 @@ class Model(Owner):
             raise TypeError(
                 f"a Model needs a module, got {type(module).__name__}: pass an instance of nn.Module"
             )
-        self.loss_function = check_loss(loss, "Model")
-        self.optimizer = check_optimizer(optimizer, "Model")
-        self.alpha = check_alpha(alpha)
+        self._hyper = check_optimizer(optimizer, "Model"), check_loss(loss, "Model"), check_alpha(alpha)
         self.compile = _check_compile(compile)
         self._stepper = Stepper(self.compile)
         self.dtype = check_float_dtype(dtype, where="a Model")
         self.random_state = check_random_state(random_state)
-        self.progress = Progress()
+        self.progress = Progress(counts_epochs=False)
+        self._epoch = Epoch()
         self._predictors: dict[str, Predictor] = {}
         self._not_captured: dict[str, object] = {}  # the mark of the settings when a capture failed
         place = available(device)
@@ -166,7 +165,7 @@ class Model(Owner):
 
     def _bound(self, training: bool) -> dict[Any, Tensor]:
         """Return what stands in the place of the module's parameters: averages, when those predict."""
-        if training or not self.optimizer.averaging:
+        if training or not self._predicts_with_averages:
             return {}
         places = bindings(self.module)
         return {places[name]: Tensor(view) for name, view in self.evaluation_parameters.items()}
@@ -313,7 +312,7 @@ class Model(Owner):
         StateError
             If names or shapes do not fit the parameters.
         """
-        optimizer = self.optimizer.in_steps()
+        optimizer = self.stepping_optimizer()
         if not isinstance(gradient, Gradient) or gradient.layout.shapes != self.layout.shapes:
             flat_gradient = self._memory.zeros()
             self.layout.fill(flat_gradient, {name: self._array(value) for name, value in gradient.items()})
@@ -363,7 +362,16 @@ class Model(Owner):
             With ``compile=True``, if the step cannot be captured.
         """
         self.materialize(X)
-        return self._stepper.step(self, self._operand(X), *self._checked(y, sample_weight))
+        X = self._operand(X)
+        result = self._stepper.step(self, X, *self._checked(y, sample_weight))
+        self._epoch.rows += X.shape[0]
+        return result
+
+    def stepping_optimizer(self) -> Optimizer:
+        """Return the optimizer, for which there are slots; a TypeError says that it has no single step."""
+        optimizer = self.optimizer.in_steps()
+        self._follow_optimizer()
+        return optimizer
 
     # -- what a loss is reported as -----------------------------------------------------------------
 
@@ -422,7 +430,7 @@ class Model(Owner):
             None where the pass cannot be compiled, or the model is not on the host.
         """
         memory = self._memory
-        flat = memory.evaluated(self.optimizer) if self.optimizer.averaging else memory.flat
+        flat = memory.evaluated(self.optimizer) if self._predicts_with_averages else memory.flat
         if flat is None or memory.device.kind != "cpu" or self._not_captured.get(name) is latest.settings:
             return None
         found = self._predictors.get(name)

@@ -2,7 +2,9 @@
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -20,12 +22,29 @@ from sknet.engine.state import (
     copied_random_state,
 )
 from sknet.engine.step import Stepper
-from sknet.losses import Loss
+from sknet.exceptions import StateError
+from sknet.losses import Loss, check_loss
 from sknet.nn import Module, bindings, is_lazy, materialize
-from sknet.optim import BaseOptimizer
+from sknet.optim import BaseOptimizer, check_optimizer
 from sknet.optim.schedules import Progress
 
-__all__ = ["Owner", "check_alpha"]
+__all__ = ["Epoch", "Owner", "check_alpha"]
+
+
+@dataclass
+class Epoch:
+    """What has been done since the last epoch's end.
+
+    Attributes
+    ----------
+    began : int
+        Steps before it.
+    rows : int
+        Rows that `Model.step` has seen.
+    """
+
+    began: int = 0
+    rows: int = 0
 
 
 class Owner:
@@ -34,9 +53,6 @@ class Owner:
     `Model`, which is made of it, computes with the state.
     """
 
-    optimizer: BaseOptimizer
-    loss_function: Loss
-    alpha: float
     compile: bool | str
     dtype: np.dtype[Any]
     random_state: RandomState
@@ -44,12 +60,43 @@ class Owner:
     key: tuple[int, int]
     _store: Memory
     _stepper: Stepper
+    _hyper: "tuple[BaseOptimizer, Loss, float]"
+    _epoch: "Epoch"
     _predictors: dict[str, Predictor]
     _not_captured: dict[str, object]
 
     def recompile(self) -> None:
         """Forget all programs."""
         raise NotImplementedError
+
+    # -- hyperparameters ----------------------------------------------------------------------
+
+    @property
+    def optimizer(self) -> BaseOptimizer:
+        """How the loss is minimised; another one is taken over as `adopt` does it."""
+        return self._hyper[0]
+
+    @optimizer.setter
+    def optimizer(self, optimizer: "str | BaseOptimizer") -> None:
+        self.adopt(optimizer, self.loss_function, self.alpha)
+
+    @property
+    def loss_function(self) -> Loss:
+        """What is minimised."""
+        return self._hyper[1]
+
+    @loss_function.setter
+    def loss_function(self, loss: "str | Loss") -> None:
+        self.adopt(self.optimizer, loss, self.alpha)
+
+    @property
+    def alpha(self) -> float:
+        """Strength of the L2 penalty."""
+        return self._hyper[2]
+
+    @alpha.setter
+    def alpha(self, alpha: float) -> None:
+        self.adopt(self.optimizer, self.loss_function, alpha)
 
     # -- where it is --------------------------------------------------------------------------
 
@@ -149,7 +196,7 @@ class Owner:
         use these. They are to be read.
         """
         memory, found = self._memory, self._memory.parameters
-        if self.optimizer.averaging:
+        if self._predicts_with_averages:
             found = memory.layout.views(memory.evaluated(self.optimizer))
         if not memory.frozen:
             return MappingProxyType(dict(found))
@@ -220,7 +267,11 @@ class Owner:
     def weights(self) -> Weights:
         """Return a copy of what decides the predictions, such as those of the best epoch."""
         memory = self._memory
-        slots = {name: memory.slots[name].copy() for name in self.optimizer.averaging}
+        slots = {
+            name: memory.slots[name].copy()
+            for name in self.optimizer.averaging
+            if self._predicts_with_averages
+        }
         return Weights(memory.packed(), {name: array.copy() for name, array in self.buffers.items()}, slots)
 
     @on_device
@@ -256,30 +307,130 @@ class Owner:
 
     def _without_programs(self) -> dict[str, Any]:
         """Return all attributes, but for programs, which are bound to this model's memory."""
-        return {**self.__dict__, "_predictors": {}, "_not_captured": {}, "_stepper": Stepper(self.compile)}
+        return {
+            **self.__dict__,
+            "_epoch": replace(self._epoch),
+            "_predictors": {},
+            "_not_captured": {},
+            "_stepper": Stepper(self.compile),
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self._without_programs(), "_store": self._memory}
 
-    def adopt(self, optimizer: BaseOptimizer, loss: Loss, alpha: float) -> None:
-        """Go on with other hyperparameters, in place.
+    def adopt(
+        self, optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: float, *, anew: bool = False
+    ) -> None:
+        """Go on with other hyperparameters, in place; after an error with the present ones.
 
         Parameters
         ----------
-        optimizer : BaseOptimizer
+        optimizer : str or BaseOptimizer
             One of the same kind goes on with the state there is; another begins anew.
-        loss : Loss
+        loss : str or Loss
             What is minimised from now on.
         alpha : float
             Strength of the L2 penalty from now on.
+        anew : bool, default=False
+            Begin anew, whatever the kind.
         """
-        optimizer.check_parameters(self.layout.shapes)
-        if optimizer.kind != self.optimizer.kind:
-            self.progress = self.progress._replace(step=0, reductions=0)
-            self._memory.begin_slots(optimizer.slots)
-        self.optimizer, self.loss_function, self.alpha = optimizer, loss, check_alpha(alpha)
+        hyper = check_optimizer(optimizer, "Model"), check_loss(loss, "Model"), check_alpha(alpha)
+        if not isinstance(self._present, Pending):
+            hyper[0].check_parameters(self.layout.shapes)
+            if anew or hyper[0].kind != self.optimizer.kind:
+                self.progress = self.progress._replace(step=0, reductions=0)
+                self._memory.begin_slots(hyper[0].slots)
+            self._memory.set_buffers({})  # averages may be others now
+        self._hyper = hyper
         self.recompile()
-        self._memory.set_buffers({})  # averages may be others now
+
+    def _follow_optimizer(self) -> None:
+        """Begin the optimizer's state anew if it was changed into one of another kind, in place."""
+        if self.optimizer.slots != self._memory.slot_names:
+            self.adopt(self.optimizer, self.loss_function, self.alpha, anew=True)
+
+    @property
+    def _predicts_with_averages(self) -> bool:
+        if not self.optimizer.averaging:
+            return False
+        self._follow_optimizer()
+        return True
+
+    # -- epochs ----------------------------------------------------------------------------------
+
+    def epoch_ended(self, *, plateau: bool = False) -> None:
+        """Count an epoch, for schedules that depend on epochs.
+
+        An epoch in which no step was made is not counted: a call before the first step only says that
+        epochs are counted from now on.
+
+        Parameters
+        ----------
+        plateau : bool, default=False
+            Whether the fit has met a plateau, so that a schedule such as `Adaptive` lowers the rate.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> from sknet.optim import SGD
+        >>> from sknet.optim.schedules import Exponential
+        >>> model = Model(nn.Linear(2, 1), optimizer=SGD(Exponential(0.1, factor=0.5)), random_state=0)
+        >>> model.epoch_ended()
+        >>> for epoch in range(3):
+        ...     _ = model.step(np.eye(2), np.ones((2, 1)))
+        ...     model.epoch_ended()
+        >>> model.progress.epoch, model.optimizer.learning_rate(model.progress)
+        (3, 0.0125)
+        """
+        if self.progress.step != self._epoch.began:
+            self.end_epoch(self._epoch.rows)
+        self._epoch = Epoch(self.progress.step)
+        reductions = self.progress.reductions + bool(plateau)
+        self.progress = self.progress._replace(counts_epochs=True, reductions=reductions)
+
+    @contextmanager
+    def epoch(self, n_steps: int | None = None) -> Iterator[Self]:
+        """Count the steps that are made inside as one epoch, for schedules that depend on epochs.
+
+        Parameters
+        ----------
+        n_steps : int, default=None
+            How many steps the epoch has; another number is an error. None takes any.
+
+        Yields
+        ------
+        Model
+            Itself.
+
+        Raises
+        ------
+        StateError
+            If another number of steps was made.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> with model.epoch(n_steps=2):
+        ...     for _ in range(2):
+        ...         _ = model.step(np.eye(2), np.ones((2, 1)))
+        >>> model.progress.epoch, model.progress.samples
+        (1, 4)
+        """
+        self._epoch = Epoch(self.progress.step)
+        self.progress = self.progress._replace(counts_epochs=True)
+        yield self
+        done = self.progress.step - self._epoch.began
+        if n_steps is not None and done != n_steps:
+            raise StateError(f"this epoch was to have {n_steps} steps, and {done} were made: not counted")
+        self.epoch_ended()
+
+    def end_epoch(self, rows: int) -> None:
+        """Count an epoch, in which so many rows were seen."""
+        progress = self.progress
+        self.progress = progress._replace(epoch=progress.epoch + 1, samples=progress.samples + rows)
 
     def copy(self) -> Self:
         """Return a model of its own with the same state."""

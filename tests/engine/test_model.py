@@ -7,11 +7,22 @@ import pytest
 import scipy.sparse
 
 from sknet import Model, nn, ops
+from sknet._params import InvalidParameterError
 from sknet.core import Tensor
 from sknet.engine import Accuracy, Batches, History, Plateau, Settings, minimize, train
 from sknet.exceptions import DeviceError, DtypeError, GradientError, NonFiniteError, ShapeError, StateError
 from sknet.losses import LogLoss, SquaredError
-from sknet.optim import LBFGS, SGD, Adam, Optimizer
+from sknet.optim import LBFGS, SGD, Adam, ClipNorm, Optimizer
+from sknet.optim.schedules import (
+    Adaptive,
+    Exponential,
+    InverseScaling,
+    Joined,
+    MultiStep,
+    Progress,
+    Step,
+    WarmUp,
+)
 from tests.engine.helpers import CLASSES, REAL, WEIGHT, X, assert_same, assert_same_state, classifier, network
 
 # -- what a step returns -----------------------------------------------------------------------------
@@ -415,3 +426,93 @@ def test_before_its_first_batch_a_lazy_model_has_no_state():
     with pytest.raises(ShapeError):
         model.step(X[:, 0], CLASSES)
     assert model.step(X, CLASSES).loss > 0
+
+
+# -- epochs -------------------------------------------------------------------------------------------
+
+EPOCHS = [
+    (Step(0.5, every=1, factor=0.5), [0.5, 0.25, 0.125]),
+    (MultiStep(0.5, [2], factor=0.5), [0.5, 0.5, 0.25]),
+    (Exponential(0.5, factor=0.5), [0.5, 0.25, 0.125]),
+    (InverseScaling(0.5, power=1.0), [0.5, 0.5 / 25, 0.5 / 49]),
+    (Joined([Step(0.5, every=1, factor=0.5), 0.1], [99]), [0.5, 0.25, 0.125]),
+]
+
+
+@pytest.mark.parametrize("compile", [True, False])
+@pytest.mark.parametrize(("schedule", "rates"), EPOCHS)
+def test_schedules_that_count_epochs_are_told_where_they_end(schedule, rates, compile):
+    one, other = (classifier(optimizer=SGD(schedule), dtype="float64", compile=compile) for _ in range(2))
+    other.epoch_ended()
+    for rate in rates:
+        with one.epoch(n_steps=2):
+            steps = [one.step(X, CLASSES) for _ in range(2)]
+        for result in (*steps, other.step(X, CLASSES), other.step(X, CLASSES)):
+            for name, array in result.update.items():
+                np.testing.assert_allclose(array, -rate * result.gradient[name], rtol=1e-12)
+        other.epoch_ended()
+    assert one.progress == other.progress == Progress(step=6, epoch=3, samples=72)
+
+
+@pytest.mark.parametrize("compile", [True, False])
+@pytest.mark.parametrize("schedule", [*(row[0] for row in EPOCHS), Adaptive(0.1), WarmUp(Step(0.5, 1), 2)])
+def test_without_epochs_they_raise(schedule, compile):
+    model = classifier(optimizer=SGD(schedule), compile=compile)
+    with pytest.raises(ValueError, match=r"nobody says where epochs end: .*with model\.epoch\(\):"):
+        model.step(X, CLASSES)
+    with pytest.raises(ValueError, match="nobody says where epochs end"):
+        model.update(model.backward(model.loss(model(X), CLASSES)))
+    assert model.progress.step == 0
+
+
+def test_a_plateau_lowers_an_adaptive_rate():
+    model = classifier(optimizer=SGD(Adaptive(0.5, factor=2.0)))
+    model.epoch_ended()
+    model.step(X, CLASSES)
+    model.epoch_ended(plateau=True)
+    assert model.optimizer.learning_rate(model.progress) == 0.25
+
+
+def test_an_epoch_of_another_length_is_not_counted():
+    model = classifier()
+    with pytest.raises(StateError, match="this epoch was to have 3 steps, and 1 were made"), model.epoch(3):
+        model.step(X, CLASSES)
+    assert model.progress.epoch == 0
+
+
+def test_hyperparameters_are_replaced_by_assigning():
+    model = classifier(optimizer=SGD(0.1))
+    model.step(X, CLASSES)
+    model.optimizer = "adam"
+    assert model.progress.step == 0
+    model.step(X, CLASSES)
+    model.optimizer.set_params(beta1=0.5)
+    model.step(X, CLASSES)
+    assert model.progress.step == 2
+    with pytest.raises(InvalidParameterError, match="The 'optimizer' parameter of Model must be"):
+        model.optimizer = 3
+    with pytest.raises(InvalidParameterError, match="The 'loss' parameter of Model must be"):
+        model.loss_function = 3
+    with pytest.raises(ValueError, match="The 'alpha' parameter of Model must be a float"):
+        model.alpha = -1.0
+    assert model.optimizer == Adam(beta1=0.5)
+
+
+@pytest.mark.parametrize("compile", [True, False, "auto"])
+def test_an_optimizer_that_becomes_one_of_another_kind_begins_anew(compile):
+    model = classifier(optimizer=ClipNorm(SGD(0.1), 1.0), compile=compile)
+    for _ in range(3):
+        model.step(X, CLASSES)
+    model.optimizer.optimizer = Adam(0.1)
+    twin = classifier(optimizer=ClipNorm(Adam(0.1), 1.0), compile=compile)
+    twin.load(twin.state._replace(parameters=model.state.parameters))
+    for _ in range(3):
+        assert model.step(X, CLASSES).loss == twin.step(X, CLASSES).loss
+    assert_same_state(model.state, twin.state)
+
+
+def test_sparse_and_dense_batches_of_one_shape_have_a_program_each():
+    compiled, eager = (classifier(compile=mode) for mode in (True, False))
+    sparse = scipy.sparse.csr_matrix(X.astype("f4"))
+    for batch in (X, sparse, X, sparse):
+        assert compiled.step(batch, CLASSES).loss == eager.step(batch, CLASSES).loss

@@ -229,9 +229,9 @@ def train(
     KeyboardInterrupt
         At the second Ctrl-C, which a step does not hold back; the first ends the loop with a warning.
     """
-    optimizer = model.materialize(batches.X).optimizer.in_steps()
+    optimizer = model.materialize(batches.X).stepping_optimizer()
     planned = settings.max_iter * batches.n_batches
-    model.progress = model.progress._replace(total_steps=model.progress.step + planned)
+    model.progress = model.progress._replace(total_steps=model.progress.step + planned, counts_epochs=True)
     steps = steps_for(model, batches, settings.check_finite, planned, settings.seeded)
     order = np.arange(batches.n_samples) if settings.shuffle else None
     n_iter, converged, interrupted = 0, False, False
@@ -253,9 +253,7 @@ def train(
                 _run_epoch(steps, order, epoch, guard, n_iter + 1)
                 n_iter += 1
                 record = _measured(model, epoch, validation)
-                model.progress = model.progress._replace(
-                    epoch=model.progress.epoch + 1, samples=model.progress.samples + batches.n_samples
-                )
+                model.end_epoch(batches.n_samples)
                 exhausted = plateau.observe(record["loss" if validation is None else "validation_score"])
                 if validation is not None and (plateau.is_best or best is None):
                     best = model.weights()

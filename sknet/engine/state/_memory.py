@@ -240,6 +240,11 @@ class Memory:
         self._resting = {}
         self.slots = {name: self.zeros() for name in names}
 
+    @property
+    def slot_names(self) -> tuple[str, ...]:
+        """Names of the optimizer's slots."""
+        return tuple(self.slots)
+
     def zeros(self) -> Any:
         """Return a flat buffer of zeros."""
         return self._zeros(self.layout)

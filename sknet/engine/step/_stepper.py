@@ -52,7 +52,7 @@ def eager_step(
     StepResult
         What was done.
     """
-    optimizer = model.optimizer.in_steps()
+    optimizer = model.stepping_optimizer()
     flat, slots = model.flat_buffers()
     output = model(X)
     data, penalty = model.terms(output, y, weight)
@@ -91,7 +91,7 @@ class Stepper:
 
     def step(self, model: "Model", X: Any, y: Any, weight: Any) -> StepResult:
         """Train on one checked batch of tensors."""
-        model.optimizer.in_steps()
+        model.stepping_optimizer()
         program = self._program_for(model, X, y, weight)
         with np.errstate(all="ignore"):  # what is not finite is an error, and warnings before it are noise
             if program is None:
@@ -110,7 +110,7 @@ class Stepper:
             return None
         if self._programs is not None and not self._is_current(model):
             self.forget()
-        key = tuple([None if x is None else (x.shape, x.dtype) for x in (X, y, weight)])
+        key = is_sparse, *[None if x is None else (x.shape, x.dtype) for x in (X, y, weight)]
         found = self._by_shape.get(key)
         if found is None:
             if key not in self._by_shape and self._mode == "auto":

@@ -46,6 +46,9 @@ class Progress(NamedTuple):
         How often the fit met a plateau and asked for a lower rate.
     total_steps : int or None
         Updates of the whole fit, if it is not stopped early; None if nobody knows.
+    counts_epochs : bool
+        Whether somebody tells where epochs end. If not, `epoch`, `samples` and `reductions` stay what
+        they are, and a schedule that depends on one of them raises.
 
     Examples
     --------
@@ -59,6 +62,7 @@ class Progress(NamedTuple):
     samples: int = 0
     reductions: int = 0
     total_steps: int | None = None
+    counts_epochs: bool = True
 
     def stepped(self, n_steps: int = 1) -> "Progress":
         """Return what it is after some more updates.
@@ -175,6 +179,17 @@ def length_of(schedule: Schedule, n_steps: int | None, progress: Progress) -> in
     return found
 
 
+def check_epochs(schedule: Schedule, progress: Progress) -> None:
+    """Raise a ValueError unless epochs are counted, on which a schedule depends."""
+    if not progress.counts_epochs:
+        raise ValueError(
+            f"the rate of {type(schedule).__name__} changes from epoch to epoch, and nobody says where "
+            "epochs end: put the steps of each epoch into `with model.epoch():`, or call model.epoch_ended() "
+            "before the first step and after each epoch; many schedules can count updates instead, with "
+            "unit='step'"
+        )
+
+
 def check_not_above(schedule: Schedule, name: str, value: float, lr: float) -> None:
     """Raise an InvalidParameterError if a rate to end with is above the one to begin with."""
     if value > lr:
@@ -237,4 +252,5 @@ class InverseScaling(Schedule):
         self.power = power
 
     def __call__(self, progress: Progress) -> float:
+        check_epochs(self, progress)
         return float(self.lr / (progress.samples + 1) ** self.power)

@@ -8,13 +8,27 @@ from typing import Any
 import numpy as np
 
 from sknet._params import Interval, InvalidParameterError
-from sknet.optim.schedules._base import COUNT, POSITIVE, RATE, SHARE, UNIT, Progress, Rate, Schedule, rate_of
+from sknet.optim.schedules._base import (
+    COUNT,
+    POSITIVE,
+    RATE,
+    SHARE,
+    UNIT,
+    Progress,
+    Rate,
+    Schedule,
+    check_epochs,
+    rate_of,
+)
 
 __all__ = ["Adaptive", "Exponential", "MultiStep", "Step"]
 
 
-def _done(unit: str, progress: Progress) -> int:
-    return progress.step if unit == "step" else progress.epoch
+def _done(schedule: "Step | MultiStep | Exponential", progress: Progress) -> int:
+    if schedule.unit == "step":
+        return progress.step
+    check_epochs(schedule, progress)
+    return progress.epoch
 
 
 class Step(Schedule):
@@ -47,7 +61,7 @@ class Step(Schedule):
         self.unit = unit
 
     def __call__(self, progress: Progress) -> float:
-        return float(self.lr * self.factor ** (_done(self.unit, progress) // self.every))
+        return float(self.lr * self.factor ** (_done(self, progress) // self.every))
 
 
 class MultiStep(Schedule):
@@ -92,7 +106,7 @@ class MultiStep(Schedule):
         check_rising(self, "milestones", self.milestones)
 
     def __call__(self, progress: Progress) -> float:
-        return float(self.lr * self.factor ** bisect_right(self.milestones, _done(self.unit, progress)))
+        return float(self.lr * self.factor ** bisect_right(self.milestones, _done(self, progress)))
 
 
 def check_rising(schedule: Schedule, name: str, values: Sequence[Any]) -> None:
@@ -132,7 +146,7 @@ class Exponential(Schedule):
         self.unit = unit
 
     def __call__(self, progress: Progress) -> float:
-        return float(self.lr * self.factor ** _done(self.unit, progress))
+        return float(self.lr * self.factor ** _done(self, progress))
 
 
 class Adaptive(Schedule):
@@ -191,6 +205,7 @@ class Adaptive(Schedule):
         self.cooldown = cooldown
 
     def __call__(self, progress: Progress) -> float:
+        check_epochs(self, progress)
         lr = rate_of(self.lr, progress)
         # One division for each plateau, as scikit-learn does it: a power would round otherwise, and
         # the fit could then stop one plateau earlier or later.
