@@ -37,7 +37,9 @@ def primitive_named(name: str) -> Primitive:
 # take_along_axis and its adjoint, for a last axis and one index a row, by positions in the flat array.
 
 
-def _flat_index(xp: Any, indices: Any, *, length: int, out: Any = None) -> Any:
+def _flat_index(xp: Any, indices: Any, *, length: int, from_end: bool = True, out: Any = None) -> Any:
+    if not from_end:
+        xp.check_indices(indices, length)
     flat = xp.arange(length).take(indices.reshape(-1), None, out)  # wraps negative indices, refuses others
     flat += xp.arange(0, indices.size * length, length)
     return flat
@@ -61,7 +63,7 @@ def _subtract_at(xp: Any, x: Any, g: Any, positions: Any, *, out: Any = None) ->
 
 flat_index = _Internal("flat_index").define(
     forward=_flat_index,
-    shape=lambda indices, length: ((math.prod(indices.shape),), np.dtype(np.intp)),
+    shape=lambda indices, length, from_end=True: ((math.prod(indices.shape),), np.dtype(np.intp)),
     vjp=None,
 )
 take_at = _Internal("take_at").define(

@@ -194,7 +194,7 @@ class Methods:
         """Return x without the axes of length 1 that `axis` names; None removes all of them."""
     def std(self, axis: int | tuple[int, ...] | None = None, correction: float = 0, keepdims: bool = False) -> Tensor:
         """Return the standard deviation over `axis`: the root of the variance with the same `correction`."""
-    def take(self, indices: Any, axis: int = 0) -> Tensor:
+    def take(self, indices: Any, axis: int = 0, from_end: bool = True) -> Tensor:
         """Return the parts of x that `indices` point to along `axis`."""
     def take_along_axis(self, indices: Any, axis: int = -1) -> Tensor:
         """Return the elements of x that `indices` point to along `axis`."""

@@ -31,8 +31,10 @@ class Backend(ABC):
 
     A backend is one object per kind. Its `xp` is an array namespace with NumPy's function names,
     and `out=` where NumPy has it; everything above this layer is written against `xp`. Beyond NumPy's
-    it has some special functions by SciPy's names, and ``add_rows_at(out, rows, values)``, which adds
-    each of the `values` to the row of a contiguous matrix that the integers in `rows` name.
+    it has some special functions by SciPy's names; ``add_rows_at(out, rows, values)``, which adds each
+    of the `values` to the row of a contiguous matrix that the integers in `rows` name; and
+    ``check_indices(indices, length)``, which raises an IndexError for integers that are negative or
+    too large, on devices where that can be seen without waiting.
     """
 
     kind: str

@@ -18,6 +18,10 @@ __all__ = ["CupyBackend"]
 INSTALL = "install CuPy with pip install 'sknet[cuda12]' or 'sknet[cuda13]', or use device='cpu'"
 
 
+def _check_nothing(indices: Any, length: int) -> None:
+    """Do nothing: the host would have to wait for the device to see an index."""
+
+
 class CupyBackend(Backend):
     """Arrays in the memory of CUDA devices."""
 
@@ -36,7 +40,8 @@ class CupyBackend(Backend):
         self._sparse = cupyx.scipy.sparse
         functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}
         special = {name: getattr(cupyx.scipy.special, name) for name in SPECIAL_FUNCTIONS}
-        self.xp = SimpleNamespace(**functions | special, add_rows_at=self._add_rows_at)
+        own = {"add_rows_at": self._add_rows_at, "check_indices": _check_nothing}
+        self.xp = SimpleNamespace(**functions | special | own)
 
     def _add_rows_at(self, out: Any, rows: Any, values: Any) -> None:
         if out.dtype == np.int64:  # CUDA adds without a sign only, which gives the same bits

@@ -33,6 +33,26 @@ def _add_rows_at(out: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
         np.add.at(out, rows, values)
 
 
+# By the letter of a signed integer: the same size without a sign, and how many numbers are not negative.
+UNSIGNED = {c: (np.dtype(c.upper()), 1 << 8 * np.dtype(c).itemsize - 1) for c in "bhilq"}
+
+
+def check_indices(indices: Any, length: int) -> None:
+    """Raise an IndexError for an integer that is negative, or not below `length`."""
+    if not indices.size:
+        return
+    read, bound = indices, length
+    if indices.dtype.char in UNSIGNED:  # read without a sign, negative numbers are larger than all others
+        dtype, count = UNSIGNED[indices.dtype.char]
+        read, bound = indices.view(dtype), min(length, count)
+    if read.item(read.argmax()) >= bound:  # takes a third of the time of a reduction
+        wrong = indices[read >= bound].reshape(-1)[0]
+        raise IndexError(
+            f"index {wrong} is out of bounds for {length} elements: they are counted from 0, and a negative "
+            "index does not count from the end here"
+        )
+
+
 BITS = {np.dtype(f"f{size}"): np.dtype(f"i{size}") for size in (2, 4, 8)}
 
 
@@ -57,7 +77,7 @@ class NumpyBackend(Backend):
         special = {name: getattr(_ufuncs, name) for name in SPECIAL_FUNCTIONS}
         # The ufuncs' own reductions: np.sum and friends add a microsecond of dispatch on top.
         reductions = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
-        own = {"where": where, "add_rows_at": _add_rows_at}
+        own = {"where": where, "add_rows_at": _add_rows_at, "check_indices": check_indices}
         self.xp = SimpleNamespace(**functions | special | reductions | own)
 
     def from_host(self, array: Any, device: Device) -> Any:

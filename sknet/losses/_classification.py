@@ -131,12 +131,14 @@ def class_counts(loss: Loss, z: Tensor, y: Tensor) -> Tensor | None:
     ignored: int | None = getattr(loss, "ignore_index", None)
     weights = class_weights(loss, z)
     if ignored is None:
-        return None if weights is None else _over_positions(ops.take(weights, ops.reshape(y, (-1,))), y.shape)
+        if weights is None:
+            return None
+        return _over_positions(ops.take(weights, ops.reshape(y, (-1,)), from_end=False), y.shape)
     flat = ops.reshape(y, (-1,))
     counted = ops.not_equal(flat, ignored)
     if weights is None:
         return _over_positions(ops.astype(counted, z.dtype), y.shape)
-    of_each = ops.take(weights, ops.where(counted, flat, 0))
+    of_each = ops.take(weights, ops.where(counted, flat, 0), from_end=False)
     return _over_positions(ops.where(counted, of_each, 0.0), y.shape)
 
 
@@ -213,7 +215,7 @@ def _counted(bad: Any, y: Any, ignore_index: int | None) -> Any:
 
 def of_class(x: Tensor, y: Tensor) -> Tensor:
     """Return the element of each row of x that belongs to its class, of shape (n_samples,)."""
-    return ops.reshape(ops.take_along_axis(x, y, axis=-1), x.shape[:1])
+    return ops.reshape(ops.take_along_axis(x, y, axis=-1, from_end=False), x.shape[:1])
 
 
 class LogLoss(LogitLoss):
@@ -355,7 +357,7 @@ class LogLoss(LogitLoss):
         log_probability = ops.log_softmax(z, axis=-1)
         values, weights = -of_class(log_probability, y), class_weights(self, z)
         if weights is not None:
-            values = values * ops.take(weights, ops.squeeze(y, -1))
+            values = values * ops.take(weights, ops.squeeze(y, -1), from_end=False)
         if not self.label_smoothing:
             return values
         spread = self.label_smoothing / z.shape[-1]

@@ -62,7 +62,7 @@ class NLL(Loss):
 
     def _class_values(self, p: Tensor, y: Tensor) -> Tensor:
         values, weights = -_log(of_class(p, y)), class_weights(self, p)
-        return values if weights is None else values * ops.take(weights, ops.squeeze(y, -1))
+        return values if weights is None else values * ops.take(weights, ops.squeeze(y, -1), from_end=False)
 
     def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
         return class_counts(self, as_tensor(output), as_tensor(target))

@@ -11,7 +11,7 @@ from sknet.core import _primitive as p
 from sknet.device import backend_of, is_array, to_device, to_host
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._create import ones
-from sknet.ops._elementwise import where
+from sknet.ops._elementwise import equal, where
 from sknet.ops._rules import broadcast, unbroadcast
 from sknet.ops._shape import expand_dims
 
@@ -153,25 +153,29 @@ def _around(x: Any, axis: int) -> tuple[Shape, Shape]:
     return tuple(x.shape[:at]), tuple(x.shape[at + 1 :])
 
 
-def _take_shape(x: Any, indices: Any, axis: int) -> tuple[Shape, np.dtype[Any]]:
+def _take_shape(x: Any, indices: Any, axis: int, from_end: bool = True) -> tuple[Shape, np.dtype[Any]]:
     _check_integers("take", indices)
     before, behind = _around(x, axis)
     return (*before, *indices.shape, *behind), x.dtype
 
 
-def _take_forward(xp: Any, x: Any, indices: Any, *, axis: int, out: Any = None) -> Any:
+def _take_forward(xp: Any, x: Any, indices: Any, *, axis: int, from_end: bool = True, out: Any = None) -> Any:
     _check_integers("take", indices)  # NumPy would take booleans for 0 and 1
+    if not from_end:
+        xp.check_indices(indices, x.shape[axis])
     return xp.take(x, indices, axis, out)
 
 
 p.take.define(
     forward=_take_forward,
     shape=_take_shape,
-    vjp=(lambda g, _, x, indices, axis: _put(g, indices, x.shape[axis], axis), None),
+    vjp=(lambda g, _, x, indices, axis, **where: _put(g, indices, x.shape[axis], axis, **where), None),
 )
 
 
-def _put_shape(g: Any, indices: Any, length: int, axis: int) -> tuple[Shape, np.dtype[Any]]:
+def _put_shape(
+    g: Any, indices: Any, length: int, axis: int, from_end: bool = True
+) -> tuple[Shape, np.dtype[Any]]:
     _check_integers("scatter_add", indices)
     behind = -axis - 1
     at = len(g.shape) - behind
@@ -184,8 +188,12 @@ def _put_shape(g: Any, indices: Any, length: int, axis: int) -> tuple[Shape, np.
     return (*g.shape[:before], length, *g.shape[at:]), g.dtype
 
 
-def _put_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int, out: Any = None) -> Any:
+def _put_forward(
+    xp: Any, g: Any, indices: Any, *, length: int, axis: int, from_end: bool = True, out: Any = None
+) -> Any:
     shape, dtype = _put_shape(g, indices, length, axis)
+    if not from_end:
+        xp.check_indices(indices, length)
     out = _zeros(xp, shape, dtype, out)
     if not g.size:
         return out
@@ -200,15 +208,20 @@ def _put_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int, out: 
 _put_rows = Primitive("put").define(
     forward=_put_forward,
     shape=_put_shape,
-    vjp=(lambda g, _, x, indices, length, axis: take(g, indices, axis), None),
+    vjp=(lambda g, _, x, indices, length, axis, **where: take(g, indices, axis, **where), None),
 )
 
 
-def _put(g: Tensor, indices: Tensor, length: int, axis: int) -> Tensor:
-    return bind(_put_rows, (g, indices), {"length": length, "axis": axis})
+def _put(g: Tensor, indices: Tensor, length: int, axis: int, **where: bool) -> Tensor:
+    return bind(_put_rows, (g, indices), {"length": length, "axis": axis, **where})
 
 
-def take(x: Any, indices: Any, axis: int = 0) -> Tensor:
+def _where(from_end: bool) -> dict[str, bool]:
+    """Return the parameter of a record that says whether negative indices count from the end, as they do."""
+    return {} if from_end else {"from_end": False}
+
+
+def take(x: Any, indices: Any, axis: int = 0, *, from_end: bool = True) -> Tensor:
     """Return the parts of x that `indices` point to along `axis`.
 
     Parameters
@@ -216,10 +229,12 @@ def take(x: Any, indices: Any, axis: int = 0) -> Tensor:
     x : Tensor or array
         Any shape.
     indices : Tensor or array of int
-        Any shape, and may be computed; negative ones count from the end. On the CPU one that points
-        outside is refused, on a GPU it counts from the start again.
+        Any shape, and may be computed. On the CPU one that points outside is refused, on a GPU it counts
+        from the start again.
     axis : int, default=0
         Along which axis to take.
+    from_end : bool, default=True
+        Whether negative indices count from the end; otherwise they point outside.
 
     Returns
     -------
@@ -238,7 +253,8 @@ def take(x: Any, indices: Any, axis: int = 0) -> Tensor:
            [0.3, 0.3]])
     """
     x = as_tensor(x)
-    return bind(p.take, (x, as_tensor(indices)), {"axis": normalize_axis(axis, x.ndim, "take")})
+    params = {"axis": normalize_axis(axis, x.ndim, "take"), **_where(from_end)}
+    return bind(p.take, (x, as_tensor(indices)), params)
 
 
 def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
@@ -286,7 +302,7 @@ def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
 # -- one element a row ------------------------------------------------------------------------
 
 
-def _take_along_shape(x: Any, indices: Any, axis: int) -> tuple[Shape, np.dtype[Any]]:
+def _take_along_shape(x: Any, indices: Any, axis: int, from_end: bool = True) -> tuple[Shape, np.dtype[Any]]:
     _check_integers("take_along_axis", indices)
     mine, theirs = list(x.shape), list(indices.shape)
     mine[axis] = theirs[axis] if len(mine) == len(theirs) else -1
@@ -298,8 +314,12 @@ def _take_along_shape(x: Any, indices: Any, axis: int) -> tuple[Shape, np.dtype[
     return tuple(indices.shape), x.dtype
 
 
-def _take_along_forward(xp: Any, x: Any, indices: Any, *, axis: int, out: Any = None) -> Any:
+def _take_along_forward(
+    xp: Any, x: Any, indices: Any, *, axis: int, from_end: bool = True, out: Any = None
+) -> Any:
     _take_along_shape(x, indices, axis)  # NumPy would broadcast, and take booleans for a mask
+    if not from_end:
+        xp.check_indices(indices, x.shape[axis])
     taken = x[_along(xp, indices, axis)]
     if out is None:
         return taken
@@ -318,11 +338,18 @@ def _along(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
 _take_along_axis = Primitive("take_along_axis").define(
     forward=_take_along_forward,
     shape=_take_along_shape,
-    vjp=(lambda g, _, x, indices, axis: put_along_axis(g, indices, x.shape[axis], axis), None),
+    vjp=(
+        lambda g, _, x, indices, axis, **where: put_along_axis(g, indices, x.shape[axis], axis, **where),
+        None,
+    ),
 )
 
 
-def _put_along_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int, out: Any = None) -> Any:
+def _put_along_forward(
+    xp: Any, g: Any, indices: Any, *, length: int, axis: int, from_end: bool = True, out: Any = None
+) -> Any:
+    if not from_end:
+        xp.check_indices(indices, length)
     out = _zeros(xp, *_put_along_shape(g, indices, length, axis), out)
     if not g.size:
         return out
@@ -336,7 +363,9 @@ def _put_along_forward(xp: Any, g: Any, indices: Any, *, length: int, axis: int,
     return out
 
 
-def _put_along_shape(g: Any, indices: Any, length: int, axis: int) -> tuple[Shape, np.dtype[Any]]:
+def _put_along_shape(
+    g: Any, indices: Any, length: int, axis: int, from_end: bool = True
+) -> tuple[Shape, np.dtype[Any]]:
     shape = list(g.shape)
     shape[axis] = length
     return tuple(shape), g.dtype
@@ -345,16 +374,16 @@ def _put_along_shape(g: Any, indices: Any, length: int, axis: int) -> tuple[Shap
 _put_along = Primitive("put_along_axis").define(
     forward=_put_along_forward,
     shape=_put_along_shape,
-    vjp=(lambda g, _, x, indices, length, axis: take_along_axis(g, indices, axis), None),
+    vjp=(lambda g, _, x, indices, length, axis, **where: take_along_axis(g, indices, axis, **where), None),
 )
 
 
-def put_along_axis(g: Tensor, indices: Tensor, length: int, axis: int) -> Tensor:
+def put_along_axis(g: Tensor, indices: Tensor, length: int, axis: int, **where: bool) -> Tensor:
     """Return zeros of `length` along `axis`, with g added where `indices` point to: the adjoint of taking."""
-    return bind(_put_along, (g, indices), {"length": length, "axis": axis})
+    return bind(_put_along, (g, indices), {"length": length, "axis": axis, **where})
 
 
-def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
+def take_along_axis(x: Any, indices: Any, axis: int = -1, *, from_end: bool = True) -> Tensor:
     """Return the elements of x that `indices` point to along `axis`.
 
     Parameters
@@ -365,6 +394,8 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
         Of x's shape outside `axis`; an element may come up several times.
     axis : int, default=-1
         Along which axis to take.
+    from_end : bool, default=True
+        Whether negative indices count from the end; otherwise they point outside.
 
     Returns
     -------
@@ -383,9 +414,8 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
            [0.6]])
     """
     x = as_tensor(x)
-    return bind(
-        _take_along_axis, (x, as_tensor(indices)), {"axis": normalize_axis(axis, x.ndim, "take_along_axis")}
-    )
+    params = {"axis": normalize_axis(axis, x.ndim, "take_along_axis"), **_where(from_end)}
+    return bind(_take_along_axis, (x, as_tensor(indices)), params)
 
 
 # -- classes and tables -----------------------------------------------------------------------
@@ -397,7 +427,7 @@ def one_hot(indices: Any, n_classes: int, dtype: Any = "float32") -> Tensor:
     Parameters
     ----------
     indices : Tensor or array of int
-        Any shape, and may be computed; negative ones count from the end.
+        Any shape, and may be computed.
     n_classes : int
         Length of a row.
     dtype : dtype, default="float32"
@@ -411,7 +441,7 @@ def one_hot(indices: Any, n_classes: int, dtype: Any = "float32") -> Tensor:
     Raises
     ------
     DtypeError, IndexError
-        If the indices are no integers, or point outside.
+        If the indices are no integers, or one is negative or not below `n_classes` (on the CPU).
 
     Examples
     --------
@@ -421,10 +451,10 @@ def one_hot(indices: Any, n_classes: int, dtype: Any = "float32") -> Tensor:
     """
     places = expand_dims(indices, -1)
     _check_integers("one_hot", places)
-    return put_along_axis(ones(places.shape, dtype, places.device), places, n_classes, -1)
+    return put_along_axis(ones(places.shape, dtype, places.device), places, n_classes, -1, from_end=False)
 
 
-def embedding(indices: Any, table: Any) -> Tensor:
+def embedding(indices: Any, table: Any, padding_idx: int | None = None) -> Tensor:
     """Return the rows of a table that `indices` point to.
 
     The gradient of a row that is taken several times is the sum of theirs; it is as large as the table.
@@ -435,6 +465,9 @@ def embedding(indices: Any, table: Any) -> Tensor:
         Any shape.
     table : Tensor or array of shape (n, d)
         A row for each of n things.
+    padding_idx : int, default=None
+        An index that stands for nothing: zeros come out there, and no gradient goes in. It is compared
+        with `indices` as it is; -1 is no name for the last row, and needs no row at all.
 
     Returns
     -------
@@ -444,7 +477,8 @@ def embedding(indices: Any, table: Any) -> Tensor:
     Raises
     ------
     ShapeError, DtypeError, IndexError
-        If the table is no matrix, the indices are no integers, or one points outside.
+        If the table is no matrix, the indices are no integers, or one is negative or not below n (on the
+        CPU), and not `padding_idx`.
 
     Examples
     --------
@@ -452,8 +486,17 @@ def embedding(indices: Any, table: Any) -> Tensor:
     array([[0.3, 0.4],
            [0.3, 0.4],
            [0.1, 0.2]])
+    >>> embedding([1, -1], [[0.1, 0.2], [0.3, 0.4]], padding_idx=-1).numpy()
+    array([[0.3, 0.4],
+           [0. , 0. ]])
     """
-    table = as_tensor(table)
+    indices, table = as_tensor(indices), as_tensor(table)
     if table.ndim != 2:
         raise ShapeError(f"embedding: expected a table of shape (n, d), got shape {table.shape}")
-    return take(table, indices)
+    _check_integers("embedding", indices)
+    limits = np.iinfo(indices.dtype)
+    if padding_idx is None or not limits.min <= padding_idx <= limits.max:
+        return take(table, indices, from_end=False)
+    is_padding = equal(indices, padding_idx)
+    rows = take(table, where(is_padding, 0, indices), from_end=False)
+    return where(expand_dims(is_padding, -1), 0, rows)

@@ -11,7 +11,7 @@ from sknet.core import gradients
 
 ROWS = np.random.default_rng(0).standard_normal((2000, 50))
 TABLE = np.random.default_rng(1).standard_normal((3000, 50))
-INDICES = np.random.default_rng(2).integers(-3000, 3000, 200)
+INDICES = np.random.default_rng(2).integers(3000, size=200)
 EACH = np.random.default_rng(3).integers(0, 50, (2000, 3))
 FIXED = np.arange(0, 2000, 3)
 BUFFER = ROWS.nbytes // 4  # NumPy has buffers of 8192 elements, one for each strided operand

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from sknet import ops
 from sknet.compile import compile
 from sknet.core import Tensor, gradients
 from sknet.exceptions import CaptureError
@@ -89,3 +90,18 @@ def test_integers(row, case):
     result = compile(function, tuple(arrays), exact=True)(*arrays)
     assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
     np.testing.assert_array_equal(result, expected.numpy())
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize(
+    ("first", "second"), [("float64", "int64"), ("int64", "float64"), ("float32", "int32")]
+)
+def test_a_choice_over_an_operand_of_another_dtype(first, second, exact):
+    """The result may take an operand's memory over, whose elements are of the same size and another kind."""
+
+    def function(mask, x, y):
+        return ops.where(mask, x * 2, y * 3)
+
+    arrays = np.array([True, False, True]), np.array([1, 2, 3], first), np.array([4, 5, 6], second)
+    expected = function(*arrays).numpy()
+    np.testing.assert_array_equal(compile(function, arrays, exact=exact)(*arrays), expected)

@@ -85,6 +85,12 @@ def _flat(parts):
     return np.concatenate([np.ravel(part) for part in parts[::-1]])
 
 
+def _torch_embedding(i, table, padding_idx=None):
+    """PyTorch gives no gradient for the index of padding, but its row; here it is zeros."""
+    rows = F.embedding(i, table, padding_idx)
+    return rows if padding_idx is None else rows * (i != padding_idx)[..., None]
+
+
 def _torch_flat(parts):
     return torch.cat([part.reshape(-1) for part in parts[::-1]])
 
@@ -493,25 +499,26 @@ TABLES = [
     ),
     Row(
         "embedding",
-        lambda i, table: table[i],
+        lambda i, table, padding_idx=None: np.where((i == padding_idx)[..., None], 0.0, table[i]),
         [
             Case((indices(4, below=5), real(5, 3))),
             Case((indices(2, 3, below=5), real(5, 2))),
             Case((indices(0, below=5), real(5, 2))),
+            Case((indices(2, 3, below=5), real(5, 2)), {"padding_idx": 1}),
         ],
-        torch=lambda i, table: F.embedding(i, table),
+        torch=_torch_embedding,
     ),
     Row(
         "one_hot",
         lambda i, n_classes, dtype="float32": np.eye(n_classes, dtype=dtype)[i],
         [
             Case((indices(4, below=3),), {"n_classes": 3, "dtype": "float64"}),
-            Case((indices(2, 3, below=3, low=-3),), {"n_classes": 3}),
+            Case((indices(2, 3, below=3),), {"n_classes": 3}),
             Case((indices(below=3),), {"n_classes": 4, "dtype": bool}),
             Case((indices(0, below=3),), {"n_classes": 3}),
         ],
         order=0,
-        torch=lambda i, n_classes, dtype=None: F.one_hot(i % n_classes, n_classes),
+        torch=lambda i, n_classes, dtype=None: F.one_hot(i, n_classes),
     ),
 ]
 

@@ -251,6 +251,9 @@ class _Namespace:
     def add_rows_at(self, out: FakeArray, rows: FakeArray, values: FakeArray) -> None:
         _launch(np.add.at, out, rows, values)
 
+    def check_indices(self, indices: FakeArray, length: int) -> None:
+        """Do nothing, as on a GPU."""
+
 
 class FakeCSR:
     """A sparse matrix of the fake device."""

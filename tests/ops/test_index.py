@@ -6,6 +6,7 @@ import pytest
 from sknet import Tensor, grad, ops
 from sknet.autograd import gradcheck
 from sknet.compile import compile
+from sknet.core import gradients
 from sknet.exceptions import DtypeError, ShapeError
 
 x = np.arange(12.0).reshape(3, 4)
@@ -212,7 +213,8 @@ class TestTake:
                 ShapeError,
                 r"embedding: expected a table of shape \(n, d\), got shape \(3,\)",
             ),
-            (lambda: ops.embedding([3], x), IndexError, "take: .* index 3 is out of bounds"),
+            (lambda: ops.embedding([3], x), IndexError, "take: .* index 3 is out of bounds for 3 elements"),
+            (lambda: ops.embedding([-1], x), IndexError, "take: .* index -1 is out of bounds for 3 elements"),
             (lambda: ops.one_hot([1.0], 3), DtypeError, "one_hot: indices must be integers, got float64"),
             (lambda: ops.one_hot([3], 3), IndexError, "put_along_axis: .* index 3 is out of bounds"),
         ],
@@ -344,3 +346,82 @@ class TestAssignment:
         x[[2, 2]] = v
         x.sum().backward()
         assert v.grad.numpy().tolist() == [[0.0, 0.0], [1.0, 1.0]]
+
+
+NAMED = {
+    "embedding": lambda i, x: ops.embedding(i, x),
+    "embedding with padding": lambda i, x: ops.embedding(i, x, padding_idx=-7),
+    "one_hot": lambda i, x: ops.one_hot(i, 5, "float64") @ x,
+    "take": lambda i, x: ops.take(x, i, from_end=False),
+    "take along columns": lambda i, x: ops.take(x.T, i, axis=1, from_end=False),
+    "take_along_axis": lambda i, x: ops.take_along_axis(
+        x, ops.broadcast_to(i.reshape(-1, 1), (i.size, 3)), 0, from_end=False
+    ),
+    "one a row": lambda i, x: ops.take_along_axis(x.T[:, :5], i.reshape(-1, 1)[:3], from_end=False),
+}
+
+
+OUTSIDE = [
+    *[("int64", wrong) for wrong in (-1, -5, -6, 5, 2**62, -(2**63))],
+    *[
+        ("int32", -1),
+        ("int16", -1),
+        ("int8", -1),
+        ("int8", -128),
+        ("int8", 127),
+        ("uint8", 255),
+        ("uint8", 5),
+    ],
+]
+
+
+class TestFromTheStart:
+    """Where negative indices do not count from the end, they are refused: eager, compiled and backward."""
+
+    @staticmethod
+    def run(op, how, indices):
+        """Return the value and the gradient of an op."""
+        table = np.arange(15.0).reshape(5, 3)
+
+        def both(i, x):
+            x.requires_grad = True
+            out = NAMED[op](i, x)
+            return out, gradients((out * out).sum(), [x])[0]
+
+        if how == "eager":
+            return [x.numpy() for x in both(Tensor(indices), Tensor(table))]
+        valid = np.zeros_like(indices)
+        return compile(both, (valid, table), exact=how == "exact")(indices, table)
+
+    @pytest.mark.parametrize("op", NAMED)
+    @pytest.mark.parametrize("how", ["eager", "exact", "relaxed"])
+    def test_all_integers(self, op, how):
+        expected = self.run(op, "eager", np.array([4, 0, 3, 3, 1]))
+        for dtype in ("int64", "int32", "int8", "uint8", "uint16"):
+            for a, b in zip(self.run(op, how, np.array([4, 0, 3, 3, 1], dtype)), expected, strict=True):
+                np.testing.assert_array_equal(a, b)
+        for dtype, wrong in OUTSIDE:
+            with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for 5 elements: they are"):
+                self.run(op, how, np.array([2, wrong, 0, 1, 1], dtype))
+
+    def test_more_elements_than_a_narrow_index_can_name(self):
+        with pytest.raises(IndexError, match="index -1 is out of bounds for 300 elements"):
+            ops.embedding(np.array([-1], "int8"), np.ones((300, 2)))
+        assert ops.embedding(np.array([200, 255], "uint8"), np.ones((300, 2))).shape == (2, 2)
+
+    @pytest.mark.parametrize("padding", [-1, 2, 99])
+    def test_padding(self, padding):
+        """It is compared with the indices as they are: -1 is no name for the last row."""
+        table = Tensor(np.arange(1.0, 16.0).reshape(5, 3), requires_grad=True)
+        indices = np.array([[0, padding], [4, 4]])
+        out = ops.embedding(indices, table, padding)
+        np.testing.assert_array_equal(out.numpy()[0, 1], np.zeros(3))
+        np.testing.assert_array_equal(out.numpy()[[0, 1, 1], [0, 0, 1]], table.numpy()[[0, 4, 4]])
+        out.sum().backward()
+        assert table.grad.numpy()[:, 0].tolist() == [1.0, 0.0, 0.0, 0.0, 2.0]
+        with pytest.raises(DtypeError, match="embedding: indices must be integers, got float64"):
+            ops.embedding(indices * 1.0, table, padding)
+
+    def test_elsewhere_they_count_from_the_end(self):
+        np.testing.assert_array_equal(ops.take(x, [-1]).numpy(), x[[-1]])
+        np.testing.assert_array_equal(Tensor(x)[Tensor([-1])].numpy(), x[[-1]])

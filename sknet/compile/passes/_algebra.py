@@ -281,7 +281,7 @@ def take_by_position(rewriter: Rewriter, equation: Equation) -> Variable | None:
     x, indices = equation.operands
     if not _one_a_row(indices, equation.params["axis"]):
         return None
-    positions = _positions(rewriter, indices, x.shape[-1])
+    positions = _positions(rewriter, indices, x.shape[-1], equation)
     return _reshaped(rewriter, rewriter.emit(own.take_at, x, positions), equation.output.shape)
 
 
@@ -291,13 +291,14 @@ def put_by_position(rewriter: Rewriter, equation: Equation) -> Variable | None:
     g, indices = equation.operands
     if not _one_a_row(indices, equation.params["axis"]):
         return None
-    positions = _positions(rewriter, indices, equation.params["length"])
+    positions = _positions(rewriter, indices, equation.params["length"], equation)
     return rewriter.emit(own.put_at, g, positions, shape=equation.output.shape)
 
 
-def _positions(rewriter: Rewriter, indices: Variable, length: int) -> Variable:
+def _positions(rewriter: Rewriter, indices: Variable, length: int, equation: Equation) -> Variable:
     flat = _reshaped(rewriter, indices, (math.prod(indices.shape),))
-    return rewriter.emit(own.flat_index, flat, length=length)
+    where = {name: value for name, value in equation.params.items() if name == "from_end"}
+    return rewriter.emit(own.flat_index, flat, length=length, **where)
 
 
 @ALGEBRA.on("sum")

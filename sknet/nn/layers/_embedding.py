@@ -17,7 +17,7 @@ from sknet.nn._scope import Registered
 from sknet.nn.init import Initializer, scheme
 from sknet.nn.layers._arguments import check_arguments
 from sknet.nn.layers._dropout import Dropout
-from sknet.ops import embedding, not_equal, reshape
+from sknet.ops import embedding
 
 __all__ = ["Embedding", "PositionalEncoding"]
 
@@ -34,7 +34,8 @@ class Embedding(Module):
     embedding_dim : int
         Their length.
     padding_idx : int, default=None
-        A number that stands for nothing: its vector is 0 and stays 0.
+        A number that stands for nothing: zeros come out for it, and it learns nothing. It is compared
+        with the input as it is, so -1 stands for -1 and not for the last vector.
     init : Initializer or str, default=None
         Scheme of the vectors, an object or its name; None is that of `init.version`, standard
         normal: the layers that follow are made for inputs of variance 1.
@@ -62,7 +63,7 @@ class Embedding(Module):
     _parameter_constraints = {
         "num_embeddings": COUNT,
         "embedding_dim": COUNT,
-        "padding_idx": [Interval(Integral, 0, None, closed="left"), None],
+        "padding_idx": [Integral, None],
     }
 
     def __init__(
@@ -92,17 +93,14 @@ class Embedding(Module):
         x = as_tensor(x)
         if x.dtype.kind not in "iu":
             raise DtypeError(f"{self!r}: expected integers, got {x.dtype}: use .astype('int64')")
-        found = embedding(x, self.weight)
-        if self.padding_idx is None:
-            return found
-        return found * reshape(not_equal(x, self.padding_idx), (*x.shape, 1)).astype(found.dtype)
+        return embedding(x, self.weight, self.padding_idx)
 
 
 def _drawn(
     found: Initializer, shape: tuple[int, int], padding_idx: int | None, random_state: RandomState
 ) -> np.ndarray[Any, Any]:
     values = found.draw(random_state, shape, fan_in=shape[0], fan_out=shape[1])
-    if padding_idx is not None:
+    if padding_idx is not None and padding_idx >= 0:
         values[padding_idx] = 0
     return values
 

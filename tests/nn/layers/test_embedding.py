@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from sknet import nn
+from sknet import Model, nn
 from sknet.compile import compile
 from sknet.core import gradients
 from sknet.exceptions import DtypeError, ShapeError
+from sknet.optim import SGD
 
 
 def test_rows_and_their_gradients():
@@ -24,6 +25,38 @@ def test_padding_is_zero_and_stays_so():
     [found] = gradients((layer(np.array([1, 2])) ** 2).sum(), [layer.weight])
     assert not found.numpy()[1].any()
     assert found.numpy()[2].all()
+
+
+def test_padding_may_be_no_row():
+    """Data that is padded by -1: no vector is lost to it, and none learns from it."""
+    layer = nn.Embedding(3, 2, padding_idx=-1).initialize(0)
+    assert layer.weight.numpy().all()
+    out = layer(np.array([[2, -1]]))
+    np.testing.assert_array_equal(out.numpy(), [[layer.weight.numpy()[2], [0.0, 0.0]]])
+    [found] = gradients(out.sum(), [layer.weight])
+    assert found.numpy().tolist() == [[0, 0], [0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_negative_numbers_in_training_and_prediction(compiled):
+    """Each of several steps, of which later ones are compiled, finds them."""
+    network = nn.Sequential(nn.Embedding(6, 4), nn.Flatten(), nn.Linear(12, 3))
+    model = Model(network, loss="log_loss", optimizer=SGD(lr=0.1), random_state=0, compile=compiled)
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 6, (10, 3)), rng.integers(0, 3, 10)
+    for _ in range(4):
+        model.step(X, y)
+        before = model.module.state_dict()
+        bad = X.copy()
+        bad[3, 1] = -1
+        with pytest.raises(IndexError, match="index -1 is out of bounds for 6 elements"):
+            model.step(bad, y)
+        with pytest.raises(IndexError, match="index -1 is out of bounds for 6 elements"):
+            model.predict(bad)
+        with pytest.raises(ValueError, match="y must be a class, an integer from 0"):
+            model.step(X, np.where(np.arange(10) == 2, -1, y))
+        for name, value in model.module.state_dict().items():
+            np.testing.assert_array_equal(value, before[name])
 
 
 def test_indices_are_no_part_of_a_compiled_function():

@@ -12,6 +12,7 @@ from sknet._indexing import is_basic, may_repeat, rows_of, with_ellipsis
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._writer import Writer
 from sknet.compile.executors.numpy._emitters import by_its_forward, emitter, scratch, unless_in_place
+from sknet.device import backend
 
 __all__: list[str] = []
 
@@ -20,14 +21,40 @@ Needs = list[tuple[tuple[int, ...], Any]]
 # -- one element a row ------------------------------------------------------------------------
 
 
+def _count_from_start(
+    w: Writer, equation: Equation, indices: Variable, length: int, out: str, behind: int = 1
+) -> None:
+    """Write the places, in steps of `behind`, that indices point to; what points outside raises."""
+    if equation.params.get("from_end", True):  # through a table, from whose end negative indices count
+        take = w.made(f"{w.constant(np.arange(length) * behind)}.take", "take")
+        w.line(f"{take}({w.name(indices)}, None, {out})")
+        return
+    if indices.size:
+        _check(w, indices, length)
+    w.line(f"{w.function(np.copyto, 'copyto')}({out}, {w.name(indices)})")
+    if behind != 1:
+        w.line(f"{w.function(np.multiply, 'multiply')}({out}, {behind}, {out})")
+
+
+def _check(w: Writer, indices: Variable, length: int) -> None:
+    """Write what `check_indices` does, with the view and its methods made once."""
+    name, bound = w.name(indices), length
+    read = name
+    if indices.dtype.kind == "i":  # read without a sign, negative numbers are larger than all others
+        unsigned = indices.dtype.str.replace("i", "u")
+        read = w.made(f"{name}.view('{unsigned}')", "r")
+        bound = min(length, np.iinfo(indices.dtype).max + 1)
+    largest, item = w.made(f"{read}.argmax", "argmax"), w.made(f"{read}.item", "item")
+    refuse = w.function(backend("cpu").xp.check_indices, "check_indices")
+    w.line(f"if {item}({largest}()) >= {bound}: {refuse}({name}, {length})")
+
+
 @emitter("flat_index")
 def _flat_index(w: Writer, equation: Equation) -> None:
     [indices], out = equation.operands, w.name(equation.output)
     length = equation.params["length"]
-    take = w.made(f"{w.constant(np.arange(length))}.take", "take")
     starts = w.constant(np.arange(0, indices.size * length, length))
-    # Through a table, so that negative indices count from the end and others are refused.
-    w.line(f"{take}({w.name(indices)}, None, {out})")
+    _count_from_start(w, equation, indices, length, out)
     w.line(f"{w.function(np.add, 'add')}({out}, {starts}, {out})")
 
 
@@ -114,9 +141,7 @@ def _around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 
 def _rows(w: Writer, equation: Equation, indices: Variable, before: int, length: int) -> str:
     """Write the numbers of the rows that indices point to, in each of the matrices of a stack."""
-    take = w.made(f"{w.constant(np.arange(length))}.take", "take")
-    # Through a table, so that negative indices count from the end and others are refused.
-    w.line(f"{take}({w.name(indices)}, None, {w.scratch(equation)})")
+    _count_from_start(w, equation, indices, length, w.scratch(equation))
     if before == 1:
         return w.made(f"{w.scratch(equation)}.reshape(-1)", "r")
     starts = w.constant(np.arange(0, before * length, length).reshape(before, 1))
@@ -174,8 +199,7 @@ def _along_needs(equation: Equation) -> Needs:
 def _along(w: Writer, equation: Equation, shape: tuple[int, ...]) -> str:
     """Write where the elements stand in an array of a shape, one after the other."""
     indices, (before, length, behind) = equation.operands[1], _around(shape, equation.params["axis"])
-    take = w.made(f"{w.constant(np.arange(length) * behind)}.take", "take")
-    w.line(f"{take}({w.name(indices)}, None, {w.scratch(equation)})")
+    _count_from_start(w, equation, indices, length, w.scratch(equation), behind)
     starts = np.arange(before).reshape(-1, 1, 1) * (length * behind) + np.arange(behind)
     places = w.made(f"{w.scratch(equation)}.reshape{before, indices.size // (before * behind), behind}", "r")
     w.line(f"{w.function(np.add, 'add')}({places}, {w.constant(starts)}, {places})")

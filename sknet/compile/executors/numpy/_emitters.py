@@ -269,7 +269,8 @@ def _level_1(w: Writer, name: str, like: Variable) -> str:
 
 
 def _shares(w: Writer, x: Variable, output: Variable) -> bool:
-    return w.plan.buffers[w.plan.views.root(x)] is w.plan.buffers[output]
+    """Tell whether an operand's elements are in their place already; those of another dtype are not."""
+    return x.dtype == output.dtype and w.plan.buffers[w.plan.views.root(x)] is w.plan.buffers[output]
 
 
 def unless_in_place(w: Writer, x: Variable, output: Variable) -> None:
