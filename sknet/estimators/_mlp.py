@@ -48,8 +48,7 @@ def _recipe(estimator: Any) -> Recipe:
     loss = check_loss(estimator.loss, name)
     if loss.of_probabilities:
         raise ValueError(
-            f"{loss!r} reads probabilities, and the outputs of {name} are none: use 'log_loss', the same "
-            "from logits"
+            f"{loss!r} expects probabilities, but {name} outputs logits: use 'log_loss', the same from logits"
         )
     return Recipe(
         hidden_layer_sizes=layer_sizes(estimator.hidden_layer_sizes),

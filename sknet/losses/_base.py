@@ -1,4 +1,4 @@
-"""What every loss is: values per sample, an inverse link, a check of targets, the tasks it serves."""
+"""What every loss is: values per sample, an inverse link, a check of targets, the supported tasks."""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ class Loss(ParameterObject, ABC):
     """Abstract base of the losses: what a network minimises, and what its output means.
 
     A loss has no state. It compares the raw output of a network (logits, log means, means) with
-    the target and returns one value per sample; whoever trains weights and averages them. It owns
+    the target and returns one value per sample; weighting and averaging them is up to the caller. It owns
     the inverse link, too, so that predictions always fit the loss they were trained with.
 
     A loss of your own defines `tasks`, `values` and `check_target`, and `predict` where its link
@@ -42,7 +42,7 @@ class Loss(ParameterObject, ABC):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ()
-    """The tasks it serves, of "binary", "multiclass", "multilabel" and "regression"."""
+    """The supported tasks, of "binary", "multiclass", "multilabel" and "regression"."""
 
     mean_over_outputs: ClassVar[bool] = False
     """Whether the loss is reported as the mean over outputs, though its sum is descended."""
@@ -51,21 +51,21 @@ class Loss(ParameterObject, ABC):
     """Outputs of the network for each column of the targets."""
 
     of_probabilities: ClassVar[bool] = False
-    """Whether the outputs that it reads are probabilities, of a network that ends in a softmax or sigmoid."""
+    """Whether it expects probabilities, from a network that ends in a softmax or sigmoid."""
 
     has_probabilities: ClassVar[bool] = True
     """Whether `predict` returns probabilities, where the task is a classification."""
 
     @abstractmethod
     def values(self, output: Tensor, target: Tensor) -> Tensor:
-        """Return the objective of every sample, summed over outputs.
+        """Return the loss of every sample, summed over outputs.
 
         Parameters
         ----------
         output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
             What the network returned, before any link.
         target : Tensor or array of shape (n_samples,) or (n_samples, n_outputs)
-            What it should have meant. A target (n_samples,) meets an output (n_samples, 1).
+            The target values. A target (n_samples,) matches an output (n_samples, 1).
 
         Returns
         -------
@@ -75,7 +75,7 @@ class Loss(ParameterObject, ABC):
         Raises
         ------
         ShapeError
-            If target and output do not belong together; nothing is broadcast.
+            If target and output do not match; nothing is broadcast.
         """
 
     def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
@@ -100,7 +100,7 @@ class Loss(ParameterObject, ABC):
 
     @property
     def threshold(self) -> float:
-        """The output at which two classes part, where one output stands for both."""
+        """The output that separates two classes, where a single output stands for both."""
         return 0.5 if self.of_probabilities else 0.0
 
     def predict(self, output: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class Loss(ParameterObject, ABC):
         return as_tensor(output)
 
     def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
-        """Check that the targets are ones that this loss can be asked for.
+        """Check that the loss is defined for these targets.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Loss(ParameterObject, ABC):
         ValueError
             If a target is outside the domain; the message names the first.
         DtypeError
-            If the targets are no numbers.
+            If the targets are not numbers.
         """
         finite_numbers(y, name)
 
@@ -156,30 +156,30 @@ class Loss(ParameterObject, ABC):
         Raises
         ------
         ValueError
-            If this loss does not serve the task.
+            If this loss does not support the task.
         """
         check_task(task)
         if not self.tasks:
             raise ValueError(
-                f"{type(self).__name__} serves none of the tasks of estimators, and the task here is {task}: "
-                "train with it by Model"
+                f"{type(self).__name__} supports no task of estimators, and the task here is {task}: "
+                "train with Model"
             )
         if task not in self.tasks:
             raise ValueError(
-                f"{type(self).__name__} serves the tasks {', '.join(self.tasks)}; the task here is {task}. "
+                f"{type(self).__name__} supports the tasks {', '.join(self.tasks)}; the task here is {task}. "
                 "A classification needs a loss such as 'log_loss', a regression one such as 'squared_error'."
             )
         return self
 
     def pair(self, output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Bring output and target to one shape and dtype, for losses that compare them elementwise.
+        """Bring output and target to the same shape and dtype, for losses that compare them elementwise.
 
         Parameters
         ----------
         output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
             What the network returned.
         target : Tensor or array of the same shape, or (n_samples,) where n_outputs is 1
-            What it should have meant.
+            The target values.
 
         Returns
         -------
@@ -189,7 +189,7 @@ class Loss(ParameterObject, ABC):
         Raises
         ------
         ShapeError
-            If the shapes do not belong together.
+            If the shapes do not match.
         """
         z, y = as_tensor(output), as_tensor(target)
         shape = z.shape
@@ -221,7 +221,7 @@ class Loss(ParameterObject, ABC):
 def shape_error(
     loss: Loss, output: tuple[int, ...], target: tuple[int, ...], expected: str = ""
 ) -> ShapeError:
-    """Return the error for an output and a target that do not belong together."""
+    """Return the error for an output and a target that do not match."""
     expected = expected or " or ".join(map(str, _target_shapes(output))) or "one row for each sample"
     return ShapeError(
         f"{type(loss).__name__} got an output of shape {output} and a target of shape {target}; "

@@ -97,7 +97,7 @@ class LogitLoss(Loss):
             raise ValueError(
                 f"{self!r} is for targets of several 0/1 labels; the task here is {task}. "
                 f"Use {self._with(multilabel=False)!r}, which also turns to several labels by itself where "
-                "the target asks for it."
+                "the target recommends it."
             )
         return super().for_task(task)
 
@@ -224,11 +224,11 @@ class LogLoss(LogitLoss):
     Parameters
     ----------
     multilabel : bool, default=False
-        Whether each output is a label of its own that a sample has or has not. Otherwise the
-        outputs are classes that exclude each other.
+        Whether each output is a separate 0/1 label. Otherwise the outputs are mutually exclusive
+        classes.
     label_smoothing : float in [0, 1), default=0.0
-        Share of each target that is spread evenly over all classes, so that no logit is asked to
-        be infinite.
+        Share of each target that is spread evenly over all classes, so that no logit is pushed
+        towards infinity.
     class_weight : array-like of shape (n_classes,) or dict, default=None
         How much each class counts; a dict maps class numbers to weights, and those it leaves out
         count as 1. One output has two classes; of several labels each has a weight.
@@ -248,7 +248,7 @@ class LogLoss(LogitLoss):
 
     .. math:: \ell(z, y) = \log(1 + e^z) - y z, \qquad y \in \{0, 1\},
 
-    summed over the labels; for classes that exclude each other [1]_
+    summed over the labels; for mutually exclusive classes [1]_
 
     .. math:: \ell(z, y) = \log \sum_k e^{z_k} - z_y, \qquad y \in \{0, \ldots, K - 1\}.
 
@@ -266,7 +266,7 @@ class LogLoss(LogitLoss):
     smoothing, and for labels its `binary_cross_entropy_with_logits`, where `pos_weight` and the
     weights of several labels do not change what is divided by.
 
-    Both are computed from the logits, so that no logit is too large. scikit-learn clips
+    Both are computed from the logits, so that large logits do not overflow. scikit-learn clips
     probabilities instead, and differs where a probability is within rounding of 0 or 1.
 
     References
@@ -350,10 +350,10 @@ class LogLoss(LogitLoss):
     def _class_values(self, z: Tensor, y: Tensor) -> Tensor:
         if self.pos_weight is not None:
             raise ValueError(
-                f"LogLoss: pos_weight is for one output or several labels, got {z.shape[-1]} classes that "
-                "exclude each other: use class_weight"
+                f"LogLoss: pos_weight is for one output or several labels, got {z.shape[-1]} mutually "
+                "exclusive classes: use class_weight"
             )
-        # The log probability and not logsumexp(z) - z[y]: near zero it keeps its digits in float32.
+        # The log probability and not logsumexp(z) - z[y]: near zero it keeps its precision in float32.
         log_probability = ops.log_softmax(z, axis=-1)
         values, weights = -of_class(log_probability, y), class_weights(self, z)
         if weights is not None:
@@ -371,15 +371,15 @@ def _width(z: Tensor) -> int:
 
 
 class Focal(LogitLoss):
-    r"""Focal loss: a log loss in which samples that are classified well already count little.
+    r"""Focal loss: a log loss in which well-classified samples count less.
 
     Parameters
     ----------
     gamma : float, default=2.0
-        How little; 0 is the log loss.
+        How much less; 0 gives the log loss.
     multilabel : bool, default=False
-        Whether each output is a label of its own that a sample has or has not. Otherwise the
-        outputs are classes that exclude each other.
+        Whether each output is a separate 0/1 label. Otherwise the outputs are mutually exclusive
+        classes.
     ignore_index : int, default=None
         A target that does not count, as for `LogLoss`.
 
@@ -392,8 +392,8 @@ class Focal(LogitLoss):
 
     summed over labels. The paper's factor for each class is the estimators' `class_weight`.
 
-    It draws probabilities towards each other: what `predict` returns is less sure of itself than
-    a network trained with `LogLoss`, and is no estimate of how often a class occurs.
+    It draws probabilities together: predictions are less confident than those of a network trained
+    with `LogLoss`, and not calibrated.
 
     References
     ----------
@@ -431,15 +431,15 @@ class Focal(LogitLoss):
 
 
 class Hinge(LogitLoss):
-    r"""Hinge loss, of support vector machines: nothing but wrong and narrow decisions cost.
+    r"""Hinge loss, of support vector machines: decisions that are wrong or within the margin cost.
 
     Parameters
     ----------
     squared : bool, default=False
         Square the values, which makes the loss smooth.
     multilabel : bool, default=False
-        Whether each output is a label of its own that a sample has or has not. Otherwise the
-        outputs are classes that exclude each other.
+        Whether each output is a separate 0/1 label. Otherwise the outputs are mutually exclusive
+        classes.
 
     See Also
     --------
@@ -447,13 +447,13 @@ class Hinge(LogitLoss):
 
     Notes
     -----
-    For one output, and for every label, and for classes that exclude each other [1]_
+    For one output, and for every label, and for mutually exclusive classes [1]_
 
     .. math:: \ell(z, y) = \max(0, 1 - (2 y - 1) z), \qquad
               \ell(z, y) = \max(0, 1 + \max_{k \ne y} z_k - z_y).
 
-    Outputs are distances to a boundary and not logits: `predict` returns them as they are, there
-    are no probabilities. PyTorch's `multi_margin_loss` sums over classes instead.
+    Outputs are signed distances to a boundary, not logits: `predict` returns them unchanged, and
+    there are no probabilities. PyTorch's `multi_margin_loss` sums over classes instead.
 
     References
     ----------
@@ -484,7 +484,7 @@ class Hinge(LogitLoss):
         return self._powered(ops.relu(1.0 - z * (2.0 * y - 1.0)))
 
     def _class_values(self, z: Tensor, y: Tensor) -> Tensor:
-        # Each other class one higher: where the true one is the largest still, the difference is 0.
+        # The other classes are raised by 1; where the true class is still the largest, the loss is 0.
         raised = z + (1.0 - ops.one_hot(ops.squeeze(y, -1), z.shape[-1], dtype=z.dtype))
         return self._powered(ops.max(raised, axis=-1) - of_class(z, y))
 

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: sequences whose alignment with their labels nobody knows."""
+"""Connectionist temporal classification: sequences whose alignment with their labels is unknown."""
 
 from numbers import Integral
 from typing import Any
@@ -17,26 +17,26 @@ NEVER = -1e30  # logarithm of a probability of 0, with which sums can be compute
 
 
 class CTC(Loss):
-    r"""Negative log likelihood of labels in their order, over all ways to lay them along the steps.
+    r"""Negative log likelihood of labels in their order, summed over all alignments with the steps.
 
     Parameters
     ----------
     blank : int, default=0
         The class that stands for no label.
     zero_infinity : bool, default=False
-        Whether labels for which there are not enough steps, whose loss is infinite, cost nothing.
+        Whether the loss is 0 instead of infinite where there are too few steps for the labels.
 
     Notes
     -----
     Outputs are logits of shape (n_samples, n_steps, n_classes), targets classes of shape (n_samples,
     n_labels), in which rows with fewer labels end with -1. A path gives each step a label or the blank;
-    it means the labels that are left when repeated ones are merged and blanks dropped [1]_:
+    it stands for the labels that remain when repetitions are merged and blanks dropped [1]_:
 
     .. math:: \ell(z, y) = -\log \sum_{\pi \to y} \prod_t \mathrm{softmax}(z_t)_{\pi_t}.
 
-    The sum is over paths by the forward recursion, in logarithms. It is for `Model`. For the same
-    logits it is PyTorch's `ctc_loss` with ``reduction="none"``. Where rows have fewer steps than
-    there are, `blank_after` says so.
+    The forward recursion computes the sum, in logarithms. The loss is for `Model`, not for estimators,
+    and equals PyTorch's `ctc_loss` with ``reduction="none"``. `blank_after` marks the end of rows with
+    fewer steps.
 
     References
     ----------
@@ -143,7 +143,7 @@ class CTC(Loss):
         return ops.softmax(as_tensor(output), axis=-1)
 
     def blank_after(self, output: Any, lengths: Any) -> Tensor:
-        """Return logits that are certain of the blank after each row's real steps, which then cost nothing.
+        """Return logits that predict the blank with certainty after each row's real steps.
 
         Parameters
         ----------

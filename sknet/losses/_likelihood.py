@@ -50,8 +50,8 @@ class Poisson(Loss):
 class Gamma(Loss):
     r"""Half the gamma deviance, for positive amounts; the output is the logarithm of the mean.
 
-    Errors count by their share of the mean: as a rule of thumb, for targets whose standard
-    deviation grows with their mean.
+    Errors count relative to the mean, which suits targets whose standard deviation grows with
+    their mean.
 
     See Also
     --------
@@ -157,7 +157,7 @@ class GaussianNLL(Loss):
     r"""Negative log likelihood of a normal distribution, whose mean and variance are both learned.
 
     The network has two outputs for each target: the means first, then the logarithms of the
-    variances. `predict` returns the means, and `predict_std` how far targets lie from them.
+    variances. `predict` returns the means, and `predict_std` the standard deviations.
 
     Notes
     -----

@@ -21,18 +21,18 @@ TINY = 1e-12  # added to squared lengths
 
 
 class MultiMargin(Loss):
-    r"""Hinge loss over all classes: each that comes too near to the true one costs.
+    r"""Hinge loss summed over all classes that violate the margin.
 
     Parameters
     ----------
     p : float, default=1.0
-        Power of what each class costs, 1 or more.
+        Power of each violation, 1 or more.
     margin : float, default=1.0
-        How much higher the true class is to be.
+        How far the output of the true class should exceed the others.
 
     See Also
     --------
-    Hinge : Only the nearest class costs.
+    Hinge : Only the class that violates the margin most counts.
 
     Notes
     -----
@@ -40,7 +40,7 @@ class MultiMargin(Loss):
 
     .. math:: \ell(z, y) = \frac{1}{K} \sum_{k \ne y} \max(0, m - z_y + z_k)^p.
 
-    Outputs are no logits: `predict` returns them as they are. PyTorch's `multi_margin_loss`.
+    Outputs are not logits: `predict` returns them unchanged. The same as PyTorch's `multi_margin_loss`.
 
     References
     ----------
@@ -87,7 +87,7 @@ class _Signed(Loss):
 
 
 class MarginRanking(_Signed):
-    r"""Ranking loss: of two outputs, the one that should is to be higher by a margin.
+    r"""Ranking loss: one of two outputs should exceed the other by a margin.
 
     Parameters
     ----------
@@ -97,12 +97,12 @@ class MarginRanking(_Signed):
     Notes
     -----
     For outputs of shape (n_samples, 2), or (n_samples, 2, 1) as a network with one output makes them of
-    pairs of inputs, and targets of shape (n_samples,) that are 1 where the first is to be higher, and
-    -1 where the second is,
+    pairs of inputs, and targets of shape (n_samples,) that are 1 where the first should be higher, and
+    -1 where the second should,
 
     .. math:: \ell(z, y) = \max(0, m - y (z_1 - z_2)).
 
-    It is for `Model`. PyTorch's `margin_ranking_loss`.
+    For `Model`, not for estimators. The same as PyTorch's `margin_ranking_loss`.
 
     Examples
     --------
@@ -137,12 +137,12 @@ def _side_by_side(loss: Loss, output: Tensor, target: Tensor, count: int) -> lis
 
 
 class CosineEmbedding(_Signed):
-    r"""Similarity of two outputs: a cosine of 1 where they belong together, a small one where not.
+    r"""Cosine similarity of two outputs, high where they belong together and low where not.
 
     Parameters
     ----------
     margin : float in [-1, 1], default=0.0
-        Up to which cosine nothing is lost where they do not belong together.
+        Cosine up to which pairs that do not belong together cost nothing.
 
     Notes
     -----
@@ -152,7 +152,7 @@ class CosineEmbedding(_Signed):
     .. math:: \ell(a, b, y) = \begin{cases} 1 - \cos(a, b) & y = 1 \\
               \max(0, \cos(a, b) - m) & y = -1. \end{cases}
 
-    It is for `Model`. PyTorch's `cosine_embedding_loss`.
+    For `Model`, not for estimators. The same as PyTorch's `cosine_embedding_loss`.
 
     Examples
     --------
@@ -175,18 +175,18 @@ class CosineEmbedding(_Signed):
 
 
 class TripletMargin(Loss):
-    r"""Distances of three outputs: an anchor is to be nearer to the one like it than to the other.
+    r"""Distances of three outputs: an anchor should be closer to its positive than to its negative.
 
     Parameters
     ----------
     margin : float, default=1.0
-        By how much nearer.
+        By how much closer.
     p : float, default=2.0
         Which norm measures distances.
     eps : float, default=1e-6
         Added to differences, so that the gradient exists where two outputs are equal.
     swap : bool, default=False
-        Whether the distance of the other to the one like the anchor counts where it is smaller [2]_.
+        Whether to use the distance of negative and positive instead, where that is smaller [2]_.
 
     Notes
     -----
@@ -195,8 +195,8 @@ class TripletMargin(Loss):
 
     .. math:: \ell(a, p, n) = \max(0, \|a - p\| - \|a - n\| + m).
 
-    Targets have shape (n_samples,), and nobody looks at their values: zeros will do. It is for
-    `Model`. PyTorch's `triplet_margin_loss`.
+    Targets have shape (n_samples,), and their values are ignored: zeros will do. The loss is
+    for `Model`, not for estimators. PyTorch's `triplet_margin_loss`.
 
     References
     ----------

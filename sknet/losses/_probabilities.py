@@ -22,7 +22,7 @@ class NLL(Loss):
     r"""Negative log likelihood of the true classes, from probabilities.
 
     For a network that ends in a softmax. `LogLoss` computes the same from logits, with fewer
-    operations and all digits: prefer it where the network can end before the softmax.
+    operations and full precision: prefer it if the network can end before the softmax.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ class NLL(Loss):
 
     Notes
     -----
-    :math:`\ell(p, y) = -\log p_y`, where no logarithm is taken to be below -100 (or below that of
-    the smallest normal number, -87 in float32), as in PyTorch's `binary_cross_entropy`. There the
+    :math:`\ell(p, y) = -\log p_y`, where logarithms are clamped at -100 (or at that of the smallest
+    normal number, -87 in float32), as in PyTorch's `binary_cross_entropy`. There the
     gradient is 0. PyTorch's `nll_loss` reads log probabilities instead.
 
     Examples
@@ -75,7 +75,7 @@ class BinaryCrossEntropy(Loss):
     r"""Log loss of labels that are 0 or 1, from probabilities.
 
     For a network that ends in a sigmoid, with one output or one for each of several labels.
-    `LogLoss` computes the same from logits, with fewer operations and all digits: prefer it where
+    `LogLoss` computes the same from logits, with fewer operations and full precision: prefer it if
     the network can end before the sigmoid.
 
     See Also
@@ -88,8 +88,8 @@ class BinaryCrossEntropy(Loss):
 
     .. math:: \ell(p, y) = -y \log p - (1 - y) \log(1 - p), \qquad 0 \le y \le 1,
 
-    where no logarithm is taken to be below -100 (or below that of the smallest normal number, -87
-    in float32), as in PyTorch's `binary_cross_entropy`. There the gradient is 0.
+    where logarithms are clamped at -100 (or at that of the smallest normal number, -87 in
+    float32), as in PyTorch's `binary_cross_entropy`. There the gradient is 0.
 
     Examples
     --------
@@ -141,7 +141,7 @@ class KLDivergence(Loss):
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         z, y = as_tensor(output), as_tensor(target)
-        if z.ndim < 2 or z.shape[-1] < 2:  # a softmax of one outcome is 1, and over the samples nonsense
+        if z.ndim < 2 or z.shape[-1] < 2:  # the softmax of a single outcome is always 1
             raise shape_error(self, z.shape, y.shape, expected="(n_samples, n_outcomes), as the output has")
         z, y = self.pair(z, y)
         return self.total(ops.xlogy(y, y) - y * ops.log_softmax(z, axis=-1))
@@ -159,5 +159,5 @@ class KLDivergence(Loss):
 
 
 def _log(p: Tensor) -> Tensor:
-    """Return the logarithm, but not of 0: the smallest is -100, or that of the smallest normal number."""
+    """Return the logarithm, clamped at -100 or at that of the smallest normal number."""
     return ops.log(ops.clip(p, min=max(math.exp(-100.0), float(np.finfo(p.dtype).tiny))))

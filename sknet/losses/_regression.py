@@ -60,7 +60,7 @@ class Huber(Loss):
     Parameters
     ----------
     delta : float, default=1.0
-        Where the one passes into the other, in units of the target.
+        Absolute error at which the loss changes from quadratic to linear.
 
     Notes
     -----

@@ -1,6 +1,6 @@
-"""Hooks: functions of a user's that run with a module's passes, forward and backward.
+"""Hooks: user functions that run during a module's forward and backward passes.
 
-A module without hooks has no `_hooks` of its own, and its call pays for nothing but that look.
+A module without hooks has no `_hooks` of its own, and its call costs one check more.
 """
 
 import itertools

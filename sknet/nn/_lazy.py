@@ -99,7 +99,7 @@ class Lazy(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         with _becoming:
-            if isinstance(self, Lazy):  # of two first calls at once, the second comes too late
+            if isinstance(self, Lazy):  # another thread's first call may have come before
                 self._become(self._made_for(np.shape(args[0]) if args else ()))
         return self.forward(*args, **kwargs)
 
@@ -116,7 +116,7 @@ class Lazy(Module):
         return made
 
     def _become(self, other: Module) -> None:
-        """Take over class, parameters and all else of a module that nobody else has."""
+        """Take over class, parameters and everything else of a module that is used nowhere else."""
         own = {name: value for name, value in vars(self).items() if name in ("_training", "_hooks")}
         vars(self).clear()
         vars(self).update(vars(other))
@@ -256,7 +256,7 @@ def is_lazy(module: Module) -> bool:
 
 
 def materialize(module: M, *inputs: Any, dtype: DTypeLike = "float32") -> M:
-    """Let lazy modules become ordinary ones, by a pass without data.
+    """Turn lazy modules into ordinary ones by a pass without data.
 
     Parameters
     ----------

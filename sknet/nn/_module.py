@@ -35,8 +35,8 @@ class Module(Registry):
     cannot be forgotten.
 
     A forward pass reads its parameters and buffers as attributes, and changes a buffer with
-    `set_buffer` alone. Then it is a pure function for whoever wants one (`functional_call`), and
-    several threads can run one module at the same time.
+    `set_buffer` alone. It can then be run as a pure function (`functional_call`), and by several
+    threads at the same time.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class Module(Registry):
         return self
 
     def requires_grad_(self, mode: bool = True) -> Self:
-        """Let all parameters be learned, or freeze them.
+        """Make all parameters trainable, or freeze them.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class Module(Registry):
         return self
 
     def zero_grad(self) -> Self:
-        """Forget the gradients that ``backward`` of a tensor has added up in the parameters.
+        """Clear the gradients that ``backward`` of a tensor has accumulated in the parameters.
 
         A `Model` needs no such call: its gradients are returned, and stored nowhere.
 
@@ -170,7 +170,7 @@ class Module(Registry):
     # -- hooks ------------------------------------------------------------------------------------
 
     def register_forward_pre_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> HookHandle:
-        """Let a function see, and replace, the arguments of every forward pass.
+        """Register a function that sees, and may replace, the arguments of every forward pass.
 
         Parameters
         ----------
@@ -182,18 +182,18 @@ class Module(Registry):
         Returns
         -------
         HookHandle
-            Its `remove` takes the hook away.
+            Its `remove` removes the hook.
 
         Notes
         -----
-        Hooks of a kind run in the order in which they were registered, each on what the one before
-        has left. `copy` and `copy.deepcopy` keep hooks, pickles leave them out: a function is not
-        state. A pass with hooks is not compiled: a fit warns and goes step by step in Python.
+        Hooks of a kind run in the order in which they were registered, each on the result of the
+        one before. `copy` and `copy.deepcopy` keep hooks, pickles leave them out: a function is not
+        state. A pass with hooks is not compiled: a fit warns, and runs uncompiled.
         """
         return _hooks.register(self, "forward_pre", hook, with_kwargs)
 
     def register_forward_hook(self, hook: Callable[..., Any], *, with_kwargs: bool = False) -> HookHandle:
-        """Let a function see, and replace, the output of every forward pass.
+        """Register a function that sees, and may replace, the output of every forward pass.
 
         Parameters
         ----------
@@ -205,12 +205,12 @@ class Module(Registry):
         Returns
         -------
         HookHandle
-            Its `remove` takes the hook away.
+            Its `remove` removes the hook.
         """
         return _hooks.register(self, "forward", hook, with_kwargs)
 
     def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Let a function see, and replace, the gradients of the outputs in every backward pass.
+        """Register a function that sees, and may replace, the gradients of the outputs.
 
         Parameters
         ----------
@@ -221,12 +221,12 @@ class Module(Registry):
         Returns
         -------
         HookHandle
-            Its `remove` takes the hook away.
+            Its `remove` removes the hook.
         """
         return _hooks.register(self, "backward_pre", hook)
 
     def register_full_backward_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Let a function see the gradients of inputs and outputs in every backward pass.
+        """Register a function that sees the gradients of inputs and outputs.
 
         Parameters
         ----------
@@ -238,7 +238,7 @@ class Module(Registry):
         Returns
         -------
         HookHandle
-            Its `remove` takes the hook away.
+            Its `remove` removes the hook.
 
         Notes
         -----
@@ -274,8 +274,8 @@ class Module(Registry):
         Notes
         -----
         The same seed gives the same weights in every dtype and on every device: they are drawn on
-        the host in float64, then converted. Call `to` before, not after, where float64 weights
-        should have all their digits.
+        the host in float64, then converted. Call `to` before, not after, to draw float64 weights
+        in full precision.
         """
         source = check_random_state(random_state)
         for _, parameter in self.own_parameters():

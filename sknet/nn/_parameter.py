@@ -31,7 +31,7 @@ Draw = Callable[[RandomState], np.ndarray[Any, Any]]
 
 DEFAULT_DTYPE = "float32"
 
-# The slot itself: reading it is the only way to see that nothing was drawn yet without drawing.
+# Reading the slot itself is the only way to see, without drawing, that nothing was drawn yet.
 _read_data = vars(Tensor)["data"].__get__
 _drawing = threading.RLock()
 
@@ -60,7 +60,7 @@ class Undrawn(MetaArray):
         self.draw = draw
 
     def __reduce__(self) -> Any:
-        # a GPU stays behind: what was made for one loads where there is none
+        # the device is not pickled, so that a state loads where there is no GPU
         device = self.device if self.device.kind == "meta" else Device("cpu")
         return Undrawn, (self.shape, self.dtype, device, self.draw)
 
@@ -175,7 +175,7 @@ class Parameter(Tensor):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether it is learned: what is computed from it is recorded."""
+        """Whether it is trainable: operations on it are recorded."""
         return self.node is not None
 
     @requires_grad.setter
@@ -185,7 +185,7 @@ class Parameter(Tensor):
             note_structure()
 
     def __getattr__(self, name: str) -> Any:
-        # `data` is an empty slot until the parameter is drawn, so being drawn costs its readers nothing
+        # `data` is an empty slot until the parameter is drawn, so that reading it later costs nothing
         if name != "data":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.draw()
@@ -207,13 +207,13 @@ class Parameter(Tensor):
         Raises
         ------
         ShapeError
-            If the function given as `draw` returns another shape than the one announced.
+            If the function given as `draw` returns another shape than the declared one.
         """
         with _drawing:
             undrawn = self._undrawn
             if undrawn is None or self._known is not undrawn or undrawn.device.kind == "meta":
                 return
-            # NumPy's global state is nobody's `random_state`, so None does not mean that here
+            # None means fresh entropy here, not NumPy's global state as in scikit-learn
             values = undrawn.draw(RandomState() if random_state is None else check_random_state(random_state))
             found = np.shape(values)
             if found != undrawn.shape:
@@ -230,14 +230,14 @@ class Parameter(Tensor):
         Returns
         -------
         Parameter
-            Without a gradient, and required to have one like this one.
+            Without a gradient; trainable if this one is.
         """
         if self.is_drawn:
             return self.like(self.data if self.home is None else self.data.copy())  # an owner writes in place
         return self.like(None)
 
     def like(self, data: Any) -> "Parameter":
-        """Return a parameter that is learned if this one is, with `data` for values; None: not drawn yet."""
+        """Return a parameter with the values `data`, trainable if this one is; None: not drawn yet."""
         clone = self._with(self._undrawn)
         if data is not None:
             clone.data = data
@@ -245,11 +245,11 @@ class Parameter(Tensor):
             clone.node = leaf_node(clone)
         return clone
 
-    # What is known without drawing must not draw: counting parameters may not change what a seed gives.
+    # Nothing below may draw: counting parameters must not change what a seed gives.
 
     @property
     def _known(self) -> Any:
-        """The values, or what is known of them where there are none yet."""
+        """The values, or what is known of them before they are drawn."""
         try:
             return _read_data(self)
         except AttributeError:
@@ -301,7 +301,7 @@ class Parameter(Tensor):
             clone.data = deepcopy(self.data, memo)
         return clone
 
-    __reduce__ = object.__reduce__  # not Tensor's: the state says all
+    __reduce__ = object.__reduce__  # not Tensor's: the state has everything
 
     def __getstate__(self) -> dict[str, Any]:
         values = to_host(self.data) if self.is_drawn else None

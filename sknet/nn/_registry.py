@@ -115,7 +115,7 @@ class Registry:
         note_structure()
 
     def set_buffer(self, name: str, value: Any) -> None:
-        """Give a buffer a new value: what a forward pass does with its running statistics.
+        """Set the value of a buffer, as a forward pass does with its running statistics.
 
         Inside `functional_call` the value goes to the buffers that the call returns, and the
         module stays as it was. Assigning the attribute does the same.
@@ -125,7 +125,7 @@ class Registry:
         name : str
             A registered buffer.
         value : Tensor or array-like
-            Its gradient history is cut, its dtype converted to the buffer's.
+            It is detached, and converted to the buffer's dtype.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class Registry:
             scope.updates[id(self), name] = value
 
     def _claim(self, name: str, registry: Mapping[str, Any]) -> None:
-        """Make a name free for `registry`: it is in one place only."""
+        """Free a name for `registry`, so that it is in one place only."""
         if not isinstance(name, str) or not name or "." in name:
             raise ValueError(
                 f"a name in {type(self).__name__} must be a str without dots and not empty, got {name!r}"
@@ -206,7 +206,7 @@ class Registry:
             return bound_parameter(state["_parameters"][name])
         if name in state["_buffers"]:
             return bound_buffer(self, name)
-        # What begins with an underscore is asked for by protocols, often, and never by mistake.
+        # Names with an underscore are looked up by protocols, often, and never by mistake.
         hint = "" if name.startswith("_") else suggestion(name, dir(self), ATTRIBUTES).removesuffix(".")
         raise AttributeError(
             f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self

@@ -1,4 +1,4 @@
-"""How modules show themselves: a tree, with the arguments that differ from their defaults."""
+"""How modules are printed: a tree, with the arguments that differ from their defaults."""
 
 import inspect
 from typing import TYPE_CHECKING

@@ -184,7 +184,7 @@ def _fresh_key() -> Key:
 
 
 def remember_buffer(module: "Registry", name: str) -> None:
-    """Note the value of a buffer that is about to change, for whoever repeats the pass."""
+    """Note the value of a buffer that is about to change, in case the pass is repeated."""
     first = _first_run.get()
     if first is not None:
         cast(dict[Binding, Tensor], first.values).setdefault((id(module), name), module._buffers[name])
@@ -234,6 +234,6 @@ class Registered:
         try:
             parameter = module._parameters[self.name]
         except KeyError:
-            raise AttributeError(self.name) from None  # Module.__getattr__ has the words for it
+            raise AttributeError(self.name) from None  # Module.__getattr__ makes the message
         scope = current_scope()
         return parameter if scope is None else scope.values.get(id(parameter), parameter)

@@ -84,7 +84,7 @@ def shape_pass(module: Module, inputs: tuple[Any, ...], training: bool = False, 
     Parameters
     ----------
     module : Module
-        It computes nothing and draws nothing, but runs: what its code does besides is done.
+        Nothing is computed or drawn, but its Python code runs, side effects included.
     inputs : tuple
         Arguments of the forward pass, as `shadows` returns them.
     training : bool, default=False

@@ -1,6 +1,6 @@
 """Reading a module's state as host arrays, and loading it back: all of it or nothing.
 
-Arrays alone do not say what they mean to a later release. So a state carries metadata, small enough
+Arrays alone do not tell a later release how to read them. So a state carries metadata, small enough
 for JSON: of every module whose class has changed its state since, which `_version` wrote it, and
 which version of the initial weights drew its parameters.
 """
@@ -35,7 +35,7 @@ class StateDict(dict[str, "np.ndarray[Any, Any]"]):
     -----
     ``metadata["versions"]`` maps the paths of modules to the `_version` of their class, where it is
     not 1, and ``metadata["init_versions"]`` to the version of the initial weights. A state without
-    metadata, such as a plain dict, is taken for one of the present versions.
+    metadata, such as a plain dict, is assumed to have the current versions.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def load_state_dict(module: "Module", state: Mapping[str, Any], strict: bool = T
 
 
 def _migrated(module: "Module", state: Mapping[str, Any], versions: Mapping[str, int]) -> dict[str, Any]:
-    """Return a state as the present classes would have written it."""
+    """Return a state as the current classes would have written it."""
     changed = dict(state)
     for path, each in module.named_modules():
         version = versions.get(path, 1)

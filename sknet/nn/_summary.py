@@ -23,12 +23,12 @@ def _product(operands: list[Any], result: Shadow) -> int:
 
 
 def _convolution(operands: list[Any], result: Shadow) -> int:
-    """Every element of the result sums over the kernel of its filter."""
+    """Each element of the result is a sum over the kernel of its filter."""
     return int(2 * result.size * math.prod(operands[1].shape[1:]))
 
 
 def _convolution_back(operands: list[Any], result: Shadow) -> int:
-    """What a transposed convolution is: every element of the first operand is spread by a kernel."""
+    """As for a transposed convolution: a kernel is added up for each element of the first operand."""
     return int(2 * operands[0].size * math.prod(operands[1].shape[1:]))
 
 
@@ -37,7 +37,7 @@ def _convolution_weight(operands: list[Any], result: Shadow) -> int:
 
 
 def _recurrence(operands: list[Any], result: Shadow) -> int:
-    """The products of the states; those of the inputs are a matrix product before."""
+    """The products with the states; those with the inputs are a separate matrix product."""
     return int(2 * operands[0].size * operands[1].shape[0])
 
 
@@ -65,7 +65,7 @@ FLOPS: dict[str, Callable[[list[Any], Shadow], int]] = {
 
 
 class SummaryRow(NamedTuple):
-    """One module of a summary; what the modules below it do and have stands in their rows.
+    """One module of a summary; the modules below it have rows of their own.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class SummaryRow(NamedTuple):
     output_shape : tuple of int, tree of those, or None
         Of its last call; None if the pass did not call it.
     parameters : int
-        Elements of its own parameters; shared ones count where they are met first.
+        Elements of its own parameters; shared ones count at their first occurrence.
     trainable_parameters : int
         Those of them that are learned.
     buffers : int
@@ -86,7 +86,7 @@ class SummaryRow(NamedTuple):
     state_bytes : int
         Of its own parameters and buffers.
     output_bytes : int
-        Of the arrays that it is the first to return, in all its calls.
+        Of the arrays that it was the first to return, in all its calls.
     """
 
     path: str
@@ -152,7 +152,7 @@ class Summary:
 
     @property
     def activation_bytes(self) -> int:
-        """Bytes of what the modules return: about what a training step keeps for its way back."""
+        """Bytes of what the modules return: about what a training step keeps for the backward pass."""
         return self._sum("output_bytes")
 
     def __str__(self) -> str:
@@ -197,7 +197,7 @@ def _size(count: float) -> str:
 
 
 class _Ledger:
-    """Who is running in the pass, and what was done by whom."""
+    """Which modules are running in the pass, and what each of them did."""
 
     def __init__(self) -> None:
         self.flops: dict[int, int] = {}
@@ -254,10 +254,10 @@ def summary(module: Module, *inputs: Any, dtype: DTypeLike = "float32", training
 
     Notes
     -----
-    The pass runs every operation's shape rule and nothing else, so a network that fits into no memory
-    has a summary too. The module's Python code and its hooks are run once. Operations are counted
-    by what is computed: a matrix product of (n, k) and (k, m) is 2 n k m, what goes over elements is
-    one for each, what only moves or selects is free. The work of custom `Function` objects is that of
+    The pass runs every operation's shape rule and nothing else, so even a network that does not fit
+    into memory has a summary. The module's Python code and its hooks are run once. Operations are counted
+    by what is computed: a matrix product of (n, k) and (k, m) is 2 n k m, an elementwise operation
+    is 1 per element, moving and selecting are free. The work of custom `Function` objects is that of
     the operations inside.
 
     Examples
@@ -282,7 +282,7 @@ def summary(module: Module, *inputs: Any, dtype: DTypeLike = "float32", training
         hooks.add("forward_pre", ledger.enter)
         hooks.add("forward", ledger.leave)
     given = tuple([shadows(x, dtype, ledger.seen) for x in inputs])
-    input_bytes = ledger.new_bytes(given)  # who only hands an input on has made nothing
+    input_bytes = ledger.new_bytes(given)  # a module that returns its input has made nothing
     shape_pass(twin, given, training, ledger.seen)
     return Summary(list(_rows(twin, ledger)), input_bytes)
 

@@ -331,7 +331,7 @@ class LeCunNormal(Initializer):
     Notes
     -----
     Y. LeCun et al., "Efficient BackProp", 1998, section 4.6; G. Klambauer et al., "Self-normalizing
-    neural networks", NeurIPS 2017, asks for it.
+    neural networks", NeurIPS 2017, recommends it.
 
     Examples
     --------
@@ -402,7 +402,7 @@ INITIALIZERS: dict[str, type[Initializer]] = {
 VERSION = 2
 
 # kind of layer -> version -> scheme. A kind that a version leaves alone keeps the one before. An entry
-# is never changed once it was released: what it drew must be drawn again.
+# is never changed once it was released: its draws must stay reproducible.
 SCHEMES: dict[str, dict[int, Initializer]] = {
     "attention": {1: LeCunNormal()},  # of a square projection, what Glorot's is
     "conv": {1: HeNormal()},
@@ -417,7 +417,7 @@ _active: ContextVar[int] = ContextVar("sknet.nn.init.version", default=VERSION)
 
 @contextmanager
 def version(number: int) -> Iterator[None]:
-    """Let the layers that are made inside draw by the default schemes of a version.
+    """Let layers that are made inside use the default schemes of a version.
 
     Parameters
     ----------

@@ -98,8 +98,8 @@ CHOICES = [
     ("multilabel", {"class_weight": {0: 2}}, "For multi-output, class_weight should be a list"),
     ("multilabel", {"class_weight": [{0: 2}]}, "number of elements in class_weight should match"),
     ("multiclass", {"loss": "logloss"}, r"'loss' parameter of MLPClassifier .* Did you mean 'log_loss' or"),
-    ("multiclass", {"loss": "squared_error"}, "SquaredError serves the tasks regression; .*multiclass"),
-    ("regression", {"loss": "log_loss"}, "LogLoss serves the tasks .*; the task here is regression"),
+    ("multiclass", {"loss": "squared_error"}, "SquaredError supports the tasks regression; .*multiclass"),
+    ("regression", {"loss": "log_loss"}, "LogLoss supports the tasks .*; the task here is regression"),
     ("regression", {"loss": "poisson"}, r"y must be 0 or more for Poisson.* but y\[\d, 0\] is -"),
     ("multiclass", {"loss": LogLoss}, "'loss' parameter of MLPClassifier must be .*Got <class"),
     ("regression", {"loss": Huber(delta=0)}, "'delta' parameter of Huber must be a float in the range"),
@@ -256,7 +256,7 @@ PARTIAL = [
 ]
 ANY = [
     ("multiclass", {}, fit(NAN_X, Y), "Input X contains NaN"),
-    ("multiclass", {"loss": "squared_error"}, fit(X, Y), "SquaredError serves the tasks regression"),
+    ("multiclass", {"loss": "squared_error"}, fit(X, Y), "SquaredError supports the tasks regression"),
     ("regression", {"loss": "poisson"}, fit(X, Z), "y must be 0 or more for Poisson"),
     ("regression", {"early_stopping": True}, fit(X[:5], Z[:5]), "The validation set is too small"),
     (

@@ -57,9 +57,7 @@ def test_fit(name, task, optimizer):
 @pytest.mark.parametrize("name", LOSSES_OF_PROBABILITIES)
 @pytest.mark.parametrize("kind", [sknet.MLPClassifier, sknet.MLPRegressor])
 def test_perceptrons_return_no_probabilities(kind, name):
-    with pytest.raises(
-        ValueError, match=rf"reads probabilities, and the outputs of {kind.__name__} are none"
-    ):
+    with pytest.raises(ValueError, match=rf"expects probabilities, but {kind.__name__} outputs logits"):
         kind(loss=name).fit([[0.0], [1.0]], [0, 1])
 
 
@@ -173,7 +171,7 @@ class Misses(Loss):
 
 
 def test_a_loss_of_probabilities_written_by_a_user():
-    with pytest.raises(ValueError, match=r"Misses\(\) reads probabilities"):
+    with pytest.raises(ValueError, match=r"Misses\(\) expects probabilities"):
         sknet.MLPClassifier(loss=Misses()).fit([[0.0], [1.0]], [0, 1])
 
 

@@ -477,6 +477,6 @@ def test_for_task(case):
         case.loss.for_task("ranking")
     for task in {"binary", "multiclass", "multilabel", "regression"} - set(case.loss.tasks):
         with pytest.raises(
-            ValueError, match=rf"{type(case.loss).__name__} serves .* the task here is {task}"
+            ValueError, match=rf"{type(case.loss).__name__} supports .* the task here is {task}"
         ):
             case.loss.for_task(task)

@@ -149,7 +149,7 @@ def test_ignored_targets_pass_the_check():
         (
             {"pos_weight": 2.0},
             (4, 3),
-            "pos_weight is for one output or several labels, got 3 classes that exclude",
+            "pos_weight is for one output or several labels, got 3 mutually exclusive",
         ),
         (
             {"pos_weight": [1.0, 2.0]},

@@ -50,7 +50,7 @@ AXIS = [Interval(Integral, None, None, closed="neither")]
 
 
 class Identity(Module):
-    """Hands its input on.
+    """Return the input unchanged.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class PReLU(Module):
     num_parameters : int, default=1
         One slope for all, or one for each channel, which is the input's second axis.
     negative_slope : float, default=0.25
-        The slopes at first.
+        Initial value of the slopes.
 
     Other Parameters
     ----------------

@@ -21,39 +21,39 @@ SHARE = [Interval(Real, 0, 1, closed="both")]
 
 
 class MultiheadAttention(Module):
-    r"""Let every element of a sequence take in what it asks for from all elements of another, or its own.
+    r"""Multi-head attention of a sequence to another one, or to itself.
 
     Parameters
     ----------
     embed_dim : int
-        Length of the vectors that come in, and of those that go out.
+        Size of the input and output vectors.
     num_heads : int
-        Into how many parts vectors are divided, each of which looks for itself.
+        Number of heads, which divides `embed_dim`.
     dropout : float, default=0.0
         Probability that a weight is dropped in training.
     bias : bool, default=True
         Whether the projections have biases.
     init : Initializer or str, default=None
         Scheme of both projections, an object or its name; None is that of `init.version`,
-        `LeCunNormal` with zero biases: what X. Glorot's is for the four square matrices.
+        `LeCunNormal` with zero biases: the same as X. Glorot's for the four square matrices.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
     Attributes
     ----------
     in_projection : Linear
-        From `embed_dim` to queries, keys and values, side by side.
+        Projects the input to queries, keys and values, concatenated.
     out_projection : Linear
-        From the heads' outputs, side by side, to the output.
+        Projects the concatenated outputs of the heads.
 
     Notes
     -----
     Call it as ``attention(query, key, value, mask, key_mask, is_causal, need_weights)``. `query` is of
     shape (n, n_queries, embed_dim); `key` (by default the query) and `value` (by default the key)
     are of shape (n, n_keys, embed_dim). `mask`, of shape (n_queries, n_keys) or with axes for samples
-    and heads before, is True where a query may see a key, or is added to the scores; `key_mask`, of
-    shape (n, n_keys), is True for keys that are no padding. PyTorch's layer takes the opposite of
-    these two. A query that may see no key gets the output projection's bias. With `need_weights`
+    and heads before, is True where a query may attend to a key, or is added to the scores; `key_mask`, of
+    shape (n, n_keys), is True for keys that are not padding. PyTorch's layer expects the opposite of
+    both. A query that may attend to no key gets the output projection's bias. With `need_weights`
     the weights, of shape (n, num_heads, n_queries, n_keys), are returned too.
 
     References

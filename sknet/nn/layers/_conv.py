@@ -150,14 +150,14 @@ class Conv1d(_Convolution):
     kernel_size : int or tuple of int
         Length of a kernel.
     stride : int or tuple of int, default=1
-        Steps from one window to the next.
+        Distance between neighbouring windows.
     padding : int, tuple of int, "same" or "valid", default=0
         How much is added before and after; "same" keeps the size, for a stride of 1.
     dilation : int or tuple of int, default=1
-        Steps from one element of a kernel to the next.
+        Distance between the elements of a kernel.
     groups : int, default=1
-        Channels are divided into so many groups that do not see each other; `in_channels` gives
-        every channel filters of its own.
+        Number of groups into which the channels are divided, each convolved on its own;
+        `in_channels` gives a depthwise convolution.
     bias : bool, default=True
         Whether to add a bias.
     padding_mode : {"zeros", "reflect", "replicate", "circular"}, default="zeros"
@@ -174,7 +174,7 @@ class Conv1d(_Convolution):
     weight : Parameter of shape (out_channels, in_channels / groups, length)
         The kernels, as in PyTorch.
     bias : Parameter of shape (out_channels,), or None
-        One number a filter.
+        One number per filter.
 
     Notes
     -----
@@ -240,14 +240,14 @@ class Conv2d(_Convolution):
     kernel_size : int or tuple of int
         Rows and columns of a kernel.
     stride : int or tuple of int, default=1
-        Steps from one window to the next.
+        Distance between neighbouring windows.
     padding : int, tuple of int, "same" or "valid", default=0
         How much is added before and after; "same" keeps the size, for a stride of 1.
     dilation : int or tuple of int, default=1
-        Steps from one element of a kernel to the next.
+        Distance between the elements of a kernel.
     groups : int, default=1
-        Channels are divided into so many groups that do not see each other; `in_channels` gives
-        every channel filters of its own.
+        Number of groups into which the channels are divided, each convolved on its own;
+        `in_channels` gives a depthwise convolution.
     bias : bool, default=True
         Whether to add a bias.
     padding_mode : {"zeros", "reflect", "replicate", "circular"}, default="zeros"
@@ -264,7 +264,7 @@ class Conv2d(_Convolution):
     weight : Parameter of shape (out_channels, in_channels / groups, rows, columns)
         The kernels, as in PyTorch.
     bias : Parameter of shape (out_channels,), or None
-        One number a filter.
+        One number per filter.
 
     Notes
     -----
@@ -319,7 +319,7 @@ class Conv2d(_Convolution):
 
 
 class ConvTranspose1d(_Convolution):
-    """Transposed convolution of signals: every input element spreads a kernel.
+    """Transposed convolution of signals, the adjoint of a convolution.
 
     Parameters
     ----------
@@ -330,17 +330,17 @@ class ConvTranspose1d(_Convolution):
     kernel_size : int or tuple of int
         Length of a kernel.
     stride : int or tuple of int, default=1
-        Steps between what neighbouring inputs are spread over.
+        Distance in the output between neighbouring inputs.
     padding : int or tuple of int, default=0
-        How much of the output is cut off, before and after.
+        How much of the output is cropped at both ends.
     output_padding : int or tuple of int, default=0
-        How much is added at the end, less than the stride.
+        How much is added at the end, less than the larger of stride and dilation.
     groups : int, default=1
-        Channels are divided into so many groups that do not see each other.
+        Number of groups into which the channels are divided, each convolved on its own.
     bias : bool, default=True
         Whether to add a bias.
     dilation : int or tuple of int, default=1
-        Steps from one element of a kernel to the next.
+        Distance between the elements of a kernel.
     init : Initializer or str, default=None
         Scheme of weight and bias, as for `Conv1d`.
     device : str or Device, default=None
@@ -351,7 +351,7 @@ class ConvTranspose1d(_Convolution):
     weight : Parameter of shape (in_channels, out_channels / groups, length)
         The kernels, as in PyTorch.
     bias : Parameter of shape (out_channels,), or None
-        One number a channel.
+        One number per channel.
 
     Notes
     -----
@@ -404,7 +404,7 @@ class ConvTranspose1d(_Convolution):
 
 
 class ConvTranspose2d(_Convolution):
-    """Transposed convolution of images: every input element spreads a kernel.
+    """Transposed convolution of images, the adjoint of a convolution.
 
     Parameters
     ----------
@@ -415,17 +415,17 @@ class ConvTranspose2d(_Convolution):
     kernel_size : int or tuple of int
         Rows and columns of a kernel.
     stride : int or tuple of int, default=1
-        Steps between what neighbouring inputs are spread over.
+        Distance in the output between neighbouring inputs.
     padding : int or tuple of int, default=0
-        How much of the output is cut off, before and after.
+        How much of the output is cropped at both ends.
     output_padding : int or tuple of int, default=0
-        How much is added at the end, less than the stride.
+        How much is added at the end, less than the larger of stride and dilation.
     groups : int, default=1
-        Channels are divided into so many groups that do not see each other.
+        Number of groups into which the channels are divided, each convolved on its own.
     bias : bool, default=True
         Whether to add a bias.
     dilation : int or tuple of int, default=1
-        Steps from one element of a kernel to the next.
+        Distance between the elements of a kernel.
     init : Initializer or str, default=None
         Scheme of weight and bias, as for `Conv2d`.
     device : str or Device, default=None
@@ -436,7 +436,7 @@ class ConvTranspose2d(_Convolution):
     weight : Parameter of shape (in_channels, out_channels / groups, rows, columns)
         The kernels, as in PyTorch.
     bias : Parameter of shape (out_channels,), or None
-        One number a channel.
+        One number per channel.
 
     Notes
     -----

@@ -17,18 +17,18 @@ SELU_LIMIT = -1.7580993408473766  # what SELU approaches for low inputs
 
 
 class Dropout(Module):
-    r"""Set elements to zero at random in training, and hand the input on in prediction.
+    r"""Set elements to zero at random in training, and do nothing in prediction.
 
     Parameters
     ----------
     p : float, default=0.5
-        Probability of a zero, in [0, 1].
+        Probability that an element is set to zero, in [0, 1].
 
     Notes
     -----
-    What stays is divided by :math:`1 - p`, so that its expectation is the input (N. Srivastava et
-    al., JMLR 2014, section 10). Inside `functional_call` the mask is a function of key, step and
-    the layer's place in the pass; outside, every call draws afresh.
+    The remaining elements are divided by :math:`1 - p`, so that the expectation is the input
+    (N. Srivastava et al., JMLR 2014, section 10). Inside `functional_call` the mask is a function of
+    key, step and the layer's place in the pass; outside, every call draws a new one.
 
     Examples
     --------
@@ -93,11 +93,11 @@ class Dropout1d(_ChannelDropout):
     Parameters
     ----------
     p : float, default=0.5
-        Probability of a zero, in [0, 1].
+        Probability that an element is set to zero, in [0, 1].
 
     Notes
     -----
-    Neighbours in a channel are alike, so that dropping single elements takes little away
+    Neighbours within a channel are similar, so dropping single elements has little effect
     (J. Tompson et al., "Efficient object localization using convolutional networks", CVPR 2015).
 
     Examples
@@ -118,11 +118,11 @@ class Dropout2d(_ChannelDropout):
     Parameters
     ----------
     p : float, default=0.5
-        Probability of a zero, in [0, 1].
+        Probability that an element is set to zero, in [0, 1].
 
     Notes
     -----
-    Neighbours in a channel are alike, so that dropping single elements takes little away
+    Neighbours within a channel are similar, so dropping single elements has little effect
     (J. Tompson et al., "Efficient object localization using convolutional networks", CVPR 2015).
 
     Examples

@@ -30,15 +30,15 @@ class Embedding(Module):
     Parameters
     ----------
     num_embeddings : int
-        How many vectors.
+        Number of vectors.
     embedding_dim : int
         Their length.
     padding_idx : int, default=None
-        A number that stands for nothing: zeros come out for it, and it learns nothing. It is compared
-        with the input as it is, so -1 stands for -1 and not for the last vector.
+        Index of the padding: its output is 0, and it gets no gradient. It is compared with the
+        input as it is, so -1 means -1 and not the last vector.
     init : Initializer or str, default=None
         Scheme of the vectors, an object or its name; None is that of `init.version`, standard
-        normal: the layers that follow are made for inputs of variance 1.
+        normal, since the layers that follow expect inputs of variance 1.
     device : str or Device, default=None
         Where the parameter lives; None is the CPU.
 
@@ -106,14 +106,14 @@ def _drawn(
 
 
 class PositionalEncoding(Module):
-    r"""Add to every vector of a sequence a fixed one that tells its position.
+    r"""Add to every vector of a sequence a fixed one that encodes its position.
 
     Parameters
     ----------
     base : float, default=10000.0
         Wave lengths go from 2 pi to 2 pi times this.
     dropout : float, default=0.0
-        Probability of a zero in the sum.
+        Dropout probability of the sum.
 
     Notes
     -----

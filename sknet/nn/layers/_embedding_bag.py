@@ -23,13 +23,13 @@ class EmbeddingBag(Embedding):
     Parameters
     ----------
     num_embeddings : int
-        How many vectors.
+        Number of vectors.
     embedding_dim : int
         Their length.
     mode : {"sum", "mean", "max"}, default="mean"
         What is made of the vectors of a bag.
     padding_idx : int, default=None
-        A number that stands for nothing: it is left out of every bag.
+        Index of the padding, which is left out of every bag.
     init : Initializer or str, default=None
         Scheme of the vectors, as for `Embedding`.
     device : str or Device, default=None

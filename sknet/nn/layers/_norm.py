@@ -58,16 +58,16 @@ class LayerNorm(Affine):
     affine : bool, default=True
         Whether to scale and shift what is normalised.
     bias : bool, default=True
-        Whether to shift it, where it is scaled.
+        Whether to shift as well, if `affine`.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
     Attributes
     ----------
     weight : Parameter of shape `normalized_shape`, or None
-        The scale, at first 1.
+        The scale, initially 1.
     bias : Parameter of shape `normalized_shape`, or None
-        The shift, at first 0.
+        The shift, initially 0.
 
     Notes
     -----
@@ -118,7 +118,7 @@ class RMSNorm(Affine):
     Attributes
     ----------
     weight : Parameter of shape `normalized_shape`, or None
-        The scale, at first 1.
+        The scale, initially 1.
 
     Notes
     -----
@@ -161,7 +161,7 @@ class GroupNorm(Affine):
     Parameters
     ----------
     num_groups : int
-        Into how many groups the channels are divided; as many as channels is an instance norm.
+        Number of groups of channels; one per channel gives an instance norm.
     num_channels : int
         Length of the input's second axis.
     eps : float, default=1e-5
@@ -169,16 +169,16 @@ class GroupNorm(Affine):
     affine : bool, default=True
         Whether to scale and shift what is normalised.
     bias : bool, default=True
-        Whether to shift it, where it is scaled.
+        Whether to shift as well, if `affine`.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
     Attributes
     ----------
     weight : Parameter of shape (num_channels,), or None
-        The scale, at first 1.
+        The scale, initially 1.
     bias : Parameter of shape (num_channels,), or None
-        The shift, at first 0.
+        The shift, initially 0.
 
     Notes
     -----

@@ -50,20 +50,20 @@ class _Pool(Module):
 
 
 class MaxPool1d(_Pool):
-    """Largest element of every window of signals, (n, channels, length).
+    """Maximum of every window of signals, (n, channels, length).
 
     Parameters
     ----------
     kernel_size : int or tuple of int
-        Elements of a window.
+        Size of a window.
     stride : int or tuple of int, default=None
-        Steps from one window to the next; None is `kernel_size`.
+        Distance between neighbouring windows; None is `kernel_size`.
     padding : int or tuple of int, default=0
-        What is added before and after, at most half a window; it is never the largest.
+        Padding at both ends, at most half a window; it is never the maximum.
     dilation : int or tuple of int, default=1
-        Steps from one element of a window to the next.
+        Distance between the elements of a window.
     ceil_mode : bool, default=False
-        Whether a last window may reach over the end, if it begins before it.
+        Whether the last window may extend past the end, if it begins before it.
 
     Examples
     --------
@@ -89,20 +89,20 @@ class MaxPool1d(_Pool):
 
 
 class MaxPool2d(_Pool):
-    """Largest element of every window of images, (n, channels, height, width).
+    """Maximum of every window of images, (n, channels, height, width).
 
     Parameters
     ----------
     kernel_size : int or tuple of int
-        Elements of a window.
+        Size of a window.
     stride : int or tuple of int, default=None
-        Steps from one window to the next; None is `kernel_size`.
+        Distance between neighbouring windows; None is `kernel_size`.
     padding : int or tuple of int, default=0
-        What is added before and after, at most half a window; it is never the largest.
+        Padding at both ends, at most half a window; it is never the maximum.
     dilation : int or tuple of int, default=1
-        Steps from one element of a window to the next.
+        Distance between the elements of a window.
     ceil_mode : bool, default=False
-        Whether a last window may reach over the end, if it begins before it.
+        Whether the last window may extend past the end, if it begins before it.
 
     Examples
     --------
@@ -133,15 +133,15 @@ class AvgPool1d(_Pool):
     Parameters
     ----------
     kernel_size : int or tuple of int
-        Elements of a window.
+        Size of a window.
     stride : int or tuple of int, default=None
-        Steps from one window to the next; None is `kernel_size`.
+        Distance between neighbouring windows; None is `kernel_size`.
     padding : int or tuple of int, default=0
-        Zeros before and after, at most half a window.
+        Zeros at both ends, at most half a window.
     ceil_mode : bool, default=False
-        Whether a last window may reach over the end, if it begins before it.
+        Whether the last window may extend past the end, if it begins before it.
     count_include_pad : bool, default=True
-        Whether a mean is over the padding too.
+        Whether the padding counts in the means.
 
     Examples
     --------
@@ -176,15 +176,15 @@ class AvgPool2d(_Pool):
     Parameters
     ----------
     kernel_size : int or tuple of int
-        Elements of a window.
+        Size of a window.
     stride : int or tuple of int, default=None
-        Steps from one window to the next; None is `kernel_size`.
+        Distance between neighbouring windows; None is `kernel_size`.
     padding : int or tuple of int, default=0
-        Zeros before and after, at most half a window.
+        Zeros at both ends, at most half a window.
     ceil_mode : bool, default=False
-        Whether a last window may reach over the end, if it begins before it.
+        Whether the last window may extend past the end, if it begins before it.
     count_include_pad : bool, default=True
-        Whether a mean is over the padding too.
+        Whether the padding counts in the means.
 
     Examples
     --------
@@ -214,12 +214,12 @@ class AvgPool2d(_Pool):
 
 
 class AdaptiveAvgPool1d(_Pool):
-    """Mean of as many windows as are asked for, which together cover a signal.
+    """Mean of a given number of windows that together cover a signal.
 
     Parameters
     ----------
     output_size : int or None
-        How many; None for as many as there are elements.
+        Number of windows; None for the length of the input.
 
     Examples
     --------
@@ -236,12 +236,12 @@ class AdaptiveAvgPool1d(_Pool):
 
 
 class AdaptiveAvgPool2d(_Pool):
-    """Mean of as many windows as are asked for, which together cover an image.
+    """Mean of a given number of windows that together cover an image.
 
     Parameters
     ----------
     output_size : int, None or tuple of int or None
-        How many along each axis; None for as many as there are elements.
+        Number of windows along each axis; None for its length.
 
     Examples
     --------
@@ -258,12 +258,12 @@ class AdaptiveAvgPool2d(_Pool):
 
 
 class AdaptiveMaxPool1d(_Pool):
-    """Largest element of as many windows as are asked for, which together cover a signal.
+    """Maximum of a given number of windows that together cover a signal.
 
     Parameters
     ----------
     output_size : int or None
-        How many; None for as many as there are elements.
+        Number of windows; None for the length of the input.
 
     Examples
     --------
@@ -280,12 +280,12 @@ class AdaptiveMaxPool1d(_Pool):
 
 
 class AdaptiveMaxPool2d(_Pool):
-    """Largest element of as many windows as are asked for, which together cover an image.
+    """Maximum of a given number of windows that together cover an image.
 
     Parameters
     ----------
     output_size : int, None or tuple of int or None
-        How many along each axis; None for as many as there are elements.
+        Number of windows along each axis; None for its length.
 
     Examples
     --------

@@ -113,18 +113,18 @@ class RNN(_Recurrent):
     hidden_size : int
         Features of the hidden state.
     num_layers : int, default=1
-        Layers, each over the outputs of the one before.
+        Number of layers, each running over the outputs of the one before.
     bias : bool, default=True
         Whether to add a bias.
     dropout : float, default=0.0
-        Probability of a zero in what a layer hands to the next.
+        Dropout probability between layers.
     bidirectional : bool, default=False
         Run each layer in both directions, with weights for each, and join the outputs.
     returns : {"all", "sequence", "last"}, default="all"
         What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
-        state, for a layer after it that knows no steps.
+        state, for layers that expect no axis of steps.
     activation : {"tanh", "relu"}, default="tanh"
-        Function of the sum.
+        Activation function.
     init : Initializer or str, default=None
         Scheme of the weights from the input; None is that of `init.version`, `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
@@ -148,8 +148,8 @@ class RNN(_Recurrent):
     - x of shape (n, steps, input_size);
     - the state before the first step, of shape (num_layers * directions, n, hidden_size);
       None is zero;
-    - how many steps of each row are real, integers of shape (n,): the rest is not looked at, the outputs
-      there are zero, and the state is final after a row's last real step, where the reverse direction
+    - how many steps of each row are real, integers of shape (n,): the rest is ignored, the outputs there
+      are zero, and the state is final after a row's last real step, where the reverse direction
       starts.
 
     The outputs have shape (n, steps, directions * hidden_size), the final state has the shape of the first.
@@ -200,16 +200,16 @@ class LSTM(_Recurrent):
     hidden_size : int
         Features of the hidden state, and of the cell state.
     num_layers : int, default=1
-        Layers, each over the outputs of the one before.
+        Number of layers, each running over the outputs of the one before.
     bias : bool, default=True
         Whether to add a bias.
     dropout : float, default=0.0
-        Probability of a zero in what a layer hands to the next.
+        Dropout probability between layers.
     bidirectional : bool, default=False
         Run each layer in both directions, with weights for each, and join the outputs.
     returns : {"all", "sequence", "last"}, default="all"
         What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
-        state, for a layer after it that knows no steps.
+        state, for layers that expect no axis of steps.
     init : Initializer or str, default=None
         Scheme of the weights from the input, gate by gate; None is that of `init.version`,
         `GlorotUniform`.
@@ -236,13 +236,13 @@ class LSTM(_Recurrent):
     - the state before the first step, of shape (num_layers * directions, n, hidden_size), in a pair
       of hidden and cell state;
       None is zero;
-    - how many steps of each row are real, integers of shape (n,): the rest is not looked at, the outputs
-      there are zero, and the state is final after a row's last real step, where the reverse direction
+    - how many steps of each row are real, integers of shape (n,): the rest is ignored, the outputs there
+      are zero, and the state is final after a row's last real step, where the reverse direction
       starts.
 
     The outputs have shape (n, steps, directions * hidden_size), the final state has the shape of the first.
     ``returns="last"`` gives shape (n, directions * hidden_size): after all steps, in each direction.
-    The bias of the forget gate is 1 at first, see `LSTMCell`.
+    The bias of the forget gate is initially 1, see `LSTMCell`.
 
     Examples
     --------
@@ -286,16 +286,16 @@ class GRU(_Recurrent):
     hidden_size : int
         Features of the hidden state.
     num_layers : int, default=1
-        Layers, each over the outputs of the one before.
+        Number of layers, each running over the outputs of the one before.
     bias : bool, default=True
         Whether to add a bias.
     dropout : float, default=0.0
-        Probability of a zero in what a layer hands to the next.
+        Dropout probability between layers.
     bidirectional : bool, default=False
         Run each layer in both directions, with weights for each, and join the outputs.
     returns : {"all", "sequence", "last"}, default="all"
         What a call returns: outputs and final state, as in PyTorch; the outputs; or the last hidden
-        state, for a layer after it that knows no steps.
+        state, for layers that expect no axis of steps.
     init : Initializer or str, default=None
         Scheme of the weights from the input, gate by gate; None is that of `init.version`,
         `GlorotUniform`.
@@ -321,8 +321,8 @@ class GRU(_Recurrent):
     - x of shape (n, steps, input_size);
     - the state before the first step, of shape (num_layers * directions, n, hidden_size);
       None is zero;
-    - how many steps of each row are real, integers of shape (n,): the rest is not looked at, the outputs
-      there are zero, and the state is final after a row's last real step, where the reverse direction
+    - how many steps of each row are real, integers of shape (n,): the rest is ignored, the outputs there
+      are zero, and the state is final after a row's last real step, where the reverse direction
       starts.
 
     The outputs have shape (n, steps, directions * hidden_size), the final state has the shape of the first.

@@ -116,7 +116,7 @@ class RNNCell(_Cell):
     bias : bool, default=True
         Whether to add a bias.
     activation : {"tanh", "relu"}, default="tanh"
-        Function of the sum.
+        Activation function.
     init : Initializer or str, default=None
         Scheme of `weight_ih`; None is that of `init.version`, `GlorotUniform`.
     recurrent_init : Initializer or str, default=None
@@ -131,7 +131,7 @@ class RNNCell(_Cell):
     weight_hh : Parameter of shape (hidden_size, hidden_size)
         From the hidden state.
     bias : Parameter of shape (hidden_size,), or None
-        At first 0; the sum of PyTorch's two.
+        Initially 0; the sum of PyTorch's two.
 
     See Also
     --------
@@ -201,7 +201,7 @@ class LSTMCell(_Cell):
     weight_hh : Parameter of shape (hidden_size, 4 * hidden_size)
         From the hidden state.
     bias : Parameter of shape (4 * hidden_size,), or None
-        At first 1 for the forget gate, and 0 elsewhere; the sum of PyTorch's two.
+        Initially 1 for the forget gate, and 0 elsewhere; the sum of PyTorch's two.
 
     See Also
     --------
@@ -272,7 +272,7 @@ class GRUCell(_Cell):
     weight_hh : Parameter of shape (hidden_size, 3 * hidden_size)
         From the hidden state.
     bias : Parameter of shape (4 * hidden_size,), or None
-        At first 0. The last part is added to the candidate's product with the hidden state, which the
+        Initially 0. The last part is added to the candidate's product with the hidden state, which the
         reset gate multiplies: the last part of PyTorch's ``bias_hh``, of which the others are added to
         ``bias_ih``.
 

@@ -80,22 +80,22 @@ class BatchNorm(_RunningNorm):
     affine : bool, default=True
         Whether to scale and shift what is normalised.
     bias : bool, default=True
-        Whether to shift it, where it is scaled.
+        Whether to shift as well, if `affine`.
     track_running_stats : bool, default=True
-        Whether to keep running statistics. Without them prediction takes those of its batch, too.
+        Whether to keep running statistics. Without them, prediction uses those of its batch as well.
     device : str or Device, default=None
         Where parameters and buffers live; None is the CPU.
 
     Attributes
     ----------
     weight : Parameter of shape (num_features,), or None
-        The scale, at first 1.
+        The scale, initially 1.
     bias : Parameter of shape (num_features,), or None
-        The shift, at first 0.
+        The shift, initially 0.
     running_mean : Tensor of shape (num_features,)
-        What prediction takes for the mean, at first 0.
+        The mean used in prediction, initially 0.
     running_var : Tensor of shape (num_features,)
-        What prediction takes for the variance, at first 1; a mean of unbiased variances.
+        The variance used in prediction, initially 1; a mean of unbiased variances.
     num_batches : Tensor of shape (), int64
         How many batches the running statistics have seen.
 
@@ -171,7 +171,7 @@ class InstanceNorm(_RunningNorm):
     affine : bool, default=False
         Whether to scale and shift what is normalised.
     bias : bool, default=True
-        Whether to shift it, where it is scaled.
+        Whether to shift as well, if `affine`.
     track_running_stats : bool, default=False
         Whether to keep running statistics, the means of those of all samples, and to predict with
         them as `BatchNorm` does.
@@ -181,11 +181,11 @@ class InstanceNorm(_RunningNorm):
     Attributes
     ----------
     weight : Parameter of shape (num_features,), or None
-        The scale, at first 1.
+        The scale, initially 1.
     bias : Parameter of shape (num_features,), or None
-        The shift, at first 0.
+        The shift, initially 0.
     running_mean, running_var : Tensor of shape (num_features,)
-        At first 0 and 1, with `track_running_stats`.
+        Initially 0 and 1, with `track_running_stats`.
     num_batches : Tensor of shape (), int64
         How many batches they have seen.
 

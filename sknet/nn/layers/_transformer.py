@@ -80,21 +80,20 @@ class TransformerEncoderLayer(_Layer):
     Parameters
     ----------
     embed_dim : int
-        Length of the vectors.
+        Size of the vectors.
     num_heads : int
         Heads of the attention.
     feedforward_dim : int, default=None
         Width of the feed-forward network; None is four times `embed_dim`.
     dropout : float, default=0.1
-        Probability of a zero in the weights of the attention, inside the feed-forward network, and
-        in what both add.
+        Dropout probability of attention weights, inside the feed-forward network, and of what both
+        add.
     activation : str or Module, default="gelu"
         Of the feed-forward network.
     norm_first : bool, default=True
-        Whether norms stand before attention and feed-forward network, where the sum of all layers
-        passes by them and training is stable without a warm-up (R. Xiong et al., "On layer
-        normalization in the transformer architecture", ICML 2020); or behind the sums, as in the
-        first paper and PyTorch's default.
+        Whether norms come before attention and feed-forward network, which trains stably without a
+        warm-up (R. Xiong et al., "On layer normalization in the transformer architecture", ICML
+        2020); or after the sums, as in the original paper and by default in PyTorch.
     eps : float, default=1e-5
         That of the norms.
     init : Initializer or str, default=None
@@ -133,18 +132,18 @@ class TransformerDecoderLayer(_Layer):
     Parameters
     ----------
     embed_dim : int
-        Length of the vectors.
+        Size of the vectors.
     num_heads : int
         Heads of both attentions.
     feedforward_dim : int, default=None
         Width of the feed-forward network; None is four times `embed_dim`.
     dropout : float, default=0.1
-        Probability of a zero in the weights of the attentions, inside the feed-forward network, and
-        in what all three add.
+        Dropout probability of attention weights, inside the feed-forward network, and of what all
+        three add.
     activation : str or Module, default="gelu"
         Of the feed-forward network.
     norm_first : bool, default=True
-        Whether norms stand before what is added or behind the sums, as for `TransformerEncoderLayer`.
+        Whether norms come before what is added or after the sums, as for `TransformerEncoderLayer`.
     eps : float, default=1e-5
         That of the norms.
     init : Initializer or str, default=None
@@ -226,14 +225,14 @@ class _Stack(Module):
 
 
 class TransformerEncoder(_Stack):
-    """A stack of `TransformerEncoderLayer`, each drawn for itself.
+    """A stack of `TransformerEncoderLayer`, each with weights of its own.
 
     Parameters
     ----------
     num_layers : int
-        How many.
+        Number of layers.
     embed_dim : int
-        Length of the vectors.
+        Size of the vectors.
     num_heads : int
         Heads of the attention.
     feedforward_dim : int, default=None
@@ -243,7 +242,7 @@ class TransformerEncoder(_Stack):
     activation : str or Module, default="gelu"
         As for a layer.
     norm_first : bool, default=True
-        As for a layer; the whole then ends with a norm.
+        As for a layer; if true, the stack ends with a norm.
     eps : float, default=1e-5
         That of the norms.
     init : Initializer or str, default=None
@@ -273,14 +272,14 @@ class TransformerEncoder(_Stack):
 
 
 class TransformerDecoder(_Stack):
-    """A stack of `TransformerDecoderLayer`, each drawn for itself.
+    """A stack of `TransformerDecoderLayer`, each with weights of its own.
 
     Parameters
     ----------
     num_layers : int
-        How many.
+        Number of layers.
     embed_dim : int
-        Length of the vectors.
+        Size of the vectors.
     num_heads : int
         Heads of the attentions.
     feedforward_dim : int, default=None
@@ -290,7 +289,7 @@ class TransformerDecoder(_Stack):
     activation : str or Module, default="gelu"
         As for a layer.
     norm_first : bool, default=True
-        As for a layer; the whole then ends with a norm.
+        As for a layer; if true, the stack ends with a norm.
     eps : float, default=1e-5
         That of the norms.
     init : Initializer or str, default=None
