@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.project import ROOT, module_name, source_files
+from tests.project import module_name, source_files
 
 LAYERS = [
     {"exceptions", "_hints"},
@@ -71,12 +71,43 @@ def violations(source: str, module: str, *, is_package: bool = False) -> Iterato
             yield f"{module}:{line} imports {target}, which is not below it"
 
 
-@pytest.mark.parametrize("path", source_files("sknet"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_point_down(path):
-    module = module_name(path)
-    assert layer(module) in HEIGHT, f"{module} has no layer: give it one in this file and in docs/design.md"
-    found = violations(path.read_text(), module, is_package=path.name == "__init__.py")
-    assert not list(found)
+def test_imports_point_down():
+    found = []
+    for path in source_files("sknet"):
+        module = module_name(path)
+        assert layer(module) in HEIGHT, f"{module}: give it a layer here and in docs/design.md"
+        found += violations(path.read_text(), module, is_package=path.name == "__init__.py")
+    assert not found
+
+
+# The order inside of packages that a graph passes through: each imports only what stands before it.
+ORDERS = {
+    "sknet.compile": [
+        *("_key", "_graph", "_layout", "_internal", "_views", "_group", "_plan", "_capture"),
+        *("passes", "executors", "_compiled"),
+    ],
+    "sknet.compile.executors": [
+        *("_writer", "_expressions", "_products"),
+        *("numpy", "native", "device", "_program"),
+    ],
+}
+
+
+@pytest.mark.parametrize("package", ORDERS)
+def test_rooms_are_passed_through_in_one_direction(package):
+    order = [*ORDERS[package], ""]  # last what gathers the names
+    depth, found = package.count(".") + 1, []
+
+    def room(name):
+        return [*name.split(".")[depth:], ""][0]
+
+    for path in source_files(package.replace(".", "/")):
+        module = module_name(path)
+        for line, target in imports(path.read_text(), module, is_package=path.name == "__init__.py"):
+            inside = target.startswith(f"{package}.") and room(target) != room(module)
+            if inside and order.index(room(target)) > order.index(room(module)):
+                found.append(f"{module}:{line} imports {target}, which comes after it")
+    assert not found
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,8 @@ from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._key import same_value
 from sknet.compile._plan import Plan
 from sknet.compile._views import Views
+from sknet.compile.executors import NO_SLOTS, Program
 from sknet.compile.executors import program as new_program
-from sknet.compile.executors._program import Program
-from sknet.compile.executors._writer import NO_SLOTS
 from sknet.compile.passes import optimize
 from sknet.core import Tensor
 from sknet.device import Device, backend, device_of, is_array
@@ -36,7 +35,7 @@ class Compiled:
 
     Parameters
     ----------
-    program : NumpyProgram or CupyProgram
+    program : Program
         Plan and generated source, shared by all functions of the same structure.
     template : tree
         Like the result, with positions of outputs.

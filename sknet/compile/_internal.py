@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import PRIMITIVES, Primitive
+from sknet.device import Namespace
 
 __all__ = ["assemble", "axpy", "copy", "flat_index", "masked", "put_at", "subtract_at", "take_at"]
 
@@ -37,7 +38,7 @@ def primitive_named(name: str) -> Primitive:
 # take_along_axis and its adjoint, for a last axis and one index a row, by positions in the flat array.
 
 
-def _flat_index(xp: Any, indices: Any, *, length: int, from_end: bool = True, out: Any = None) -> Any:
+def _flat_index(xp: Namespace, indices: Any, *, length: int, from_end: bool = True, out: Any = None) -> Any:
     if not from_end:
         xp.check_indices(indices, length)
     flat = xp.arange(length).take(indices.reshape(-1), None, out)  # wraps negative indices, refuses others
@@ -45,14 +46,14 @@ def _flat_index(xp: Any, indices: Any, *, length: int, from_end: bool = True, ou
     return flat
 
 
-def _put_at(xp: Any, g: Any, positions: Any, *, shape: Shape, out: Any = None) -> Any:
+def _put_at(xp: Namespace, g: Any, positions: Any, *, shape: Shape, out: Any = None) -> Any:
     out = xp.zeros(shape, dtype=g.dtype) if out is None else out
     out[...] = 0
     out.reshape(-1)[positions] = g.reshape(-1)
     return out
 
 
-def _subtract_at(xp: Any, x: Any, g: Any, positions: Any, *, out: Any = None) -> Any:
+def _subtract_at(xp: Namespace, x: Any, g: Any, positions: Any, *, out: Any = None) -> Any:
     if out is None:
         out = x.copy()
     elif out is not x:
@@ -85,7 +86,7 @@ subtract_at = _Internal("subtract_at").define(
 # -- one flat array from parts ----------------------------------------------------------------
 
 
-def _assemble(xp: Any, *parts: Any, starts: Shape, size: int, out: Any = None) -> Any:
+def _assemble(xp: Namespace, *parts: Any, starts: Shape, size: int, out: Any = None) -> Any:
     out = xp.zeros((size,), dtype=parts[0].dtype) if out is None else out
     out[...] = 0
     for part, start in zip(parts, starts, strict=True):
@@ -104,7 +105,7 @@ assemble = _Internal("assemble").define(
 # -- x + a * y --------------------------------------------------------------------------------
 
 
-def _axpy(xp: Any, x: Any, y: Any, a: Any, *, out: Any = None) -> Any:
+def _axpy(xp: Namespace, x: Any, y: Any, a: Any, *, out: Any = None) -> Any:
     return xp.add(x, a * y, out=out)
 
 
@@ -117,7 +118,7 @@ axpy = _Internal("axpy").define(
 # -- x where a mask holds, and 0 elsewhere ------------------------------------------------------
 
 
-def _masked(xp: Any, x: Any, mask: Any, *, out: Any = None) -> Any:
+def _masked(xp: Namespace, x: Any, mask: Any, *, out: Any = None) -> Any:
     return _copy(xp, xp.where(mask, x, 0), out=out)
 
 
@@ -134,7 +135,7 @@ masked = _Internal("masked").define(
 # -- others -----------------------------------------------------------------------------------
 
 
-def _copy(xp: Any, x: Any, *, out: Any = None) -> Any:
+def _copy(xp: Namespace, x: Any, *, out: Any = None) -> Any:
     if out is None:
         return x.copy()
     out[...] = x

@@ -14,10 +14,9 @@ import numpy as np
 
 from sknet.compile import _internal as own
 from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._group import Group, is_elementwise
 from sknet.compile._layout import ALIGNMENT, Buffer, assign_offsets
 from sknet.compile._views import Views
-from sknet.compile.passes import Group
-from sknet.compile.passes._fusion import is_elementwise
 
 __all__ = ["Plan"]
 

@@ -21,12 +21,15 @@ from sknet.device._backend import (
 from sknet.device._device import Device
 from sknet.device._dtype import check_float_dtype, is_floating, result_dtype
 from sknet.device._meta import MetaArray
+from sknet.device._namespace import LinearAlgebra, Namespace
 from sknet.device._random import philox_uniform, stream_key
 
 __all__ = [
     "Backend",
     "Device",
+    "LinearAlgebra",
     "MetaArray",
+    "Namespace",
     "active",
     "available",
     "backend",

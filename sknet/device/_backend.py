@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sknet.device._device import Device
+from sknet.device._namespace import Namespace
 from sknet.exceptions import DeviceError
 
 __all__ = [
@@ -38,7 +39,7 @@ class Backend(ABC):
     """
 
     kind: str
-    xp: Any
+    xp: Namespace
     alignment: int = 256
     """Bytes at whose multiples arrays begin in memory that is divided among many."""
 
@@ -234,7 +235,7 @@ def device_of(array: Any) -> Device:
     return backend_of(array).device_of(array)
 
 
-def namespace(array: Any) -> Any:
+def namespace(array: Any) -> Namespace:
     """Return the array namespace (`numpy`, `cupy`, ...) that computes with `array`."""
     return backend_of(array).xp
 

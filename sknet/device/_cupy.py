@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse
 
 from sknet.device._backend import Backend, Kernel, register
 from sknet.device._device import Device
+from sknet.device._namespace import Namespace
 from sknet.device._numpy import SPECIAL_FUNCTIONS
 from sknet.exceptions import DeviceError
 
@@ -41,7 +42,7 @@ class CupyBackend(Backend):
         functions = {name: getattr(cupy, name) for name in dir(cupy) if not name.startswith("_")}
         special = {name: getattr(cupyx.scipy.special, name) for name in SPECIAL_FUNCTIONS}
         own = {"add_rows_at": self._add_rows_at, "check_indices": _check_nothing}
-        self.xp = SimpleNamespace(**functions | special | own)
+        self.xp = cast(Namespace, SimpleNamespace(**functions | special | own))
 
     def _add_rows_at(self, out: Any, rows: Any, values: Any) -> None:
         if out.dtype == np.int64:  # CUDA adds without a sign only, which gives the same bits

@@ -1,13 +1,14 @@
 """The meta device: arrays that have a shape and a dtype, and no data."""
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from sknet.device._backend import Backend, register
 from sknet.device._device import Device
+from sknet.device._namespace import Namespace
 from sknet.exceptions import DeviceError
 
 __all__ = ["MetaArray", "MetaBackend"]
@@ -87,7 +88,7 @@ class MetaBackend(Backend):
     array_type = MetaArray
 
     def __init__(self) -> None:
-        self.xp = _MetaNamespace()
+        self.xp = cast(Namespace, _MetaNamespace())
 
     def from_host(self, array: Any, device: Device) -> MetaArray:
         return MetaArray(array.shape, array.dtype)

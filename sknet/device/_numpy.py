@@ -2,7 +2,7 @@
 
 import math
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse
@@ -15,6 +15,7 @@ from scipy.special import _ufuncs
 
 from sknet.device._backend import Backend, register
 from sknet.device._device import Device
+from sknet.device._namespace import Namespace
 
 __all__ = ["NumpyBackend"]
 
@@ -78,7 +79,7 @@ class NumpyBackend(Backend):
         # The ufuncs' own reductions: np.sum and friends add a microsecond of dispatch on top.
         reductions = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
         own = {"where": where, "add_rows_at": _add_rows_at, "check_indices": check_indices}
-        self.xp = SimpleNamespace(**functions | special | reductions | own)
+        self.xp = cast(Namespace, SimpleNamespace(**functions | special | reductions | own))
 
     def from_host(self, array: Any, device: Device) -> Any:
         return array

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import _ufuncs  # see device/_numpy.py
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
+from sknet.device import Namespace
 from sknet.exceptions import ShapeError
 from sknet.ops._elementwise import abs, add, clip, divide, erfc, expm1, greater, multiply, square, where
 from sknet.ops._join import take_slice
@@ -39,7 +40,7 @@ _sigmoid = Primitive("sigmoid").define(
 )
 
 
-def _tail(xp: Any, x: Any) -> Any:
+def _tail(xp: Namespace, x: Any) -> Any:
     """Return log(1 + exp(-|x|)), what softplus adds to max(x, 0): between 0 and log(2)."""
     tail = xp.absolute(x, out=xp.empty_like(x))
     xp.negative(tail, out=tail)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.core import Primitive, Tensor, bind
-from sknet.device import result_dtype
+from sknet.device import Namespace, result_dtype
 from sknet.ops._windows import Pair, Pairs, Windows
 
 __all__ = ["conv", "conv_image", "conv_weight"]
@@ -134,7 +134,7 @@ class _Task(NamedTuple):
         found[..., :columns] = g.transpose(1, 0, 2, 3)
         return found.reshape(self.groups, self.filters // self.groups, n * math.prod(self.places))
 
-    def multiply_into(self, xp: Any, kernels: Any, columns: Any, filters: Any, out: Any) -> None:
+    def multiply_into(self, xp: Namespace, kernels: Any, columns: Any, filters: Any, out: Any) -> None:
         """Write the product of kernels and columns to images of filters, the opposite of `spread`."""
         n = out.shape[0]
         shape = (self.groups, self.filters // self.groups)
@@ -151,7 +151,7 @@ def _shaped(flat: Any, shape: Shape) -> Any:
     return flat[: math.prod(shape)].reshape(shape)
 
 
-def _scratch(xp: Any, given: Any, arrays: Arrays) -> Any:
+def _scratch(xp: Namespace, given: Any, arrays: Arrays) -> Any:
     return [xp.empty(shape, dtype=dtype) for shape, dtype in arrays] if given is None else given
 
 
@@ -168,7 +168,7 @@ def _task(x: Any, w: Any, stride: Pair, padding: Pairs, dilation: Pair, groups: 
 
 
 def _conv_forward(
-    xp: Any, x: Any, w: Any, *, groups: int, out: Any = None, scratch: Any = None, **where: Any
+    xp: Namespace, x: Any, w: Any, *, groups: int, out: Any = None, scratch: Any = None, **where: Any
 ) -> Any:
     task = _task(x, w, groups=groups, **where)
     padded, columns, filters = _scratch(xp, scratch, task.scratch(x.dtype))
@@ -210,7 +210,15 @@ def _image_task(
 
 
 def _image_forward(
-    xp: Any, g: Any, w: Any, *, size: Pair, groups: int, out: Any = None, scratch: Any = None, **where: Any
+    xp: Namespace,
+    g: Any,
+    w: Any,
+    *,
+    size: Pair,
+    groups: int,
+    out: Any = None,
+    scratch: Any = None,
+    **where: Any,
 ) -> Any:
     padding = _adjoint_padding(w, groups=groups, **where)
     if padding is not None:
@@ -239,7 +247,15 @@ def _weight_task(x: Any, g: Any, kernel: Pair, groups: int, **where: Any) -> _Ta
 
 
 def _weight_forward(
-    xp: Any, x: Any, g: Any, *, kernel: Pair, groups: int, out: Any = None, scratch: Any = None, **where: Any
+    xp: Namespace,
+    x: Any,
+    g: Any,
+    *,
+    kernel: Pair,
+    groups: int,
+    out: Any = None,
+    scratch: Any = None,
+    **where: Any,
 ) -> Any:
     task = _weight_task(x, g, kernel, groups, **where)
     padded, columns, filters = _scratch(xp, scratch, task.scratch(x.dtype))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from sknet.core import Primitive, Tensor, as_tensor, bind
-from sknet.device import Device, available, backend
+from sknet.device import Device, Namespace, available, backend
 from sknet.exceptions import ShapeError
 from sknet.ops._elementwise import where
 from sknet.ops._shape import broadcast_arrays, reshape
@@ -24,7 +24,7 @@ Place = str | Device
 
 
 def _filled(name: str, value: int) -> Primitive:
-    def forward(xp: Any, x: Any, out: Any = None) -> Any:
+    def forward(xp: Namespace, x: Any, out: Any = None) -> Any:
         if out is None:
             return getattr(xp, name)(x)
         out.fill(value)

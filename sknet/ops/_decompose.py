@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, bind
+from sknet.device import Namespace
 from sknet.ops._create import eye, tril, triu
 from sknet.ops._elementwise import equal, where
 from sknet.ops._join import concat
@@ -97,7 +98,7 @@ def cholesky(x: Any) -> Tensor:
 # -- eigenvalues ------------------------------------------------------------------------------
 
 
-def _eigh_forward(xp: Any, x: Any) -> Any:
+def _eigh_forward(xp: Namespace, x: Any) -> Any:
     values, vectors = xp.linalg.eigh(x)
     return xp.concatenate([vectors, values[..., None, :]], -2)
 
@@ -177,7 +178,7 @@ def eigvalsh(x: Any) -> Tensor:
 # -- singular values --------------------------------------------------------------------------
 
 
-def _svd_forward(xp: Any, x: Any) -> Any:
+def _svd_forward(xp: Namespace, x: Any) -> Any:
     left, values, right = xp.linalg.svd(x, full_matrices=False)
     return xp.concatenate([left, xp.swapaxes(right, -1, -2), values[..., None, :]], -2)
 
@@ -283,7 +284,7 @@ def svdvals(x: Any) -> Tensor:
 # -- orthogonal and triangular ----------------------------------------------------------------
 
 
-def _qr_forward(xp: Any, x: Any) -> Any:
+def _qr_forward(xp: Namespace, x: Any) -> Any:
     q, r = xp.linalg.qr(x)
     return xp.concatenate([q, xp.swapaxes(r, -1, -2)], -2)
 

@@ -8,7 +8,7 @@ from scipy.special import _ufuncs  # see device/_numpy.py
 
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
 from sknet.core import _primitive as p
-from sknet.device import result_dtype
+from sknet.device import Namespace, result_dtype
 from sknet.ops._logical import logical_and, logical_not, logical_or
 from sknet.ops._rules import astype_like, binary, broadcast, flat, like, unary, unbroadcast
 
@@ -299,7 +299,7 @@ def _where_shape(condition: Any, x: Any, y: Any) -> tuple[tuple[int, ...], np.dt
     return broadcast("where", condition, x, y), result_dtype(x, y)
 
 
-def _where_forward(xp: Any, condition: Any, x: Any, y: Any, out: Any = None) -> Any:
+def _where_forward(xp: Namespace, condition: Any, x: Any, y: Any, out: Any = None) -> Any:
     chosen = xp.where(condition, x, y)
     if out is None:
         return chosen
@@ -407,7 +407,7 @@ def _range(dtype: np.dtype[Any]) -> tuple[float, float]:
 # -- dtype ------------------------------------------------------------------------------------
 
 
-def _astype_forward(xp: Any, x: Any, *, dtype: Any, out: Any = None) -> Any:
+def _astype_forward(xp: Namespace, x: Any, *, dtype: Any, out: Any = None) -> Any:
     if out is None:
         return x.astype(dtype)
     out[...] = x

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import _ufuncs  # see device/_numpy.py
 
 from sknet.core import Primitive, Tensor
+from sknet.device import Namespace
 from sknet.ops._activation import sigmoid
 from sknet.ops._elementwise import unless_both_zero
 from sknet.ops._rules import binary, broadcast, like, unary, unbroadcast
@@ -77,7 +78,7 @@ def logit(x: Any) -> Tensor:
 # -- a product with a logarithm ---------------------------------------------------------------
 
 
-def _xlogy_forward(xp: Any, x: Any, y: Any, out: Any = None) -> Any:
+def _xlogy_forward(xp: Namespace, x: Any, y: Any, out: Any = None) -> Any:
     # SciPy's functions do not take Python's numbers for weakly typed.
     if isinstance(x, (int, float)):
         x = xp.asarray(x, dtype=y.dtype if y.dtype.kind == "f" else np.float64)

@@ -8,7 +8,7 @@ import numpy as np
 from sknet._indexing import is_basic, may_repeat, rows_of, with_ellipsis
 from sknet.core import Primitive, Shaped, Tensor, as_tensor, bind, normalize_axis
 from sknet.core import _primitive as p
-from sknet.device import backend_of, is_array, to_device, to_host
+from sknet.device import Namespace, backend_of, is_array, to_device, to_host
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._create import ones
 from sknet.ops._elementwise import equal, where
@@ -20,7 +20,7 @@ __all__ = ["embedding", "one_hot", "scatter_add", "take", "take_along_axis"]
 Shape = tuple[int, ...]
 
 
-def _zeros(xp: Any, shape: Shape, dtype: Any, out: Any) -> Any:
+def _zeros(xp: Namespace, shape: Shape, dtype: Any, out: Any) -> Any:
     if out is None:
         return xp.zeros(shape, dtype=dtype)
     out.fill(0)
@@ -49,7 +49,7 @@ p.getitem.define(
 )
 
 
-def _scatter_add_forward(xp: Any, g: Any, *, index: Any, shape: Shape, out: Any = None) -> Any:
+def _scatter_add_forward(xp: Namespace, g: Any, *, index: Any, shape: Shape, out: Any = None) -> Any:
     out = _zeros(xp, shape, g.dtype, out)
     if may_repeat(index):
         rows, length = rows_of(xp, index, shape)
@@ -88,7 +88,7 @@ def _check_kind(x: Any, value: Any) -> None:
         raise DtypeError(f"x[index] = value: {dtype} does not fit into {x.dtype}: use .astype")
 
 
-def _setitem_forward(xp: Any, x: Any, value: Any, *, index: Any) -> Any:
+def _setitem_forward(xp: Namespace, x: Any, value: Any, *, index: Any) -> Any:
     _check_kind(x, value)  # NumPy would cut off what does not fit
     out = x.copy()
     out[index] = value
@@ -159,7 +159,7 @@ def _take_shape(x: Any, indices: Any, axis: int, from_end: bool = True) -> tuple
     return (*before, *indices.shape, *behind), x.dtype
 
 
-def _take_forward(xp: Any, x: Any, indices: Any, *, axis: int, from_end: bool = True, out: Any = None) -> Any:
+def _take_forward(xp: Namespace, x: Any, indices: Any, *, axis: int, from_end: bool = True, out: Any = None) -> Any:
     _check_integers("take", indices)  # NumPy would take booleans for 0 and 1
     if not from_end:
         xp.check_indices(indices, x.shape[axis])
@@ -189,7 +189,7 @@ def _put_shape(
 
 
 def _put_forward(
-    xp: Any, g: Any, indices: Any, *, length: int, axis: int, from_end: bool = True, out: Any = None
+    xp: Namespace, g: Any, indices: Any, *, length: int, axis: int, from_end: bool = True, out: Any = None
 ) -> Any:
     shape, dtype = _put_shape(g, indices, length, axis)
     if not from_end:
@@ -315,7 +315,7 @@ def _take_along_shape(x: Any, indices: Any, axis: int, from_end: bool = True) ->
 
 
 def _take_along_forward(
-    xp: Any, x: Any, indices: Any, *, axis: int, from_end: bool = True, out: Any = None
+    xp: Namespace, x: Any, indices: Any, *, axis: int, from_end: bool = True, out: Any = None
 ) -> Any:
     _take_along_shape(x, indices, axis)  # NumPy would broadcast, and take booleans for a mask
     if not from_end:
@@ -327,7 +327,7 @@ def _take_along_forward(
     return out
 
 
-def _along(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
+def _along(xp: Namespace, indices: Any, axis: int) -> tuple[Any, ...]:
     """Return an index of all axes that counts through all but `axis`, where it takes `indices`."""
     ndim = indices.ndim
     parts = [xp.arange(n).reshape(n, *(1,) * (ndim - 1 - i)) for i, n in enumerate(indices.shape)]
@@ -346,7 +346,7 @@ _take_along_axis = Primitive("take_along_axis").define(
 
 
 def _put_along_forward(
-    xp: Any, g: Any, indices: Any, *, length: int, axis: int, from_end: bool = True, out: Any = None
+    xp: Namespace, g: Any, indices: Any, *, length: int, axis: int, from_end: bool = True, out: Any = None
 ) -> Any:
     if not from_end:
         xp.check_indices(indices, length)

@@ -7,6 +7,7 @@ import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.core import _primitive as p
+from sknet.device import Namespace
 from sknet.exceptions import ShapeError
 from sknet.ops._join import concat, take_slice
 
@@ -27,7 +28,7 @@ def _inside(x: Any, widths: Widths) -> tuple[Any, ...]:
     return (Ellipsis, *[slice(a, a + n) for (a, _), n in zip(widths, lengths, strict=True)])
 
 
-def _pad_forward(xp: Any, x: Any, *, widths: Widths, value: float, out: Any = None) -> Any:
+def _pad_forward(xp: Namespace, x: Any, *, widths: Widths, value: float, out: Any = None) -> Any:
     if out is None:
         out = xp.empty(*_pad_shape(x, widths, value))
     out.fill(value)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind
-from sknet.device import to_device
+from sknet.device import Namespace, to_device
 from sknet.exceptions import ShapeError
 from sknet.ops._matmul import matmul
 from sknet.ops._rules import check_floating
@@ -27,7 +27,7 @@ def _pooled_shape(x: Any, *others: Any, **where: Any) -> tuple[Shape, np.dtype[A
     return (*x.shape[:2], *Windows(x.shape[2:], **where).grid), x.dtype
 
 
-def _padded(xp: Any, x: Any, windows: Windows, value: float) -> Any:
+def _padded(xp: Namespace, x: Any, windows: Windows, value: float) -> Any:
     """Return images with `value` around them; the images themselves where nothing is added."""
     if windows.is_whole:
         return x
@@ -50,13 +50,13 @@ def _reduced(image: Any, windows: Windows, function: Any, out: Any) -> Any:
 # -- the largest ------------------------------------------------------------------------------
 
 
-def _max_forward(xp: Any, x: Any, *, out: Any = None, **where: Any) -> Any:
+def _max_forward(xp: Namespace, x: Any, *, out: Any = None, **where: Any) -> Any:
     windows = Windows(x.shape[2:], **where)
     out = xp.empty((*x.shape[:2], *windows.grid), dtype=x.dtype) if out is None else out
     return _reduced(_padded(xp, x, windows, -math.inf), windows, xp.maximum, out)
 
 
-def _put_forward(xp: Any, g: Any, x: Any, top: Any, *, out: Any = None, **where: Any) -> Any:
+def _put_forward(xp: Namespace, g: Any, x: Any, top: Any, *, out: Any = None, **where: Any) -> Any:
     """Give each window's gradient to the first of its largest elements."""
     windows = Windows(x.shape[2:], **where)
     image, left = _padded(xp, x, windows, -math.inf), g.copy()
@@ -72,7 +72,7 @@ def _put_forward(xp: Any, g: Any, x: Any, top: Any, *, out: Any = None, **where:
     return _gathered(xp, windows, shares(), g, out)
 
 
-def _gathered(xp: Any, windows: Windows, shares: Iterable[Any], g: Any, out: Any) -> Any:
+def _gathered(xp: Namespace, windows: Windows, shares: Iterable[Any], g: Any, out: Any) -> Any:
     """Add up what the elements of all windows are given, on an image."""
     if out is None:
         out = xp.empty((*g.shape[:2], *windows.size), dtype=g.dtype)
@@ -89,7 +89,7 @@ def _gathered(xp: Any, windows: Windows, shares: Iterable[Any], g: Any, out: Any
     return out
 
 
-def _take_forward(xp: Any, h: Any, x: Any, top: Any, *, out: Any = None, **where: Any) -> Any:
+def _take_forward(xp: Namespace, h: Any, x: Any, top: Any, *, out: Any = None, **where: Any) -> Any:
     """Take from h the element where x has the first of its largest in each window."""
     windows = Windows(x.shape[2:], **where)
     image, values = _padded(xp, x, windows, -math.inf), _padded(xp, h, windows, 0.0)
@@ -124,13 +124,13 @@ _take: Primitive = Primitive("max_pool_take").define(
 # -- the sum ----------------------------------------------------------------------------------
 
 
-def _sum_forward(xp: Any, x: Any, *, out: Any = None, **where: Any) -> Any:
+def _sum_forward(xp: Namespace, x: Any, *, out: Any = None, **where: Any) -> Any:
     windows = Windows(x.shape[2:], **where)
     out = xp.empty((*x.shape[:2], *windows.grid), dtype=x.dtype) if out is None else out
     return _reduced(_padded(xp, x, windows, 0.0), windows, xp.add, out)
 
 
-def _spread_forward(xp: Any, g: Any, *, size: Pair, out: Any = None, **where: Any) -> Any:
+def _spread_forward(xp: Namespace, g: Any, *, size: Pair, out: Any = None, **where: Any) -> Any:
     """Give every window's gradient to all of its elements."""
     windows = Windows(size, **where)
     return _gathered(xp, windows, ((index, g) for _, _, index in windows.elements()), g, out)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, TracedArray, as_operand, as_tensor, bind, is_capturing
-from sknet.device import Device, backend, is_array, philox_uniform, to_host
+from sknet.device import Device, Namespace, backend, is_array, philox_uniform, to_host
 from sknet.exceptions import CaptureError
 from sknet.ops._rules import check_floating
 
@@ -13,7 +13,7 @@ __all__ = ["dropout", "dropout_mask"]
 
 
 def _mask_forward(
-    xp: Any,
+    xp: Namespace,
     like: Any,
     step: Any,
     *,

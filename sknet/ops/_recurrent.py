@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, enable_grad, gradients, is_grad_enabled
-from sknet.device import backend
+from sknet.device import Namespace, backend
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._elementwise import astype, less, where
 from sknet.ops._join import concat, stack
@@ -63,7 +63,7 @@ def _order(steps: int, reverse: bool) -> range:
     return range(steps - 1, -1, -1) if reverse else range(steps)
 
 
-def _padding(xp: Any, lengths: Any, steps: int) -> Any:
+def _padding(xp: Namespace, lengths: Any, steps: int) -> Any:
     """Return for every step a column that is true where a row has ended; None if no row ends early."""
     if not getattr(lengths, "ndim", 0):
         return None
@@ -74,7 +74,7 @@ def _padding(xp: Any, lengths: Any, steps: int) -> Any:
 
 
 def _tape_forward(
-    xp: Any, z: Any, w: Any, b: Any, state: Any, lengths: Any,
+    xp: Namespace, z: Any, w: Any, b: Any, state: Any, lengths: Any,
     *, cell: str, reverse: bool, kept: bool, out: Any = None,
 ) -> Any:  # fmt: skip
     kind, (rows, steps, columns), size = CELLS[cell], z.shape, w.shape[0]
@@ -119,7 +119,7 @@ _tape = Primitive("recurrence_tape").define(forward=_tape_forward, shape=_tape_s
 
 
 def _gradient_forward(
-    xp: Any, g: Any, z: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any,
+    xp: Namespace, g: Any, z: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any,
     *, cell: str, reverse: bool, out: Any = None,
 ) -> Any:  # fmt: skip
     kind, (rows, steps, columns), size = CELLS[cell], z.shape, w.shape[0]
@@ -170,7 +170,7 @@ def _gradient_forward(
     return flat
 
 
-def _hidden_before(xp: Any, outputs: Any, first: Any, reverse: bool) -> Any:
+def _hidden_before(xp: Namespace, outputs: Any, first: Any, reverse: bool) -> Any:
     """Return the hidden state before every step, from those after."""
     hidden = xp.empty(outputs.shape, dtype=outputs.dtype)
     if reverse:
@@ -229,7 +229,16 @@ _gradient = Primitive("recurrence_gradient").define(
 
 
 def _outputs_forward(
-    xp: Any, z: Any, w: Any, b: Any, state: Any, lengths: Any, tape: Any, *, cell: str, reverse: bool
+    xp: Namespace,
+    z: Any,
+    w: Any,
+    b: Any,
+    state: Any,
+    lengths: Any,
+    tape: Any,
+    *,
+    cell: str,
+    reverse: bool,
 ) -> Any:
     return _sections(tape, _tape_shapes(z, w, cell)[:1])[0]
 

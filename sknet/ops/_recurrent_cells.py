@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sknet.core import Tensor
+from sknet.device import Namespace
 from sknet.ops._activation import relu, sigmoid
 from sknet.ops._trigonometric import tanh
 
@@ -57,7 +58,7 @@ def _parts(x: Any, count: int) -> list[Any]:
     return [x[..., i * width : (i + 1) * width] for i in range(count)]
 
 
-def _squash(xp: Any, x: Any) -> None:
+def _squash(xp: Namespace, x: Any) -> None:
     """Apply the logistic function in place, by the hyperbolic tangent, which namespaces compute fastest."""
     x *= 0.5
     xp.tanh(x, out=x)
@@ -68,13 +69,13 @@ def _squash(xp: Any, x: Any) -> None:
 # -- the plain cell ---------------------------------------------------------------------------
 
 
-def _tanh_forward(xp: Any, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
+def _tanh_forward(xp: Namespace, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
     h = xp.add(q, z, out=after[0])
     h += b
     xp.tanh(h, out=h)
 
 
-def _tanh_backward(xp: Any, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
+def _tanh_backward(xp: Namespace, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
     xp.multiply(after[0], after[0], out=d)
     xp.subtract(1, d, out=d)
     d *= slopes[0]
@@ -84,13 +85,13 @@ def _tanh_step(z: Tensor, q: Tensor, b: Tensor, h: Tensor) -> tuple[Tensor, ...]
     return (tanh(z + q + b),)
 
 
-def _relu_forward(xp: Any, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
+def _relu_forward(xp: Namespace, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
     h = xp.add(q, z, out=after[0])
     h += b
     xp.maximum(h, 0, out=h)
 
 
-def _relu_backward(xp: Any, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
+def _relu_backward(xp: Namespace, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
     xp.multiply(slopes[0], after[0] > 0, out=d)
 
 
@@ -101,7 +102,7 @@ def _relu_step(z: Tensor, q: Tensor, b: Tensor, h: Tensor) -> tuple[Tensor, ...]
 # -- LSTM -------------------------------------------------------------------------------------
 
 
-def _lstm_forward(xp: Any, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
+def _lstm_forward(xp: Namespace, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
     h, c = after
     i, f, g, o = _parts(saved, 4)
     xp.add(q, z, out=saved)
@@ -120,7 +121,7 @@ def _lstm_forward(xp: Any, z: Any, q: Any, b: Any, saved: Any, before: Any, afte
     h *= o
 
 
-def _lstm_backward(xp: Any, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
+def _lstm_backward(xp: Namespace, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
     i, f, g, o = _parts(saved, 4)
     di, df, dg, do = _parts(d, 4)
     dh, dc = slopes
@@ -152,7 +153,7 @@ def _lstm_step(z: Tensor, q: Tensor, b: Tensor, h: Tensor, c: Tensor) -> tuple[T
 # -- GRU --------------------------------------------------------------------------------------
 
 
-def _gru_forward(xp: Any, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
+def _gru_forward(xp: Namespace, z: Any, q: Any, b: Any, saved: Any, before: Any, after: Any) -> None:
     r, u, new, m = _parts(saved, 4)
     bias, width, [h] = _parts(b, 4), 2 * r.shape[-1], after
     both = saved[:, :width]
@@ -169,7 +170,7 @@ def _gru_forward(xp: Any, z: Any, q: Any, b: Any, saved: Any, before: Any, after
     h += new
 
 
-def _gru_backward(xp: Any, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
+def _gru_backward(xp: Namespace, saved: Any, before: Any, after: Any, slopes: Any, d: Any, r: Any) -> None:
     reset, u, new, m = _parts(saved, 4)
     [dh], (dr, du, dn) = slopes, _parts(d, 3)
     width = 2 * u.shape[-1]

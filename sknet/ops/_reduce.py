@@ -7,7 +7,7 @@ import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
 from sknet.core import _primitive as p
-from sknet.device import result_dtype
+from sknet.device import Namespace, result_dtype
 from sknet.exceptions import ShapeError
 from sknet.ops._create import ones_like, zeros_like
 from sknet.ops._elementwise import equal, not_equal, sqrt, square, where
@@ -100,7 +100,7 @@ def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     return sum(flags, normalize_axes(axis, flags.ndim, "count_nonzero"), keepdims)
 
 
-def _sum_squares_forward(xp: Any, x: Any, *others: Any, out: Any = None) -> Any:
+def _sum_squares_forward(xp: Namespace, x: Any, *others: Any, out: Any = None) -> Any:
     total = xp.vdot(x, x)
     for other in others:
         total = total + xp.vdot(other, other)

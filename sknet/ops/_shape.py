@@ -8,6 +8,7 @@ import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
 from sknet.core import _primitive as p
+from sknet.device import Namespace
 from sknet.exceptions import ShapeError
 from sknet.ops._rules import broadcast, unbroadcast
 
@@ -31,7 +32,7 @@ def _reshape_shape(x: Any, shape: Shape) -> tuple[Shape, np.dtype[Any]]:
     return tuple(size // known if n == -1 else n for n in shape), x.dtype
 
 
-def _reshape_forward(xp: Any, x: Any, *, shape: Shape) -> Any:
+def _reshape_forward(xp: Namespace, x: Any, *, shape: Shape) -> Any:
     return x.reshape(shape)
 
 

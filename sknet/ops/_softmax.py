@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
+from sknet.device import Namespace
 from sknet.ops._elementwise import exp
 from sknet.ops._reduce import reduced, spread, sum
 from sknet.ops._rules import check_floating
@@ -15,7 +16,7 @@ __all__ = ["log_softmax", "logsumexp", "softmax"]
 Axes = tuple[int, ...]
 
 
-def _logsumexp_forward(xp: Any, x: Any, *, axis: Axes, keepdims: bool, out: Any = None) -> Any:
+def _logsumexp_forward(xp: Namespace, x: Any, *, axis: Axes, keepdims: bool, out: Any = None) -> Any:
     if not x.size:  # the sum of no exponentials is 0
         check_floating("logsumexp", x)
         out = xp.empty(reduced(x, axis, keepdims), dtype=x.dtype) if out is None else out
@@ -63,7 +64,7 @@ def _nothing(name: str, x: Any, out: Any) -> Any:
     return x.copy() if out is None else out
 
 
-def _softmax_forward(xp: Any, x: Any, *, axis: int, out: Any = None) -> Any:
+def _softmax_forward(xp: Namespace, x: Any, *, axis: int, out: Any = None) -> Any:
     if not x.size:
         return _nothing("softmax", x, out)
     out = xp.subtract(x, xp.max(x, axis=axis, keepdims=True), out=out)
@@ -81,7 +82,7 @@ _softmax = Primitive("softmax").define(
 )
 
 
-def _log_softmax_forward(xp: Any, x: Any, *, axis: int, out: Any = None) -> Any:
+def _log_softmax_forward(xp: Namespace, x: Any, *, axis: int, out: Any = None) -> Any:
     if not x.size:
         return _nothing("log_softmax", x, out)
     out = xp.subtract(x, xp.max(x, axis=axis, keepdims=True), out=out)

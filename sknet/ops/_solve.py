@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, bind
-from sknet.device import result_dtype
+from sknet.device import Namespace, result_dtype
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.ops._create import eye
 from sknet.ops._elementwise import multiply
@@ -268,7 +268,7 @@ def det(x: Any) -> Tensor:
     return bind(_det, (floating(x),), {})
 
 
-def _slogdet_forward(xp: Any, x: Any) -> Any:
+def _slogdet_forward(xp: Namespace, x: Any) -> Any:
     return xp.stack(tuple(xp.linalg.slogdet(x)), -1)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, TracedArray, as_tensor, bind, normalize_axis
-from sknet.device import backend_of, device_of
+from sknet.device import Namespace, backend_of, device_of
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.ops._index import put_along_axis, take_along_axis
 from sknet.ops._join import flip
@@ -19,7 +19,7 @@ FEW = 64  # up to so many elements, all are sorted to find the largest
 # -- sorting ----------------------------------------------------------------------------------
 
 
-def _sort_forward(xp: Any, x: Any, *, axis: int, out: Any = None) -> Any:
+def _sort_forward(xp: Namespace, x: Any, *, axis: int, out: Any = None) -> Any:
     if out is None:
         return xp.sort(x, axis)
     out[...] = x
@@ -35,7 +35,7 @@ _sort = Primitive("sort").define(
 )
 
 
-def _argsort_forward(xp: Any, x: Any, *, axis: int, descending: bool) -> Any:
+def _argsort_forward(xp: Namespace, x: Any, *, axis: int, descending: bool) -> Any:
     if not descending:
         return xp.argsort(x, axis, kind="stable")
     # Turned around twice, so that of equal elements the first still comes first.
@@ -65,7 +65,7 @@ def argsort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
     return bind(_argsort, (x,), {"axis": normalize_axis(axis, x.ndim, "argsort"), "descending": descending})
 
 
-def _topk_forward(xp: Any, x: Any, *, k: int, axis: int, largest: bool) -> Any:
+def _topk_forward(xp: Namespace, x: Any, *, k: int, axis: int, largest: bool) -> Any:
     x = xp.moveaxis(x, axis, -1)
     if x.shape[-1] <= FEW or not k:
         order = _argsort_forward(xp, x, axis=-1, descending=largest)
@@ -84,7 +84,7 @@ def _topk_forward(xp: Any, x: Any, *, k: int, axis: int, largest: bool) -> Any:
     return xp.moveaxis(xp.take_along_axis(found, order, -1), -1, axis)
 
 
-def _element_of_order(xp: Any, x: Any, is_nan: Any, at: int) -> Any:
+def _element_of_order(xp: Namespace, x: Any, is_nan: Any, at: int) -> Any:
     """Return what would stand in the place `at` of the last axis if x were sorted."""
     if x.dtype.kind != "f":
         return xp.partition(x, at, -1)[..., at : at + 1]
@@ -150,7 +150,7 @@ def _search_shape(x: Any, values: Any, side: str) -> tuple[tuple[int, ...], np.d
     return tuple(values.shape), np.dtype(np.intp)
 
 
-def _search_forward(xp: Any, x: Any, values: Any, *, side: str) -> Any:
+def _search_forward(xp: Namespace, x: Any, values: Any, *, side: str) -> Any:
     return xp.searchsorted(x, values, side)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, TracedArray, bind, is_capturing
-from sknet.device import Device, backend_of, device_of, is_array
+from sknet.device import Device, Namespace, backend_of, device_of, is_array
 from sknet.exceptions import CaptureError, DeviceError, DtypeError, ShapeError
 
 __all__ = ["SparseSlot", "is_sparse"]
@@ -82,7 +82,7 @@ def _sparse_shape(y: Any, matrix: Any, transposed: bool) -> tuple[tuple[int, ...
     return (rows, *y.shape[1:]), y.dtype
 
 
-def _sparse_forward(xp: Any, y: Any, *, matrix: Any, transposed: bool) -> Any:
+def _sparse_forward(xp: Namespace, y: Any, *, matrix: Any, transposed: bool) -> Any:
     _sparse_shape(y, matrix, transposed)  # the product of two dtypes would silently be of the wider one
     held = matrix.matrix if isinstance(matrix, SparseSlot) else matrix
     if held is None:

@@ -2,16 +2,20 @@
 
 import subprocess
 import sys
+from typing import get_type_hints
 
 import numpy as np
 import pytest
 import scipy.sparse
 
 from sknet import Tensor
+from sknet.core import PRIMITIVES
 from sknet.device import (
     Backend,
     Device,
+    LinearAlgebra,
     MetaArray,
+    Namespace,
     available,
     backend,
     backend_of,
@@ -206,3 +210,13 @@ class TestMeta:
             DeviceError, match="'exp' needs data, and a meta array has only a shape and a dtype"
         ):
             xp.exp(MetaArray((2,), "float32"))
+
+
+@pytest.mark.parametrize("kind", ["cpu", "fake", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_namespace_has_every_function_that_rules_call(kind):
+    xp = backend(kind).xp
+    names = [name for name in get_type_hints(Namespace) if name != "linalg"]
+    forwards = [p.forward for p in PRIMITIVES.values() if isinstance(p.forward, str)]
+    missing = [name for name in (*names, *forwards) if not callable(getattr(xp, name, None))]
+    missing += [f"linalg.{name}" for name in get_type_hints(LinearAlgebra) if not hasattr(xp.linalg, name)]
+    assert not missing

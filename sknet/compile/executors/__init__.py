@@ -1,6 +1,7 @@
 """Executors: from a graph to something that runs."""
 
-from sknet.compile.executors._program import program
+from sknet.compile.executors._program import Program, program
+from sknet.compile.executors._writer import NO_SLOTS as NO_SLOTS
 from sknet.compile.executors.numpy import NumpyProgram
 
-__all__ = ["NumpyProgram", "program"]
+__all__ = ["NumpyProgram", "Program", "program"]

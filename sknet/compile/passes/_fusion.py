@@ -6,51 +6,17 @@ a device that compiles kernels all of one shape go into one kernel (`fuse_maps`)
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._group import Group, is_elementwise
 
-__all__ = ["BLOCK", "Group", "fuse", "fuse_maps", "is_elementwise"]
+__all__ = ["BLOCK", "fuse", "fuse_maps"]
 
 BLOCK = (
     1 << 13
 )  # elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one
 MOST = 64  # equations of a kernel: more would need more registers than there are
 CACHE = 1 << 20  # bytes that stay in the cache from one equation to the next: what is less is not divided
-
-
-class Group(NamedTuple):
-    """Equations that are executed together.
-
-    Attributes
-    ----------
-    equations : list of Equation
-        In order. All but a group of one have elementwise primitives and one output shape.
-    rows : int
-        How many rows of the leading axis are one block; 0 where the whole array is.
-    fused : bool
-        Whether one kernel goes through all equations, element by element: what no other group
-        uses is never in memory.
-    """
-
-    equations: list[Equation]
-    rows: int
-    fused: bool = False
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether all equations are done for a part of the elements, then for the next part."""
-        return self.fused or self.rows > 0
-
-    @property
-    def internal(self) -> set[Variable]:
-        """Outputs of the group's equations."""
-        return {equation.output for equation in self.equations}
-
-
-def is_elementwise(equation: Equation) -> bool:
-    """Tell whether each element of the output depends on the operands' elements at its place only."""
-    return equation.primitive.expression is not None
 
 
 def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet import ops
 from sknet.core import Tensor, no_grad
-from sknet.device import device_of, namespace
+from sknet.device import Namespace, device_of, namespace
 from sknet.engine.state import Gradient, Layout
 from sknet.engine.step._parts import is_own, nested
 from sknet.exceptions import NonFiniteError
@@ -215,7 +215,7 @@ def check_finite_step(loss: float, gradient: Gradient, squares: bool = False) ->
     )
 
 
-def _check_squares(gradient: Gradient, xp: Any) -> None:
+def _check_squares(gradient: Gradient, xp: Namespace) -> None:
     for name, array in gradient.items():
         if not xp.all(xp.isfinite(array * array)).item():
             raise NonFiniteError(

@@ -2,11 +2,11 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from sknet.compile._compiled import Compiled
+from sknet.compile._graph import Graph
 from sknet.compile.executors.native._cache import Function, has_numba, types_of
 from sknet.compile.executors.native._program import NativeProgram
 from sknet.compile.executors.native._values import UnsupportedError
@@ -17,15 +17,31 @@ KEPT = 64  # programs
 _programs: OrderedDict[Any, tuple[Any, NativeProgram]] = OrderedDict()
 
 
+class Part(Protocol):
+    """A compiled part of a training step, as far as native code is made of it."""
+
+    @property
+    def graph(self) -> Graph:
+        """What is computed."""
+
+    @property
+    def slots(self) -> Any:
+        """The arguments, with an array in place of every array."""
+
+    @property
+    def result(self) -> Any:
+        """The result, with an array in place of every array."""
+
+
 class NativeRun:
     """Runs of training steps in native code, on the caller's arrays.
 
     Parameters
     ----------
-    gradient : Compiled
+    gradient : Part
         Gradient of a batch. Its arguments are flat parameters, flat gradient, buffers, X, y,
         weight and a counter; its result is gradient, changed buffers, raw output, loss, penalty.
-    update : Compiled
+    update : Part
         New parameters and slots from flat parameters, slots, flat gradient and the step's numbers.
     flat, flat_gradient : ndarray of shape (n_parameters,)
         Parameters, trained in place, and memory for their gradient.
@@ -59,8 +75,8 @@ class NativeRun:
 
     def __init__(
         self,
-        gradient: Compiled,
-        update: Compiled,
+        gradient: Part,
+        update: Part,
         flat: np.ndarray,
         flat_gradient: np.ndarray,
         slots: Sequence[np.ndarray],
@@ -149,12 +165,12 @@ class NativeRun:
         return len(hyper) if bad < 0 else int(bad)
 
 
-def native_source(gradient: Compiled, update: Compiled, buffers: list[str], weighted: bool) -> str | None:
+def native_source(gradient: Part, update: Part, buffers: list[str], weighted: bool) -> str | None:
     """Return the source of a run's function, without a run.
 
     Parameters
     ----------
-    gradient, update : Compiled
+    gradient, update : Part
         As for `NativeRun`.
     buffers : list of str
         Names of the module's buffers.
@@ -172,7 +188,7 @@ def native_source(gradient: Compiled, update: Compiled, buffers: list[str], weig
         return None
 
 
-def _whole(gradient: Compiled, data: tuple[Any, Any, Any]) -> tuple[str, ...]:
+def _whole(gradient: Part, data: tuple[Any, Any, Any]) -> tuple[str, ...]:
     """Return which of X, y and weight have rows that can stand in for a batch as they are."""
     names = ("X", "y", "weight")
     return tuple(
@@ -183,7 +199,7 @@ def _whole(gradient: Compiled, data: tuple[Any, Any, Any]) -> tuple[str, ...]:
 
 
 def _program(
-    gradient: Compiled, update: Compiled, weighted: bool, buffers: list[str], whole: tuple[str, ...]
+    gradient: Part, update: Part, weighted: bool, buffers: list[str], whole: tuple[str, ...]
 ) -> NativeProgram:
     changed = tuple(buffers.index(name) for name in gradient.result[1])
     key = (id(gradient.graph), id(update.graph), weighted, changed, whole)

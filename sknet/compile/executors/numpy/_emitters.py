@@ -15,7 +15,7 @@ from scipy.linalg import blas
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._products import parts_here
 from sknet.compile.executors._writer import Emitter, Writer, forward_scratch, registry
-from sknet.compile.passes._fusion import BLOCK
+from sknet.compile.passes import BLOCK
 from sknet.device import backend, philox_uniform
 
 __all__ = ["by_its_forward", "emit", "emitter", "scratch", "scratch_of", "unless_in_place"]

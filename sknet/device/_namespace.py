@@ -1,0 +1,84 @@
+"""The functions of an array library that rules call, under NumPy's names."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+__all__ = ["LinearAlgebra", "Namespace"]
+
+Function = Callable[..., Any]
+
+
+class LinearAlgebra(Protocol):
+    """Equations and decompositions: `linalg` of an array namespace."""
+
+    cholesky: Function
+    det: Function
+    eigh: Function
+    inv: Function
+    pinv: Function
+    qr: Function
+    slogdet: Function
+    solve: Function
+    svd: Function
+
+
+class Namespace(Protocol):
+    """What every backend's `xp` has: a rule that is written against it runs on every device.
+
+    The functions are NumPy's, with ``out=`` where NumPy has it. `add_rows_at` adds rows to rows of a matrix
+    whose numbers may repeat; `xlogy` is SciPy's.
+    """
+
+    linalg: LinearAlgebra
+    absolute: Function
+    add: Function
+    add_rows_at: Function
+    all: Function
+    any: Function
+    arange: Function
+    argsort: Function
+    asarray: Function
+    broadcast_to: Function
+    check_indices: Function
+    clip: Function
+    concatenate: Function
+    copyto: Function
+    cumsum: Function
+    empty: Function
+    empty_like: Function
+    equal: Function
+    exp: Function
+    flip: Function
+    full: Function
+    isfinite: Function
+    isinf: Function
+    isnan: Function
+    log: Function
+    log1p: Function
+    matmul: Function
+    max: Function
+    maximum: Function
+    min: Function
+    minimum: Function
+    moveaxis: Function
+    multiply: Function
+    negative: Function
+    nonzero: Function
+    ones: Function
+    partition: Function
+    searchsorted: Function
+    sort: Function
+    squeeze: Function
+    stack: Function
+    subtract: Function
+    sum: Function
+    swapaxes: Function
+    take: Function
+    take_along_axis: Function
+    tanh: Function
+    unique: Function
+    vdot: Function
+    where: Function
+    xlogy: Function
+    zeros: Function
+    zeros_like: Function
