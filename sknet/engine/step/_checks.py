@@ -56,9 +56,9 @@ def _are_probabilities(loss: Loss, output: Tensor) -> bool:
         made_by = getattr(output.node, "primitive", None)
         return made_by is not None and made_by.name == "sigmoid"
     xp, rows = namespace(output.data), output.data
-    return bool(
-        xp.min(rows, axis=None) >= 0 and xp.max(xp.absolute(xp.sum(rows, axis=-1) - 1), axis=None) < 1e-4
-    )
+    if not xp.min(rows, axis=None).item() >= 0:
+        return False
+    return bool(xp.max(xp.absolute(xp.sum(rows, axis=-1) - 1), axis=None).item() < 1e-4)
 
 
 def check_weights(weight: Tensor) -> None:
