@@ -52,3 +52,8 @@ def public_objects() -> dict[str, object]:
             if id(value) not in found or len(path) < len(found[id(value)][0]):
                 found[id(value)] = (path, value)
     return dict(sorted(found.values(), key=lambda item: item[0]))
+
+
+def is_protocol(cls: type) -> bool:
+    """Tell whether a class only says what others have."""
+    return getattr(cls, "_is_protocol", False)

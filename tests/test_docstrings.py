@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.project import public_objects
+from tests.project import is_protocol, public_objects
 
 SECTION = re.compile(r"^([A-Z][A-Za-z ]+)\n-{3,}$", re.MULTILINE)
 FIELD = re.compile(r"^(\*{0,2}\w[\w, *]*?)(?: : (\S.*))?$", re.MULTILINE)
@@ -105,6 +105,8 @@ def class_faults(cls: type) -> Iterator[str]:
         yield "has no docstring"
         return
     yield from summary_faults(doc)
+    if is_protocol(cls):
+        return  # nobody makes objects of it
     if not issubclass(cls, (Exception, enum.Enum)):
         section = "Attributes" if is_record(cls) else "Parameters"
         yield from parameter_faults(doc, signature_names(cls), section=section)

@@ -80,6 +80,9 @@ class HookHandle:
 
     __slots__ = ("remove",)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a handle is bound to a hook of this process and cannot be pickled or copied")
+
     def __init__(self, remove: Callable[[], None]) -> None:
         self.remove = remove
 
