@@ -139,6 +139,7 @@ SPECIAL = {
     sknet.Model: model,
     Tensor: lambda: Tensor(X, requires_grad=True),
     nn.Parameter: lambda: nn.Parameter(X),
+    nn.ChannelShuffle: lambda: nn.ChannelShuffle(2),
     nn.Upsample: lambda: nn.Upsample(scale_factor=2),
     Equation: lambda: graph().equations[0],
     Graph: graph,

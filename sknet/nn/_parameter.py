@@ -15,6 +15,7 @@ from sknet.core import Tensor, leaf_node
 from sknet.device import (
     Device,
     MetaArray,
+    active,
     available,
     backend,
     check_float_dtype,
@@ -232,9 +233,10 @@ class Parameter(Tensor):
         Parameter
             Without a gradient; trainable if this one is.
         """
-        if self.is_drawn:
-            return self.like(self.data if self.home is None else self.data.copy())  # an owner writes in place
-        return self.like(None)
+        if not self.is_drawn or self.home is None:
+            return self.like(self.data if self.is_drawn else None)
+        with active(self.device):
+            return self.like(self.data.copy())  # an owner writes in place
 
     def like(self, data: Any) -> "Parameter":
         """Return a parameter with the values `data`, trainable if this one is; None: not drawn yet."""
