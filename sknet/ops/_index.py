@@ -159,7 +159,9 @@ def _take_shape(x: Any, indices: Any, axis: int, from_end: bool = True) -> tuple
     return (*before, *indices.shape, *behind), x.dtype
 
 
-def _take_forward(xp: Namespace, x: Any, indices: Any, *, axis: int, from_end: bool = True, out: Any = None) -> Any:
+def _take_forward(
+    xp: Namespace, x: Any, indices: Any, *, axis: int, from_end: bool = True, out: Any = None
+) -> Any:
     _check_integers("take", indices)  # NumPy would take booleans for 0 and 1
     if not from_end:
         xp.check_indices(indices, x.shape[axis])
