@@ -173,11 +173,18 @@ class Compiled:
         ShapeError, DtypeError
             If an array does not fit into its slot.
         """
-        found = self._checked(args)
+        found = zip(self.graph.inputs, self._inputs, self._checked(args), strict=True)
+        changed = [
+            (slot, array) for x, slot, array in found if slot is not array and x not in self.plan.blank
+        ]
         with self._owner.activate(self.device):
-            for x, slot, array in zip(self.graph.inputs, self._inputs, found, strict=True):
-                if slot is not array and x not in self.plan.blank:
-                    slot[...] = array
+            if len(changed) > 1:  # one slot's array may be another's argument
+                owners = {id(_root(slot)) for slot, _ in changed}
+                changed = [
+                    (slot, array.copy() if id(_root(array)) in owners else array) for slot, array in changed
+                ]
+            for slot, array in changed:
+                slot[...] = array
         self.run()
         return self.result
 
@@ -249,7 +256,24 @@ class Compiled:
                 )
         if by_path:
             raise CaptureError(f"slots has arrays at {sorted(by_path)}, where the function takes none")
+        if given is not None and self.device.kind == "cpu":
+            self._check_apart(slots)
         return slots
+
+    def _check_apart(self, slots: list[Any]) -> None:
+        """Raise if a slot that is written to has memory in common with another."""
+        names = [
+            path
+            for path, example in zip(paths(self._args), leaves(self._args), strict=True)
+            if isinstance(example, Variable)
+        ]
+        for i, x in enumerate(self.plan.graph.inputs):
+            for j, other in enumerate(slots):
+                if x in self.plan.donors and i != j and np.may_share_memory(slots[i], other):
+                    raise CaptureError(
+                        f"slots {names[i]} and {names[j]} have memory in common, and the first is written to "
+                        "while the second is read: give each an array of its own, or do not donate it"
+                    )
 
     def _zeros(self, x: Variable) -> Any:
         memory = self._owner.memory(x.nbytes, self.device)
@@ -431,3 +455,10 @@ def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[
 
 def _variable_like(leaf: Any) -> Any:
     return Variable(leaf.shape, leaf.dtype) if is_dense(leaf) else leaf
+
+
+def _root(array: Any) -> Any:
+    """Return what owns the memory of an array."""
+    while (base := getattr(array, "base", None)) is not None:
+        array = base
+    return array

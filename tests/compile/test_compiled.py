@@ -223,3 +223,34 @@ def test_products_for_which_no_thread_is_woken(shape, monkeypatch):
     assert ("matmul(m" in compiled.source) == (m != 127)  # a prime number of rows has no equal parts
     for found, expected in zip(compiled(x, w, turned), (x @ w, turned.T @ w), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_slots_as_arguments_for_one_another():
+    """What is copied first must not be overwritten before it is read."""
+    compiled = compile(lambda x, y, z: (x - 2 * y, y * z), (np.ones(3), np.ones(3), np.ones(3)))
+    x, y, z = np.arange(3.0), np.arange(3.0) + 5, np.arange(3.0) + 9
+    for _ in range(2):
+        compiled(x, y, z)
+        first, second = compiled(compiled.slots[1], compiled.slots[0], compiled.slots[2][::-1])
+        np.testing.assert_array_equal(first, y - 2 * x)
+        np.testing.assert_array_equal(second, x * z[::-1])
+
+
+def test_donated_results_as_other_arguments():
+    compiled = compile(lambda x, y: (y + 1, x * 2), (np.ones(2), np.ones(2)), donate=(0, 1))
+    first, second = compiled(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
+    swapped = compiled(second, first)
+    np.testing.assert_array_equal(swapped[0], [5.0, 6.0])
+    np.testing.assert_array_equal(swapped[1], [4.0, 8.0])
+
+
+def test_a_donated_slot_has_memory_of_its_own():
+    memory = np.arange(6.0)
+    args = np.ones(4), np.ones(4)
+    with pytest.raises(
+        CaptureError, match="slots 0 and 1 have memory in common, and the first is written to"
+    ):
+        compile(lambda x, y: (x + y[::-1], y.sum()), args, donate=(0,), slots=(memory[:4], memory[2:]))
+    shared = compile(lambda x, y: x + y[::-1], args, slots=(memory[:4], memory[2:]))
+    shared.run()
+    np.testing.assert_array_equal(shared.result, memory[:4] + memory[2:][::-1])

@@ -125,11 +125,11 @@ class _Rounding(_Signs):
         self._products: dict[Variable, list[Any]] = {}
         self._overflows = bool(rng.random() < 0.3)  # or else what is within rounding of it does not
 
-    def _terms(self, equation: Any, x: Any) -> Any:
-        """Return what is to be added up; products among it may be rounded with the sum only."""
-        factors = self._products.get(equation.operands[0])
+    def _wide(self, x: Any, value: Any) -> Any:
+        """Return an operand of a sum; a product may be rounded together with the sum, not before."""
+        factors = self._products.get(x)
         if factors is None or self._rng.random() < 0.5:
-            return x
+            return value
         return np.multiply(*[np.asarray(y, np.longdouble) for y in factors])
 
     def __call__(self, equation: Any, operands: list[Any], result: Any) -> Any:
@@ -139,14 +139,23 @@ class _Rounding(_Signs):
         result = np.array(super().__call__(equation, operands, result))
         if name == "multiply":
             self._products[equation.output] = operands
-        if name == "sum" and operands[0].dtype == result.dtype:
-            result = self._added_otherwise(self._terms(equation, operands[0]), **equation.params).astype(
-                result.dtype
-            )
         if name in ("sum", "subtract", "add", "matmul"):
-            result = self.flipped(result)
-        if name in UNROUNDED:
-            return result
+            result = self.flipped(self._added(equation, operands, result))
+        return result if name in UNROUNDED else self._rounded(name, operands, result)
+
+    def _added(self, equation: Any, operands: list[Any], result: Any) -> Any:
+        """Return what is a sum as it would be if its terms were rounded and added otherwise."""
+        name = equation.primitive.name
+        with np.errstate(all="ignore"):
+            if name in ("add", "subtract"):
+                wide = [self._wide(*pair) for pair in zip(equation.operands, operands, strict=True)]
+                return getattr(np, name)(*wide).astype(result.dtype)
+            if name == "sum" and operands[0].dtype == result.dtype:
+                terms = self._wide(equation.operands[0], operands[0])
+                return self._added_otherwise(terms, result.dtype, **equation.params)
+        return result
+
+    def _rounded(self, name: str, operands: list[Any], result: Any) -> Any:
         limits = np.finfo(result.dtype)
         with np.errstate(all="ignore"):
             off = self._rng.integers(-3, 4, result.shape) * limits.eps
@@ -165,19 +174,21 @@ class _Rounding(_Signs):
             least = self._rng.integers(-1, 2, result.shape) * limits.smallest_subnormal
             return np.where(near, rounded + least.astype(result.dtype), rounded).astype(result.dtype)
 
-    def _added_otherwise(self, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
-        """Add up in another order, on the way of which another infinity may come about."""
+    def _added_otherwise(self, x: Any, dtype: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+        """Add up in another order, on the way of which anything can come about that is too large."""
         at = tuple(sorted(a % x.ndim for a in axis))
-        terms = np.moveaxis(x, at, range(len(at))).reshape(
-            -1, *[n for i, n in enumerate(x.shape) if i not in at]
-        )
-        wide = x.dtype if self._rng.random() < 0.5 or x.dtype.char != "e" else np.dtype("float32")
-        with np.errstate(all="ignore"):
-            parts = [np.zeros(terms.shape[1:], wide) for _ in range(self._rng.integers(1, 4))]
-            for term in self._rng.permutation(terms):
-                i = self._rng.integers(len(parts))
-                parts[i] = parts[i] + term
-            total = sum(parts[1:], parts[0])
+        kept = [n for i, n in enumerate(x.shape) if i not in at]
+        terms = np.moveaxis(x, at, range(len(at))).reshape(-1, *kept)
+        wide = x.dtype if self._rng.random() < 0.5 or dtype.char != "e" else np.dtype("float32")
+        parts = [np.zeros(kept, wide) for _ in range(self._rng.integers(1, 4))]
+        for term in self._rng.permutation(terms):
+            i = self._rng.integers(len(parts))
+            parts[i] = parts[i] + term
+        total = sum(parts[1:], parts[0]).astype(dtype)
+        size = np.abs(terms.astype(np.longdouble)).sum(axis=0)
+        too_large = np.isfinite(terms).all(axis=0) & (size > np.finfo(dtype).max)
+        other = self._rng.choice(np.array([np.inf, -np.inf, np.nan], dtype), kept)
+        total = np.where(too_large & (self._rng.random(kept) < 0.5), other, total)
         return total.reshape([1 if i in at else n for i, n in enumerate(x.shape)]) if keepdims else total
 
 

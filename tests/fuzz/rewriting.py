@@ -21,8 +21,7 @@ from tests.fuzz.extremes import INTEGERS, check, operand
 
 __all__ = ["Case", "made", "mismatches"]
 
-SHAPE = (4, 6)
-SHAPES = (SHAPE, SHAPE, (4, 1), (6,), (1, 6), ())
+MATRICES = ((4, 6), (4, 6), (4, 6), (4, 6), (4, 6), (4, 6), (1, 6), (4, 1), (0, 6), (3, 2))
 NUMBERS = ["0.0", "-0.0", "1.0", "-1.0", "1", "2", "0.5", "2.0", "-3.0", "0.3", "1e-3", "7.0", "1e6", "0.25"]
 WILD = ["1e30", "1e-30", "1e300", "1e-300", "np.inf", "-np.inf", "np.nan", "True", "65504.0", "6e-8"]
 WHOLE = ["0", "1", "2", "3", "-1", "7", "100", "255", "True"]
@@ -50,7 +49,7 @@ ops.where({a} > {c}, {b}, 0)
 ops.where({a} < {b}, 0, {a})
 {a}.sum(-1, keepdims=True)
 ops.reshape(ops.reshape({a}, (-1,)), {a}.shape)
-ops.broadcast_to({a}, (4, 6))
+ops.broadcast_to({a}, {shape})
 {a} * {k}
 {a} + {k}
 ops.maximum({a}, {b})
@@ -58,8 +57,8 @@ ops.maximum({a}, {b})
 {a} - 0
 {a} + 0
 ops.concat([ops.reshape({a}, (-1,)), ops.reshape({b}, (-1,))])
-ops.broadcast_to({a}, (4, 6)) * {c}
--ops.broadcast_to({a}, (4, 6))
+ops.broadcast_to({a}, {shape}) * {c}
+-ops.broadcast_to({a}, {shape})
 {a}.astype('{dtype}')
 ops.abs({a})
 ops.square({a})
@@ -159,13 +158,16 @@ def made(number: int, seed: int = 0) -> Case:
     dtype = str(rng.choice(DTYPES))
     is_real = dtype != "integer"
     dtype = dtype if is_real else str(rng.choice(INTEGERS))
-    shapes = [SHAPE, *[SHAPES[i] for i in rng.integers(len(SHAPES), size=rng.integers(0, 3))]]
+    shape = MATRICES[rng.integers(len(MATRICES))]
+    fitting = (shape, shape, (shape[0], 1), shape[1:], (1, shape[1]), ())
+    shapes = [shape, *[fitting[i] for i in rng.integers(len(fitting), size=rng.integers(0, 3))]]
     tame = float(rng.choice([0.0, 0.3, 0.8]))
     arrays = {f"x{i}": operand(rng, shape, dtype, tame) for i, shape in enumerate(shapes)}
-    constants: dict[str, Any] = {"i": rng.integers(-6, 6, (4, 1))}
+    constants: dict[str, Any] = {"i": rng.integers(-shape[1], shape[1], (shape[0], 1))}
     for i in range(2):
-        value = operand(rng, SHAPES[rng.integers(len(SHAPES))], dtype, 0.5)
-        constants[f"k{i}"] = np.full_like(value, value.flat[0]) if rng.random() < 0.6 else value
+        value = operand(rng, fitting[rng.integers(len(fitting))], dtype, 0.5)
+        is_uniform = value.size and rng.random() < 0.6
+        constants[f"k{i}"] = np.full_like(value, value.flat[0]) if is_uniform else value
     writer = _Writer(rng, dtype, is_real, arrays, constants)
     lines = writer.lines()
     made_here = list(writer.values)[len(arrays) :]
@@ -187,6 +189,7 @@ class _Writer:
         constants: dict[str, Any],
     ) -> None:
         self._rng, self._dtype, self._constants = rng, dtype, constants
+        self._shape = arrays["x0"].shape
         self._templates = [*COMMON, *REAL] if is_real else COMMON
         self._numbers = NUMBERS if is_real else WHOLE
         self.values: dict[str, Tensor] = {name: Tensor(x) for name, x in arrays.items()}
@@ -205,7 +208,7 @@ class _Writer:
     def _filled(self, template: str) -> str:
         names = list(self.values)
         recent = names[-1] if self._rng.random() < 0.6 else str(self._rng.choice(names))
-        matrices = [name for name in names if self.values[name].shape == SHAPE]
+        matrices = [name for name in names if self.values[name].shape == self._shape]
         wild = self._numbers is NUMBERS and self._rng.random() < 0.15
         numbers = WILD if wild else self._numbers
         c, d = (str(self._rng.choice(numbers)) for _ in range(2))
@@ -214,7 +217,7 @@ class _Writer:
             first, second = second, first
         return template.format(
             a=first, b=second, c=c, d=d, i="i", dtype=self._dtype, k=f"k{self._rng.integers(2)}",
-            m=matrices[-1], n=str(self._rng.choice(matrices)),
+            shape=self._shape, m=matrices[-1], n=str(self._rng.choice(matrices)),
         )  # fmt: skip
 
     def _computed(self, text: str) -> Tensor | None:

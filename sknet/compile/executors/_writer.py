@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sknet.compile._graph import Equation, Operand, Variable
+from sknet.compile._key import same_value
 from sknet.compile._plan import Plan
 from sknet.device import result_dtype
 from sknet.ops import SparseSlot
@@ -126,7 +127,10 @@ class Writer:
 
     def block_constant(self, value: float, like: Variable) -> str:
         """Return the name of a block of a constant, of the shape of the blocks of `like`."""
-        name = f"z{like.dtype.char}{value:g}"
+        for name, (known, other) in self._block_constants.items():
+            if other.dtype == like.dtype and same_value(known, value):
+                return name
+        name = f"z{len(self._block_constants)}"
         self._block_constants[name] = (value, like)
         return name
 

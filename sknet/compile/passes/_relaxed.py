@@ -14,7 +14,7 @@ import numpy as np
 
 from sknet.compile import _internal as own
 from sknet.compile._graph import Equation, Operand, Variable
-from sknet.compile.passes._rewrite import Rewriter, Rules
+from sknet.compile.passes._rewrite import Rewriter, Rules, scalar_of
 
 __all__ = ["RELAXED"]
 
@@ -223,7 +223,7 @@ def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
         # BLAS takes 0 times anything for 0; and by rounding once it keeps some products finite that are not.
         if c is None or (type(c) is not Variable and not 0 < abs(c) <= 1):
             continue
-        if not _same(rest, output) or rest is base:
+        if not _same(rest, output) or rest is base or scalar_of(rewriter, rest) is not None:
             continue
         if output.ndim != 1 and not (rewriter.definition(base, "matmul") and _is_part(rewriter, rest)):
             continue
