@@ -49,7 +49,7 @@ def literal(value: Any, dtype: Any) -> str:
     if dtype.kind == "b":
         return "true" if value else "false"
     if dtype.kind in "iu":
-        return f"{int(value)}{'LL' if dtype.itemsize == 8 and abs(value) > 2**31 else ''}"
+        return _whole(int(value), dtype)
     suffix = "f" if dtype.itemsize == 4 else ""
     with np.errstate(over="ignore"):
         number = dtype.type(value)
@@ -58,6 +58,16 @@ def literal(value: Any, dtype: Any) -> str:
     if math.isinf(number):
         return f"({'-' if number < 0 else ''}1.0{suffix} / 0.0{suffix})"
     return f"{number!s}{suffix}" if number >= 0 else f"(-{abs(number)!s}{suffix})"
+
+
+def _whole(value: int, dtype: np.dtype[Any]) -> str:
+    limits = np.iinfo(dtype)
+    if not limits.min <= value <= limits.max:  # C would compare it as a number of that type
+        raise UntranslatableError(f"{value} in {dtype}")
+    suffix = "" if abs(value) < 2**31 else "ULL" if dtype.kind == "u" else "LL"
+    if value == limits.min < -(2**31):  # C has no negative literals
+        return f"({value + 1}{suffix} - 1)"
+    return f"{value}{suffix}"
 
 
 def translated(equation: Equation, names: dict[Variable, str]) -> str:

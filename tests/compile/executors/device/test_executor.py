@@ -320,3 +320,20 @@ def test_a_device_without_kernels(monkeypatch):
         backend("cpu").kernels("", [], Device("cpu"))
     with pytest.raises(DeviceError, match="device 'cpu' does not tell how much memory is free"):
         backend("cpu").free_memory(Device("cpu"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
+def test_integers_at_their_limits(dtype, fake_device):
+    """Numbers that a dtype cannot hold are compared, not converted; arithmetic wraps around."""
+    info = np.iinfo(dtype)
+    x = np.array([0, 1, 2, info.max // 2, info.max - 1, info.max, info.min, info.min + 1], dtype)
+    numbers = [-1, 0, 300, info.max, info.min, 2**31, 2**63]
+
+    def function(x):
+        found = [x + x, -(2 * x), x - (-x), -(x * x), ops.where(x > 1, 0, x)]
+        return [*found, *[x < n for n in numbers], *[x >= n for n in numbers], *[x == n for n in numbers]]
+
+    compiled = compile(function, (to_device(x, fake_device),))
+    for found, expected in zip(off(compiled(to_device(x, fake_device))), function(Tensor(x)), strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected.numpy())
