@@ -15,6 +15,7 @@ from sknet._params import Interval, Options, StrOptions
 from sknet.device import namespace
 from sknet.estimators._base import BaseMLP
 from sknet.estimators._classifier import ClassifierMLP
+from sknet.estimators._namespace import follows_namespace
 from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
 from sknet.estimators._regressor import RegressorMLP
 from sknet.losses import LOSSES
@@ -215,6 +216,7 @@ class MLPClassifier(_ScikitLearnParameters, ClassifierMLP):
         self.n_iter_no_change = n_iter_no_change
         self.max_fun = max_fun
 
+    @follows_namespace
     def predict_log_proba(self, X: Any) -> Any:
         """Return the logarithm of `predict_proba`, -inf where the probability underflows.
 

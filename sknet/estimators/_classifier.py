@@ -16,6 +16,7 @@ from sknet.engine import Accuracy, Batches, History, Model, Plateau, Score
 from sknet.engine.predict import Head
 from sknet.estimators._base import BaseMLP, goes_in_steps
 from sknet.estimators._frozen import FrozenClassifier, both_classes, gives_probabilities
+from sknet.estimators._namespace import as_host, follows_namespace
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import ClassTargets
 
@@ -116,9 +117,11 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         ValueError
             If `classes` is missing, or y has other labels; and as `fit`.
         """
+        classes = as_host(classes)
         self._check_classes(classes)
         return self._fit_part(X, y, sample_weight, classes)
 
+    @follows_namespace
     def predict(self, X: Any) -> Any:
         """Predict labels.
 
@@ -137,6 +140,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         return to_device(labels, device_of(output)) if labels.dtype.kind in "biuf" else labels
 
     @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    @follows_namespace
     def predict_proba(self, X: Any) -> Any:
         """Predict probabilities.
 
@@ -158,6 +162,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         return self._predicted(X, "probabilities", self._of_both_classes(self._link("predict")))
 
     @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    @follows_namespace
     def predict_log_proba(self, X: Any) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows.
 

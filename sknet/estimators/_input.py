@@ -10,6 +10,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from sknet import ops
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
+from sknet.estimators._namespace import as_host
 
 __all__ = ["check_X", "check_X_y", "check_weights", "is_on_device"]
 
@@ -85,6 +86,7 @@ def check_X_y(  # noqa: N802
     y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         On the host.
     """
+    X, y = as_host(X), as_host(y)
     if y is not None and not isinstance(y, np.ndarray) and is_array(y) and not ops.is_sparse(y):
         y = to_host(y)
     if is_on_device(X):
@@ -133,6 +135,7 @@ def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike) -> Any:
     """
     if sample_weight is None:
         return None
+    sample_weight = as_host(sample_weight)
     if not isinstance(sample_weight, np.ndarray) and is_array(sample_weight):
         sample_weight = to_host(sample_weight)
     rows = np.empty((X.shape[0], 0))

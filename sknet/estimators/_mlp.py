@@ -11,6 +11,7 @@ from sknet.device import device_of
 from sknet.engine import active
 from sknet.estimators._base import BaseMLP
 from sknet.estimators._classifier import ClassifierMLP
+from sknet.estimators._namespace import follows_namespace
 from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
 from sknet.estimators._regressor import RegressorMLP
 from sknet.losses import LOSSES, Loss, check_loss
@@ -233,6 +234,7 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
         self.dtype = dtype
         self.random_state = random_state
 
+    @follows_namespace
     def decision_function(self, X: Any) -> Any:
         """Return the network's raw outputs: logits, or what else the loss reads.
 

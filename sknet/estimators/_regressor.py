@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from sknet.engine import Batches, Model, RSquared, Score
 from sknet.estimators._base import BaseMLP, goes_in_steps
 from sknet.estimators._frozen import FrozenRegressor, gives_deviations
+from sknet.estimators._namespace import follows_namespace
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import RealTargets
 
@@ -52,6 +53,7 @@ class RegressorMLP(RegressorMixin, BaseMLP):
         """
         return self._fit_part(X, y, sample_weight)
 
+    @follows_namespace
     def predict(self, X: Any) -> Any:
         """Predict targets.
 
@@ -69,6 +71,7 @@ class RegressorMLP(RegressorMixin, BaseMLP):
         return self._targets.decode(prediction)
 
     @available_if(gives_deviations)  # type: ignore[untyped-decorator]
+    @follows_namespace
     def predict_std(self, X: Any) -> Any:
         """Predict how far targets lie from their means, where the loss is ``"gaussian_nll"``.
 

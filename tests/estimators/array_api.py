@@ -1,0 +1,81 @@
+"""Run by test_array_api.py, in a process where SciPy has been told of the array API before it is imported."""
+
+import warnings
+
+import array_api_strict as xp
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.exceptions import ConvergenceWarning
+
+from sknet import MLPClassifier, MLPRegressor, neural_network
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((60, 5))
+TARGETS = {
+    "binary": (X[:, 0] > 0).astype(np.int64),
+    "multiclass": np.digitize(X[:, 0], [-0.5, 0.5]),
+    "multilabel": (X[:, :3] > 0).astype(np.int64),
+    "one": X[:, 0] * 2,
+    "several": X[:, :2] * 2,
+}
+DEVICES = [xp.Device("CPU_DEVICE"), xp.Device("device1")]
+METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+
+
+def new(module, task):
+    kind = "MLPRegressor" if task in ("one", "several") else "MLPClassifier"
+    return getattr(module, kind)(hidden_layer_sizes=(8,), max_iter=3, random_state=0)
+
+
+def check_same(found, expected, device):
+    """Check that an array is the NumPy array's twin in the namespace, on the device."""
+    assert type(found) is type(xp.zeros(1)), type(found)
+    assert found.device == device, found.device
+    host = np.from_dlpack(xp.asarray(found, device=DEVICES[0]))
+    assert host.dtype == expected.dtype, (host.dtype, expected.dtype)
+    np.testing.assert_array_equal(host, expected)
+
+
+def check(estimator, twin, device):
+    """Compare all that predicts; `twin` was fitted on NumPy arrays."""
+    points = xp.asarray(X, device=device)
+    for name in METHODS:
+        if hasattr(twin, name):
+            check_same(getattr(estimator, name)(points), getattr(twin, name)(X), device)
+            assert type(getattr(estimator, name)(X)) is np.ndarray
+
+
+def main():
+    weight = RNG.uniform(0.5, 1.5, 60)
+    for device in DEVICES:
+        for task, y in TARGETS.items():
+            for module in (__import__("sknet"), neural_network):
+                twin = new(module, task).fit(X, y, sample_weight=weight)
+                given = [xp.asarray(x, device=device) for x in (X, y, weight)]
+                with config_context(array_api_dispatch=True):
+                    estimator = new(module, task).fit(*given[:2], sample_weight=given[2])
+                    check(estimator, twin, device)
+                    if task != "multilabel":
+                        np.testing.assert_allclose(estimator.score(*given[:2]), twin.score(X, y), rtol=1e-6)
+                    estimator.partial_fit(*given[:2])
+                    check(estimator, twin.partial_fit(X, y), device)
+                    single = new(module, task).fit(xp.astype(given[0], xp.float32), given[1])
+                    found = single.predict(xp.astype(given[0], xp.float32))
+                    assert task in ("binary", "multiclass", "multilabel") or found.dtype == xp.float32
+
+    labels = np.array(["no", "yes"])[TARGETS["binary"]]  # no namespace has strings
+    with config_context(array_api_dispatch=True):
+        estimator = MLPClassifier((8,), max_iter=3, random_state=0)
+        estimator.partial_fit(xp.asarray(X), TARGETS["binary"], classes=xp.asarray([0, 1]))
+        assert estimator.fit(xp.asarray(X), labels).predict(xp.asarray(X)).dtype.kind == "U"
+        regressor = MLPRegressor(max_iter=3).fit(xp.asarray(X), xp.asarray(TARGETS["one"]))
+        with pytest.raises(ValueError, match="X has 2 features, but MLPRegressor is expecting 5"):
+            regressor.predict(xp.asarray(X[:, :2]))
+
+
+if __name__ == "__main__":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        main()
+    print("done")

@@ -1,0 +1,15 @@
+"""Arrays of another namespace, under scikit-learn's ``array_api_dispatch``: results are like X."""
+
+import os
+import subprocess
+import sys
+
+from tests.project import ROOT
+
+
+def test_namespace_in_namespace_out():
+    """scikit-learn asks for SciPy's own dispatch, which is chosen before SciPy is imported."""
+    command = [sys.executable, str(ROOT / "tests/estimators/array_api.py")]
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.stdout == "done\n", done.stderr
