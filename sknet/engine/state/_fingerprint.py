@@ -19,6 +19,7 @@ from sknet.core import Tensor
 from sknet.device import Device, is_array, namespace
 from sknet.nn import Module
 from sknet.nn.extend import latest
+from sknet.optim import Optimizer
 
 __all__ = ["Fingerprint"]
 
@@ -162,6 +163,9 @@ class Fingerprint:
     def _watch_object(self, value: Any, seen: dict[int, Any]) -> None:
         if type(value).__module__.startswith(OWNERS):
             return
+        if isinstance(value, Optimizer) and type(value).__module__.startswith("sknet.optim."):
+            self._watch_all(partial(_of_optimizer, value), seen)
+            return
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
             self._watch_dict(attributes, seen)
@@ -187,6 +191,14 @@ def _of_module(module: Module) -> Iterator[Any]:
             yield name
             yield value
     yield from module._buffers
+
+
+def _of_optimizer(optimizer: Optimizer) -> Iterator[Any]:
+    """Yield what the rule of one of our own can read: rates come as numbers that the host computes."""
+    for name, value in vars(optimizer).items():
+        if name != "lr":
+            yield name
+            yield value
 
 
 def _of_tensor(tensor: Tensor) -> Iterator[Any]:

@@ -240,6 +240,23 @@ def test_nothing_is_captured_again_while_nothing_changes(monkeypatch):
     assert not calls
 
 
+def test_a_rate_is_no_constant():
+    model = Model(nn.Linear(3, 2), optimizer=SGD(0.1), random_state=0, compile=True)
+    model.step(X, Y)
+    fingerprint = Fingerprint(model.module, model.optimizer)
+    for rate in (0.05, Constant(0.01)):
+        model.optimizer.lr = rate
+        assert fingerprint.holds()
+        result = model.step(X, Y)
+        np.testing.assert_allclose(
+            result.update["weight"],
+            -model.optimizer.learning_rate(model.progress) * result.gradient["weight"],
+            rtol=1e-6,
+        )
+    model.optimizer.momentum = 0.3
+    assert not fingerprint.holds()
+
+
 def test_what_refers_to_itself_or_to_the_model_is_watched_once():
     model = Model(Scaled(), optimizer=SGD(0.01), random_state=0, compile=True, copy=False)
     model.module.settings.model = model
