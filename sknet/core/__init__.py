@@ -5,7 +5,7 @@ The rules of the primitives are attached by `sknet.ops`, which is loaded right a
 
 from sknet._late import complete
 from sknet.core._axes import normalize_axes, normalize_axis
-from sknet.core._backward import gradients, release
+from sknet.core._backward import depends_on, gradients, release
 from sknet.core._bind import Shaped, bind
 from sknet.core._carry import cargo_of, carry
 from sknet.core._changes import note_write
@@ -43,6 +43,7 @@ __all__ = [
     "capturing",
     "cargo_of",
     "carry",
+    "depends_on",
     "enable_grad",
     "gradients",
     "inference_mode",

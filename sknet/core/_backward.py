@@ -1,7 +1,7 @@
 """Reverse mode: walk the tape from a result back to the leaves."""
 
 import threading
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sknet.core import _bind
@@ -252,6 +252,33 @@ def release(output: "Tensor") -> None:
         if node.primitive is not None:
             node.inputs = None  # type: ignore[assignment]
             node.output = None
+
+
+def depends_on(output: "Tensor", inputs: "Iterable[Tensor]") -> bool:
+    """Tell whether a tensor was computed, on the tape, from at least one of others.
+
+    Parameters
+    ----------
+    output : Tensor
+        The result.
+    inputs : iterable of Tensor
+        What it may have been computed from.
+
+    Returns
+    -------
+    bool
+        False also for what is not on the tape.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> from sknet.core import depends_on
+    >>> x, y = Tensor([1.0], requires_grad=True), Tensor([1.0], requires_grad=True)
+    >>> depends_on(x.sum(), [x, y]), depends_on(x.sum(), [y])
+    (True, False)
+    """
+    nodes = set() if output.node is None else set(newest_first(output.node))
+    return any(x.node in nodes for x in inputs)
 
 
 def newest_first(*roots: Node, stop: "Container[Node | None] | None" = None) -> list[Node]:

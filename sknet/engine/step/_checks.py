@@ -3,8 +3,7 @@
 import warnings
 from collections.abc import Iterable
 
-from sknet.core import Tensor
-from sknet.core._backward import newest_first
+from sknet.core import Tensor, depends_on
 from sknet.device import namespace
 from sknet.exceptions import GradientError
 from sknet.losses import Loss
@@ -89,8 +88,7 @@ def check_reached(loss: Tensor, leaves: Iterable[Tensor]) -> None:
     leaves : iterable of Tensor
         A model's parameters.
     """
-    tape = set() if loss.node is None else set(newest_first(loss.node))
-    if not any(leaf.node in tape for leaf in leaves):
+    if not depends_on(loss, leaves):
         raise GradientError(
             "the loss does not depend on this model's parameters: compute it from this model's output, "
             "model.loss(model(X), y), and not inside no_grad"
