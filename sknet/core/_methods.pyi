@@ -196,7 +196,7 @@ class Methods:
         """Return the standard deviation over `axis`: the root of the variance with the same `correction`."""
     def take(self, indices: Any, axis: int = 0, from_end: bool = True) -> Tensor:
         """Return the parts of x that `indices` point to along `axis`."""
-    def take_along_axis(self, indices: Any, axis: int = -1) -> Tensor:
+    def take_along_axis(self, indices: Any, axis: int = -1, from_end: bool = True) -> Tensor:
         """Return the elements of x that `indices` point to along `axis`."""
     def tan(self) -> Tensor:
         """Return the tangent of x in radians."""

@@ -250,7 +250,7 @@ RULES: dict[str, Rule] = {
     "reshape": _reshape,
     "scatter_add": _scatter_add,
     "setitem": _setitem,
-    "solve": aligned,
+    **dict.fromkeys(("scaled_quotient", "solve"), aligned),
     "sum_squares": _sum_squares,
     "take": _take,
 }
