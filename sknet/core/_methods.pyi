@@ -60,6 +60,8 @@ class Methods:
         """Return the products of all elements up to each, along `axis`; x of one axis needs none given."""
     def cumulative_sum(self, axis: int | None = None, include_initial: bool = False) -> Tensor:
         """Return the sums of all elements up to each, along `axis`; x of one axis needs none given."""
+    def deg2rad(self) -> Tensor:
+        """Return the angle x in radians, given in degrees."""
     def detach_(self) -> Self:
         """Take this tensor itself off the tape and return it: it becomes a leaf that needs no gradient."""
     def diagonal(self, offset: int = 0) -> Tensor:

@@ -9,8 +9,8 @@ from sknet.ops._elementwise import equal, sqrt, square, where
 from sknet.ops._rules import binary, like, unary, unbroadcast
 
 __all__ = [
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "hypot", "sin", "sinh", "tan",
-    "tanh",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "deg2rad", "hypot", "sin",
+    "sinh", "tan", "tanh",
 ]  # fmt: skip
 
 
@@ -34,6 +34,13 @@ _asinh = _defined("asinh", np.arcsinh, lambda g, _, x: g / hypot(x, 1.0))
 _acosh = _defined("acosh", np.arccosh, lambda g, _, x: g / (sqrt(x - 1.0) * sqrt(x + 1.0)))
 _atanh = _defined("atanh", np.arctanh, lambda g, _, x: g / ((1.0 - x) * (1.0 + x)))
 
+_deg2rad = Primitive("deg2rad").define(
+    forward="deg2rad",
+    shape=like(np.deg2rad, "deg2rad"),
+    vjp=(lambda g, _, x: deg2rad(g),),
+    saves="nothing",
+    expression="x * 0.017453292519943295",
+)
 _hypot = Primitive("hypot").define(
     forward="hypot",
     shape=like(np.hypot, "hypot"),
@@ -137,3 +144,8 @@ def acosh(x: Any) -> Tensor:
 def atanh(x: Any) -> Tensor:
     """Return the number whose hyperbolic tangent is x."""
     return unary(_atanh, x)
+
+
+def deg2rad(x: Any) -> Tensor:
+    """Return the angle x in radians, given in degrees."""
+    return unary(_deg2rad, x)

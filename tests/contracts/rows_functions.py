@@ -65,6 +65,7 @@ ROWS = [
     _plain("atan", numpy="arctan"),
     _plain("atan2", binary(APART, APART), "arctan2"),
     _plain("hypot", binary(APART, APART)),
+    _plain("deg2rad"),
     _plain("sinh"),
     _plain("cosh"),
     Row("tanh", lambda x: 1 - 2 / (np.exp(2.0 * x) + 1), unary(), "tanh", torch=lambda x: x.tanh()),
