@@ -65,6 +65,50 @@ _CLIPPED = "wrap it, ClipNorm({0}(...), 1.0)"
 _RATE = "the rate may be a schedule, {0}(lr=Cosine(1e-3))"
 _SCHEDULED = "a schedule is the optimizer's rate: Adam(lr={0}(...))"
 
+_INSIDE = "it belongs to the optimizer, optimizer=Adam({}=...)"
+_SGDS = "it belongs to the optimizer, optimizer=SGD({}=...)"
+_L2 = "alpha is the strength of the L2 penalty; decoupled weight decay is optimizer=AdamW()"
+_CLIP = "clip gradients in the optimizer, optimizer=ClipNorm(Adam(), 1.0)"
+_SCHEDULE = "the optimizer's rate may be a schedule, optimizer=Adam(lr=Cosine(1e-3))"
+
+# What perceptrons are given elsewhere, whatever their other parameters are called.
+_ANY_PERCEPTRON = {
+    **dict.fromkeys(
+        ("epochs", "n_epochs", "num_epochs", "max_epochs", "nb_epoch", "n_iter", "max_steps"), "use max_iter"
+    ),
+    **dict.fromkeys(
+        (
+            "hidden_units",
+            "hidden_layers",
+            "hidden_sizes",
+            "hidden_size",
+            "hidden_dim",
+            "hidden_dims",
+            "units",
+            "layers",
+            "layer_sizes",
+            "architecture",
+            "n_hidden",
+        ),
+        "use hidden_layer_sizes",
+    ),
+    **dict.fromkeys(
+        ("act", "activation_fn", "activation_function", "hidden_activation", "nonlinearity"), "use activation"
+    ),
+    **dict.fromkeys(("l2", "l2_reg", "reg_lambda", "l2_regularization", "weight_penalty"), "use alpha"),
+    **dict.fromkeys(("batchsize", "bs", "minibatch_size", "mini_batch_size"), "use batch_size"),
+    **dict.fromkeys(("seed", "random_seed", "manual_seed"), "use random_state"),
+    **dict.fromkeys(("patience", "early_stopping_rounds", "n_iter_no_improvement"), "use n_iter_no_change"),
+    **dict.fromkeys(("validation_split", "val_fraction", "test_size"), "use validation_fraction"),
+    "min_delta": "use tol",
+    "sample_weight": "weights of samples are an argument of fit",
+    **dict.fromkeys(
+        ("metrics", "metric", "scoring"),
+        "history_ has accuracy or R2; scikit-learn's scorers compute others from a fitted estimator",
+    ),
+    **dict.fromkeys(("n_jobs", "num_workers"), "leave it out: threads are those of NumPy's matrix product"),
+}
+
 # What is no parameter of any object of a family (by the name of its base class) but done in another way.
 ELSEWHERE = {
     "Optimizer": {
@@ -83,6 +127,49 @@ ELSEWHERE = {
     "Schedule": {
         "optimizer": _SCHEDULED,
         "last_epoch": "leave it out: a fit that goes on continues with the same rate",
+    },
+    "NamedOptions": {
+        **_ANY_PERCEPTRON,
+        **dict.fromkeys(("solver", "optim", "optimiser"), "use optimizer"),
+        **dict.fromkeys(("criterion", "loss_function", "loss_fn", "loss_func", "objective"), "use loss"),
+        **dict.fromkeys(("learning_rate_init", "learning_rate", "lr", "eta0", "eta"), _INSIDE.format("lr")),
+        **dict.fromkeys(("beta_1", "beta1", "b1"), _INSIDE.format("beta1")),
+        **dict.fromkeys(("beta_2", "beta2", "b2"), _INSIDE.format("beta2")),
+        "betas": "they belong to the optimizer, optimizer=Adam(beta1=..., beta2=...)",
+        **dict.fromkeys(("epsilon", "eps"), _INSIDE.format("eps")),
+        "momentum": _SGDS.format("momentum"),
+        **dict.fromkeys(("nesterovs_momentum", "nesterov"), _SGDS.format("nesterov")),
+        "power_t": "it belongs to a schedule, optimizer=SGD(lr=InverseScaling(0.1, power=0.5))",
+        "max_fun": "it belongs to the optimizer, optimizer=LBFGS(max_fun=...)",
+        **dict.fromkeys(("weight_decay", "wd"), _L2),
+        **dict.fromkeys(("clip_norm", "clipnorm", "grad_clip", "gradient_clip_val", "max_grad_norm"), _CLIP),
+        **dict.fromkeys(("lr_scheduler", "scheduler", "schedule", "lr_schedule"), _SCHEDULE),
+        **dict.fromkeys(("dropout_rate", "dropout_p", "p_dropout", "drop_rate"), "use dropout"),
+        **dict.fromkeys(("class_weights", "pos_weight"), "use class_weight, a parameter of classifiers"),
+        **dict.fromkeys(
+            ("batch_norm", "batch_normalization", "use_bn", "normalization"),
+            "give it to the activation, activation=nn.Sequential(nn.LazyBatchNorm(), nn.ReLU())",
+        ),
+        **dict.fromkeys(("module", "network", "net", "model"), "train a module of your own with sknet.Model"),
+        **dict.fromkeys(("use_cuda", "gpu", "cuda"), 'use device="cuda"'),
+        **dict.fromkeys(("precision", "float_type"), "use dtype"),
+        "callbacks": "history_ has what they would log; early_stopping and schedules are there by themselves",
+    },
+    "_ScikitLearnParameters": {
+        **_ANY_PERCEPTRON,
+        **dict.fromkeys(
+            ("optimizer", "optim"), 'use solver="adam", "sgd" or "lbfgs"; sknet.{0} takes other optimizers'
+        ),
+        **dict.fromkeys(("lr", "eta0", "eta"), "use learning_rate_init"),
+        **dict.fromkeys(("beta1", "b1"), "use beta_1"),
+        **dict.fromkeys(("beta2", "b2"), "use beta_2"),
+        "betas": "use beta_1 and beta_2",
+        "eps": "use epsilon",
+        "nesterov": "use nesterovs_momentum",
+        "weight_decay": "alpha is the strength of the L2 penalty",
+        **dict.fromkeys(
+            ("loss", "dropout", "class_weight", "device", "dtype"), "sknet.{0} has it, and scikit-learn's not"
+        ),
     },
     "Loss": {
         **dict.fromkeys(

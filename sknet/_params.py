@@ -30,7 +30,9 @@ __all__ = [
     "ParameterObject",
     "RealNotInt",
     "StrOptions",
+    "explained",
     "resolve",
+    "unknown_parameter",
     "validate_parameters",
 ]
 
@@ -55,7 +57,7 @@ class ParameterObject(BaseEstimator):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            cls.__init__ = _explained(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also nested ones (``optimizer__lr``): all of them, or none if one does not exist.
@@ -96,7 +98,7 @@ class ParameterObject(BaseEstimator):
         for name, value in params.items():
             part, _, rest = name.partition("__")
             if part not in names:
-                raise self._unknown(part)
+                raise unknown_parameter(self, part)
             if rest:
                 inner.setdefault(part, {})[rest] = value
             else:
@@ -115,13 +117,6 @@ class ParameterObject(BaseEstimator):
                     f"{name!r} is {part!r}, which has no parameters of its own. Set {name!r} as well."
                 )
         return [(part, values) for _, part, values in parts]
-
-    def _unknown(self, name: str) -> ValueError:
-        valid = sorted(self.get_params(deep=False))
-        hint = parameter_hint(type(self), name, valid)
-        return ValueError(
-            f"Invalid parameter {name!r} for estimator {self}{hint} Valid parameters are: {valid}."
-        )
 
     def validate(self) -> None:
         """Check every parameter, also those of nested parameter objects.
@@ -194,11 +189,11 @@ def _holder(name: str, parts: Mapping[str, Any]) -> str | None:
     return max((key for key in parts if name.startswith(f"{key}__")), key=len, default=None)
 
 
-def _explained(init: Callable[..., None]) -> Callable[..., None]:
+def explained(init: Callable[..., None]) -> Callable[..., None]:
     """Return a constructor that says what a parameter that it does not have is called here."""
 
     @wraps(init)
-    def explained(self: Any, *args: Any, **kwargs: Any) -> None:
+    def told(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
             init(self, *args, **kwargs)
         except TypeError as error:
@@ -213,7 +208,16 @@ def _explained(init: Callable[..., None]) -> Callable[..., None]:
             its = f"Its parameters are {', '.join(names)}." if names else "It has none."
             raise TypeError(f"{cls.__name__} has no parameter {unknown[0]!r}{hint} {its}") from None
 
-    return explained
+    return told
+
+
+def unknown_parameter(estimator: BaseEstimator, name: str) -> ValueError:
+    """Return the error for a parameter that an object does not have; it says what that is called here."""
+    valid = sorted(estimator.get_params(deep=False))
+    hint = parameter_hint(type(estimator), name, valid)
+    return ValueError(
+        f"Invalid parameter {name!r} for estimator {estimator}{hint} Valid parameters are: {valid}."
+    )
 
 
 def _by_key(held: Any) -> dict[str, Any]:

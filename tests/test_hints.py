@@ -5,16 +5,24 @@ import re
 
 import pytest
 
+import sknet
 import sknet.losses
 import sknet.optim
-from sknet import optim
+from sknet import neural_network, nn, optim
 from sknet._hints import ELSEWHERE, RENAMED, advice_for, module_getattr, parameter_hint, suggestion
 from sknet._params import ParameterObject
+from sknet.estimators._mlp import NamedOptions
 from sknet.losses import Huber, LogLoss, Loss, Quantile
 from sknet.nn import init
 from sknet.optim import EMA, LBFGS, SGD, Adam, Lookahead, Muon, Optimizer, RMSprop, schedules
 from sknet.optim.schedules import Cosine, OneCycle, Schedule, Step, WarmUp
 
+ESTIMATORS = (
+    sknet.MLPClassifier,
+    sknet.MLPRegressor,
+    neural_network.MLPClassifier,
+    neural_network.MLPRegressor,
+)
 MODULES = (optim, schedules, sknet.losses, init)
 CLASSES = [
     found
@@ -105,12 +113,72 @@ def test_the_signature_stays():
 def test_the_table_names_what_exists():
     ours = {name for cls in CLASSES for name in cls._get_param_names()}
     assert {new for names in RENAMED.values() for both in names for new in both.split(" and ")} <= ours
-    families = {base.__name__ for base in (Optimizer, Schedule, Loss, optim.Combinator)}
+    bases = (
+        Optimizer,
+        Schedule,
+        Loss,
+        optim.Combinator,
+        NamedOptions,
+        neural_network.MLPClassifier.__mro__[1],
+    )
+    families = {base.__name__ for base in bases}
     assert set(ELSEWHERE) == families
     public = {name for module in (sknet, *MODULES) for name in module.__all__}
-    for cls in (Adam, Cosine, LogLoss, EMA):
+    for cls in (Adam, Cosine, LogLoss, EMA, *ESTIMATORS):
         for text in advice_for(cls).values():
-            assert set(re.findall(r"\b([A-Z]\w+)\(", text)) <= public
+            names = re.findall(r"\b(?:nn\.)?([A-Z]\w+)\(", text)
+            assert {name for name in names if not hasattr(nn, name)} <= public
+    # Parameters that a text says to use are parameters.
+    for cls in ESTIMATORS:
+        known = {name for kind in ESTIMATORS for name in kind._get_param_names()}
+        uses = [re.match(r"use (\w+)(?: and (\w+))?", text) for text in advice_for(cls).values()]
+        assert {name for found in uses if found for name in found.groups() if name} <= known
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "hint"),
+    [
+        (sknet.MLPClassifier, "solver", "use optimizer."),
+        (sknet.MLPRegressor, "learning_rate_init", "it belongs to the optimizer, optimizer=Adam(lr=...)."),
+        (sknet.MLPClassifier, "lr", "it belongs to the optimizer, optimizer=Adam(lr=...)."),
+        (sknet.MLPClassifier, "beta_1", "it belongs to the optimizer, optimizer=Adam(beta1=...)."),
+        (sknet.MLPClassifier, "momentum", "it belongs to the optimizer, optimizer=SGD(momentum=...)."),
+        (sknet.MLPClassifier, "max_fun", "it belongs to the optimizer, optimizer=LBFGS(max_fun=...)."),
+        (sknet.MLPClassifier, "criterion", "use loss."),
+        (sknet.MLPClassifier, "epochs", "use max_iter."),
+        (sknet.MLPClassifier, "hidden_units", "use hidden_layer_sizes."),
+        (sknet.MLPClassifier, "weight_decay", "alpha is the strength of the L2 penalty; decoupled weight "),
+        (sknet.MLPClassifier, "scheduler", "the optimizer's rate may be a schedule, optimizer=Adam("),
+        (sknet.MLPRegressor, "patience", "use n_iter_no_change."),
+        (sknet.MLPRegressor, "hiden_layer_sizes", None),
+        (neural_network.MLPClassifier, "optimizer", 'use solver="adam", "sgd" or "lbfgs"; sknet.MLPClass'),
+        (neural_network.MLPClassifier, "lr", "use learning_rate_init."),
+        (neural_network.MLPRegressor, "eps", "use epsilon."),
+        (neural_network.MLPRegressor, "dropout", "sknet.MLPRegressor has it, and scikit-learn's not."),
+        (neural_network.MLPRegressor, "n_epochs", "use max_iter."),
+    ],
+    ids=str,
+)
+def test_a_parameter_of_an_estimator_by_another_name(cls, name, hint):
+    said = ". Did you mean 'hidden_layer_sizes'?" if hint is None else f": {hint}"
+    with pytest.raises(TypeError, match=re.escape(f"{cls.__name__} has no parameter {name!r}{said}")):
+        cls(**{name: 1})
+    before = cls()
+    for key in (name, f"{name}__inner"):
+        with pytest.raises(
+            ValueError, match=re.escape(f"Invalid parameter {name!r} for estimator {cls.__name__}(){said}")
+        ):
+            before.set_params(max_iter=7, **{key: 1})
+        assert before.max_iter == 200
+
+
+def test_every_other_name_of_an_estimators_parameter_has_advice():
+    for cls in ESTIMATORS:
+        for name, advice in advice_for(cls).items():
+            if name not in cls._get_param_names():
+                with pytest.raises(TypeError, match=rf"has no parameter {name!r}: \w") as caught:
+                    cls(**{name: 1})
+                assert advice in str(caught.value) or "use " in str(caught.value)
 
 
 def test_suggestion():

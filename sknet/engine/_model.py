@@ -25,9 +25,11 @@ from sknet.engine.step import (
     Stepper,
     _objective,
     apply_update,
+    check_output,
     check_reached,
     check_targets,
     check_weights,
+    note_last_layer,
     warn_of_probabilities,
 )
 from sknet.losses import Loss, check_loss
@@ -158,7 +160,7 @@ class Model(Owner):
         """
         module = self.materialize(X)._memory.module
         scope = Scope(self._bound(training), training, self.key, self.progress.step)
-        output = run(module, scope, (self._operand(X),))
+        output = check_output(module, run(module, scope, (self._operand(X),)))
         if scope.updates and output.requires_grad:
             return carry(output, self._named_updates(scope))
         return output  # type: ignore[no-any-return]
@@ -252,7 +254,13 @@ class Model(Owner):
         """
         weight = None if sample_weight is None else self._operand(sample_weight)
         penalized = self._memory.leaves.values() if parameters is None else parameters
-        return _objective.terms(self.loss_function, self.alpha, output, self._operand(y), weight, penalized)
+        try:
+            return _objective.terms(
+                self.loss_function, self.alpha, output, self._operand(y), weight, penalized
+            )
+        except ValueError as error:
+            note_last_layer(error, self.module)
+            raise
 
     @on_device
     def backward(self, loss: Tensor, donate: bool = False) -> Gradient:

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._params import validate_parameters
+from sknet._params import explained, unknown_parameter, validate_parameters
 from sknet.device import device_of, to_device, to_host
 from sknet.engine import (
     Batches,
@@ -55,6 +55,35 @@ def goes_in_steps(estimator: "BaseMLP") -> bool:
 
 class BaseMLP(BaseEstimator, ABC):
     """Abstract base of the perceptrons, whatever their parameters are called."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also nested ones such as ``optimizer__lr``.
+
+        Parameters
+        ----------
+        **params : dict
+            New values.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of such a name; the message says what it is called here.
+        """
+        names = self._get_param_names()
+        for name in params:
+            if name.partition("__")[0] not in names:
+                raise unknown_parameter(self, name.partition("__")[0])
+        return super().set_params(**params)  # type: ignore[no-any-return]
 
     # -- what a subclass says -------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def _recipe(estimator: Any) -> Recipe:
     )
 
 
-class _NamedOptions(BaseMLP):
+class NamedOptions(BaseMLP):
     """Lets a grid reach into a loss or optimizer that is given by its name."""
 
     def set_params(self, **params: Any) -> Self:
@@ -106,7 +106,7 @@ class _NamedOptions(BaseMLP):
         return not getattr(value, "goes_in_steps", True)
 
 
-class MLPClassifier(_NamedOptions, ClassifierMLP):
+class MLPClassifier(NamedOptions, ClassifierMLP):
     """Multi-layer perceptron for classification; loss and optimizer are hyperparameters.
 
     Parameters
@@ -253,7 +253,7 @@ class MLPClassifier(_NamedOptions, ClassifierMLP):
             return output[:, 0] if self._targets.task == "binary" else output
 
 
-class MLPRegressor(_NamedOptions, RegressorMLP):
+class MLPRegressor(NamedOptions, RegressorMLP):
     """Multi-layer perceptron for regression; loss and optimizer are hyperparameters.
 
     Parameters

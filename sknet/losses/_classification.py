@@ -194,8 +194,9 @@ def _check_class_target(loss: Loss, z: Tensor, y: Tensor) -> None:
             f"{name} got targets of dtype {y.dtype} for {z.shape[-1]} classes; they must be integers. "
             f"Cast class numbers with astype; use {labels} for 0/1 labels."
         )
-    # As an index, a negative class number would count from the end. A captured pass has no values to look at.
-    if isinstance(y.data, np.ndarray) and y.dtype.kind == "i" and y.size and y.data.min() < 0:
+    # As an index, a negative class number would count from the end, and one that is too large is an error
+    # that knows neither loss nor target. A captured pass has no values to look at.
+    if isinstance(y.data, np.ndarray) and y.size and not (y.data.min() >= 0 and y.data.max() < z.shape[-1]):
         loss.check_target(y.data, n_outputs=z.shape[-1])
 
 

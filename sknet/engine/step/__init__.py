@@ -1,6 +1,13 @@
 """One training step: the objective, its gradient and the update, eager or compiled."""
 
-from sknet.engine.step._checks import check_reached, check_targets, check_weights, warn_of_probabilities
+from sknet.engine.step._checks import (
+    check_output,
+    check_reached,
+    check_targets,
+    check_weights,
+    note_last_layer,
+    warn_of_probabilities,
+)
 from sknet.engine.step._compiled_step import CompiledStep, compiled_step
 from sknet.engine.step._programs import Programs, check_repeatable, gradient_function, hyper_slots
 from sknet.engine.step._stepper import Stepper, eager_step, not_compiled
@@ -12,6 +19,7 @@ __all__ = [
     "Stepper",
     "apply_update",
     "check_finite_step",
+    "check_output",
     "check_reached",
     "check_repeatable",
     "check_targets",
@@ -21,6 +29,7 @@ __all__ = [
     "gradient_function",
     "hyper_slots",
     "not_compiled",
+    "note_last_layer",
     "update_function",
     "warn_of_probabilities",
 ]

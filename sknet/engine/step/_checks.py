@@ -2,13 +2,77 @@
 
 import warnings
 from collections.abc import Iterable
+from typing import Any
 
 from sknet.core import Tensor, depends_on
 from sknet.device import namespace
 from sknet.exceptions import GradientError
 from sknet.losses import Loss
+from sknet.nn import Module
 
-__all__ = ["check_reached", "check_targets", "check_weights", "warn_of_probabilities"]
+__all__ = [
+    "check_output",
+    "check_reached",
+    "check_targets",
+    "check_weights",
+    "note_last_layer",
+    "warn_of_probabilities",
+]
+
+
+def check_output(module: Module, output: Any) -> Any:
+    """Return what a module has returned; a TypeError says if that is no tensor.
+
+    Parameters
+    ----------
+    module : Module
+        A network.
+    output : object
+        What its forward pass has returned.
+
+    Returns
+    -------
+    Tensor of shape (n_samples, ...)
+        The output.
+
+    Raises
+    ------
+    TypeError
+        If there is none, or something that a loss does not expect.
+    """
+    if isinstance(output, Tensor):
+        return output
+    name = type(module).__name__
+    if output is None:
+        raise TypeError(f"{name}.forward returned None, expected a tensor: end it with `return`")
+    if isinstance(output, (tuple, list, dict)):
+        found = f"a {type(output).__name__} of {len(output)}"
+        raise TypeError(
+            f"{name}.forward returned {found}, expected one tensor, as a loss expects it: return that alone, "
+            "or several outputs joined by ops.concat"
+        )
+    raise TypeError(
+        f"{name}.forward returned an object of type {type(output).__name__}, expected a tensor: compute with "
+        "sknet.ops, and not with NumPy"
+    )
+
+
+def note_last_layer(error: Exception, module: Module) -> None:
+    """Add to an error about outputs and targets which layer has made the outputs.
+
+    Parameters
+    ----------
+    error : Exception
+        Changed.
+    module : Module
+        The network.
+    """
+    path, last = "", module
+    while children := list(last.named_children()):
+        name, last = children[-1]
+        path = f"{path}.{name}" if path else name
+    if path:
+        error.add_note(f"the last layer of the network is {path!r}: {last!r}")
 
 
 def check_targets(loss: Loss, y: Tensor) -> None:

@@ -11,6 +11,7 @@ from sknet.compile import Compiled, capture
 from sknet.compile import compile as compiled
 from sknet.core import Tensor, gradients
 from sknet.device import backend, device_of
+from sknet.engine.step._checks import check_output
 from sknet.engine.step._parts import is_own, nested
 from sknet.engine.step._update import update_function
 from sknet.exceptions import CaptureError
@@ -167,7 +168,7 @@ def gradient_function(model: "Model", weighted: bool) -> Any:
         values = {name: leaf[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
         bound = {places[name]: value for name, value in (*values.items(), *untrained.items())}
         scope = Scope(bound, True, model.key, counter)
-        output = run(model.module, scope, (X,))
+        output = check_output(model.module, run(model.module, scope, (X,)))
         data, penalty = model.terms(output, y, weight, values.values())
         [found] = gradients(data if penalty is None else data + penalty, [leaf])
         changed = {name: scope.updates[places[name]] for name in untrained if places[name] in scope.updates}

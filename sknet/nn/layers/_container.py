@@ -48,6 +48,9 @@ class Sequential(Indexed):
         try:
             for layer in self._children.values():
                 x = layer(x)
+                if x is None:
+                    name = type(layer).__name__
+                    raise TypeError(f"{name}.forward returned None, expected a tensor: end it with `return`")
         except Exception as error:
             # the traceback shows the same line for every layer
             names = [name for name, child in self._children.items() if child is layer]
