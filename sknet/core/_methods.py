@@ -95,6 +95,8 @@ class Methods:
 
     def detach_(self) -> Any:
         """Take this tensor itself off the tape and return it: it becomes a leaf that needs no gradient."""
+        if self.is_leaf:
+            self.requires_grad = False  # as its owner does, if it has one
         self.node = None
         return self
 

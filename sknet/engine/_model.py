@@ -32,6 +32,7 @@ from sknet.engine.step import (
     note_last_layer,
     warn_of_probabilities,
 )
+from sknet.exceptions import GradientError
 from sknet.losses import Loss, check_loss
 from sknet.nn import Module, Scope, bindings, is_lazy, run
 from sknet.nn.extend import latest
@@ -122,7 +123,7 @@ class Model(Owner):
             )
         self._hyper = check_optimizer(optimizer, "Model"), check_loss(loss, "Model"), check_alpha(alpha)
         self.compile = _check_compile(compile)
-        self._stepper = Stepper(self.compile)
+        self._stepper = Stepper()
         self.dtype = check_float_dtype(dtype, where="a Model")
         self.random_state = check_random_state(random_state)
         self.progress = Progress(counts_epochs=False)
@@ -379,6 +380,11 @@ class Model(Owner):
         """Return the optimizer, for which there are slots; a TypeError says that it has no single step."""
         optimizer = self.optimizer.in_steps()
         self._follow_optimizer()
+        if not self._memory.leaves:
+            raise GradientError(
+                "this model has no parameter to learn: all are frozen, or there are none; "
+                "model.module.requires_grad_(True) thaws all"
+            )
         return optimizer
 
     # -- what a loss is reported as -----------------------------------------------------------------
@@ -459,7 +465,7 @@ class Model(Owner):
         notice that a global variable, an attribute of a class or what a function of another module refers
         to was changed; after that call this.
         """
-        self._predictors, self._not_captured, self._stepper = {}, {}, Stepper(self.compile)
+        self._predictors, self._not_captured, self._stepper = {}, {}, Stepper()
 
     def __repr__(self) -> str:
         parts = f"loss={self.loss_function!r}, optimizer={self.optimizer!r}, device='{self.device}'"

@@ -312,7 +312,7 @@ class Owner:
             "_epoch": replace(self._epoch),
             "_predictors": {},
             "_not_captured": {},
-            "_stepper": Stepper(self.compile),
+            "_stepper": Stepper(),
         }
 
     def __getstate__(self) -> dict[str, Any]:
@@ -439,6 +439,8 @@ class Owner:
         other._memory = copy.deepcopy(self._memory)
         other.random_state = copied_random_state(self.random_state)
         return other
+
+    __copy__ = copy  # state has one owner
 
 
 def check_alpha(alpha: float) -> float:

@@ -71,15 +71,9 @@ class Stepper:
     """Steps of one model: eager for a new shape of batch, by a program when the shape comes again.
 
     The programs keep every bit, so it cannot be seen which of the two a step was.
-
-    Parameters
-    ----------
-    mode : bool or "auto"
-        The model's `compile`.
     """
 
-    def __init__(self, mode: bool | str) -> None:
-        self._mode = mode
+    def __init__(self) -> None:
         self._given_up: object = None  # the mark of the hooks when a capture failed
         self.forget()
 
@@ -104,7 +98,7 @@ class Stepper:
 
     def _program_for(self, model: "Model", X: Any, y: Any, weight: Any) -> Compiled | None:
         is_sparse = ops.is_sparse(X)
-        if not self._mode or model.device.kind != "cpu" or (not is_sparse and X.requires_grad):
+        if not model.compile or model.device.kind != "cpu" or (not is_sparse and X.requires_grad):
             return None
         if self._given_up is latest.hooks:
             return None
@@ -113,7 +107,7 @@ class Stepper:
         key = is_sparse, *[None if x is None else (x.shape, x.dtype) for x in (X, y, weight)]
         found = self._by_shape.get(key)
         if found is None:
-            if key not in self._by_shape and self._mode == "auto":
+            if key not in self._by_shape and model.compile == "auto":
                 self._keep(key, None)  # a shape that never comes again is not worth a program
                 return None
             found = self._captured(model, X, y, weight)
@@ -133,7 +127,7 @@ class Stepper:
             data = X if ops.is_sparse(X) else X.data
             program = self._programs.gradient_of(data, y.data, None if weight is None else weight.data)
         except (CaptureError, GraphError) as error:
-            if self._mode is True:
+            if model.compile is True:
                 raise
             not_compiled(error, stacklevel=6)
             self._given_up = latest.hooks

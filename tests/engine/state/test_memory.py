@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, Tensor, nn, no_grad
-from sknet.exceptions import StateError
+from sknet.exceptions import GradientError, StateError
 from sknet.optim import EMA, SGD, Adam
 from tests.engine.helpers import CLASSES, X, assert_same_state, network
 
@@ -211,7 +211,7 @@ def test_frozen_parameters_rest_and_thawed_ones_go_on(compile, optimizer):
 
 
 @pytest.mark.parametrize(
-    "copied", [Model.copy, lambda model: pickle.loads(pickle.dumps(model)), copy.deepcopy]
+    "copied", [Model.copy, lambda model: pickle.loads(pickle.dumps(model)), copy.deepcopy, copy.copy]
 )
 def test_copies_keep_what_is_frozen_and_what_rests(copied):
     model = new()
@@ -226,6 +226,36 @@ def test_copies_keep_what_is_frozen_and_what_rests(copied):
     assert_same_state(twin.state, model.state)
     twin.module[0].weight.data = ZEROS
     assert model.parameters["0.weight"].any()
+
+
+@pytest.mark.parametrize("compile", MODES)
+def test_one_parameter_is_frozen_in_any_way(compile):
+    model = new(compile=compile)
+    weight = model.module[0].weight
+    for freeze in (
+        weight.detach_,
+        lambda: weight.requires_grad_(False),
+        lambda: setattr(weight, "requires_grad", 0),
+    ):
+        assert "0.weight" in model.step(X, CLASSES).update
+        freeze()
+        assert "0.weight" not in model.step(X, CLASSES).update
+        assert_home(model)
+        weight.requires_grad_(True)
+
+
+@pytest.mark.parametrize("compile", MODES)
+def test_where_all_is_frozen_there_is_nothing_to_learn(compile):
+    model = new(compile=compile)
+    model.step(X, CLASSES)
+    model.module.requires_grad_(False)
+    state = model.state
+    with pytest.raises(GradientError, match=r"no parameter to learn: .*requires_grad_\(True\) thaws all"):
+        model.step(X, CLASSES)
+    assert_same_state(model.state, state)
+    assert model.predict(X[:1]).shape == (1, 3)
+    model.module.requires_grad_(True)
+    assert_home(model)
 
 
 def test_slots_stay_with_their_parameters_when_others_come_and_go():
