@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.device import active, namespace
+from sknet.device import active, namespace, to_host
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._choice import steps_for
@@ -126,7 +126,7 @@ class Validation:
         for chosen, _ in self.batches.parts(None):
             X, y, weight = self.batches.take(chosen)
             output = predict_raw(model, X)
-            if weight is None or weight.any():
+            if weight is None or to_host(weight).any():
                 mean, size = model.mean_loss(output, y, weight)
                 loss += mean * size
                 total += size
