@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from sknet.core import Tensor, as_tensor
+from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.device import to_device
 from sknet.exceptions import ShapeError
 from sknet.ops._index import take
@@ -134,24 +135,106 @@ def _nearest(x: Tensor, axis: int, length: int, step: float) -> Tensor:
 
 def _weighted(x: Tensor, axis: int, length: int, step: float, align_corners: bool, cubic: bool) -> Tensor:
     """Return weighted means of the two or four elements around each new place."""
-    old = x.shape[axis]
+    tables = _tables(x.shape[axis], length, step, align_corners, cubic, x.dtype.name)
+    operands = [Tensor(to_device(table, x.device)) for table in tables]
+    return bind(_resample, (x, *operands), {"axis": axis - x.ndim})
+
+
+@lru_cache(maxsize=64)
+def _tables(
+    old: int, length: int, step: float, align_corners: bool, cubic: bool, dtype: str
+) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return places and weights of the elements of each mean, and those of the adjoint."""
     if align_corners:
-        places = np.arange(length) * ((old - 1) / max(length - 1, 1))
+        at = np.arange(length) * ((old - 1) / max(length - 1, 1))
     else:
-        places = (np.arange(length) + 0.5) * step - 0.5
+        at = (np.arange(length) + 0.5) * step - 0.5
     if not cubic:
-        places = np.clip(places, 0, old - 1)
-    first = np.floor(places)
-    rest = places - first
-    weights = _cubic_weights(rest) if cubic else {0: 1.0 - rest, 1: rest}
-    shape = (length, *(1,) * (x.ndim - axis - 1))
-    found: Any = None
-    for offset, weight in weights.items():
-        at = np.clip(first + offset, 0, old - 1).astype(np.int64)
-        factor = Tensor(to_device(weight.reshape(shape).astype(x.dtype), x.device))
-        term = _taken(x, axis, at) * factor
-        found = term if found is None else found + term
-    return found  # type: ignore[no-any-return]
+        at = np.clip(at, 0, old - 1)
+    first = np.floor(at)
+    rest = at - first
+    each = _cubic_weights(rest) if cubic else {0: 1.0 - rest, 1: rest}
+    places = np.stack([np.clip(first + k, 0, old - 1) for k in each]).astype(np.int64)
+    weights = np.stack(list(each.values()))
+    back = _transposed(places, weights, old)
+    found = (places, weights.astype(dtype), back[0], back[1].astype(dtype))
+    for table in found:
+        table.flags.writeable = False
+    return found
+
+
+def _transposed(
+    places: np.ndarray[Any, Any], weights: np.ndarray[Any, Any], old: int
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return, for each element, in which means it is and with which weight; padded with weights of 0."""
+    means = np.broadcast_to(np.arange(places.shape[1]), places.shape)
+    order = np.argsort(places, axis=None, kind="stable")
+    element, mean, weight = (table.reshape(-1)[order] for table in (places, means, weights))
+    counts = np.bincount(element, minlength=old)
+    starts = np.cumsum(counts) - counts
+    row = np.arange(len(element)) - starts[element]
+    most = max(int(counts.max()), 1)
+    back_places, back_weights = np.zeros((most, old), np.int64), np.zeros((most, old))
+    # Padding repeats an element's first mean, so that what is not finite stays in its neighbourhood.
+    back_places[:, counts > 0] = mean[starts[counts > 0]]
+    back_places[row, element] = mean
+    back_weights[row, element] = weight
+    return back_places, back_weights
+
+
+def _resample_shape(
+    x: Any, places: Any, weights: Any, back_places: Any, back_weights: Any, axis: int
+) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    at = len(x.shape) + axis
+    return (*x.shape[:at], places.shape[1], *x.shape[at + 1 :]), x.dtype
+
+
+def _resample_forward(
+    xp: Any,
+    x: Any,
+    places: Any,
+    weights: Any,
+    back_places: Any,
+    back_weights: Any,
+    *,
+    axis: int,
+    out: Any = None,
+    scratch: Any = None,
+) -> Any:
+    shape, dtype = _resample_shape(x, places, weights, back_places, back_weights, axis)
+    out = xp.empty(shape, dtype) if out is None else out
+    factors = weights.reshape(*weights.shape, *(1,) * (-axis - 1))
+    xp.take(x, places[0], axis, out)
+    xp.multiply(out, factors[0], out=out)
+    if places.shape[0] > 1:
+        [part] = [xp.empty(shape, dtype)] if scratch is None else scratch
+        for j in range(1, places.shape[0]):
+            xp.take(x, places[j], axis, part)
+            xp.multiply(part, factors[j], out=part)
+            xp.add(out, part, out=out)
+    return out
+
+
+def _resample_vjp(
+    g: Tensor, _: Any, x: Any, places: Any, weights: Any, back_places: Any, back_weights: Any, axis: int
+) -> Tensor:
+    return bind(_resample, (g, back_places, back_weights, places, weights), {"axis": axis})
+
+
+def _resample_scratch(
+    x: Any, places: Any, weights: Any, back_places: Any, back_weights: Any, axis: int
+) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    found = _resample_shape(x, places, weights, back_places, back_weights, axis)
+    return [found] if places.shape[0] > 1 else []
+
+
+_resample = Primitive("resample").define(
+    forward=_resample_forward,
+    shape=_resample_shape,
+    vjp=(_resample_vjp, None, None, None, None),
+    saves="inputs",
+    scratch=_resample_scratch,
+)
 
 
 def _cubic_weights(rest: np.ndarray[Any, Any]) -> dict[int, np.ndarray[Any, Any]]:

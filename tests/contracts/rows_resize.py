@@ -71,6 +71,7 @@ ROWS = [
                 SIZES[rank], [{}] if mode == "nearest" else [{}, {"align_corners": True}]
             )
         ],
+        primitive=None if modes is NEAREST else "resample",
         integers=modes is NEAREST,
         torch=lambda x, **params: torch.nn.functional.interpolate(x, **params),
     )
