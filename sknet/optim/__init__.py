@@ -22,6 +22,7 @@ from sknet.optim._lookahead import Lookahead
 from sknet.optim._muon import Muon
 from sknet.optim._rmsprop import RMSprop
 from sknet.optim._root import BaseOptimizer, MinimizeResult
+from sknet.optim._rprop import Rprop
 from sknet.optim._schedule_free import ScheduleFreeAdamW
 from sknet.optim._sgd import SGD
 
@@ -51,6 +52,7 @@ __all__ = [
     "OptimizerState",
     "RAdam",
     "RMSprop",
+    "Rprop",
     "ScheduleFreeAdamW",
     "WeightDecay",
     "check_optimizer",
@@ -65,6 +67,7 @@ OPTIMIZERS: dict[str, type[BaseOptimizer]] = {
     "nadam": NAdam,
     "radam": RAdam,
     "rmsprop": RMSprop,
+    "rprop": Rprop,
     "adagrad": Adagrad,
     "adadelta": Adadelta,
     "lion": Lion,

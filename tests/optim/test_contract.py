@@ -31,6 +31,7 @@ from sknet.optim import (
     OptimizerState,
     RAdam,
     RMSprop,
+    Rprop,
     ScheduleFreeAdamW,
 )
 from sknet.optim.schedules import Constant, Cosine, Progress
@@ -88,6 +89,7 @@ CASES = [
         RAdam(lr=0.01, beta1=0.5, beta2=0.9, eps=0.1),
         lambda o, p: o.RAdam(p, lr=0.01, betas=(0.5, 0.9), eps=0.1),
     ),
+    Case(Rprop(lr=0.01), lambda o, p: o.Rprop(p, lr=0.01)),
     Case(Lion(lr=0.01)),
     Case(Muon(lr=0.01, rest=AdamW(lr=0.05, weight_decay=0.0))),
     Case(ScheduleFreeAdamW(lr=0.01, weight_decay=0.01, warmup=3)),
