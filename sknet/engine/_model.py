@@ -11,7 +11,7 @@ from sknet import ops
 from sknet.core import Tensor, cargo_of, carry, gradients, is_capturing, no_grad, note_write, release
 from sknet.device import Device, available, check_float_dtype, is_array, on_device, to_device
 from sknet.engine._owner import Epoch, Owner, check_alpha
-from sknet.engine.predict import Head, Predictor
+from sknet.engine.predict import Head, Predictor, warn_of_overflow
 from sknet.engine.state import (
     Gradient,
     Memory,
@@ -425,8 +425,10 @@ class Model(Owner):
         array of shape (n_samples, n_outputs)
             On the model's device.
         """
-        with no_grad():
-            return self.loss_function.predict(self(X, training=False)).data
+        with no_grad(), np.errstate(all="ignore"):
+            found = self.loss_function.predict(self(X, training=False)).data
+            warn_of_overflow(found, X.data if isinstance(X, Tensor) else X, "the model", stacklevel=3)
+        return found
 
     def predictor(self, name: str, head: Head | None) -> Predictor | None:
         """Return the compiled forward pass with a head, which is made when it is first asked for.

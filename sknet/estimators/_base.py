@@ -27,7 +27,7 @@ from sknet.engine import (
     predict_rows,
     train,
 )
-from sknet.engine.predict import Head
+from sknet.engine.predict import Head, warn_of_overflow
 from sknet.estimators._input import check_weights, check_X, check_X_y
 from sknet.estimators._layer_arrays import LayerArrays, write_arrays
 from sknet.estimators._recipe import Recipe, linear_layers
@@ -344,8 +344,10 @@ class BaseMLP(BaseEstimator, ABC):
             check_is_fitted(self)
         model = self.model_
         mine = model.dtype.type
-        X = check_X(self, X, [mine, np.float32 if mine is np.float64 else np.float64])
-        result = predict_rows(model, X, name, head)
+        with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
+            X = check_X(self, X, [mine, np.float32 if mine is np.float64 else np.float64])
+            result = predict_rows(model, X, name, head)
+            warn_of_overflow(result, X, type(self).__name__, stacklevel=4)
         return (
             result
             if type(X) is np.ndarray and type(result) is np.ndarray

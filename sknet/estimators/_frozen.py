@@ -12,7 +12,7 @@ from sknet import ops
 from sknet.core import Tensor, no_grad
 from sknet.device import Device
 from sknet.engine import Layout, Model, Predictor
-from sknet.engine.predict import MOST_ROWS, Head, apply_head, in_chunks, rows_at_once
+from sknet.engine.predict import MOST_ROWS, Head, apply_head, in_chunks, rows_at_once, warn_of_overflow
 from sknet.estimators._recipe import linear_layers
 from sknet.estimators._targets import ClassTargets, RealTargets
 from sknet.exceptions import CaptureError, GraphError
@@ -90,7 +90,13 @@ class _Frozen:
         return int(self._flat.nbytes + sum(buffers))
 
     def _predicted(self, X: Any, name: str, head: Head | None = None) -> Any:
-        X = self._checked(X)
+        with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
+            X = self._checked(X)
+            result = self._computed(X, name, head)
+            warn_of_overflow(result, X, type(self).__name__, stacklevel=3)
+        return result
+
+    def _computed(self, X: Any, name: str, head: Head | None) -> Any:
         if self._rows is None:
             self._rows = rows_at_once(self._module, X.shape[1:], self._flat.dtype)
         if type(X) is np.ndarray:

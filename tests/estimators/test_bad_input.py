@@ -101,7 +101,7 @@ CHOICES = [
     ("multiclass", {"loss": "squared_error"}, "SquaredError supports the tasks regression; .*multiclass"),
     ("regression", {"loss": "log_loss"}, "LogLoss supports the tasks .*; the task here is regression"),
     ("regression", {"loss": "poisson"}, r"y must be 0 or more for Poisson.* but y\[\d, 0\] is -"),
-    ("multiclass", {"loss": LogLoss}, "'loss' parameter of MLPClassifier must be .*Got <class"),
+    ("multiclass", {"loss": LogLoss}, "'loss' parameter of MLPClassifier must not be a class. Got <class"),
     ("regression", {"loss": Huber(delta=0)}, "'delta' parameter of Huber must be a float in the range"),
     ("multiclass", {"optimizer": "adamm"}, r"'optimizer' .* Did you mean 'adam'"),
     ("multiclass", {"optimizer": "sdg"}, r"'optimizer' .* Did you mean 'sgd'\?"),

@@ -1,5 +1,6 @@
 """Predictions: in chunks of bounded memory, and compiled."""
 
+from sknet.engine.predict._overflow import warn_of_overflow
 from sknet.engine.predict._predictor import MOST_ROWS, Head, Predictor
 from sknet.engine.predict._rows import (
     apply_head,
@@ -20,4 +21,5 @@ __all__ = [
     "predict_raw",
     "predict_rows",
     "rows_at_once",
+    "warn_of_overflow",
 ]

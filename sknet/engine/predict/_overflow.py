@@ -1,0 +1,45 @@
+"""A word about predictions that have overflowed."""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from sknet.device import active, device_of, namespace, to_host
+
+__all__ = ["warn_of_overflow"]
+
+
+def warn_of_overflow(result: Any, X: Any, who: str, stacklevel: int) -> None:
+    """Warn if predictions are NaN or infinite though the inputs are finite.
+
+    Parameters
+    ----------
+    result : array of shape (n_samples, ...)
+        Predictions, on any device.
+    X : array or CSR matrix of shape (n_samples, ...)
+        The inputs; looked at only where a prediction is not finite.
+    who : str
+        Who predicts.
+    stacklevel : int
+        Whose line the warning shows, as `warnings.warn` counts.
+    """
+    if _is_finite(result) or not _is_finite(X.data if hasattr(X, "tocsr") else X):
+        return
+    found = to_host(result)
+    wrong = int((~np.isfinite(found.reshape(len(found), -1))).any(axis=1).sum())
+    warnings.warn(
+        f"{wrong} of {len(found)} predictions of {who} are NaN or infinite though X is finite: numbers "
+        "overflow on the way. Scale the inputs as those of the fit were.",
+        RuntimeWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def _is_finite(array: Any) -> bool:
+    if type(array) is np.ndarray:
+        # A sum is finite unless an element is not, or it overflows; the full check decides then.
+        return math.isfinite(np.add.reduce(array, axis=None)) or bool(np.isfinite(array).all())
+    with active(device_of(array)):
+        return bool(namespace(array).isfinite(array).all())
