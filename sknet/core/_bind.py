@@ -120,6 +120,10 @@ def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) 
             out = primitive.forward_on(NUMPY)(*arrays, **params)
             if type(out) is not np.ndarray:
                 out = np.asarray(out)
+            elif not (out.flags.c_contiguous or primitive.view or primitive.tape_only):
+                # Of transposed operands NumPy makes a transposed result; plans write rows. Sums over either
+                # round otherwise.
+                out = np.ascontiguousarray(out)
         else:
             out = _forward_elsewhere(primitive, inputs, arrays, params)
     except (ValueError, TypeError, IndexError, OverflowError, DeviceError) as error:

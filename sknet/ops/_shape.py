@@ -36,12 +36,20 @@ def _reshape_forward(xp: Namespace, x: Any, *, shape: Shape) -> Any:
     return x.reshape(shape)
 
 
+def _reshape_view(xp: Namespace, x: Any, *, shape: Shape) -> Any:
+    """Return a view wherever NumPy takes one, as an axis more of a transposed array: calls do so, too."""
+    found = x.reshape(shape)
+    if type(x) is not np.ndarray or x.flags.c_contiguous or np.may_share_memory(found, x):
+        return found
+    return None
+
+
 p.reshape.define(
     forward=_reshape_forward,
     shape=_reshape_shape,
     vjp=(lambda g, _, x, shape: reshape(g, x.shape),),
     saves="nothing",
-    view=lambda xp, x, *, shape: x.reshape(shape) if x.flags.c_contiguous else None,
+    view=_reshape_view,
     writes_out=False,
 )
 

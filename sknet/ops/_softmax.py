@@ -16,6 +16,11 @@ __all__ = ["log_softmax", "logsumexp", "softmax"]
 Axes = tuple[int, ...]
 
 
+def _difference(xp: Namespace, x: Any, top: Any, out: Any) -> Any:
+    """Return ``x - top``, C-contiguous whatever x is: sums over another layout round otherwise."""
+    return xp.subtract(x, top, out=xp.empty(x.shape, dtype=x.dtype) if out is None else out)
+
+
 def _logsumexp_forward(xp: Namespace, x: Any, *, axis: Axes, keepdims: bool, out: Any = None) -> Any:
     if not x.size:  # the sum of no exponentials is 0
         check_floating("logsumexp", x)
@@ -24,7 +29,7 @@ def _logsumexp_forward(xp: Namespace, x: Any, *, axis: Axes, keepdims: bool, out
         return out
     top = xp.asarray(xp.max(x, axis=axis, keepdims=True))
     top[~xp.isfinite(top)] = 0  # all -inf: exp(-inf - 0) sums to 0, and its log is -inf again
-    shifted = xp.asarray(x - top)
+    shifted = _difference(xp, x, top, None)
     total = xp.log(xp.sum(xp.exp(shifted, out=shifted), axis=axis, keepdims=True))
     total += top
     if out is None:
@@ -67,7 +72,7 @@ def _nothing(name: str, x: Any, out: Any) -> Any:
 def _softmax_forward(xp: Namespace, x: Any, *, axis: int, out: Any = None) -> Any:
     if not x.size:
         return _nothing("softmax", x, out)
-    out = xp.subtract(x, xp.max(x, axis=axis, keepdims=True), out=out)
+    out = _difference(xp, x, xp.max(x, axis=axis, keepdims=True), out)
     xp.exp(out, out=out)
     out /= xp.sum(out, axis=axis, keepdims=True)
     return out
@@ -85,7 +90,7 @@ _softmax = Primitive("softmax").define(
 def _log_softmax_forward(xp: Namespace, x: Any, *, axis: int, out: Any = None) -> Any:
     if not x.size:
         return _nothing("log_softmax", x, out)
-    out = xp.subtract(x, xp.max(x, axis=axis, keepdims=True), out=out)
+    out = _difference(xp, x, xp.max(x, axis=axis, keepdims=True), out)
     out -= xp.log(xp.sum(xp.exp(out), axis=axis, keepdims=True))
     return out
 

@@ -39,10 +39,11 @@ from sknet.optim.schedules import (
 )
 from tests.compile.native import BoundsCheckedSteps, InterpretedSteps, trained
 from tests.fuzz.tangles import KINDS, NATIVE, Tangle
-from tests.losses.test_contract import CASES as LOSSES
+from tests.losses.test_contract import CASES as LOSS_CASES
 from tests.losses.test_contract import probability
 from tests.optim.test_contract import CASES as OPTIMIZERS
 
+LOSSES = [case for case in LOSS_CASES if any(len(shape) == 2 for shape in case.shapes)]
 COMBINED = [
     EMA(SGD(0.1), 0.9), SWA(Adam(0.05), start=2), Accumulate(SGD(0.1, momentum=0.5), 2),
     ClipNorm(SGD(0.1), 0.5), ClipValue(SGD(0.1), 0.01),
@@ -115,7 +116,7 @@ def draw(seed: int) -> Case:
     rng = np.random.default_rng(seed)
     dtype = str(rng.choice(["float32", "float64"], p=[0.3, 0.7]))
     loss = LOSSES[int(rng.integers(len(LOSSES)))]
-    widths = [shape[1] for shape in loss.shapes if len(shape) == 2] or [3]
+    widths = [shape[1] for shape in loss.shapes if len(shape) == 2]
     n, n_features, n_outputs = int(rng.integers(1, 13)), int(rng.integers(1, 6)), int(rng.choice(widths))
     layout = str(rng.choice(list(LAYOUTS), p=[0.3] + [0.07] * (len(LAYOUTS) - 1)))
     X = LAYOUTS[layout](rng.normal(size=(n, n_features)).astype(dtype))
