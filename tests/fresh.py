@@ -14,9 +14,6 @@ import sys
 import traceback
 from collections.abc import Callable
 
-for package in ("scipy.optimize", "scipy.signal", "scipy.sparse", "sklearn.model_selection"):
-    importlib.import_module(package)
-assert not any(name.split(".")[0] == "sknet" for name in sys.modules)
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -78,6 +75,9 @@ def run_module(module: str, names: list[str]) -> dict[str, list[str]]:
 
 def main() -> None:
     """Try what standard input lists."""
+    for package in ("scipy.optimize", "scipy.signal", "scipy.sparse", "sklearn.model_selection"):
+        importlib.import_module(package)
+    assert not any(name.split(".")[0] == "sknet" for name in sys.modules)
     wanted = json.load(sys.stdin)
     sys.stdout, out = io.StringIO(), sys.stdout
     found = {module: forked(lambda m=module, n=names: run_module(m, n)) for module, names in wanted.items()}

@@ -11,22 +11,21 @@ from sknet.core import PRIMITIVES
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.ops._batching import RULES
 from tests.contracts.checks import weighted
-from tests.contracts.rows import CASES, NAMES
+from tests.contracts.rows import every_case
 
 RNG = np.random.default_rng(0)
 SIZE = 3
 # Draws, and a matrix that is no tensor: see the tests of messages below.
 NOT_MAPPED = {"dropout", "dropout_mask", "sparse_matmul"}
-MAPPED = [
-    pytest.param(row, case, id=name)
-    for (row, case), name in zip(CASES, NAMES, strict=True)
-    if row.op not in NOT_MAPPED
-]
-DIFFERENTIABLE = [
-    param
-    for param in MAPPED
-    if param.values[0].order and any(getattr(x, "dtype", None) == np.float64 for x in param.values[1].draw())
-]
+
+
+def is_mapped(row, case):
+    return row.op not in NOT_MAPPED
+
+
+def differentiable(row, case):
+    floats = any(getattr(x, "dtype", None) == np.float64 for x in case.draw())
+    return is_mapped(row, case) and row.order > 0 and floats
 
 
 def stacks(case):
@@ -57,7 +56,7 @@ def choices(at):
             yield tuple(0 if j == i else None for j in range(len(at)))
 
 
-@pytest.mark.parametrize(("row", "case"), MAPPED)
+@every_case(is_mapped)
 def test_values(row, case):
     draws, at = stacks(case)
     if not at:
@@ -75,7 +74,7 @@ def test_values(row, case):
         close(found.numpy(), expected)
 
 
-@pytest.mark.parametrize(("row", "case"), DIFFERENTIABLE)
+@every_case(differentiable)
 def test_gradients(row, case):
     """Of each call by itself, inside and around the mapping; the latter twice over."""
     draws, at = stacks(case)

@@ -9,7 +9,7 @@ from sknet.compile import Equation, Graph, Variable, capture, compile
 from sknet.compile._key import key_of, same_value
 from sknet.core import PRIMITIVES, gradients
 from sknet.exceptions import CaptureError
-from tests.contracts.rows import CASES, NAMES
+from tests.contracts.rows import every_case
 
 LONG = 1500  # elements: NumPy abbreviates the text of an array of more than 1,000
 NAN = float("nan")
@@ -200,7 +200,7 @@ def captured(row, case):
     return capture(function, *arrays)
 
 
-@pytest.mark.parametrize(("row", "case"), CASES, ids=NAMES)
+@every_case()
 def test_every_op_and_parameter(row, case):
     if row.op == "sparse_matmul":
         with pytest.raises(CaptureError, match="sparse matrix"):

@@ -8,14 +8,13 @@ from sknet.compile import compile
 from sknet.core import Tensor, gradients
 from sknet.exceptions import CaptureError
 from tests.contracts.checks import FLOATS, weighted
-from tests.contracts.rows import CASES, NAMES
+from tests.contracts.rows import every_case
 
 NOT_CAPTURED = {"dropout_mask", "sparse_matmul"}  # of constants; tests/compile/test_footguns.py says why
-CAPTURED = [
-    pytest.param(row, case, id=name)
-    for (row, case), name in zip(CASES, NAMES, strict=True)
-    if row.op not in NOT_CAPTURED
-]
+
+
+def is_captured(row, case):
+    return row.op not in NOT_CAPTURED
 
 
 def function_of(row, case):
@@ -54,14 +53,12 @@ def check(row, case, dtype, compare, *, exact):
             compare(result, expected.numpy())
 
 
-@pytest.mark.parametrize(("row", "case"), CAPTURED)
-@pytest.mark.parametrize("dtype", FLOATS)
+@every_case(is_captured, dtype=FLOATS)
 def test_exact(row, case, dtype):
     check(row, case, dtype, np.testing.assert_array_equal, exact=True)
 
 
-@pytest.mark.parametrize(("row", "case"), CAPTURED)
-@pytest.mark.parametrize("dtype", FLOATS)
+@every_case(is_captured, dtype=FLOATS)
 def test_to_rounding(row, case, dtype):
     tolerance = 1e-5 if dtype == "float32" else 1e-13
 
@@ -71,7 +68,7 @@ def test_to_rounding(row, case, dtype):
     check(row, case, dtype, compare, exact=False)
 
 
-@pytest.mark.parametrize(("row", "case"), CAPTURED)
+@every_case(is_captured)
 def test_integers(row, case):
     arrays = arrays_of(case, "int64", 1)
 

@@ -3,8 +3,15 @@
 The rows stand in `rows_<family>.py`; what such a file lists as `ROWS` is in the table.
 """
 
+import inspect
+import itertools
 import pkgutil
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib import import_module
+from typing import Any
+
+import pytest
 
 import tests.contracts
 from tests.contracts.table import Case, Row
@@ -13,7 +20,6 @@ FAMILIES = sorted(
     found.name for found in pkgutil.iter_modules(tests.contracts.__path__) if found.name.startswith("rows_")
 )
 ROWS: list[Row] = [row for name in FAMILIES for row in import_module(f"tests.contracts.{name}").ROWS]
-CASES: list[tuple[Row, Case]] = [(row, case) for row in ROWS for case in row.cases]
 
 
 def name(row: Row, case: Case) -> str:
@@ -22,4 +28,31 @@ def name(row: Row, case: Case) -> str:
     return f"{row.op}-{shown}-{case.params or ''}"
 
 
-NAMES = [name(row, case) for row, case in CASES]
+def every_case(
+    only: Callable[[Row, Case], bool] = lambda row, case: True, **parameters: Sequence[Any]
+) -> Callable[[Callable[..., None]], Any]:
+    """Run a test of ``row`` and ``case`` once for each row: on all of its cases that `only` is true for.
+
+    Pytest would spend more time on thousands of tests of a millisecond than they take. An error says in which
+    case it came up, and with which of the `parameters`, each of which is gone through for every case.
+    """
+
+    def decorate(test: Callable[..., None]) -> Any:
+        @wraps(test)
+        def run(row: Row, **fixtures: Any) -> None:
+            for case in filter(lambda case: only(row, case), row.cases):
+                for values in itertools.product(*parameters.values()):
+                    given = dict(zip(parameters, values, strict=True))
+                    try:
+                        test(row=row, case=case, **given, **fixtures)
+                    except BaseException as error:
+                        error.add_note(f"in the case {name(row, case)}" + (f" with {given}" if given else ""))
+                        raise
+
+        signature = inspect.signature(test)
+        left = [p for p in signature.parameters.values() if p.name not in ("case", *parameters)]
+        run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        rows = [row for row in ROWS if any(only(row, case) for case in row.cases)]
+        return pytest.mark.parametrize("row", rows, ids=lambda row: row.op)(run)
+
+    return decorate

@@ -8,7 +8,7 @@ from sknet.autograd import gradcheck
 from sknet.core import PRIMITIVES, Primitive, Tensor, gradients
 from sknet.device import Device, MetaArray
 from tests.contracts.checks import FLOATS, check_record, tensors, value_and_gradients, weighted
-from tests.contracts.rows import CASES, NAMES, ROWS
+from tests.contracts.rows import ROWS, every_case
 
 NO_OPS = {
     *("SparseSlot", "is_sparse"),  # are about operands, in tests/ops/test_matmul.py and engine/test_steps.py
@@ -16,13 +16,13 @@ NO_OPS = {
     "linalg",  # a module, whose functions have rows too
     *("nonzero", "unique_values"),  # have shapes that depend on values, in tests/ops/test_sort.py
 }
-DIFFERENTIABLE = [
-    pytest.param(row, case, id=name)
-    for (row, case), name in zip(CASES, NAMES, strict=True)
-    if row.order and any(getattr(x, "dtype", None) == np.float64 for x in case.draw())
-]
+
+
+def differentiable(row, case):
+    return row.order > 0 and any(getattr(x, "dtype", None) == np.float64 for x in case.draw())
+
+
 FIXED_DTYPE = {"astype", "dropout_mask"}
-every_case = pytest.mark.parametrize(("row", "case"), CASES, ids=NAMES)
 
 
 def test_every_public_op_has_a_row():
@@ -43,8 +43,7 @@ def test_every_rule_is_there(primitive):
     assert (primitive.vjp is not None) == (row.order > 0)
 
 
-@every_case
-@pytest.mark.parametrize("dtype", FLOATS)
+@every_case(dtype=FLOATS)
 def test_forward(row, case, dtype):
     operands = case.draw(dtype)
     out = row(*tensors(operands), **case.params)
@@ -60,7 +59,7 @@ def test_forward(row, case, dtype):
         assert out.dtype == expected.dtype
 
 
-@every_case
+@every_case()
 def test_arrays_are_as_good_as_tensors(row, case):
     operands = case.draw()
     np.testing.assert_array_equal(
@@ -68,7 +67,7 @@ def test_arrays_are_as_good_as_tensors(row, case):
     )
 
 
-@pytest.mark.parametrize(("row", "case"), DIFFERENTIABLE)
+@every_case(differentiable)
 def test_gradients(row, case):
     operands = case.draw()
     at = [i for i, x in enumerate(operands) if getattr(x, "dtype", None) == np.float64]
@@ -82,8 +81,7 @@ def test_gradients(row, case):
     assert gradcheck(function, [operands[i] for i in at], order=row.order)
 
 
-@every_case
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "uint8", "bool"])
+@every_case(dtype=["float64", "float32", "float16", "int64", "uint8", "bool"])
 def test_meta_says_what_comes_out(row, case, dtype):
     """Also that nothing comes out: what raises on one device raises on the other."""
     if row.op == "sparse_matmul" and dtype in ("float16", "bool"):
@@ -104,8 +102,7 @@ def test_meta_says_what_comes_out(row, case, dtype):
         assert meta.device == Device("meta")
 
 
-@every_case
-@pytest.mark.parametrize("dtype", FLOATS)
+@every_case(dtype=FLOATS)
 def test_records_agree_with_themselves(row, case, dtype, monkeypatch):
     """Whatever ran, forward and backward: `out=`, shape rule and expression say the same as the forward."""
     calls = []
@@ -134,7 +131,7 @@ def test_records_agree_with_themselves(row, case, dtype, monkeypatch):
         check_record(*call)
 
 
-@every_case
+@every_case()
 def test_strided_operands(row, case):
     operands = case.draw()
     strided = [_strided(x) if isinstance(x, np.ndarray) else x for x in operands]
@@ -154,7 +151,7 @@ def _strided(x):
     return view
 
 
-@every_case
+@every_case()
 def test_operands_and_results_do_not_share_what_changes(row, case):
     """No op writes into its operands."""
     operands = case.draw()
@@ -164,7 +161,7 @@ def test_operands_and_results_do_not_share_what_changes(row, case):
         np.testing.assert_array_equal(x, y)
 
 
-@every_case
+@every_case()
 def test_integers(row, case):
     operands = case.draw("int64")
     if not row.integers:
@@ -182,8 +179,7 @@ def test_integers(row, case):
     assert not out.requires_grad
 
 
-@every_case
-@pytest.mark.parametrize("index", [0, 1])
+@every_case(index=[0, 1])
 def test_another_device(row, case, index, fake_device):
     """The same bits where NumPy cannot look: nothing above the device layer knows where it runs."""
     operands = case.draw("float32")
@@ -195,7 +191,7 @@ def test_another_device(row, case, index, fake_device):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(("row", "case"), DIFFERENTIABLE)
+@every_case(differentiable)
 def test_second_order_stays_on_the_device(row, case, fake_device):
     inputs = tensors(case.draw(), requires_grad=True, device=fake_device)
     leaves = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]

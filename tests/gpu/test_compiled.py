@@ -7,8 +7,10 @@ from sknet import ops
 from sknet.compile import compile
 from sknet.core import Tensor
 from sknet.device import Device
-from tests.compile.executors.device.test_executor import CAPTURED, check, layouts, off, on
+from tests.compile.executors.device.test_executor import check, layouts, off, on
+from tests.compile.test_ops import is_captured
 from tests.contracts.checks import FLOATS
+from tests.contracts.rows import every_case
 from tests.engine.loop.test_device_steps import LAYERS, OPTIMIZERS, assert_same_training, data
 
 pytestmark = pytest.mark.gpu
@@ -16,8 +18,7 @@ pytestmark = pytest.mark.gpu
 CUDA = Device("cuda")
 
 
-@pytest.mark.parametrize(("row", "case"), CAPTURED)
-@pytest.mark.parametrize("exact", [True, False])
+@every_case(is_captured, exact=[True, False])
 def test_every_op(row, case, exact):
     def compare(found, expected):
         tolerance = 1e-12 if expected.dtype == np.float64 else 1e-5

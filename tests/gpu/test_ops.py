@@ -5,12 +5,12 @@ import pytest
 
 from sknet.device import Device
 from tests.contracts.checks import value_and_gradients
-from tests.contracts.rows import CASES, NAMES
+from tests.contracts.rows import every_case
 
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize(("row", "case"), CASES, ids=NAMES)
+@every_case()
 def test_agrees_with_the_cpu(row, case):
     for dtype, tolerance in (("float32", 1e-5), ("float64", 1e-12)):
         operands = case.draw(dtype)

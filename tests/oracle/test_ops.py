@@ -4,15 +4,9 @@ import numpy as np
 import pytest
 
 from tests.contracts.checks import value_and_gradients
-from tests.contracts.rows import CASES, NAMES, ROWS
+from tests.contracts.rows import ROWS, every_case
 
 torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
-
-COMPARED = [
-    pytest.param(row, case, id=name)
-    for (row, case), name in zip(CASES, NAMES, strict=True)
-    if callable(row.torch)
-]
 
 
 def test_what_is_not_compared_says_why():
@@ -40,7 +34,7 @@ def as_torch(x):
 
 
 @pytest.mark.filterwarnings(r"ignore:var\(\)")  # PyTorch's, of no rows at all
-@pytest.mark.parametrize(("row", "case"), COMPARED)
+@every_case(lambda row, case: callable(row.torch))
 def test_values_and_gradients(row, case):
     operands = case.draw()
     theirs = [as_torch(x) if isinstance(x, np.ndarray) else torch.tensor(x) for x in operands]

@@ -13,9 +13,10 @@ from sknet.exceptions import CaptureError, DeviceError, ShapeError
 from sknet.losses import LogLoss
 from sknet.optim import Adam
 from tests.compile.helpers import Batches, hyper_arrays, network, training_step
-from tests.compile.test_ops import CAPTURED, arrays_of, function_of
+from tests.compile.test_ops import arrays_of, function_of, is_captured
 from tests.compile.test_plan import SHAPE, assert_disjoint, live_buffers, random_function
 from tests.contracts.checks import FLOATS
+from tests.contracts.rows import every_case
 from tests.devices.fake import counted
 
 
@@ -63,7 +64,7 @@ ALLOCATING = {name for name, primitive in PRIMITIVES.items() if not primitive.wr
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("row", "case"), CAPTURED)
+@every_case(is_captured)
 def test_generated_kernels(row, case, fake_device):
     def compare(found, expected):
         tolerance = 1e-13 if expected.dtype == np.float64 else 1e-5
@@ -78,19 +79,18 @@ def test_generated_kernels(row, case, fake_device):
     assert called & ALLOCATING or not counts.allocations
 
 
-@pytest.mark.parametrize(("row", "case"), CAPTURED)
+@every_case(is_captured)
 def test_without_kernels_every_bit_is_kept(row, case, fake_device):
     check(row, case, fake_device, np.testing.assert_array_equal, exact=True)
 
 
-ELEMENTWISE = [
-    parameters
-    for parameters in CAPTURED
-    if (name := parameters.values[0].primitive) and PRIMITIVES[name].expression and name != "pow"
-]  # but for powers of integers, which are no kernel's
+def is_elementwise(row, case):
+    """Tell whether a kernel computes it: all elementwise records but powers, which of integers none does."""
+    name = row.primitive
+    return is_captured(row, case) and name is not None and name != "pow" and bool(PRIMITIVES[name].expression)
 
 
-@pytest.mark.parametrize(("row", "case"), ELEMENTWISE)
+@every_case(is_elementwise)
 def test_integers(row, case, fake_device):
     arrays = arrays_of(case, "int64", 1)
 
