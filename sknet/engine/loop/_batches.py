@@ -7,6 +7,7 @@ import numpy as np
 
 from sknet import ops
 from sknet.device import Device, MetaArray, namespace, to_device, to_host
+from sknet.engine.step import Batch
 
 __all__ = ["Batches", "take_rows"]
 
@@ -148,12 +149,12 @@ class Batches:
         without = np.flatnonzero(weight.reshape(steps, n_rows).sum(axis=1) == 0)
         return int(without[0]) if len(without) else steps
 
-    def take(self, chosen: Any) -> tuple[Any, Any, Any]:
+    def take(self, chosen: Any) -> Batch:
         """Return inputs, targets and weights (or None) of the chosen rows, ready to compute with."""
         y, weight = self.take_targets(chosen)
-        return self._placed(take_rows(self.X, self._place_of(chosen))), y, weight
+        return Batch(self._placed(take_rows(self.X, self._place_of(chosen))), y, weight)
 
-    def like(self) -> tuple[Any, Any, Any]:
+    def like(self) -> Batch:
         """Return inputs, targets and weights (or None) of a full batch, without their values."""
         rows = min(self.size, self.n_samples)
         dtype = self.input_dtype
@@ -163,8 +164,8 @@ class Batches:
 
         weight = None if self.weight is None else one(self.weight, self.weight.dtype)
         if ops.is_sparse(self.X):
-            return ops.SparseSlot((rows, self.X.shape[1]), dtype), one(self.y, self.y.dtype), weight
-        return one(self.X, dtype), one(self.y, self.y.dtype), weight
+            return Batch(ops.SparseSlot((rows, self.X.shape[1]), dtype), one(self.y, self.y.dtype), weight)
+        return Batch(one(self.X, dtype), one(self.y, self.y.dtype), weight)
 
     def take_targets(self, chosen: Any) -> tuple[Any, Any]:
         """Return targets and weights (or None) of the chosen rows."""
@@ -180,7 +181,7 @@ class Batches:
         if weight is not None:
             _gather(self.weight, chosen, weight)
 
-    def in_place(self, chosen: Any) -> tuple[Any, Any, Any] | None:
+    def in_place(self, chosen: Any) -> Batch | None:
         """Return views of the chosen rows of all arrays; None where rows have to be gathered."""
         X = self.X
         if not isinstance(chosen, slice) or self._chosen is not None or not isinstance(X, np.ndarray):
@@ -188,7 +189,7 @@ class Batches:
         arrays = [array for array in (X, self.y, self.weight) if array is not None]
         if X.dtype != self.dtype or not all(a.flags.c_contiguous and a.flags.aligned for a in arrays):
             return None
-        return np.asarray(X)[chosen], *self.take_targets(chosen)
+        return Batch(np.asarray(X)[chosen], *self.take_targets(chosen))
 
     def _place_of(self, chosen: Any) -> Any:
         return chosen if self._chosen is None else self._chosen[chosen]

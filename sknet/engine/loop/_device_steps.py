@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,15 @@ from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches, take_rows
 from sknet.engine.loop._steps import Block, EagerSteps, Steps, rows_of_a_block
 from sknet.engine.state import Fingerprint
-from sknet.engine.step import check_repeatable, gradient_function, hyper_slots, update_function
+from sknet.engine.step import (
+    Batch,
+    DeviceInputs,
+    DeviceOutputs,
+    check_repeatable,
+    gradient_function,
+    hyper_slots,
+    update_function,
+)
 
 __all__ = ["DeviceSteps"]
 
@@ -49,13 +57,13 @@ class DeviceSteps(Steps):
         with active(model.device):
             self._rows = _Rows(batches)
             self._make_state()
-            self._make_ring(self.program_for(min(batches.size, batches.n_samples)).result[-2])
+            self._make_ring(self.program_for(min(batches.size, batches.n_samples)).result.output)
             self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
     def hold(self) -> bool:
         model = self.model
         flat, _ = model.flat_buffers()
-        return flat is self._state[0] and self._fingerprint.holds()
+        return flat is self._state.flat and self._fingerprint.holds()
 
     # -- memory -------------------------------------------------------------------------------
 
@@ -69,7 +77,7 @@ class DeviceSteps(Steps):
         self._numbers, hyper = hyper_slots(self._optimizer, model.progress, flat)
         self._counter, self._is_fine = self._zeros((), np.int64), self._zeros((), np.bool_)
         self._buffers = buffers
-        self._state = (flat, slots, buffers, self._counter, self._is_fine, hyper)
+        self._state = DeviceInputs(flat, slots, buffers, self._counter, self._is_fine, hyper)
 
     def _make_ring(self, output: Any) -> None:
         """Make room for what the steps of one block need and report, and the views for each of them."""
@@ -86,10 +94,9 @@ class DeviceSteps(Steps):
         found = self._programs.get(n_rows)
         if found is None:
             function = _step_function(self.model, self.batches.weight is not None, self.check_finite)
-            args = (*self._state, *self._rows.example(n_rows))
+            args = self._state._replace(**self._rows.example(n_rows)._asdict())
             check_repeatable(self.model, function, args)
-            slots = (*self._state, None, None, None)
-            found = self._programs[n_rows] = compiled(function, args, donate=range(5), slots=slots)
+            found = self._programs[n_rows] = compiled(function, args, donate=range(5), slots=self._state)
         return found
 
     # -- steps --------------------------------------------------------------------------------
@@ -110,8 +117,8 @@ class DeviceSteps(Steps):
     def _issue(self, order: Any, first: int, n_rows: int, steps: int) -> np.ndarray:
         """Let the device do some steps; return what they report, as the host's numbers."""
         model, program = self.model, self.program_for(n_rows)
-        *_, X, y, weight = program.slots
-        output, report = program.result[-2:]
+        inputs: DeviceInputs = program.slots
+        found: DeviceOutputs = program.result
         known = model.untrained
         for name, array in self._buffers.items():
             array[...] = known[name]
@@ -120,11 +127,11 @@ class DeviceSteps(Steps):
         numbers = self._optimizer.hyper_table(model.progress, steps).astype(model.dtype)
         self._table[:steps] = to_device(numbers, model.device)
         for i, (line, place) in enumerate(self._lines[:steps]):
-            self._rows.take_into(order, (first + i) * self.batches.size, n_rows, X, y, weight)
+            self._rows.take_into(order, (first + i) * self.batches.size, n_rows, inputs)
             self._numbers[...] = line
             program.run()
-            place[...] = report
-            self._outputs[i * n_rows : (i + 1) * n_rows] = output
+            place[...] = found.report
+            self._outputs[i * n_rows : (i + 1) * n_rows] = found.output
         return to_host(self._reports[:steps]).astype(np.float64)  # type: ignore[no-any-return]
 
 
@@ -154,24 +161,24 @@ class _Rows:
             return X
         return X.astype(self._dtype) if is_there else to_device(X.astype(self._dtype, copy=False), device)
 
-    def example(self, n_rows: int) -> tuple[Any, Any, Any]:
+    def example(self, n_rows: int) -> Batch:
         """Return inputs, targets and weights (or None) of the first rows."""
         batches = self._batches
         X = backend(batches.device.kind).zeros((n_rows, *self._X.shape[1:]), self._dtype, batches.device)
-        return X, *batches.take_targets(slice(0, n_rows))
+        return Batch(X, *batches.take_targets(slice(0, n_rows)))
 
-    def take_into(self, order: Any, start: int, n_rows: int, X: Any, y: Any, weight: Any) -> None:
+    def take_into(self, order: Any, start: int, n_rows: int, slots: DeviceInputs) -> None:
         """Write rows of an epoch's order, from `start` on, into arrays of the device."""
-        batches, part = self._batches, slice(start, start + n_rows)
+        batches, part, X = self._batches, slice(start, start + n_rows), slots.X
         mine, targets = self._places(order)
         if self._X.dtype == X.dtype and device_of(self._X) == batches.device:
             _gather(self._X, mine, part, X)
         else:
             chosen = part if order is None else order[part]
-            X[...] = batches.take(chosen)[0]
-        _gather(batches.y, targets, part, y)
-        if weight is not None:
-            _gather(batches.weight, targets, part, weight)
+            X[...] = batches.take(chosen).X
+        _gather(batches.y, targets, part, slots.y)
+        if slots.weight is not None:
+            _gather(batches.weight, targets, part, slots.weight)
 
     def _places(self, order: Any) -> tuple[Any, Any]:
         """Return which rows of X, and of targets, come in this epoch; None for all as they stand."""
@@ -191,7 +198,7 @@ def _gather(array: Any, order: Any, part: slice, out: Any) -> None:
         array.take(order[part], axis=0, out=out)
 
 
-def _step_function(model: Model, weighted: bool, check_finite: bool) -> Any:
+def _step_function(model: Model, weighted: bool, check_finite: bool) -> Callable[..., DeviceOutputs]:
     """Return the pure function from all state and a batch to the state after, the output and a report."""
     optimizer = model.optimizer.in_steps()
     evaluate, update = gradient_function(model, weighted), update_function(optimizer, model.layout)
@@ -199,31 +206,33 @@ def _step_function(model: Model, weighted: bool, check_finite: bool) -> Any:
     def step(
         flat: Tensor,
         slots: Mapping[str, Tensor],
-        buffers: Mapping[str, Tensor],
+        untrained: Mapping[str, Tensor],
         counter: Tensor,
         is_fine: Tensor,
         hyper: Mapping[str, Tensor],
         X: Tensor,
         y: Tensor,
         weight: Tensor | None,
-    ) -> tuple[Any, ...]:
-        gradient, changed, output, data, penalty = evaluate(flat, None, buffers, X, y, weight, counter)
+    ) -> DeviceOutputs:
+        found = evaluate(flat, None, untrained, X, y, weight, counter)
+        data, penalty, changed = found.data, found.penalty, found.changed
         if check_finite:
-            is_fine = ops.where(is_fine, _is_finite(data + penalty + ops.sum_squares(gradient)), False)
+            is_fine = ops.where(is_fine, _is_finite(data + penalty + ops.sum_squares(found.gradient)), False)
 
         def kept(after: Tensor, before: Tensor) -> Tensor:
             return ops.where(is_fine, after, before) if check_finite else after
 
-        new_flat, new_slots = update(flat, slots, gradient, hyper)
-        new_slots = {name: kept(value, slots[name]) for name, value in new_slots.items()}
-        new_buffers = {
+        new = update(flat, slots, found.gradient, hyper)
+        new_slots = {name: kept(value, slots[name]) for name, value in new.slots.items()}
+        new_untrained = {
             name: kept(changed[name].detach(), before) if name in changed else before
-            for name, before in buffers.items()
+            for name, before in untrained.items()
         }
         fine = ops.astype(is_fine, data.dtype)
         report = ops.stack([data.detach(), penalty.detach(), fine])
         counter = counter + ops.astype(is_fine, counter.dtype)
-        return kept(new_flat, flat), new_slots, new_buffers, counter, is_fine, output, report
+        new_flat = kept(new.flat, flat)
+        return DeviceOutputs(new_flat, new_slots, new_untrained, counter, is_fine, found.output, report)
 
     return step
 

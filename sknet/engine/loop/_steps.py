@@ -11,7 +11,7 @@ from sknet.compile import Compiled
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.state import Fingerprint, Gradient
-from sknet.engine.step import Programs, check_finite_step, eager_step
+from sknet.engine.step import Batch, GradientInputs, Programs, check_finite_step, eager_step
 from sknet.exceptions import NonFiniteError
 from sknet.nn.extend import latest
 
@@ -120,7 +120,7 @@ class CompiledSteps(Steps):
         self._by_rows: dict[int, Compiled] = {}
         self._by_start: dict[int, Compiled | None] = {}
         self._per_step = math.inf  # seconds: the first block is of one step
-        output = self.program_for(min(batches.size, batches.n_samples)).result[2]
+        output = self.program_for(min(batches.size, batches.n_samples)).result.output
         rows = rows_of_a_block(len(output), batches.n_samples, math.prod(output.shape[1:]))
         self._outputs = np.empty((rows, *output.shape[1:]), output.dtype)
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
@@ -142,9 +142,13 @@ class CompiledSteps(Steps):
             return None
         if chosen.start not in self._by_start:
             rows = self.batches.in_place(chosen)
-            over = None if rows is None else self.program_for(n_rows).over((None, None, None, *rows, None))
+            over = None if rows is None else self._program_reading(rows, n_rows)
             self._by_start[chosen.start] = over
         return self._by_start[chosen.start]
+
+    def _program_reading(self, rows: Batch, n_rows: int) -> Compiled:
+        slots = GradientInputs(None, None, {}, *rows, None)
+        return self.program_for(n_rows).over(slots)
 
     def _given(self, order: Any, number: int) -> Compiled:
         """Return a program that has a batch in its slots."""
@@ -152,7 +156,7 @@ class CompiledSteps(Steps):
         program = self._program_over(chosen, n_rows)
         if program is None:
             program = self.program_for(n_rows)
-            self.batches.take_into(chosen, *program.slots[3:6])
+            self.batches.take_into(chosen, *program.slots.batch)
         return program
 
     def run(self, order: Any, first: int) -> Block:

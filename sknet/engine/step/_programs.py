@@ -1,6 +1,6 @@
 """The programs of a model's training step: the gradient of a batch, and the optimizer's update."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from sknet.core import Tensor, gradients
 from sknet.device import backend, device_of
 from sknet.engine.step._checks import check_output
 from sknet.engine.step._parts import is_own, nested
+from sknet.engine.step._signature import GradientInputs, GradientOutputs
 from sknet.engine.step._update import update_function
 from sknet.exceptions import CaptureError
 from sknet.nn import Scope, run
@@ -65,7 +66,7 @@ class Programs:
         args = (self.flat, slots, self.gradient, hyper)
         function = update_function(optimizer, model.layout, keep_delta)
         self.update = compiled(function, args, donate=(0, 1), exact=exact, slots=args)
-        self.delta = self.update.result[2] if keep_delta else None
+        self.delta = self.update.result.delta
 
     @staticmethod
     def _what_they_are_made_of(model: "Model") -> tuple[Any, ...]:
@@ -89,19 +90,17 @@ class Programs:
         Returns
         -------
         Compiled
-            Its slots are flat parameters, gradient, what is not trained, X (a `SparseSlot` for a sparse
-            one), y, weight and a counter; its result is gradient, changed buffers, raw output, loss and
-            penalty.
+            Its slots are `GradientInputs`, its result is `GradientOutputs`.
         """
         model = self._model
         function = gradient_function(model, weighted=weight is not None)
         X = ops.SparseSlot(X.shape, X.dtype) if ops.is_sparse(X) else X
         untrained = model.untrained
-        args = (self.flat, self.gradient, untrained, X, y, weight, np.zeros((), np.int64))
+        args = GradientInputs(self.flat, self.gradient, untrained, X, y, weight, np.zeros((), np.int64))
         check_repeatable(model, function, args)
         # Frozen parameters are read where they are; buffers are replaced at each step, and copied.
         frozen = {name: array for name, array in untrained.items() if name not in model.buffers}
-        slots = (self.flat, self.gradient, frozen, None, None, None, None)
+        slots = GradientInputs(self.flat, self.gradient, frozen, None, None, None, None)
         return compiled(function, args, donate=(1,), exact=self._exact, slots=slots)
 
     def compute(self, program: Compiled) -> tuple[Mapping[str, Any], Any, float, float]:
@@ -117,14 +116,14 @@ class Programs:
             The two terms of the objective.
         """
         model = self._model
-        _, _, untrained, *_, counter = program.slots
-        counter[...] = model.progress.step
-        if untrained:
+        inputs: GradientInputs = program.slots
+        inputs.counter[...] = model.progress.step
+        if inputs.untrained:
             for name, array in model.buffers.items():
-                untrained[name][...] = array
+                inputs.untrained[name][...] = array
         program.run()
-        _, changed, output, loss, penalty = program.result
-        return changed, output, loss.item(), penalty.item()
+        found: GradientOutputs = program.result
+        return found.changed, found.output, found.data.item(), found.penalty.item()
 
     def apply(self, numbers: Any) -> None:
         """Do the optimizer's update with `gradient`, and `numbers` in the order of its `hyper`."""
@@ -150,7 +149,7 @@ def check_repeatable(model: "Model", function: Any, args: tuple[Any, ...]) -> No
         )
 
 
-def gradient_function(model: "Model", weighted: bool) -> Any:
+def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientOutputs]:
     """Return the pure function from parameters and a batch to gradient, buffers, output and loss."""
     layout, places = model.layout, model.bindings()
 
@@ -162,7 +161,7 @@ def gradient_function(model: "Model", weighted: bool) -> Any:
         y: Tensor,
         weight: Tensor | None,
         counter: Tensor,
-    ) -> tuple[Any, ...]:
+    ) -> GradientOutputs:
         leaf = flat.detach()
         leaf.requires_grad = True
         values = {name: leaf[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
@@ -172,6 +171,8 @@ def gradient_function(model: "Model", weighted: bool) -> Any:
         data, penalty = model.terms(output, y, weight, values.values())
         [found] = gradients(data if penalty is None else data + penalty, [leaf])
         changed = {name: scope.updates[places[name]] for name in untrained if places[name] in scope.updates}
-        return found, changed, output, data, ops.zeros_like(data) if penalty is None else penalty
+        return GradientOutputs(
+            found, changed, output, data, ops.zeros_like(data) if penalty is None else penalty
+        )
 
     return evaluate

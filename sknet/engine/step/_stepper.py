@@ -143,7 +143,7 @@ class Stepper:
 
 
 def _replayed(model: "Model", programs: Programs, program: Compiled, batch: tuple[Any, ...]) -> StepResult:
-    for slot, x in zip(program.slots[3:6], batch, strict=True):
+    for slot, x in zip(program.slots.batch, batch, strict=True):
         if isinstance(slot, ops.SparseSlot):
             slot.matrix = x
         elif slot is not None:

@@ -11,6 +11,7 @@ from sknet.core import Tensor, no_grad
 from sknet.device import Namespace, device_of, namespace
 from sknet.engine.state import Gradient, Layout
 from sknet.engine.step._parts import is_own, nested
+from sknet.engine.step._signature import UpdateOutputs
 from sknet.exceptions import NonFiniteError
 from sknet.optim import Optimizer
 from sknet.optim.schedules import Progress
@@ -108,7 +109,9 @@ def _segments(optimizer: Optimizer, layout: Layout) -> list[tuple[slice, dict[st
     return found
 
 
-def update_function(optimizer: Optimizer, layout: Layout, keep_delta: bool = False) -> Callable[..., Any]:
+def update_function(
+    optimizer: Optimizer, layout: Layout, keep_delta: bool = False
+) -> Callable[..., UpdateOutputs]:
     """Return the pure function from parameters, slots, gradient and numbers to new parameters and slots.
 
     Parameters
@@ -128,7 +131,9 @@ def update_function(optimizer: Optimizer, layout: Layout, keep_delta: bool = Fal
     """
     divided = _whole if optimizer.elementwise else layout.views
 
-    def update(flat: Tensor, slots: Mapping[str, Tensor], gradient: Tensor, hyper: dict[str, Any]) -> Any:
+    def update(
+        flat: Tensor, slots: Mapping[str, Tensor], gradient: Tensor, hyper: dict[str, Any]
+    ) -> UpdateOutputs:
         params, gradients = divided(flat), divided(gradient)
         own = {slot: divided(slots[slot]) for slot in optimizer.slots}
         numbers = optimizer.measured(gradients, own, hyper)
@@ -136,8 +141,8 @@ def update_function(optimizer: Optimizer, layout: Layout, keep_delta: bool = Fal
         deltas, after = optimizer.rules(gradients, params, own, hypers)
         values = {name: param + deltas[name] for name, param in params.items()}
         kept = {slot: _joined(layout, after[slot], flat) for slot in optimizer.slots}
-        new = _joined(layout, values, flat), kept
-        return (*new, _joined(layout, deltas, flat)) if keep_delta else new
+        delta = _joined(layout, deltas, flat) if keep_delta else None
+        return UpdateOutputs(_joined(layout, values, flat), kept, delta)
 
     return update
 

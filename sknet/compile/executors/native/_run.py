@@ -193,7 +193,7 @@ def _whole(gradient: Part, data: tuple[Any, Any, Any]) -> tuple[str, ...]:
     names = ("X", "y", "weight")
     return tuple(
         name
-        for name, array, slot in zip(names, data, gradient.slots[3:6], strict=True)
+        for name, array, slot in zip(names, data, gradient.slots.batch, strict=True)
         if array is not None and array.dtype == slot.dtype and array.flags.c_contiguous
     )
 
@@ -201,7 +201,7 @@ def _whole(gradient: Part, data: tuple[Any, Any, Any]) -> tuple[str, ...]:
 def _program(
     gradient: Part, update: Part, weighted: bool, buffers: list[str], whole: tuple[str, ...]
 ) -> NativeProgram:
-    changed = tuple(buffers.index(name) for name in gradient.result[1])
+    changed = tuple(buffers.index(name) for name in gradient.result.changed)
     key = (id(gradient.graph), id(update.graph), weighted, changed, whole)
     found = _programs.get(key)
     if found is None:
