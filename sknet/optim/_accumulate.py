@@ -1,4 +1,4 @@
-"""One update from the gradients of several batches."""
+"""Gradient accumulation: one update from several batches."""
 
 from numbers import Integral
 
@@ -13,23 +13,23 @@ from sknet.optim.schedules import Progress
 
 
 class Accumulate(Combinator):
-    r"""Lets an optimizer make one update from the mean gradient of several batches.
+    r"""Gradient accumulation: one update from the mean gradient of several batches.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Is given the mean gradient.
+        Receives the mean gradient.
     every : int, default=2
-        Of how many batches.
+        The number of batches per update.
 
     Notes
     -----
     For batches of equal size and without sample weights, ``every`` updates are one update with the
-    joined batch, as long as nothing (such as `BatchNorm`) looks at a batch as a whole. The L2 penalty
-    is divided by the rows of a batch, not of the joined one. A rest of fewer batches at the end of
-    an epoch waits for the next.
+    joined batch, unless a layer (such as `BatchNorm`) computes over the batch. The L2 penalty is
+    divided by the rows of a batch, not of the joined one. Fewer batches left at the end of an epoch
+    count towards the first update of the next.
 
-    Schedules inside count the updates that are made; so do total steps.
+    Schedules of the wrapped optimizer, and their total number of steps, count its updates.
 
     Examples
     --------

@@ -13,14 +13,14 @@ _POSITIVE = Interval(Real, 0, None, closed="neither")
 
 
 class Adagrad(Optimizer):
-    r"""Gradient descent that divides every gradient by the root of the sum of all its squares so far.
+    r"""Gradient descent with each gradient divided by the root of the sum of its past squares.
 
     Parameters
     ----------
     lr : float, Schedule or callable, default=1e-2
         Learning rate.
     eps : float, default=1e-10
-        Added to the root, so that nothing is divided by 0.
+        Added to the denominator for numerical stability.
 
     Notes
     -----
@@ -28,7 +28,7 @@ class Adagrad(Optimizer):
 
     .. math:: s \leftarrow s + g^2, \qquad \Delta = -\mathrm{lr} \, g / (\sqrt{s} + \varepsilon).
 
-    As PyTorch's with its defaults; its ``lr_decay`` is a schedule here.
+    The same as PyTorch's with its default parameters; ``lr_decay`` is a schedule here.
 
     References
     ----------
@@ -66,16 +66,16 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    r"""Steps as large as the steps before were, relative to the gradients; nearly without a rate.
+    r"""Steps scaled by the size of earlier steps relative to the gradients, almost without a learning rate.
 
     Parameters
     ----------
     lr : float, Schedule or callable, default=1.0
-        Factor of every step; the method was proposed without one.
+        Factor of every step; the original method has none.
     rho : float, default=0.9
-        How slowly the mean squares forget, from 0 to below 1.
+        Decay rate of the moving averages of squares, in [0, 1).
     eps : float, default=1e-6
-        Added to the mean squares: it decides how large the first steps are.
+        Added to the mean squares; determines the size of the first steps.
 
     Notes
     -----

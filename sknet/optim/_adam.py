@@ -21,18 +21,18 @@ _CONSTRAINTS = {
 
 
 class Adam(Optimizer):
-    r"""Adam: steps along the mean gradient, divided by the root of its mean square.
+    r"""Adam: steps along the mean gradient, divided by the root mean square.
 
     Parameters
     ----------
     lr : float, Schedule or callable, default=1e-3
         Learning rate.
     beta1 : float, default=0.9
-        How slowly the mean forgets, from 0 to below 1.
+        Decay rate of the moving average of the gradient, in [0, 1).
     beta2 : float, default=0.999
-        How slowly the mean square forgets, from 0 to below 1.
+        Decay rate of the moving average of the squared gradient, in [0, 1).
     eps : float, default=1e-8
-        Added to the root, so that nothing is divided by 0.
+        Added to the denominator for numerical stability.
 
     Notes
     -----
@@ -44,11 +44,11 @@ class Adam(Optimizer):
               \frac{\mu}{\sqrt{\nu} + \varepsilon}.
 
     This is the order of computation at the end of section 2 of [1]_, and scikit-learn's. Algorithm
-    1 there, and PyTorch, add the constant after the mean square was corrected: their eps is
-    :math:`\sqrt{1 - \beta_2^t}` times smaller.
+    1 there, and PyTorch, add the constant after the bias correction of the mean square: the same eps
+    counts :math:`\sqrt{1 - \beta_2^t}` times as much there.
 
     Gradients are squared. In float32 a component beyond 1.8e19 would overflow, and its parameter
-    never move again: a `Model` stops with an error instead.
+    would never move again: a `Model` raises an error instead.
 
     References
     ----------
@@ -83,7 +83,7 @@ class Adam(Optimizer):
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
         if callable(self.lr) or type(self).hyper is not Adam.hyper:
             return super().hyper_table(progress, n_steps)
-        # The same numbers without a dict for each: for a small network that is a part of its step to notice.
+        # The same numbers without a dict per update: a noticeable part of a small network's step.
         lr, beta1, beta2 = float(self.lr), float(self.beta1), float(self.beta2)
         counts = range(progress.step + 1, progress.step + n_steps + 1)
         return np.array([(lr, _step_size(lr, beta1, beta2, count)) for count in counts])
@@ -95,20 +95,20 @@ class Adam(Optimizer):
 
 
 class AdamW(Optimizer):
-    r"""Adam with decoupled weight decay: parameters shrink besides, not through, the gradient.
+    r"""Adam with decoupled weight decay: the decay is not part of the gradient.
 
     Parameters
     ----------
     lr : float, Schedule or callable, default=1e-3
         Learning rate.
     beta1 : float, default=0.9
-        How slowly the mean forgets, from 0 to below 1.
+        Decay rate of the moving average of the gradient, in [0, 1).
     beta2 : float, default=0.999
-        How slowly the mean square forgets, from 0 to below 1.
+        Decay rate of the moving average of the squared gradient, in [0, 1).
     eps : float, default=1e-8
-        Added to the root, so that nothing is divided by 0.
+        Added to the denominator for numerical stability.
     weight_decay : float, default=1e-2
-        What part of a parameter is taken away at each update, for a learning rate of 1.
+        Weight decay coefficient: each update subtracts ``lr * weight_decay`` times the parameter.
 
     Notes
     -----

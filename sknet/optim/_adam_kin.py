@@ -1,4 +1,4 @@
-"""Kin of Adam: Adamax, NAdam and RAdam."""
+"""Variants of Adam: Adamax, NAdam and RAdam."""
 
 import math
 from functools import lru_cache
@@ -22,14 +22,14 @@ _CONSTRAINTS = {
 
 
 class Adamax(Optimizer):
-    r"""Adam with the largest recent gradient in the place of the root of the mean square.
+    r"""Adam with a decaying maximum of the gradient instead of the root mean square.
 
     Parameters
     ----------
     lr : float, Schedule or callable, default=2e-3
         Learning rate.
     beta1 : float, default=0.9
-        How slowly the mean forgets, from 0 to below 1.
+        Decay rate of the moving average of the gradient, in [0, 1).
     beta2 : float, default=0.999
         How slowly the largest gradient shrinks, from 0 to below 1.
     eps : float, default=1e-8
@@ -82,18 +82,18 @@ class Adamax(Optimizer):
 
 
 class NAdam(Optimizer):
-    r"""Adam that looks ahead along its mean, as Nesterov's momentum does.
+    r"""Adam with Nesterov momentum.
 
     Parameters
     ----------
     lr : float, Schedule or callable, default=2e-3
         Learning rate.
     beta1 : float, default=0.9
-        How slowly the mean forgets, from 0 to below 1.
+        Decay rate of the moving average of the gradient, in [0, 1).
     beta2 : float, default=0.999
-        How slowly the mean square forgets, from 0 to below 1.
+        Decay rate of the moving average of the squared gradient, in [0, 1).
     eps : float, default=1e-8
-        Added to the root, so that nothing is divided by 0.
+        Added to the denominator for numerical stability.
     momentum_decay : float, default=4e-3
         How fast the momentum rises from half of `beta1` to all of it; 0 leaves it at half.
 
@@ -105,7 +105,7 @@ class NAdam(Optimizer):
     .. math:: \Delta = -\mathrm{lr} \, \frac{\sqrt{1 - \beta_2^t}}{\sqrt{\nu} + \varepsilon} \left(
               \frac{1 - m_t}{1 - M_t} g + \frac{m_{t+1}}{1 - M_{t+1}} \mu \right).
 
-    As PyTorch's, but for the place of eps: see `Adam`.
+    The same as PyTorch's, except for where eps is added: see `Adam`.
 
     References
     ----------
@@ -163,7 +163,7 @@ def _momentum(beta1: float, decay: float, count: int) -> float:
 
 def _product(beta1: float, decay: float, count: int) -> float:
     """Return the product of all momenta up to an update."""
-    # Every momentum is below beta1: a product that is below the last digit of 1 is 0 there.
+    # Every momentum is below beta1, so the product is negligible against 1 here.
     if beta1 == 0.0 or count * math.log(beta1) < -40.0:
         return 0.0
     products: list[float] = _products(beta1, decay, 1 << count.bit_length())
@@ -177,18 +177,18 @@ def _products(beta1: float, decay: float, n: int) -> list[float]:
 
 
 class RAdam(Optimizer):
-    r"""Adam that divides by the root of the mean square only once it is known well enough.
+    r"""Adam that adapts the step only once the variance of the mean square is small enough.
 
     Parameters
     ----------
     lr : float, Schedule or callable, default=1e-3
         Learning rate.
     beta1 : float, default=0.9
-        How slowly the mean forgets, from 0 to below 1.
+        Decay rate of the moving average of the gradient, in [0, 1).
     beta2 : float, default=0.999
-        How slowly the mean square forgets, from 0 to below 1.
+        Decay rate of the moving average of the squared gradient, in [0, 1).
     eps : float, default=1e-8
-        Added to the root, so that nothing is divided by 0.
+        Added to the denominator for numerical stability.
 
     Notes
     -----

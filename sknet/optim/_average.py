@@ -1,4 +1,4 @@
-"""Averages of the trained parameters, which predict better than the last of them."""
+"""Averages of the trained parameters, for prediction."""
 
 import math
 from numbers import Integral, Real
@@ -14,14 +14,14 @@ from sknet.optim.schedules import Progress
 
 
 class EMA(Combinator):
-    r"""Predicts with the exponential moving average of the parameters that another optimizer trains.
+    r"""Predicts with an exponential moving average of the parameters trained by another optimizer.
 
     Parameters
     ----------
     optimizer : Optimizer
         Trains the parameters.
     decay : float, default=0.999
-        How slowly the average forgets, from 0 to below 1.
+        Decay rate of the average, in [0, 1).
 
     Notes
     -----
@@ -30,15 +30,15 @@ class EMA(Combinator):
 
     .. math:: \bar\theta_t = \frac{1 - d}{1 - d^t} \sum_{i \le t} d^{t - i} \theta_i ,
 
-    corrected for its beginning as `Adam`'s are: the initial parameters have no part in it. The slot
-    is :math:`\bar\theta - \theta`, which begins as zero and keeps its digits where the two are close.
+    bias-corrected as `Adam`'s averages are: the initial parameters do not contribute. The slot is
+    :math:`\bar\theta - \theta`, which starts at zero and stays precise where the two are close.
 
-    Running statistics of normalisations are those of the parameters that are trained, not of the
-    average. They follow at their own pace, and in a fit that settles down the two agree.
+    The running statistics of normalizations belong to the trained parameters, not to the average.
+    In a fit that converges the two agree.
 
     See Also
     --------
-    SWA : The plain mean over the last part of a fit.
+    SWA : The arithmetic mean over the last part of a fit.
 
     Examples
     --------
@@ -79,21 +79,20 @@ class SWA(Combinator):
     Parameters
     ----------
     optimizer : Optimizer
-        Trains the parameters; at the end with a high, constant learning rate.
+        Trains the parameters, towards the end preferably with a high, constant learning rate.
     start : int or float, default=0.75
-        When the mean begins: after so many updates, or after this part of the fit. Until then
-        the trained parameters predict.
+        When averaging starts: after a number of updates (int), or after a fraction of the fit (float).
+        Until then the trained parameters predict.
     every : int, default=1
-        Every how many updates the parameters are taken into the mean: 1 for all of them.
+        Number of updates between two contributions to the mean.
 
     Notes
     -----
-    The mean of the parameters at the ends of epochs was proposed [1]_: that is `every` with the
-    number of batches of an epoch. A part of the fit is one of its `max_iter` epochs, also if
-    patience ends it earlier; where training goes on in parts, give an int.
+    The original method averages at the ends of epochs [1]_: set `every` to the number of batches of an
+    epoch. A fraction refers to all `max_iter` epochs, even if the fit stops earlier; where training
+    continues in several calls, give an int.
 
-    Running statistics of normalisations are those of the parameters that are trained, not of the
-    mean.
+    The running statistics of normalizations belong to the trained parameters, not to the mean.
 
     References
     ----------
@@ -128,7 +127,7 @@ class SWA(Combinator):
         self.every = every
 
     def numbers(self, count: int, progress: Progress) -> dict[str, float]:
-        past = count - self._first(progress)  # the update that is the first of the mean has 0
+        past = count - self._first(progress)  # 0 for the first update of the mean
         if past < 0:
             return {"keep": 0.0}
         taken, rest = divmod(past, self.every)
@@ -139,8 +138,8 @@ class SWA(Combinator):
             return int(self.start) + 1
         if progress.total_steps is None:
             raise ValueError(
-                f"SWA(start={self.start}) begins after a part of the fit, but progress.total_steps is None: "
-                "how many updates this fit will make is not known. Give start as an int."
+                f"SWA(start={self.start}) starts after a fraction of the fit, but progress.total_steps is "
+                "None: the number of updates of this fit is not known. Give start as an int."
             )
         return math.ceil(self.start * progress.total_steps) + 1
 

@@ -1,4 +1,4 @@
-"""What every optimizer is: a rule for one parameter, and pure functions that apply it to all."""
+"""The base of the optimizers that go step by step: a rule, and pure functions that apply it."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ Updated = tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]
 
 
 class OptimizerState(NamedTuple):
-    """What an optimizer has to remember from one update to the next; its owner keeps it.
+    """What an optimizer carries from one update to the next; whoever owns the parameters keeps it.
 
     Attributes
     ----------
     count : int
-        Updates done.
+        Number of updates done.
     slots : dict of str to tree
         For each name in the optimizer's `slots`, a tree like the parameters with arrays of their
         shapes and dtypes.
@@ -46,12 +46,12 @@ class OptimizerState(NamedTuple):
 class Optimizer(BaseOptimizer):
     """Abstract base of the optimizers that go step by step.
 
-    An optimizer has no state. `init` makes one, and `update` returns a new one; whoever owns the
-    parameters keeps it, and adds the returned differences to the parameters.
+    An optimizer is stateless. `init` creates a state, and `update` returns a new one; whoever owns the
+    parameters keeps it, and adds the returned differences to them.
 
-    An optimizer of your own names its `slots` and defines `rule`, and `hyper` if more changes from
-    step to step than the learning rate. If its rule is not elementwise, it says so by
-    ``elementwise = False``, and is then given one parameter at a time in its shape.
+    A custom optimizer names its `slots` and defines `rule`, and `hyper` if more than the learning rate
+    changes from step to step. If its rule is not elementwise, it sets ``elementwise = False``; its rule
+    then receives one parameter at a time, in its own shape.
 
     Examples
     --------
@@ -81,17 +81,17 @@ class Optimizer(BaseOptimizer):
 
     @property
     def elementwise(self) -> bool:
-        """Whether `rule` means the same for a parameter and for many of them in one flat array."""
+        """Whether `rule` may be applied to many parameters in one flat array."""
         return True
 
     @property
     def measures(self) -> bool:
-        """Whether `measure` has anything to measure."""
+        """Whether `measure` returns any numbers."""
         return False
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
-        """The learning rates as schedules; a number is a constant one."""
+        """The learning rates as schedules; a number becomes a constant one."""
         return (as_schedule(self.lr),)
 
     def learning_rate(self, progress: Progress) -> float:
@@ -100,14 +100,14 @@ class Optimizer(BaseOptimizer):
         Parameters
         ----------
         progress : Progress
-            How far the fit has come.
+            The progress of the fit.
 
         Returns
         -------
         float
             What the schedule says, or the number that `lr` is.
         """
-        # Asked before every update: no schedule is made only to be called once.
+        # Called before every update, so no schedule object is made for a number.
         return float(self.lr(progress) if callable(self.lr) else self.lr)
 
     def init(self, params: Tree) -> OptimizerState:
@@ -126,23 +126,23 @@ class Optimizer(BaseOptimizer):
         Raises
         ------
         InvalidParameterError
-            If a path that a parameter of the optimizer names is not among them.
+            If the optimizer names a path that is not among them.
         """
         shapes = [as_tensor(leaf).shape for leaf in leaves(params)]
         self.check_parameters(dict(zip(paths(params), shapes, strict=True)))
         return OptimizerState(0, {name: map_leaves(_zeros_like, params) for name in self.slots})
 
     def hyper(self, count: int, progress: Progress) -> dict[str, float]:
-        """Return every number of the rule that changes from one update to the next.
+        """Return the numbers of the rule that change from one update to the next.
 
-        They are computed on the host, so that a captured step takes them as inputs and freezes none.
+        They are computed on the host: a captured step takes them as inputs.
 
         Parameters
         ----------
         count : int
-            Which update it will be; the first is 1.
+            Number of the update, counted from 1.
         progress : Progress
-            How far the fit has come.
+            The progress of the fit.
 
         Returns
         -------
@@ -152,14 +152,14 @@ class Optimizer(BaseOptimizer):
         return {"lr": self.learning_rate(progress)}
 
     def hyper_table(self, progress: Progress, n_steps: int) -> np.ndarray:
-        """Return what `hyper` says for each of the next updates.
+        """Return what `hyper` returns for each of the next updates.
 
         Parameters
         ----------
         progress : Progress
-            How far the fit has come.
+            The progress of the fit.
         n_steps : int
-            How many updates follow, within one epoch.
+            Number of the updates, all within one epoch.
 
         Returns
         -------
@@ -179,9 +179,9 @@ class Optimizer(BaseOptimizer):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return what to add to one parameter, and its new slots.
 
-        A rule is made of `sknet.ops`, so that it can be captured, and multiplies arrays by the
-        numbers it is given without computing among these first: as numbers of the parameters'
-        precision they would round otherwise.
+        A rule is written in `sknet.ops`, so that it can be captured. It multiplies arrays by the numbers
+        it is given, but does not combine these with one another, which would round differently in the
+        precision of the parameters: `hyper` does that.
 
         Parameters
         ----------
@@ -218,17 +218,17 @@ class Optimizer(BaseOptimizer):
         Returns
         -------
         dict of str to Tensor of shape ()
-            None here; who overrides it sets `measures`.
+            Empty here; a class that overrides it sets `measures`.
         """
         return {}
 
     def marks(self, path: str, shape: tuple[int, ...]) -> dict[str, float]:
-        """Return numbers of one parameter, always the same ones, that `rule` takes besides `hyper`.
+        """Return constant numbers of one parameter that `rule` takes besides `hyper`.
 
         Parameters
         ----------
         path : str
-            What the parameter is called.
+            The parameter's path.
         shape : tuple of int
             Its shape.
 
@@ -245,7 +245,7 @@ class Optimizer(BaseOptimizer):
         Parameters
         ----------
         gradients : mapping of str to Tensor
-            All of them, by path or by whatever names they are given.
+            All of them, by path or by other names.
         slots : mapping of str to mapping of str to Tensor
             For each name in `slots`, an array for each gradient.
         hyper : dict of str to float or Tensor of shape ()
@@ -264,8 +264,8 @@ class Optimizer(BaseOptimizer):
     def rules(self, gradients: Named, params: Named, slots: Slots, hypers: Hypers) -> Updated:
         """Return what to add to each of some arrays, and their new slots.
 
-        All updates come here: of parameters by path, and of parts of the flat array of all parameters. An
-        optimizer that is made of others overrides it.
+        Every update is made here: of parameters by path, and of parts of the flat array of all parameters.
+        An optimizer that is composed of others overrides it.
 
         Parameters
         ----------
@@ -326,7 +326,7 @@ class Optimizer(BaseOptimizer):
         return self.rules(gradients, params, slots, hypers)
 
     def averaged(self, params: Tree, state: OptimizerState) -> Tree:
-        """Return the parameters to predict with, and to evaluate; training goes on from `params`.
+        """Return the parameters for prediction and evaluation; training continues from `params`.
 
         Parameters
         ----------
@@ -357,11 +357,11 @@ class Optimizer(BaseOptimizer):
         gradients : tree of arrays
             Like the parameters.
         state : OptimizerState
-            From `init`, or from the update before.
+            From `init`, or from the previous update.
         params : tree of arrays
             The parameters.
         progress : Progress or None, default=None
-            How far the fit has come; None takes the number of updates from the state.
+            The progress of the fit; None takes the number of updates from the state.
 
         Returns
         -------
@@ -376,7 +376,7 @@ class Optimizer(BaseOptimizer):
         StateError
             If gradients or state are not trees like the parameters.
         ShapeError
-            If a gradient has not the shape of its parameter.
+            If a gradient's shape differs from its parameter's.
         """
         places = paths(params)
         named = dict(zip(places, map(as_tensor, leaves(params)), strict=True))
@@ -420,6 +420,6 @@ def _leaves_at(places: list[str], tree: Tree, what: str) -> list[Any]:
     if found != places:
         raise StateError(
             f"{what} must be a tree like the parameters, with the same names in the same order: expected "
-            f"{places}, got {found}. A state from other parameters is made anew with init(params)."
+            f"{places}, got {found}. For other parameters, create a new state with init(params)."
         )
     return leaves(tree)

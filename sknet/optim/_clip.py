@@ -1,4 +1,4 @@
-"""Gradients clipped before an optimizer sees them: by their norm, or each component by itself."""
+"""Gradient clipping by norm and by value."""
 
 from collections.abc import Sequence
 from numbers import Real
@@ -13,14 +13,14 @@ _POSITIVE = Interval(Real, 0, None, closed="neither")
 
 
 class ClipNorm(Combinator):
-    r"""Shortens the gradient to a largest norm, over all parameters, before an optimizer sees it.
+    r"""Clips the gradient by its norm over all parameters before an optimizer sees it.
 
     Parameters
     ----------
     optimizer : Optimizer
-        What is given the shortened gradient.
+        Receives the clipped gradient.
     max_norm : float, default=1.0
-        The largest norm.
+        The maximum norm.
 
     Notes
     -----
@@ -28,7 +28,7 @@ class ClipNorm(Combinator):
 
     .. math:: g \leftarrow g \cdot \frac{c}{\max(c, \lVert g \rVert_2)}.
 
-    A gradient that is short enough stays as it is to the last bit. PyTorch adds 1e-6 to the norm.
+    A gradient within the limit is not changed at all. PyTorch adds 1e-6 to the norm.
 
     References
     ----------
@@ -73,9 +73,9 @@ class ClipValue(Combinator):
     Parameters
     ----------
     optimizer : Optimizer
-        What is given the clipped gradient.
+        Receives the clipped gradient.
     max_value : float, default=1.0
-        The largest absolute value of a component.
+        The maximum absolute value of a component.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the combinators share: an optimizer inside, which is given something else or asked for less."""
+"""The base of the combinators, which wrap another optimizer."""
 
 from abc import ABC
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,13 @@ Own = tuple[Tensor, ...]
 
 
 class Combinator(Optimizer, ABC):
-    """Abstract base of the optimizers that change what another one does.
+    """Abstract base of the optimizers that wrap another one and change what it does.
 
-    The other is the parameter `optimizer`. Its slots and numbers are called ``optimizer.mu`` and so
-    on, as its parameters are reached as ``optimizer__lr``.
+    The wrapped optimizer is the parameter `optimizer`. Its slots and numbers have the prefix
+    ``optimizer.``, as its parameters have ``optimizer__``.
 
-    A combinator defines `before`, which is asked before the other optimizer, `after`, which is
-    asked after it, or both; `numbers` for what changes from update to update, and `own_slots`.
+    A combinator defines `before`, which is called before the wrapped optimizer, `after`, which is called
+    after it, or both; `numbers` if numbers of its own change from update to update; and `own_slots`.
 
     Examples
     --------
@@ -45,10 +45,10 @@ class Combinator(Optimizer, ABC):
 
     optimizer: Optimizer
 
-    # -- what a combinator says -------------------------------------------------------------------
+    # -- what a combinator defines ----------------------------------------------------------------
 
     def before(self, gradient: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
-        """Return the gradient that the other optimizer is given, and the new slots of one's own.
+        """Return the gradient for the wrapped optimizer, and the combinator's own new slots.
 
         Parameters
         ----------
@@ -62,14 +62,14 @@ class Combinator(Optimizer, ABC):
         Returns
         -------
         gradient : Tensor of shape (...)
-            What the other optimizer is given.
+            What the wrapped optimizer receives.
         own : tuple of Tensor of shape (...)
             New slots.
         """
         return gradient, own
 
     def after(self, delta: Tensor, param: Tensor, own: Own, hyper: Hyper) -> tuple[Tensor, Own]:
-        """Return what becomes of the other optimizer's step, and the new slots of one's own.
+        """Return the wrapped optimizer's step as it is to be applied, and the combinator's own new slots.
 
         Parameters
         ----------
@@ -92,18 +92,18 @@ class Combinator(Optimizer, ABC):
         return delta, own
 
     def kept(self, old: Tensor, new: Tensor, hyper: Hyper) -> Tensor:
-        """Return what becomes of a slot of the other optimizer: the `old`, or the `new`, as `hyper` says."""
+        """Return a slot of the wrapped optimizer after an update: the `old` or the `new`, as `hyper` says."""
         return new
 
     def numbers(self, count: int, progress: Progress) -> dict[str, float]:
-        """Return the numbers of one's own that change from update to update, as `hyper` does for all.
+        """Return the combinator's own numbers that change from update to update; `hyper` returns all.
 
         Parameters
         ----------
         count : int
-            Which update it will be; the first is 1.
+            Number of the update, counted from 1.
         progress : Progress
-            How far the fit has come.
+            The progress of the fit.
 
         Returns
         -------
@@ -112,7 +112,7 @@ class Combinator(Optimizer, ABC):
         """
         return {}
 
-    # -- the optimizer inside ---------------------------------------------------------------------
+    # -- the wrapped optimizer --------------------------------------------------------------------
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -205,5 +205,5 @@ class Combinator(Optimizer, ABC):
 
 
 def inside(named: Mapping[str, T], prefix: str = PREFIX) -> dict[str, T]:
-    """Return what is `named` for the optimizer inside, by the names it has there: without the `prefix`."""
+    """Return what is `named` for the wrapped optimizer, without the `prefix`."""
     return {name.removeprefix(prefix): x for name, x in named.items() if name.startswith(prefix)}

@@ -13,23 +13,23 @@ from sknet.optim.schedules import Progress
 
 
 class WeightDecay(Combinator):
-    r"""Lets parameters shrink besides the steps of an optimizer.
+    r"""Decoupled weight decay in addition to the steps of an optimizer.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Whose steps.
+        The optimizer to wrap.
     weight_decay : float, default=1e-2
-        What part of a parameter is taken away at each update, for a learning rate of 1.
+        Weight decay coefficient: each update subtracts ``lr * weight_decay`` times the parameter.
     parameters : str, list of str or None, default=None
-        Which parameters shrink: patterns of their paths, such as ``"*.weight"``. None takes those
-        that have two or more axes: no biases, and no scales of normalisations.
+        The parameters that decay: patterns of their paths, such as ``"*.weight"``. None selects those
+        with two or more axes: neither biases nor the scales of normalizations.
 
     Notes
     -----
     :math:`\Delta \leftarrow \Delta - \mathrm{lr} \cdot \mathrm{weight\_decay} \cdot \theta`: the
     decay is decoupled from the gradient and follows the learning rate [1]_. ``WeightDecay(Adam())``
-    is `AdamW` with biases left alone.
+    is `AdamW` without decay of the biases.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Several optimizers, each for some of the parameters."""
+"""Different optimizers for different parameters."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,23 +15,23 @@ from sknet.optim.schedules import Progress, Schedule
 
 
 class Groups(Composite, Optimizer):
-    """Several optimizers, each for the parameters whose paths match a pattern.
+    """Different optimizers for the parameters whose paths match different patterns.
 
     Parameters
     ----------
     groups : dict of str to Optimizer
-        The longest pattern that a path matches decides, whatever their order: ``"*.bias"`` are all
-        biases, ``"*"`` is the rest. A parameter that matches none is an error, and so is a pattern
-        that no parameter matches.
+        An optimizer for each pattern. The longest matching pattern applies, whatever the order:
+        ``"*.bias"`` matches all biases, ``"*"`` everything else. A parameter without a matching pattern is
+        an error, and so is a pattern without a matching parameter.
 
     Notes
     -----
-    A grid reaches an optimizer inside by its pattern: ``optimizer__*.bias__lr``. Slots of the same
-    name are one array, for every parameter has one optimizer. As the learning rate that of the
-    first optimizer is reported.
+    A grid addresses an optimizer by its pattern: ``optimizer__*.bias__lr``. Slots of the same name share
+    one array, since every parameter has one optimizer. The reported learning rate is that of the first
+    optimizer.
 
-    A norm to clip by is that of the optimizer's own parameters in ``Groups({"*": ClipNorm(...)})``
-    and of all parameters in ``ClipNorm(Groups(...))``.
+    ``Groups({"*": ClipNorm(...)})`` clips by the norm of the group's own parameters,
+    ``ClipNorm(Groups(...))`` by that of all parameters.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class Groups(Composite, Optimizer):
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        raise TypeError("Groups has no one rule: call rules with the parameters' paths")
+        raise TypeError("Groups has no single rule: call rules with the parameters' paths")
 
     def rules(self, gradients: Named, params: Named, slots: Slots, hypers: Hypers) -> Updated:
         deltas: dict[str, Tensor] = {}

@@ -14,19 +14,19 @@ from sknet.optim._root import BaseOptimizer, MinimizeResult, Vector
 class LBFGS(BaseOptimizer):
     r"""Limited-memory BFGS: a quasi-Newton method for small data sets, over all samples at once.
 
-    It goes to a minimum with a line search of its own, not step by step.
+    It does not go step by step but minimizes the objective, with its own line search.
 
     Parameters
     ----------
     max_fun : int, default=15000
-        How often the objective may be computed.
+        The maximum number of evaluations of the objective.
     memory : int, default=10
-        How many past steps describe the curvature; SciPy's ``maxcor``.
+        Number of past steps that approximate the curvature; SciPy's ``maxcor``.
     gtol : float or None, default=None
-        The largest component of the gradient at which to stop. None takes what `minimize` is
-        given: estimators give their `tol`.
+        Stop when the largest component of the gradient is at most this. None uses what `minimize` is
+        given, which for estimators is their `tol`.
     ftol : float, default=2.220446049250313e-09
-        The relative decrease of one iteration at which to stop.
+        Stop when the relative decrease of an iteration is at most this.
 
     See Also
     --------
@@ -95,8 +95,8 @@ class LBFGS(BaseOptimizer):
         )
         if not np.isfinite(found.fun):
             raise NonFiniteError(
-                f"L-BFGS ended after {found.nit} iterations where the objective is {found.fun}: it must be "
-                "finite. Scale the data, or begin with smaller parameters."
+                f"L-BFGS ended after {found.nit} iterations with an objective of {found.fun}: it must be "
+                "finite. Scale the data, or start from smaller parameters."
             )
         return MinimizeResult(
             x=found.x,
@@ -109,7 +109,7 @@ class LBFGS(BaseOptimizer):
 
 
 class _Report:
-    """SciPy's callback: counts the iterations, prints them, and passes them on."""
+    """SciPy's callback: counts the iterations, prints them, and calls the user's."""
 
     def __init__(self, verbose: bool, callback: Callable[[int, float, Vector], object] | None) -> None:
         self.verbose = verbose

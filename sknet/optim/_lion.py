@@ -11,16 +11,16 @@ from sknet.optim.schedules._base import RATE, Rate
 
 
 class Lion(Optimizer):
-    r"""Steps of one size along the signs of a mean gradient.
+    r"""Steps of equal size in the direction of the sign of a mean gradient.
 
     Parameters
     ----------
     lr : float, Schedule or callable, default=1e-4
-        Learning rate: what every component moves by. A third to a tenth of `Adam`'s is usual.
+        Learning rate: the size of every component of a step; usually a third to a tenth of `Adam`'s.
     beta1 : float, default=0.9
-        How much of the mean is in the direction, from 0 to below 1; the rest is the gradient.
+        Weight of the mean in the direction, in [0, 1); the gradient has the rest.
     beta2 : float, default=0.99
-        How slowly the mean forgets, from 0 to below 1.
+        Decay rate of the moving average of the gradient, in [0, 1).
 
     Notes
     -----
@@ -29,7 +29,7 @@ class Lion(Optimizer):
     .. math:: \Delta = -\mathrm{lr} \, \mathrm{sign}(\beta_1 \mu + (1 - \beta_1) g), \qquad
               \mu \leftarrow \beta_2 \mu + (1 - \beta_2) g.
 
-    It was proposed with a weight decay three to ten times `AdamW`'s: ``WeightDecay(Lion(), 0.1)``.
+    The authors use it with three to ten times `AdamW`'s weight decay: ``WeightDecay(Lion(), 0.1)``.
 
     References
     ----------

@@ -10,20 +10,20 @@ from sknet.optim.schedules import Progress
 
 
 class Lookahead(Combinator):
-    r"""Lets an optimizer run ahead, and every few updates goes part of the way after it.
+    r"""Slow weights that every few updates move towards the fast weights of another optimizer.
 
     Parameters
     ----------
     optimizer : Optimizer
-        Runs ahead.
+        Updates the fast weights.
     every : int, default=5
-        After how many updates.
+        Number of updates between two moves of the slow weights.
     part : float, default=0.5
-        What part of the way, above 0 up to 1.
+        Which part of the distance they move, in (0, 1].
 
     Notes
     -----
-    Slow parameters :math:`\phi` follow the fast ones :math:`\theta`, which then go on from there
+    Slow weights :math:`\phi` follow the fast weights :math:`\theta`, which then continue from there
     [1]_: every k updates :math:`\phi \leftarrow \phi + \alpha (\theta - \phi)` and
     :math:`\theta \leftarrow \phi`. The slot is :math:`\theta - \phi`. The optimizer's own slots stay
     as they are.

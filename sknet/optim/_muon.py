@@ -16,20 +16,20 @@ from sknet.optim.schedules._base import RATE, Rate
 
 
 class Muon(Optimizer):
-    r"""Momentum whose matrices are made orthogonal: every direction is stepped along by the same length.
+    r"""Momentum with orthogonalized matrices: steps of equal length along every direction.
 
     Parameters
     ----------
     lr : float, Schedule or callable, default=2e-2
         Learning rate of the parameters with two or more axes.
     momentum : float, default=0.95
-        How slowly the mean gradient forgets, from 0 to below 1.
+        Decay rate of the moving average of the gradient, in [0, 1).
     nesterov : bool, default=True
-        Whether to look ahead along the momentum.
+        Whether to use Nesterov momentum.
     n_iterations : int, default=5
-        Iterations that make a matrix orthogonal.
+        Number of iterations of the orthogonalization.
     rest : Optimizer or None, default=None
-        For parameters with less than two axes; None is ``AdamW()``. It has a learning rate of its own.
+        The optimizer of parameters with fewer than two axes, with a rate of its own; None is ``AdamW()``.
 
     Notes
     -----
@@ -42,11 +42,11 @@ class Muon(Optimizer):
     or of :math:`\mu` itself without nesterov. A matrix :math:`U S V^T` becomes about :math:`U V^T`
     by Newton-Schulz iterations :math:`X \leftarrow a X + b (X X^T) X + c (X X^T)^2 X` from
     :math:`X / \lVert X \rVert`, with a = 3.4445, b = -4.775 and c = 2.0315: its singular values then
-    lie between 0.7 and 1.2. A parameter with more axes is taken as a matrix with its first axis as
-    rows; a matrix has shape (in, out) here.
+    lie between 0.7 and 1.2. A parameter with more axes is reshaped to a matrix whose rows are its first
+    axis; a matrix has shape (in, out) here.
 
-    As PyTorch's, which computes the iterations in bfloat16; its weight decay is
-    ``WeightDecay(Muon())`` here. Embeddings and the last layer are better left to `AdamW`, by
+    The same as PyTorch's, which computes the iterations in bfloat16; for its weight decay use
+    ``WeightDecay(Muon())``. Embeddings and the last layer are better trained by `AdamW`, using
     `Groups`.
 
     References
@@ -155,8 +155,8 @@ class Muon(Optimizer):
 
 
 REST = "rest."
-COEFFICIENTS = 3.4445, -4.7750, 2.0315  # the polynomial is steep at 0, and all of (0, 1] ends near 1
-SMALLEST = 1e-7  # norm that a matrix is divided by
+COEFFICIENTS = 3.4445, -4.7750, 2.0315  # the polynomial is steep at 0 and maps (0, 1] close to 1
+SMALLEST = 1e-7  # smallest norm that a matrix is divided by
 
 
 def orthogonal(matrix: Tensor, n_iterations: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which parameters are meant: patterns of their paths."""
+"""Selecting parameters by patterns of their paths."""
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase

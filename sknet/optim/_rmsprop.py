@@ -12,18 +12,18 @@ from sknet.optim.schedules._base import RATE, Rate
 
 
 class RMSprop(Optimizer):
-    r"""Gradient descent that divides every gradient by the root of its recent mean square.
+    r"""Gradient descent with each gradient divided by the root of its moving mean square.
 
     Parameters
     ----------
     lr : float, Schedule or callable, default=1e-3
         Learning rate.
     rho : float, default=0.99
-        How slowly the mean square forgets, from 0 to below 1.
+        Decay rate of the moving average of the squared gradient, in [0, 1).
     momentum : float, default=0.0
-        How much of the last step is kept, between 0 and 1.
+        Momentum coefficient, in [0, 1].
     eps : float, default=1e-8
-        Added to the root, so that nothing is divided by 0.
+        Added to the denominator for numerical stability.
 
     Notes
     -----
@@ -32,7 +32,7 @@ class RMSprop(Optimizer):
     .. math:: \nu \leftarrow \rho \nu + (1 - \rho) g^2, \qquad
               v \leftarrow \mu v - \mathrm{lr} \, g / (\sqrt{\nu} + \varepsilon), \qquad \Delta = v.
 
-    The constant is added after the root, as in PyTorch; the rate is inside the velocity, as in
+    The constant is added after the root, as in PyTorch; the rate is part of the velocity, as in
     `SGD`.
 
     References

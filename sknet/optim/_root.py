@@ -1,4 +1,4 @@
-"""What all optimizers have in common, whether they go step by step or over all rows at once."""
+"""The base of all optimizers, those that go step by step and those over all rows at once."""
 
 from abc import ABC
 from collections.abc import Callable, Mapping
@@ -20,23 +20,23 @@ Slots = Mapping[str, Named]
 
 
 class MinimizeResult(NamedTuple):
-    """What a minimisation found.
+    """The result of a minimization.
 
     Attributes
     ----------
     x : ndarray of shape (n_parameters,), dtype=float64
-        The best parameters.
+        The best parameters found.
     value : float
         The objective there.
     n_iter : int
-        Iterations done.
+        Number of iterations.
     n_evaluations : int
-        How often the objective was computed.
+        Number of evaluations of the objective.
     converged : bool
-        Whether it ended because gradient or decrease had become small; False at a limit, after a
+        Whether it ended because the gradient or the decrease was small enough; False at a limit, after a
         failed line search, and if the callback stopped it.
     message : str
-        Why it ended, in SciPy's words.
+        SciPy's message on why it ended.
 
     Examples
     --------
@@ -69,19 +69,19 @@ class BaseOptimizer(ParameterObject, ABC):
     """
 
     squares: bool = False
-    """Whether gradients are squared: beyond the root of the largest number that would overflow."""
+    """Whether gradients are squared, so that very large ones overflow."""
 
     goes_in_steps: ClassVar[bool] = False
     """Whether it makes one update a batch."""
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """Names of the arrays kept for each parameter; all of them begin as zeros."""
+        """Names of the arrays kept for each parameter, all of which start at zero."""
         return ()
 
     @property
     def averaging(self) -> tuple[str, ...]:
-        """Names of the slots that `averages` reads; none if what is trained is what predicts."""
+        """Names of the slots that `averages` reads; empty if the trained parameters predict."""
         return ()
 
     @property
@@ -116,7 +116,7 @@ class BaseOptimizer(ParameterObject, ABC):
         verbose: bool | int = False,
         callback: Callable[[int, float, Vector], object] | None = None,
     ) -> MinimizeResult:
-        """Go from `x0` to a minimum.
+        """Minimize an objective, starting from `x0`.
 
         Parameters
         ----------
@@ -124,21 +124,21 @@ class BaseOptimizer(ParameterObject, ABC):
             Takes parameters of shape (n_parameters,) and returns the objective, a float, and its
             gradient, of the same shape; dtype=float64.
         x0 : ndarray of shape (n_parameters,), dtype=float64
-            Where to begin.
+            The initial parameters.
         max_iter : int, default=15000
-            How many iterations to do at most.
+            The maximum number of iterations.
         gtol : float, default=1e-5
             The largest component of the gradient at which to stop, unless the optimizer has its own.
         verbose : bool or int, default=False
             Whether to print the objective after each iteration.
         callback : callable or None, default=None
-            Called after each iteration with its number, the first is 1, the objective, and a copy
-            of the parameters. If it returns True, the minimisation ends there.
+            Called after each iteration with its number (from 1), the objective, and a copy of the
+            parameters. Returning True ends the minimization.
 
         Returns
         -------
         MinimizeResult
-            What was found.
+            The result.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class BaseOptimizer(ParameterObject, ABC):
         )
 
     def check_parameters(self, shapes: Shapes) -> None:
-        """Check that what the optimizer says of certain parameters can be meant.
+        """Check that the paths and patterns in the optimizer's parameters fit the network's parameters.
 
         Parameters
         ----------
@@ -161,12 +161,12 @@ class BaseOptimizer(ParameterObject, ABC):
         Raises
         ------
         InvalidParameterError
-            If it names parameters that there are not, or says nothing of some that there are.
+            If it names a parameter that does not exist, or leaves one without an optimizer.
         """
         return
 
     def averages(self, params: Named, slots: Slots) -> dict[str, Tensor]:
-        """Return the parameters to predict with: averages of those that were trained, for some optimizers.
+        """Return the parameters to predict with, which some optimizers average.
 
         Parameters
         ----------
@@ -178,6 +178,6 @@ class BaseOptimizer(ParameterObject, ABC):
         Returns
         -------
         dict of str to Tensor
-            The given ones, unless an optimizer says otherwise.
+            The given ones, unless the optimizer averages.
         """
         return dict(params)

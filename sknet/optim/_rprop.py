@@ -15,7 +15,7 @@ class Rprop(Optimizer):
     lr : float, Schedule or callable, default=1e-2
         Size of the first step; a schedule scales all steps.
     shrink, growth : float, default=0.5, 1.2
-        What a parameter's step is multiplied by where its gradient changes sign, and where it keeps it.
+        Factors of a step where the gradient changes sign, and where it keeps its sign.
     min_step, max_step : float, default=1e-6, 50.0
         Limits of the steps.
 

@@ -13,27 +13,27 @@ from sknet.optim.schedules._base import RATE, Rate
 
 
 class ScheduleFreeAdamW(Optimizer):
-    r"""AdamW that averages its parameters instead of lowering its rate: no schedule, no last step.
+    r"""AdamW with averaging of the parameters instead of a learning-rate schedule.
 
     Parameters
     ----------
     lr : float, Schedule or callable, default=2.5e-3
-        Learning rate; several times `AdamW`'s. A schedule defeats the purpose, but works.
+        Learning rate, usually several times `AdamW`'s. A schedule works, but is not needed.
     beta1 : float, default=0.9
-        Where between the fast parameters (0) and their average (1) gradients are taken.
+        Where gradients are evaluated, between the fast parameters (0) and their average (1).
     beta2 : float, default=0.999
-        How slowly the mean square forgets, from 0 to below 1.
+        Decay rate of the moving average of the squared gradient, in [0, 1).
     eps : float, default=1e-8
-        Added to the root, so that nothing is divided by 0.
+        Added to the denominator for numerical stability.
     weight_decay : float, default=0.0
-        What part of a parameter is taken away at each update, for a learning rate of 1.
+        Weight decay coefficient: each update subtracts ``lr * weight_decay`` times the parameter.
     warmup : int, default=0
-        Updates over which the rate rises from near 0.
+        Number of updates over which the rate rises from near 0.
 
     Notes
     -----
-    There are fast parameters z and their average x. Gradients g are taken, and parameters trained, in
-    between, at :math:`y = (1 - \beta_1) z + \beta_1 x`; x is what predicts [1]_. With the mean square
+    There are fast parameters z and their average x. Gradients g are evaluated, and parameters trained,
+    in between, at :math:`y = (1 - \beta_1) z + \beta_1 x`; x is what predicts [1]_. With the mean square
     :math:`\nu` as `Adam`'s, at update t,
 
     .. math:: u = \sqrt{1 - \beta_2^t} \, \frac{g}{\sqrt{\nu} + \varepsilon}
@@ -43,10 +43,10 @@ class ScheduleFreeAdamW(Optimizer):
               c_t = \frac{w_t}{w_1 + \dots + w_t}
 
     with weights :math:`w_t = \min(1, t / \mathrm{warmup})^2`, which are the squared rates of a
-    constant `lr`. The only slots are :math:`\nu` and :math:`z - x`, which begin as zero. Where eps stands
-    differs from the authors' code: see `Adam`.
+    constant `lr`. The only slots are :math:`\nu` and :math:`z - x`, which start at zero. Where eps is
+    added differs from the authors' code: see `Adam`.
 
-    Running statistics of normalisations are those at y, not at x.
+    The running statistics of normalizations belong to y, not to x.
 
     References
     ----------

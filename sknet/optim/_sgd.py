@@ -10,16 +10,16 @@ from sknet.optim.schedules._base import RATE, Rate
 
 
 class SGD(Optimizer):
-    r"""Stochastic gradient descent, with momentum if asked.
+    r"""Stochastic gradient descent, optionally with momentum.
 
     Parameters
     ----------
     lr : float, Schedule or callable, default=1e-2
         Learning rate.
     momentum : float, default=0.0
-        How much of the last step is kept, between 0 and 1.
+        Momentum coefficient, in [0, 1].
     nesterov : bool, default=False
-        Whether to look ahead along the momentum. Without momentum it changes nothing.
+        Whether to use Nesterov momentum. It has no effect without momentum.
 
     Notes
     -----
@@ -28,8 +28,8 @@ class SGD(Optimizer):
     .. math:: v \leftarrow \mu v - \mathrm{lr} \, g, \qquad \Delta = v
               \quad \text{or, with nesterov,} \quad \Delta = \mu v - \mathrm{lr} \, g.
 
-    The rate is inside the velocity: when it changes, steps already taken keep theirs. PyTorch has
-    it outside; the two agree as long as the rate is constant.
+    The rate is part of the velocity, so a change of the rate does not rescale earlier steps. PyTorch
+    applies it outside; the two agree as long as the rate is constant.
 
     References
     ----------

@@ -73,6 +73,6 @@ def test_most_optimizers_predict_with_what_they_train():
 
 
 def test_a_part_of_an_unknown_length():
-    message = r"SWA\(start=0\.75\) begins after a part of the fit, .* Give start as an int"
+    message = r"SWA\(start=0\.75\) starts after a fraction of the fit, .* Give start as an int"
     with pytest.raises(ValueError, match=message):
         SWA(SGD()).hyper(1, Progress())

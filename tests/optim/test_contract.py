@@ -298,7 +298,7 @@ def test_other_trees_are_refused(optimizer):
     with pytest.raises(StateError, match=r"in the same order: expected \['a', 'b'\], got \['b', 'a'\]"):
         optimizer.update({"b": np.ones(3), "a": np.ones(2)}, state, params)
     name = optimizer.slots[-1]
-    with pytest.raises(StateError, match=rf"slot '{name}' must be .*made anew with init\(params\)"):
+    with pytest.raises(StateError, match=rf"slot '{name}' must be .*create a new state with init\(params\)"):
         optimizer.update(params, OptimizerState(1, {**state.slots, name: {"a": np.ones(2)}}), params)
     with pytest.raises(StateError, match=r"slot '\w+' must be a tree like the parameters"):
         optimizer.update(params, OptimizerState(0, {}), params)

@@ -91,7 +91,7 @@ def test_start_must_be_a_vector():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_objective_must_be_finite(bad):
-    with pytest.raises(NonFiniteError, match=rf"the objective is {bad}: it must be finite\. Scale the data"):
+    with pytest.raises(NonFiniteError, match=rf"an objective of {bad}: it must be finite\. Scale the data"):
         LBFGS().minimize(lambda x: (bad, np.ones_like(x)), START)
 
 

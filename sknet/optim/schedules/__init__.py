@@ -1,7 +1,7 @@
-"""Learning rates as pure functions of how far a fit has come.
+"""Learning rates as pure functions of the progress of a fit.
 
-A schedule keeps nothing: what it depends on stands in a `Progress`, which whoever trains hands to
-it before every update. So a fit can stop, be pickled and go on at the very same rate.
+A schedule is stateless: all it depends on is in a `Progress`, which it receives before every update. So a fit
+can stop, be pickled and continue at exactly the same rate.
 """
 
 from sknet.optim.schedules._base import Constant, InverseScaling, Progress, Schedule

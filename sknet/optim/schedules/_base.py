@@ -1,4 +1,4 @@
-"""What every schedule is, and the two that are hardly one."""
+"""The base of the schedules, and the two simplest."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -32,20 +32,20 @@ UNIT = StrOptions({"step", "epoch"})
 
 
 class Progress(NamedTuple):
-    """How far a fit has come, before the update that is about to be made.
+    """The progress of a fit before its next update.
 
     Attributes
     ----------
     step : int
-        Updates done.
+        Number of updates done.
     epoch : int
-        Epochs done.
+        Number of epochs done.
     samples : int
-        Training samples seen in the epochs done, each time counted.
+        Number of training samples seen in these epochs, counted every time.
     reductions : int
-        How often the fit met a plateau and asked for a lower rate.
+        Number of plateaus at which the rate was reduced.
     total_steps : int or None
-        Updates of the whole fit, if it is not stopped early; None if nobody knows.
+        Number of updates of the whole fit, unless it stops early; None if unknown.
     counts_epochs : bool
         Whether somebody tells where epochs end. If not, `epoch`, `samples` and `reductions` stay what
         they are, and a schedule that depends on one of them raises.
@@ -65,26 +65,26 @@ class Progress(NamedTuple):
     counts_epochs: bool = True
 
     def stepped(self, n_steps: int = 1) -> "Progress":
-        """Return what it is after some more updates.
+        """Return the progress after some more updates.
 
         Parameters
         ----------
         n_steps : int, default=1
-            How many.
+            The number of updates.
 
         Returns
         -------
         Progress
-            With all else as it is.
+            With everything else unchanged.
         """
-        return Progress(self[0] + n_steps, *self[1:])  # half the time of `_replace`, at every step
+        return Progress(self[0] + n_steps, *self[1:])  # half the time of `_replace`, and called at every step
 
 
 class Schedule(ParameterObject, ABC):
     """Abstract base of the learning-rate schedules.
 
-    A schedule of your own defines `__call__`, and `can_reduce` if it answers to plateaus. A function of a
-    `Progress` will do as well, wherever a schedule is asked for.
+    A custom schedule defines `__call__`, and `can_reduce` if it responds to plateaus. Wherever a schedule
+    is expected, a function of a `Progress` can be used as well.
 
     Examples
     --------
@@ -106,34 +106,34 @@ class Schedule(ParameterObject, ABC):
         Parameters
         ----------
         progress : Progress
-            How far the fit has come.
+            The progress of the fit.
 
         Returns
         -------
         float
-            The rate, in units of parameter per gradient.
+            The learning rate.
         """
 
     def can_reduce(self, progress: Progress) -> bool:
-        """Tell whether a plateau would lower the rate; if not, a fit may stop there.
+        """Tell whether a plateau reduces the rate; if not, a fit may stop there.
 
         Parameters
         ----------
         progress : Progress
-            How far the fit has come.
+            The progress of the fit.
 
         Returns
         -------
         bool
-            False, unless a schedule says otherwise.
+            False, unless a schedule overrides it.
         """
         return False
 
     patience: int | None = None
-    """Epochs without improvement until it asks for a reduction; None for those of the fit."""
+    """Epochs without improvement before the rate is reduced; None uses those of the fit."""
 
     cooldown: int = 0
-    """Epochs after a reduction in which nothing is counted towards the next."""
+    """Epochs after a reduction that do not count towards the next one."""
 
 
 Rate: TypeAlias = float | Schedule | Callable[[Progress], float]
@@ -141,7 +141,7 @@ RATE: list[Any] = [POSITIVE, Schedule, callable]
 
 
 class Called(Schedule):
-    """A function of one's own in the place of a schedule."""
+    """A user's function as a schedule."""
 
     def __init__(self, function: Callable[[Progress], float]) -> None:
         self.function = function
@@ -151,30 +151,30 @@ class Called(Schedule):
 
 
 def as_schedule(lr: Rate) -> Schedule:
-    """Return a rate as a schedule: a number is a constant one."""
+    """Return a rate as a schedule; a number becomes a constant one."""
     if isinstance(lr, Schedule):
         return lr
     return Called(lr) if callable(lr) else Constant(lr)
 
 
 def rate_of(lr: Rate, progress: Progress) -> float:
-    """Return what a rate, given as a number, a schedule or a function, is at a certain progress."""
+    """Return the value of a rate (a number, a schedule or a function) at some progress."""
     return float(lr(progress) if callable(lr) else lr)
 
 
 def length_of(schedule: Schedule, n_steps: int | None, progress: Progress) -> int:
-    """Return how many updates a schedule takes: what it was given, or the whole fit.
+    """Return the length of a schedule in updates: its own, or that of the whole fit.
 
     Raises
     ------
     ValueError
-        If nobody knows how long the fit is.
+        If the length of the fit is not known.
     """
     found = progress.total_steps if n_steps is None else n_steps
     if found is None:
         raise ValueError(
-            f"{type(schedule).__name__}(n_steps=None) goes over the whole fit, but progress.total_steps is "
-            "None: how many updates this fit will make is not known. Give n_steps."
+            f"{type(schedule).__name__}(n_steps=None) spans the whole fit, but progress.total_steps is "
+            "None: the number of updates of this fit is not known. Give n_steps."
         )
     return found
 
@@ -191,7 +191,7 @@ def check_epochs(schedule: Schedule, progress: Progress) -> None:
 
 
 def check_not_above(schedule: Schedule, name: str, value: float, lr: float) -> None:
-    """Raise an InvalidParameterError if a rate to end with is above the one to begin with."""
+    """Raise an InvalidParameterError if a final rate is above the initial one."""
     if value > lr:
         raise InvalidParameterError(
             f"The {name!r} parameter of {type(schedule).__name__} must be at most lr={lr!r}. "
@@ -224,14 +224,14 @@ class Constant(Schedule):
 
 
 class InverseScaling(Schedule):
-    r"""A rate that falls with a power of the samples seen; scikit-learn's "invscaling".
+    r"""Decay by a power of the number of samples seen; scikit-learn's "invscaling".
 
     Parameters
     ----------
     lr : float
         The rate of the first epoch.
     power : float, default=0.5
-        How fast it falls.
+        The exponent of the decay.
 
     Notes
     -----

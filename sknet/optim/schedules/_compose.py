@@ -1,4 +1,4 @@
-"""Schedules made of schedules: after a rise, one after the other, and multiplied."""
+"""Schedules composed of others: after a warm-up, in sequence, and multiplied."""
 
 import math
 from abc import abstractmethod
@@ -13,12 +13,12 @@ __all__ = ["Joined", "Product", "WarmUp"]
 
 
 class Composed(Schedule):
-    """Base of the schedules that are made of others: what these ask of plateaus, it asks."""
+    """Base of the schedules composed of others, whose patience and cooldown it takes over."""
 
     @property
     @abstractmethod
     def inside(self) -> list[Rate]:
-        """The rates and schedules that it is made of."""
+        """The rates and schedules it is composed of."""
 
     @property
     def patience(self) -> int | None:  # type: ignore[override]
@@ -31,20 +31,19 @@ class Composed(Schedule):
 
 
 class WarmUp(Composed):
-    r"""A rate that rises along a straight line, and then does what another schedule says.
+    r"""A linear warm-up, followed by another schedule.
 
     Parameters
     ----------
     lr : float, Schedule or callable
-        The rate, or schedule, that follows; a schedule counts its updates from there.
+        The rate or schedule that follows; a schedule counts its updates from there.
     n_steps : int
-        Updates that the rise takes.
+        Number of updates of the warm-up.
 
     Notes
     -----
-    Update t, counted from 0, of the rise over n has the first rate of what follows times
-    :math:`(t + 1) / (n + 1)`: no update is made at a rate of 0. Epochs, samples and plateaus are not
-    counted anew.
+    In update t, counted from 0, of a warm-up over n, the rate is :math:`(t + 1) / (n + 1)` times the
+    first rate of what follows: it is never 0. Epochs, samples and plateaus are not counted from there.
 
     Examples
     --------
@@ -95,19 +94,19 @@ class Several(Composite, Composed):
 
 
 class Joined(Several):
-    """One schedule after the other.
+    """Several schedules in sequence.
 
     Parameters
     ----------
     schedules : list of (float, Schedule or callable)
-        In order; each counts its updates from where it begins.
+        In order; each counts its updates from where it starts.
     boundaries : list of int
-        After how many updates each but the first begins.
+        The updates at which each but the first starts.
 
     Notes
     -----
-    Epochs, samples and plateaus are not counted anew. A grid reaches a schedule inside by its
-    number: ``optimizer__lr__0__lr``.
+    Epochs, samples and plateaus are not counted from there. A grid addresses a schedule by its number:
+    ``optimizer__lr__0__lr``.
 
     Examples
     --------
@@ -146,7 +145,7 @@ class Joined(Several):
 
 
 class Product(Several):
-    """The product of schedules: the rate of one, times what the others say.
+    """The product of several schedules.
 
     Parameters
     ----------
@@ -155,7 +154,7 @@ class Product(Several):
 
     Notes
     -----
-    A grid reaches a schedule inside by its number: ``optimizer__lr__0__lr``.
+    A grid addresses a schedule by its number: ``optimizer__lr__0__lr``.
 
     Examples
     --------
@@ -185,6 +184,6 @@ class Product(Several):
 
 
 def _from(progress: Progress, start: int) -> Progress:
-    """Return the progress of a schedule that begins after so many updates, and lasts to the end."""
+    """Return the progress of a schedule that starts after some updates and lasts until the end."""
     total = None if progress.total_steps is None else max(progress.total_steps - start, 0)
     return progress._replace(step=max(progress.step - start, 0), total_steps=total)

@@ -1,4 +1,4 @@
-"""Schedules along half a cosine: once, again and again, and up before down."""
+"""Cosine schedules: decay, decay with restarts, and one cycle."""
 
 import math
 from numbers import Integral, Real
@@ -18,17 +18,16 @@ __all__ = ["Cosine", "CosineRestarts", "OneCycle"]
 
 
 class Cosine(Schedule):
-    r"""A rate that falls along half a cosine.
+    r"""Cosine decay.
 
     Parameters
     ----------
     lr : float
-        The rate to begin with.
+        The initial rate.
     min_lr : float, default=0.0
-        The rate to end with, not above `lr`.
+        The final rate, at most `lr`.
     n_steps : int or None, default=None
-        How many updates it takes to get there; the rate stays at `min_lr` after them. None takes
-        the whole fit.
+        Number of updates until the rate reaches `min_lr`, where it stays. None takes the whole fit.
 
     Notes
     -----
@@ -73,18 +72,18 @@ class Cosine(Schedule):
 
 
 class CosineRestarts(Schedule):
-    r"""A rate that falls along half a cosine, again and again; SGDR.
+    r"""Cosine decay with warm restarts (SGDR).
 
     Parameters
     ----------
     lr : float
-        The rate that each period begins with.
+        The initial rate of each period.
     n_steps : int
-        Updates of the first period.
+        Number of updates of the first period.
     growth : int, default=1
-        How many times as long each period is as the one before.
+        Ratio of the lengths of consecutive periods.
     min_lr : float, default=0.0
-        The rate that each period would end with, not above `lr`.
+        The rate that each period approaches, at most `lr`.
 
     Notes
     -----
@@ -129,14 +128,14 @@ class CosineRestarts(Schedule):
 
 
 class OneCycle(Schedule):
-    r"""A rate that rises to a peak, and falls to far below where it began.
+    r"""One cycle: a rise to a peak, and a decay to far below the initial rate.
 
     Parameters
     ----------
     lr : float
         The rate at the peak.
     n_steps : int or None, default=None
-        Updates of the cycle; the rate stays low after them. None takes the whole fit.
+        Number of updates of the cycle, after which the rate stays low. None takes the whole fit.
     rise : float, default=0.3
         What part of the cycle rises, between 0 and 1.
     start_ratio : float, default=25.0

@@ -1,4 +1,4 @@
-"""A rate that goes up and down again and again."""
+"""A cyclic schedule."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from sknet.optim.schedules._base import COUNT, POSITIVE, Progress, Schedule
 
 __all__ = ["Cyclic"]
 
-# By what the height of a cycle is multiplied: from the cycle, the update (both from 0) and the factor.
+# Factor of a cycle's height, from the number of the cycle, that of the update (both from 0) and `factor`.
 SHAPES: dict[str, Callable[[int, int, float], float]] = {
     "triangular": lambda cycle, step, factor: 1.0,
     "triangular2": lambda cycle, step, factor: 0.5**cycle,
@@ -16,23 +16,23 @@ SHAPES: dict[str, Callable[[int, int, float], float]] = {
 
 
 class Cyclic(Schedule):
-    r"""A rate that goes up and down along straight lines, again and again.
+    r"""A rate that rises and falls linearly in cycles.
 
     Parameters
     ----------
     lr : float
-        The rate that each cycle begins and ends with.
+        The rate at the beginning and end of each cycle.
     peak_lr : float
-        The rate in the middle of the first cycle.
+        The highest rate of the first cycle.
     n_steps_up : int, default=2000
-        Updates from the lowest to the highest rate.
+        Number of updates from the lowest to the highest rate.
     n_steps_down : int or None, default=None
-        Updates back; None takes as many.
+        Number of updates back; None takes as many.
     mode : {"triangular", "triangular2", "exp_range"}, default="triangular"
-        What becomes of the height: it stays, halves from cycle to cycle, or is multiplied by `factor` at
+        Whether the height of the cycles is constant, halves from cycle to cycle, or decays by `factor` at
         each update.
     factor : float, default=1.0
-        Of "exp_range".
+        Decay per update in mode "exp_range".
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Schedules along a straight line, and along powers of the time that is left."""
+"""Linear and polynomial schedules."""
 
 from sknet.optim.schedules._base import COUNT, POSITIVE, SHARE, Progress, Schedule, check_not_above, length_of
 
@@ -6,17 +6,16 @@ __all__ = ["Linear", "Polynomial"]
 
 
 class Linear(Schedule):
-    """A rate that goes along a straight line, up or down.
+    """A rate that changes linearly, up or down.
 
     Parameters
     ----------
     lr : float
-        The rate to begin with.
+        The initial rate.
     end_lr : float, default=0.0
-        The rate to end with.
+        The final rate.
     n_steps : int or None, default=None
-        How many updates it takes to get there; the rate stays at `end_lr` after them. None takes
-        the whole fit.
+        Number of updates until the rate reaches `end_lr`, where it stays. None takes the whole fit.
 
     Examples
     --------
@@ -40,19 +39,18 @@ class Linear(Schedule):
 
 
 class Polynomial(Schedule):
-    r"""A rate that falls as a power of the time that is left.
+    r"""A rate that decays as a power of the remaining time.
 
     Parameters
     ----------
     lr : float
-        The rate to begin with.
+        The initial rate.
     power : float, default=2.0
-        The power; 1 is `Linear`.
+        The exponent; 1 is the same as `Linear`.
     min_lr : float, default=0.0
-        The rate to end with, not above `lr`.
+        The final rate, at most `lr`.
     n_steps : int or None, default=None
-        How many updates it takes to get there; the rate stays at `min_lr` after them. None takes
-        the whole fit.
+        Number of updates until the rate reaches `min_lr`, where it stays. None takes the whole fit.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Schedules that change by a factor: at milestones, all the time, and at plateaus."""
+"""Decay by a factor: in steps, exponentially, and at plateaus."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -32,14 +32,14 @@ def _done(schedule: "Step | MultiStep | Exponential", progress: Progress) -> int
 
 
 class Step(Schedule):
-    """A rate that falls by a factor every few epochs.
+    """Decay by a factor every few epochs.
 
     Parameters
     ----------
     lr : float
-        The rate to begin with.
+        The initial rate.
     every : int
-        After how many epochs it falls.
+        Number of epochs between reductions.
     factor : float, default=0.1
         What the rate is multiplied by.
     unit : {"epoch", "step"}, default="epoch"
@@ -65,14 +65,14 @@ class Step(Schedule):
 
 
 class MultiStep(Schedule):
-    """A rate that falls by a factor at each of some milestones.
+    """Decay by a factor at given milestones.
 
     Parameters
     ----------
     lr : float
-        The rate to begin with.
+        The initial rate.
     milestones : list of int
-        After how many epochs it falls, in rising order.
+        The epochs at which it falls, in ascending order.
     factor : float, default=0.1
         What the rate is multiplied by.
     unit : {"epoch", "step"}, default="epoch"
@@ -110,7 +110,7 @@ class MultiStep(Schedule):
 
 
 def check_rising(schedule: Schedule, name: str, values: Sequence[Any]) -> None:
-    """Raise an InvalidParameterError unless some numbers of updates or epochs are ints that rise."""
+    """Raise an InvalidParameterError unless some numbers of updates or epochs are ascending ints."""
     counts = all(isinstance(value, (int, np.integer)) and value > 0 for value in values)
     if not counts or list(values) != sorted(set(values)):
         raise InvalidParameterError(
@@ -120,16 +120,16 @@ def check_rising(schedule: Schedule, name: str, values: Sequence[Any]) -> None:
 
 
 class Exponential(Schedule):
-    """A rate that falls by a factor every epoch.
+    """Exponential decay: by a factor every epoch.
 
     Parameters
     ----------
     lr : float
-        The rate to begin with.
+        The initial rate.
     factor : float, default=0.95
         What the rate is multiplied by.
     unit : {"epoch", "step"}, default="epoch"
-        Whether it falls every epoch or with every update.
+        Whether it falls every epoch or at every update.
 
     Examples
     --------
@@ -150,27 +150,26 @@ class Exponential(Schedule):
 
 
 class Adaptive(Schedule):
-    """A rate that is divided at every plateau, until it is small enough; scikit-learn's "adaptive".
+    """A rate that is divided at every plateau; scikit-learn's "adaptive".
 
     Parameters
     ----------
     lr : float, Schedule or callable
-        The rate to begin with, or a schedule whose rates are divided.
+        The initial rate, or a schedule whose rates are divided.
     factor : float, default=5.0
         What the rate is divided by at a plateau.
     min_lr : float, default=1e-6
-        A rate at or below it is not divided any more: at the next plateau the fit may stop.
+        A rate at or below it is not divided again: at the next plateau the fit may stop.
     patience : int or None, default=None
-        After how many epochs without improvement the rate is divided: fewer than the
-        ``n_iter_no_change`` after which the fit stops. None takes those, and the fit goes on.
+        Number of epochs without improvement before the rate is divided, fewer than the
+        ``n_iter_no_change`` after which the fit stops. None uses ``n_iter_no_change``, and the fit goes on.
     cooldown : int, default=0
-        For how many epochs after a division nothing is counted towards the next.
+        Number of epochs after a division that do not count towards the next one.
 
     Notes
     -----
-    With `patience` it does what PyTorch's ``ReduceLROnPlateau`` does. What an improvement is says the
-    estimator's ``tol``; it is one of the validation score if there is early stopping, and of the
-    training loss otherwise.
+    With `patience` it corresponds to PyTorch's ``ReduceLROnPlateau``. The estimator's ``tol`` defines an
+    improvement: of the validation score with early stopping, of the training loss without.
 
     Examples
     --------
@@ -207,8 +206,8 @@ class Adaptive(Schedule):
     def __call__(self, progress: Progress) -> float:
         check_epochs(self, progress)
         lr = rate_of(self.lr, progress)
-        # One division for each plateau, as scikit-learn does it: a power would round otherwise, and
-        # the fit could then stop one plateau earlier or later.
+        # One division for each plateau, as in scikit-learn: a power would round differently, and the fit
+        # could stop one plateau earlier or later.
         for _ in range(progress.reductions):
             lr /= self.factor
         return float(lr)

@@ -107,5 +107,5 @@ def test_an_interrupt_keeps_the_last_whole_iteration():
 
 @pytest.mark.filterwarnings("error")
 def test_an_objective_that_is_not_finite():
-    with pytest.raises(NonFiniteError, match=r"L-BFGS ended after 0 iterations where the objective is nan"):
+    with pytest.raises(NonFiniteError, match=r"L-BFGS ended after 0 iterations with an objective of nan"):
         run(linear(CountedError(what="nan")))
