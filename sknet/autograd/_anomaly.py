@@ -14,11 +14,7 @@ import numpy as np
 
 from sknet.autograd._joint import Bundle
 from sknet.core import Primitive, Tensor, user_line
-from sknet.core import _backward as backward
-from sknet.core._bind import Node
-from sknet.core._hooks import notes_of
-from sknet.core._modes import Context, modes
-from sknet.core._user_line import line_of, shown
+from sknet.core.extend import Context, Node, exchange_push, line_of, modes, notes_of, push, shown
 from sknet.device import Backend, MetaArray, backend_of, is_array
 from sknet.exceptions import NonFiniteError
 
@@ -26,7 +22,6 @@ __all__ = ["detect_anomaly"]
 
 _forward_on = Primitive.forward_on
 _init = Node.__init__
-_push = backward._push
 _lock = threading.Lock()
 _entered = 0
 
@@ -73,13 +68,13 @@ class detect_anomaly(Context):
         with _lock:
             _entered -= 1
             if not _entered:
-                _exchange(_forward_on, _init, _push)
+                _exchange(_forward_on, _init, push)
 
 
-def _exchange(forward_on: Any, init: Any, push: Any) -> None:
+def _exchange(forward_on: Any, init: Any, hand_on: Any) -> None:
     Primitive.forward_on = forward_on  # type: ignore[method-assign]
     Node.__init__ = init  # type: ignore[method-assign]
-    backward._push = push
+    exchange_push(hand_on)
 
 
 def _placed_init(node: Node, *args: Any, **kwargs: Any) -> None:
@@ -114,13 +109,13 @@ def _watched_push(
 ) -> None:
     """Hand a gradient on, and say of which operation it is if that fails."""
     if not modes.anomaly:
-        _push(node, g, changed, pending, needed)
+        push(node, g, changed, pending, needed)
         return
     line = notes_of(node).line
     where = f"gradient of {node.primitive.name}, recorded "  # type: ignore[union-attr]
     where += shown(line) if line else "before anomaly mode was on"
     try:
-        _push(node, g, changed, pending, needed)
+        push(node, g, changed, pending, needed)
     except NonFiniteError as error:
         raise NonFiniteError(f"{where}: {error}") from error
     given = [*_arrays(g), *_arrays(node.inputs)]

@@ -6,9 +6,7 @@ from typing import Any
 from sknet import _tree
 from sknet.autograd._joint import Bundle, Call, result
 from sknet.core import Tensor, enable_grad, is_grad_enabled
-from sknet.core._backward import newest_first, pull_back
-from sknet.core._bind import Node, make_tensor, next_time
-from sknet.core._repeat import first_run
+from sknet.core.extend import Node, first_run, make_tensor, newest_first, next_time, pull_back
 from sknet.exceptions import GradientError
 
 __all__ = ["checkpoint"]

@@ -5,8 +5,7 @@ from typing import Any, NoReturn
 
 from sknet.autograd._joint import Bundle, Call, result
 from sknet.core import Shaped, Tensor, as_tensor, is_grad_enabled, no_grad
-from sknet.core._backward import zeros_like
-from sknet.core._bind import Node, make_tensor
+from sknet.core.extend import Node, make_tensor, zeros_like
 from sknet.exceptions import GradientError, ShapeError
 
 __all__ = ["Context", "Function", "once_differentiable"]

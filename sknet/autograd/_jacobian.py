@@ -7,7 +7,7 @@ import numpy as np
 
 from sknet.autograd._points import Argnums, Evaluation, Transposed, argument_positions, pulled_back
 from sknet.core import Tensor
-from sknet.core._backward import zeros_like
+from sknet.core.extend import zeros_like
 from sknet.device import to_device
 from sknet.ops import reshape, stack
 

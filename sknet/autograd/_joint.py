@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from sknet.core import Tensor
-from sknet.core._bind import Node, make_tensor
+from sknet.core.extend import Node, make_tensor
 
 __all__ = ["Bundle", "Call", "result"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sknet import _tree
 from sknet.core import Tensor, as_tensor, enable_grad, is_grad_enabled
-from sknet.core._backward import newest_first, pull_back, zeros_like
+from sknet.core.extend import newest_first, pull_back, zeros_like
 from sknet.device import is_array
 from sknet.exceptions import DeviceError, GradientError, ShapeError
 

@@ -13,7 +13,7 @@ from sknet.autograd._points import (
     pulled_back,
 )
 from sknet.core import Tensor, is_grad_enabled
-from sknet.core._backward import ones_like
+from sknet.core.extend import ones_like
 
 __all__ = ["grad", "hvp", "jvp", "value_and_grad", "vjp"]
 

@@ -1,7 +1,7 @@
 """Reverse mode: walk the tape from a result back to the leaves."""
 
 import threading
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sknet.core import _bind
@@ -189,7 +189,7 @@ def pull_back(
             if node in wanted if wanted is not None else node.primitive is None:
                 found[node] = g
             if node.primitive is not None:
-                _push(node, g, changed, pending, needed)
+                _hand_on(node, g, changed, pending, needed)
     finally:
         modes.grad = before
     return found
@@ -204,9 +204,10 @@ def _leading_to(wanted: "set[Node | None]", order: list[Node]) -> set[Node]:
     return needed
 
 
-def _push(node: Node, g: Any, changed: bool, pending: dict[Node, Any], needed: set[Node] | None) -> None:
-    """Hand a node's gradient on to its parents by the primitive's vjp rules.
+def push(node: Node, g: Any, changed: bool, pending: dict[Node, Any], needed: set[Node] | None) -> None:
+    """Hand the gradient `g` of a `node` on to its parents, by the vjp rules of its primitive.
 
+    `pending` collects the gradients that wait at nodes; only `needed` nodes are given one, or all for None.
     `changed` says that what the node keeps may have been overwritten since.
     """
     primitive: Any = node.primitive
@@ -229,6 +230,15 @@ def _push(node: Node, g: Any, changed: bool, pending: dict[Node, Any], needed: s
             pending[parent] = share
         elif share is not None:  # a custom Function may have none
             pending[parent] = before + share
+
+
+_hand_on = push
+
+
+def exchange_push(function: Callable[..., None]) -> None:
+    """Let `function` take the place of `push` in all walks: what looks at them, or `push` itself again."""
+    global _hand_on
+    _hand_on = function
 
 
 def release(output: "Tensor") -> None:

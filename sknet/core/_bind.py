@@ -21,11 +21,15 @@ __all__ = ["Node", "Shaped", "bind", "check_one_device", "explained", "next_time
 NUMPY = _backend("cpu")
 _SCALARS = (float, int)
 _clock = itertools.count()
-next_time = _clock.__next__
 
 # Filled in by _tensor.py: a tensor is made of nodes, and nodes of tensors.
 TensorType: "type[Tensor]" = cast(Any, None)
 make_tensor: "Callable[[Any, Node | None], Tensor]" = cast(Any, None)
+
+
+def next_time() -> int:
+    """Return a time later than all before: the order of a node, or of a write."""
+    return next(_clock)
 
 
 class Shaped:
@@ -69,6 +73,25 @@ class Node:
     its inputs; `operands_of` makes tensors of them again.
 
     `notes` (_hooks.py) is an empty slot on almost every node, which costs nothing.
+
+    Parameters
+    ----------
+    primitive : Primitive or None
+        The operation; None for a leaf.
+    parents : tuple of Node or None
+        The nodes of its inputs.
+    inputs : tuple
+        What the rules read of them: arrays, shapes, numbers; a custom function's tensors.
+    output : array, weakref or None
+        The result where a rule reads it; of a leaf, a weak reference to its tensor.
+    params : dict
+        The operation's static parameters.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> (Tensor(2.0, requires_grad=True) * 3).node.primitive
+    <primitive multiply>
     """
 
     __slots__ = ("inputs", "notes", "order", "output", "params", "parents", "primitive")

@@ -26,6 +26,8 @@ R = TypeVar("R")
 
 
 class _Modes(threading.local):
+    """What holds for operations in a thread: whether they are recorded, captured, looked at."""
+
     grad = True
     capturing = False
     inference = False  # recording cannot be turned on

@@ -32,7 +32,7 @@ from sknet.device import (
 )
 from sknet.exceptions import DeviceError, DtypeError, GradientError, ShapeError
 
-__all__ = ["Tensor", "as_tensor"]
+__all__ = ["Tensor", "as_tensor", "make_tensor"]
 
 
 class Tensor(Operators, Changeable, Hookable, Methods):
@@ -234,7 +234,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
 
     def detach(self) -> "Tensor":
         """Return a tensor of the same data that is not on the tape."""
-        return _make(self.data, None)
+        return make_tensor(self.data, None)
 
     def to(self, device: "str | Device") -> "Tensor":
         """Return this tensor's values on another device, as a leaf that is not on the tape.
@@ -244,7 +244,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
         DeviceError
             If there is no such device here.
         """
-        return _make(to_device(self.data, available(device)), None)
+        return make_tensor(to_device(self.data, available(device)), None)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if self.device.kind != "cpu":
@@ -381,7 +381,8 @@ class Tensor(Operators, Changeable, Hookable, Methods):
         return bind(p.astype, (source,), {"dtype": wanted})
 
 
-def _make(data: Any, node: Node | None) -> Tensor:
+def make_tensor(data: Any, node: Node | None) -> Tensor:
+    """Return a tensor of `data`, an array, that is the result of `node`; nothing is checked."""
     tensor = Tensor.__new__(Tensor)
     tensor.data = data
     tensor._grad = None
@@ -441,4 +442,4 @@ def _real(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 _bind.TensorType = Tensor
-_bind.make_tensor = _make
+_bind.make_tensor = make_tensor

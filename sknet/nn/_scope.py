@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from sknet.core import Tensor
-from sknet.core._repeat import repeatable
+from sknet.core.extend import repeatable
 from sknet.exceptions import StateError
 
 if TYPE_CHECKING:

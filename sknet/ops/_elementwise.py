@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import _ufuncs  # see device/_numpy.py
 
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
-from sknet.core import _primitive as p
+from sknet.core.extend import primitives as p
 from sknet.device import Namespace, result_dtype
 from sknet.ops._logical import logical_and, logical_not, logical_or
 from sknet.ops._rules import astype_like, binary, broadcast, flat, like, unary, unbroadcast

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sknet.core import Tensor, as_tensor, bind, normalize_axes
-from sknet.core import _primitive as p
+from sknet.core.extend import primitives as p
 from sknet.exceptions import ShapeError
 from sknet.ops._elementwise import multiply
 from sknet.ops._matmul import matmul

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import PRIMITIVES, Primitive, Tensor
-from sknet.core import _primitive as p
+from sknet.core.extend import primitives as p
 from sknet.ops._rules import binary, like, unary
 
 __all__ = [

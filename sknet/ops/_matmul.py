@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Tensor, as_tensor, bind
-from sknet.core import _primitive as p
+from sknet.core.extend import primitives as p
 from sknet.device import result_dtype
 from sknet.exceptions import ShapeError
 from sknet.ops._rules import astype_like, broadcast

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor
-from sknet.core import _primitive as p
+from sknet.core.extend import primitives as p
 from sknet.ops._elementwise import sign
 from sknet.ops._rules import binary, flat, like, unary, unbroadcast
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
-from sknet.core import _primitive as p
+from sknet.core.extend import primitives as p
 from sknet.exceptions import DtypeError, ShapeError
 
 __all__ = [

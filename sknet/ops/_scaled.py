@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_operand, as_tensor, bind
-from sknet.core import _primitive as p
+from sknet.core.extend import primitives as p
 from sknet.device import MetaArray
 from sknet.ops._rules import unbroadcast
 

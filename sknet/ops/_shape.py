@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, normalize_axis
-from sknet.core import _primitive as p
+from sknet.core.extend import primitives as p
 from sknet.device import Namespace
 from sknet.exceptions import ShapeError
 from sknet.ops._rules import broadcast, unbroadcast
