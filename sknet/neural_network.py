@@ -13,11 +13,15 @@ from sklearn.neural_network import BernoulliRBM
 
 from sknet._params import Interval, Options, StrOptions
 from sknet.device import namespace
-from sknet.estimators._base import BaseMLP
-from sknet.estimators._classifier import ClassifierMLP
-from sknet.estimators._namespace import follows_namespace
-from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
-from sknet.estimators._regressor import RegressorMLP
+from sknet.estimators.extend import (
+    BaseMLP,
+    ClassifierMLP,
+    Recipe,
+    RegressorMLP,
+    follows_namespace,
+    layer_sizes,
+    settings_of,
+)
 from sknet.losses import LOSSES
 from sknet.optim import LBFGS, SGD, Adam, BaseOptimizer
 from sknet.optim.schedules import Adaptive, Constant, InverseScaling, Schedule

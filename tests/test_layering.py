@@ -80,6 +80,64 @@ def test_imports_point_down():
     assert not found
 
 
+def foreign_names(source: str, module: str, *, is_package: bool = False) -> Iterator[str]:
+    """Yield the imports from a private module of another package, or of a private name of one."""
+    for line, target, name in imported_names(source, module, is_package=is_package):
+        room = target.split(".")
+        is_private = any(part.startswith("_") for part in room[2:]) or (
+            len(room) > 1 and is_underscored(name)
+        )
+        if room[0] == "sknet" and len(room) > 1 and layer(target) != layer(module) and is_private:
+            yield f"{module}:{line} imports {name or target} of {target}: let its package export it"
+
+
+def is_underscored(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def imported_names(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int, str, str]]:
+    """Yield (line, module, name or nothing) of what `imports` finds."""
+    for line, target in imports(source, module, is_package=is_package):
+        yield line, target, ""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level and node.module != "sknet":
+            yield from ((node.lineno, node.module, alias.name) for alias in node.names)
+
+
+def test_packages_import_what_others_export():
+    found = []
+    for path in source_files("sknet"):
+        is_package = path.name == "__init__.py"
+        found += foreign_names(path.read_text(), module_name(path), is_package=is_package)
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("sknet.ops._index", "from sknet.core import _primitive as p"),
+        ("sknet.ops._index", "from sknet.core._bind import Node"),
+        ("sknet.engine.step._stepper", "def f():\n    import sknet.nn._scope"),
+        ("sknet.neural_network", "from sknet.estimators._base import BaseMLP"),
+        ("sknet.compile._plan", "from ..ops._index import take"),
+    ],
+)
+def test_an_import_from_inside_another_package_is_seen(module, source):
+    assert list(foreign_names(source, module))
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("sknet.ops._index", "from sknet._indexing import rows_of\nfrom sknet.core.extend import primitives"),
+        ("sknet.ops._index", "from sknet.ops._rules import like\nfrom scipy.special import _ufuncs"),
+        ("sknet.nn", "from sknet import _tree\nfrom sknet.nn._module import Module"),
+    ],
+)
+def test_exports_and_ones_own_modules_may_be_imported(module, source):
+    assert not list(foreign_names(source, module))
+
+
 # The order inside of packages that a graph passes through: each imports only what stands before it.
 ORDERS = {
     "sknet.compile": [

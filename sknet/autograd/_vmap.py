@@ -20,7 +20,7 @@ from sknet.core import (
 from sknet.device import is_array
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.ops import broadcast_to, moveaxis
-from sknet.ops._batching import batched
+from sknet.ops.extend import batched
 
 __all__ = ["vmap"]
 

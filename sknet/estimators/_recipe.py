@@ -22,8 +22,34 @@ class Recipe:
 
     Attributes
     ----------
+    hidden_layer_sizes : tuple of int
+        Units of each hidden layer.
+    activation : str or Module
+        Of the hidden layers.
+    loss : Loss
+        What is minimised.
+    optimizer : BaseOptimizer
+        By what.
+    alpha : float
+        Strength of the L2 penalty.
+    batch_size : int or str
+        Rows in a step.
+    settings : Settings
+        Of the training loop.
+    early_stopping : bool
+        Whether to hold rows out, and to stop when their score does not improve.
+    validation_fraction : float
+        Share of the rows to hold out.
+    random_state : int, RandomState or None
+        Decides initial weights, held-out rows and order of rows.
+    dropout : float
+        Share of hidden units to drop in training.
+    class_weight : dict, list of dict, str or None
+        How much each class counts.
     dtype, other_dtype : str
         In which precision to compute; "auto" is X's own, and `other_dtype` for integers and the like.
+    device : str
+        Where to compute; "auto" is where X is.
     strict : bool
         Whether what cannot be meant is an error. scikit-learn's own signature has it otherwise:
         one class fits, L-BFGS ignores early stopping, and a loss that is not finite goes on if the
@@ -181,6 +207,16 @@ def settings_of(estimator: Any, **more: Any) -> Settings:
 
 def layer_sizes(hidden_layer_sizes: Any) -> tuple[int, ...]:
     """Return the sizes as a tuple.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or iterable of int
+        Units of each hidden layer.
+
+    Returns
+    -------
+    tuple of int
+        The same.
 
     Raises
     ------

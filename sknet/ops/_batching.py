@@ -28,7 +28,10 @@ Rule = Callable[[Primitive, Operands, Mapped, int, Params], Tensor]
 
 
 def batched(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
-    """Apply a primitive to every operand of a stack."""
+    """Apply a primitive to every operand of a stack.
+
+    `operands`, `mapped`, `size` and `params` are those of a rule.
+    """
     rule = RULES.get(primitive.name, aligned if primitive.expression is not None else one_by_one)
     return rule(primitive, operands, mapped, size, params)
 
