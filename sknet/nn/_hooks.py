@@ -6,7 +6,7 @@ A module without hooks has no `_hooks` of its own, and its call costs one check 
 import itertools
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sknet._tree import leaves, rebuild
 from sknet.autograd import Function
@@ -14,9 +14,7 @@ from sknet.core import HookHandle, Tensor, as_tensor, is_capturing, is_grad_enab
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.nn._changes import note_hooks
 from sknet.nn._parameter import zeros
-
-if TYPE_CHECKING:
-    from sknet.nn._module import Module
+from sknet.nn._protocols import Forward
 
 __all__ = ["Hooks", "call", "register"]
 
@@ -52,7 +50,7 @@ class Hooks:
         return bool(self.by_kind["backward"] or self.by_kind["backward_pre"])
 
 
-def _take_away(module: "Module", kind: str, number: int) -> None:
+def _take_away(module: Forward, kind: str, number: int) -> None:
     hooks: Hooks | None = vars(module).get("_hooks")
     if hooks is not None and hooks.by_kind[kind].pop(number, None) is not None:
         if not any(hooks.by_kind.values()):
@@ -60,7 +58,7 @@ def _take_away(module: "Module", kind: str, number: int) -> None:
         note_hooks()
 
 
-def register(module: "Module", kind: str, hook: Any, with_kwargs: bool = False) -> HookHandle:
+def register(module: Forward, kind: str, hook: Any, with_kwargs: bool = False) -> HookHandle:
     """Add a hook and return its handle."""
     if not callable(hook):
         raise TypeError(f"a hook of {type(module).__name__} must be callable, got {type(hook).__name__}")
@@ -70,7 +68,7 @@ def register(module: "Module", kind: str, hook: Any, with_kwargs: bool = False) 
     return HookHandle(partial(_take_away, module, kind, number))
 
 
-def call(module: "Module", hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(module: Forward, hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a module's forward pass with its hooks."""
     if is_capturing():
         raise CaptureError(
@@ -90,7 +88,7 @@ def call(module: "Module", hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str
 
 
 def _input_after(
-    module: "Module", hook: Hook, with_kwargs: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+    module: Forward, hook: Hook, with_kwargs: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments that a forward pre-hook leaves for the forward pass."""
     if not with_kwargs:
@@ -110,7 +108,7 @@ def _input_after(
 class _WayBack:
     """The backward pass of one call: it comes by the module's outputs first, then by its inputs."""
 
-    def __init__(self, module: "Module", hooks: Hooks, args: tuple[Any, ...]) -> None:
+    def __init__(self, module: Forward, hooks: Hooks, args: tuple[Any, ...]) -> None:
         inputs = leaves(args)
         self._module, self._hooks = module, hooks
         self._ends_here = not any(isinstance(x, Tensor) and x.requires_grad for x in inputs)

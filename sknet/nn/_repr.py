@@ -1,15 +1,13 @@
 """How modules are printed: a tree, with the arguments that differ from their defaults."""
 
 import inspect
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sknet.nn._module import Module
+from sknet.nn._protocols import Shown
 
 __all__ = ["arguments", "tree"]
 
 
-def arguments(module: "Module", leave_out: tuple[str, ...] = ()) -> str:
+def arguments(module: Shown, leave_out: tuple[str, ...] = ()) -> str:
     """Return the constructor's arguments that the module keeps under their own names.
 
     As in scikit-learn, those that have their default value are left out; so are those to `leave_out`.
@@ -25,7 +23,7 @@ def arguments(module: "Module", leave_out: tuple[str, ...] = ()) -> str:
     )
 
 
-def tree(module: "Module") -> str:
+def tree(module: Shown) -> str:
     """Return the module on one line, or its children on a line each."""
     inside = module.extra_repr()
     if module._children:

@@ -9,15 +9,12 @@ import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from sknet.core import Tensor
 from sknet.core.extend import repeatable
 from sknet.exceptions import StateError
-
-if TYPE_CHECKING:
-    from sknet.nn._module import Module
-    from sknet.nn._registry import Registry
+from sknet.nn._protocols import Holder
 
 __all__ = ["Binding", "Registered", "Scope", "current_scope", "next_draw", "run"]
 
@@ -106,7 +103,7 @@ current_scope = _active.get
 _first_run: ContextVar[Scope | None] = ContextVar("sknet.nn.first_run", default=None)
 
 
-def run(module: "Module", scope: Scope, args: tuple[Any, ...]) -> Any:
+def run(module: Callable[..., Any], scope: Scope, args: tuple[Any, ...]) -> Any:
     """Run ``module(*args)`` inside `scope`.
 
     Parameters
@@ -139,7 +136,7 @@ def bound_parameter(parameter: T) -> "T | Tensor":
     return parameter if scope is None else scope.values.get(id(parameter), parameter)
 
 
-def bound_buffer(module: "Registry", name: str) -> Tensor:
+def bound_buffer(module: Holder, name: str) -> Tensor:
     """Return a buffer as the active scope sees it: updated, replaced, or the module's own."""
     own: Tensor = module._buffers[name]
     scope = current_scope()
@@ -183,7 +180,7 @@ def _fresh_key() -> Key:
     return secrets.randbits(63), secrets.randbits(63)
 
 
-def remember_buffer(module: "Registry", name: str) -> None:
+def remember_buffer(module: Holder, name: str) -> None:
     """Note the value of a buffer that is about to change, in case the pass is repeated."""
     first = _first_run.get()
     if first is not None:
@@ -228,7 +225,7 @@ class Registered:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, module: "Module | None", owner: type | None = None) -> Any:
+    def __get__(self, module: Holder | None, owner: type | None = None) -> Any:
         if module is None:
             return self
         try:

@@ -6,17 +6,15 @@ which version of the initial weights drew its parameters.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sknet.core import Tensor
 from sknet.device import to_device, to_host
 from sknet.exceptions import StateError
+from sknet.nn._protocols import Stateful
 from sknet.nn._registry import join, nearest
-
-if TYPE_CHECKING:
-    from sknet.nn._module import Module
 
 __all__ = ["Keys", "StateDict", "load_state_dict", "state_dict"]
 
@@ -68,14 +66,14 @@ class Keys(NamedTuple):
     unexpected_keys: list[str]
 
 
-def state_dict(module: "Module") -> StateDict:
+def state_dict(module: Stateful) -> StateDict:
     """Return copies of the parameters and persistent buffers by path, on the host."""
     versions = {path: each._version for path, each in module.named_modules() if each._version != 1}
     metadata = {"versions": versions, "init_versions": module.init_versions()}
     return StateDict({path: np.array(to_host(tensor.data)) for path, tensor in _state(module)}, metadata)
 
 
-def load_state_dict(module: "Module", state: Mapping[str, Any], strict: bool = True) -> Keys:
+def load_state_dict(module: Stateful, state: Mapping[str, Any], strict: bool = True) -> Keys:
     """Copy a state into a module, after checking that all of it fits."""
     own, metadata = dict(_state(module)), getattr(state, "metadata", None)
     if metadata is not None:
@@ -98,7 +96,7 @@ def load_state_dict(module: "Module", state: Mapping[str, Any], strict: bool = T
     return keys
 
 
-def _migrated(module: "Module", state: Mapping[str, Any], versions: Mapping[str, int]) -> dict[str, Any]:
+def _migrated(module: Stateful, state: Mapping[str, Any], versions: Mapping[str, int]) -> dict[str, Any]:
     """Return a state as the current classes would have written it."""
     changed = dict(state)
     for path, each in module.named_modules():
@@ -114,7 +112,7 @@ def _migrated(module: "Module", state: Mapping[str, Any], versions: Mapping[str,
     return changed
 
 
-def _state(module: "Module") -> Iterator[tuple[str, Tensor]]:
+def _state(module: Stateful) -> Iterator[tuple[str, Tensor]]:
     yield from module.own_parameters()
     for path, owner in module.named_modules():
         for name, buffer in owner._buffers.items():

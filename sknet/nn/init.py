@@ -14,16 +14,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
 
 from sknet._params import Interval, ParameterObject, resolve
 from sknet.exceptions import ShapeError
-
-if TYPE_CHECKING:
-    from sknet.nn._module import Module
 
 __all__ = [
     "INITIALIZERS",
@@ -478,7 +475,7 @@ def active_version() -> int:
 
 
 def scheme(
-    init: "Initializer | str | None", layer: "Module", kind: str, parameter: str = "init"
+    init: "Initializer | str | None", layer: object, kind: str, parameter: str = "init"
 ) -> Initializer:
     """Return the scheme that a layer draws from, and note its version on the layer.
 
