@@ -1,7 +1,9 @@
 """The documents stay true: links lead somewhere, code runs, the commands are the ones that are tested."""
 
+import ast
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,30 @@ def test_ci_runs_the_commands_of_the_readme():
     commands = [block.strip() for language, block in blocks if language == "bash"]
     assert listed.splitlines() == commands
     assert len(commands) == 2
+
+
+NAMED = re.compile(r"(?<![\w/])((?:sknet|tests|examples|docs)/[\w./*<>-]*\w\.\w+)(?::([\w.]+))?")
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/design.md", "docs/row.md"])
+def test_files_and_functions_that_are_named_exist(name):
+    named = NAMED.findall((ROOT / name).read_text())
+    assert named
+    missing = [
+        f"{file}:{what}"
+        for file, what in named
+        if not list(ROOT.glob(file)) or (what and what.rstrip(".") not in definitions(ROOT / file))
+    ]
+    assert not missing
+
+
+def definitions(path: Path) -> set[str]:
+    """Name the classes, functions and methods that a file defines."""
+
+    def within(node: ast.AST, prefix: str) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.ClassDef, ast.FunctionDef)):
+                yield prefix + child.name
+                yield from within(child, f"{prefix}{child.name}.")
+
+    return set(within(ast.parse(path.read_text()), ""))
