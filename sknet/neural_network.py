@@ -1,7 +1,7 @@
 """scikit-learn's module of this name, over sknet's engine: a script moves over by changing one import.
 
 Signatures, defaults and results are those of scikit-learn from 1.7 on; the parameters are translated into
-sknet's losses and optimizers, nothing else happens here. `BernoulliRBM` is scikit-learn's own.
+sknet's losses and optimizers. `BernoulliRBM` is scikit-learn's own.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the multi-layer perceptrons share: fitting, continuing, predicting."""
+"""What all multi-layer perceptrons share: fitting, continuing a fit, predicting."""
 
 import math
 import warnings
@@ -45,7 +45,7 @@ NOT_FINITE = (
 
 
 def goes_in_steps(estimator: "BaseMLP") -> bool:
-    """Tell whether `partial_fit` exists: an AttributeError says why not."""
+    """Tell whether `partial_fit` is available; raise an AttributeError that says why not."""
     if estimator._is_full_batch():
         raise AttributeError(
             "partial_fit is only available for stochastic optimizers. lbfgs is not stochastic."
@@ -54,7 +54,7 @@ def goes_in_steps(estimator: "BaseMLP") -> bool:
 
 
 class BaseMLP(BaseEstimator, ABC):
-    """Abstract base of the perceptrons, whatever their parameters are called."""
+    """Abstract base of the perceptrons, independent of the names of their parameters."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -89,7 +89,7 @@ class BaseMLP(BaseEstimator, ABC):
 
     @abstractmethod
     def _recipe(self) -> Recipe:
-        """Translate the parameters."""
+        """Return the parameters in the engine's terms."""
 
     @abstractmethod
     def _is_full_batch(self) -> bool:
@@ -97,17 +97,17 @@ class BaseMLP(BaseEstimator, ABC):
 
     @abstractmethod
     def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> Any:
-        """Read the targets of a first fit."""
+        """Return the encoder for the targets of a first fit."""
 
     @abstractmethod
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
-        """Return what makes an empty score for the targets of these rows."""
+        """Return a function that creates an empty score for these rows."""
 
     def _check_continued(self, y: Any) -> None:
-        """Check targets of a warm start against those of the fit before."""
+        """Check the targets of a warm start against those of the previous fit."""
 
     def _weighted(self, recipe: Recipe, y: Any, weight: Any, incremental: bool) -> Any:
-        """Return the sample weights after class weights."""
+        """Return the sample weights multiplied by the class weights."""
         return weight
 
     # -- fitting --------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ class BaseMLP(BaseEstimator, ABC):
             return self._fit(X, y, sample_weight, incremental=False)
 
     def _fit_part(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
-        """Do one epoch, going on from the fit before if there is one."""
+        """Train for one epoch, continuing the previous fit if there is one."""
         with all_or_nothing(self, in_place=True):
             validate_parameters(self)
             return self._fit(X, y, sample_weight, incremental=True, classes=classes)
@@ -165,8 +165,8 @@ class BaseMLP(BaseEstimator, ABC):
         weight = self._weighted(recipe, y, weight, incremental)
         if continuing:
             self._check_network(recipe)
-            # A part is trained in place, and undone if it fails; a fit trains a copy, so that only
-            # its success is seen.
+            # partial_fit trains the model in place, and is undone if it fails; fit trains a copy, so that
+            # a failure has no effect.
             model = self.model_ if incremental else self.model_.copy()
             model.adopt(recipe.optimizer, loss, recipe.alpha)
         else:
@@ -193,7 +193,7 @@ class BaseMLP(BaseEstimator, ABC):
         )
 
     def _check_network(self, recipe: Recipe) -> None:
-        """Raise a ValueError if a fit that continues asks for another network than there is."""
+        """Raise a ValueError if a continued fit asks for another network than the fitted one."""
         for name, value in recipe.network_parameters().items():
             before = self._network_parameters[name]
             if value != before:
@@ -248,7 +248,7 @@ class BaseMLP(BaseEstimator, ABC):
             )
 
     def _split(self, model: Model, fraction: float, y: Any, weight: Any) -> tuple[Any, Any]:
-        """Return the rows to train and to validate on, as scikit-learn's networks draw them."""
+        """Return the training and validation rows, drawn as scikit-learn's networks draw them."""
         from sklearn.model_selection import train_test_split  # it loads half of scikit-learn
 
         # Shares of classes are kept for two classes only, as there: the same seed gives the same split.
@@ -263,7 +263,7 @@ class BaseMLP(BaseEstimator, ABC):
         for rows, what in ((training, "the training rows"), (held_out, "the validation set")):
             if weight is not None and not weight[rows].any():
                 raise ValueError(
-                    f"all sample weights of {what} are zero: give more rows a weight, or set "
+                    f"all sample weights of {what} are zero: give more rows a positive weight, or set "
                     "early_stopping=False"
                 )
         return training, held_out
@@ -284,7 +284,7 @@ class BaseMLP(BaseEstimator, ABC):
         self.loss_ = self.best_loss_ = loss
 
     def _take(self, model: Model, history: History, plateau: Plateau, n_iter: int, validated: bool) -> None:
-        """Set the fitted attributes, all at the end."""
+        """Set all fitted attributes, after everything has succeeded."""
         self.model_, self.history_, self._plateau = model, history, plateau
         self.n_iter_ = n_iter
         self.t_ = model.progress.samples
@@ -339,7 +339,7 @@ class BaseMLP(BaseEstimator, ABC):
         return LayerArrays(found, lambda values: write_arrays(model, paths, values, name))
 
     def _predicted(self, X: Any, name: str = "raw", head: Head | None = None) -> Any:
-        """Return what a head makes of the network's outputs, where X is."""
+        """Return a head's result for the network's outputs, on the device of X."""
         if "model_" not in self.__dict__:
             check_is_fitted(self)
         model = self.model_
@@ -355,12 +355,12 @@ class BaseMLP(BaseEstimator, ABC):
         )
 
     def _link(self, name: str) -> Head | None:
-        """Return a method of the fitted loss, from raw outputs to what they mean; None before the fit."""
+        """Return a method of the fitted loss, applied to raw outputs; None before the fit."""
         return getattr(self.model_.loss_function, name) if self.__sklearn_is_fitted__() else None
 
     @property
     def _loss(self) -> Loss | None:
-        """The fitted loss, or before the fit the parameter; None where that is missing or wrong."""
+        """The loss of the fit, or else the parameter; None if that is missing or invalid."""
         if self.__sklearn_is_fitted__():
             return self.model_.loss_function
         loss = getattr(self, "loss", None)

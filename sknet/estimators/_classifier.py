@@ -1,4 +1,4 @@
-"""What classifiers add: labels, probabilities, class weights."""
+"""What classifiers add to the perceptrons: labels, probabilities, class weights."""
 
 from collections.abc import Callable
 from numbers import Real
@@ -48,7 +48,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
             )
 
     def _check_classes(self, classes: Any) -> None:
-        """Check partial_fit's argument against what is known."""
+        """Check the argument of partial_fit against the classes of the fit."""
         known = getattr(self, "classes_", None)
         if known is None and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
@@ -80,7 +80,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         unknown = [label for label in class_weight if label not in classes]
         if unknown:
             raise ValueError(f"class_weight names classes {unknown} that are not among {classes}")
-        # Classes that the dict does not name, or that this part of y lacks, weigh 1.
+        # Classes that are missing from the dict have weight 1.
         weights = np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)
         return weights[np.searchsorted(self._targets.classes, y)]
 
@@ -94,7 +94,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
 
     @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
-        """Train one epoch on a part of the data, going on from before.
+        """Train for one epoch on a part of the data, continuing from the current state.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
         classes : array-like of shape (n_classes,), default=None
-            All labels there will be; needed in the first call.
+            All labels that will occur; required in the first call.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         return self._predicted(X, "log_probabilities", self._of_both_classes(self._link("log_predict")))
 
     def _of_both_classes(self, link: Head | None) -> Head | None:
-        """Return the link with a column for each class, also where the network has one output for two."""
+        """Return the link with one column per class, also if the network has a single output for two."""
         return (
             link
             if link is None or self._targets.task != "binary"
@@ -204,7 +204,7 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
 
 
 def _check_class_weight(class_weight: Any) -> None:
-    """Check the numbers of a dict, or of a list of dicts."""
+    """Check the weights in a dict, or in a list of dicts."""
     for part in class_weight if isinstance(class_weight, list) else [class_weight]:
         if isinstance(class_weight, list) and not isinstance(part, dict):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Frozen predictors: what a fitted estimator predicts with, and nothing else."""
+"""Frozen predictors: the part of a fitted estimator that prediction needs."""
 
 import copy
 import math
@@ -37,16 +37,16 @@ def _label(activation: Any) -> str:
 
 
 class _Frozen:
-    """A network as it predicts, and a compiled pass for each kind of prediction.
+    """A network in evaluation mode, and a compiled pass for each kind of prediction.
 
     Parameters
     ----------
     model : Model
         A fitted perceptron; what it predicts with is copied.
     targets : ClassTargets or RealTargets
-        What outputs mean.
+        How outputs are decoded.
     network : dict
-        What `perceptron` built the network from.
+        The arguments that `perceptron` built the network from.
     """
 
     def __init__(self, model: Model, targets: ClassTargets | RealTargets, network: Mapping[str, Any]) -> None:
@@ -57,7 +57,7 @@ class _Frozen:
         self._own(module)
 
     def _own(self, module: Module) -> None:
-        """Take over a module: its parameters become views of one array, which the programs read."""
+        """Take over a module: its parameters become views of one array, an input of the programs."""
         trained = dict(module.named_parameters())
         self._module = module
         self._layout = Layout({path: tuple(parameter.shape) for path, parameter in trained.items()})
@@ -70,7 +70,7 @@ class _Frozen:
 
     @property
     def _linear(self) -> list[str]:
-        """Paths of the weights of all linear layers, those inside of an activation not among them."""
+        """Paths of the weights of the linear layers, without those inside activations."""
         return [f"{path}.weight" for path in linear_layers(self._network)]
 
     @property
@@ -111,7 +111,7 @@ class _Frozen:
         )
 
     def _checked(self, X: Any) -> Any:
-        """Return rows that can be predicted."""
+        """Return the input as a 2-D array or CSR matrix of finite numbers."""
         X = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.n_features_in_ or X.dtype.kind not in "biuf":
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Checking what a user passes as X, y and sample_weight."""
+"""Validation of X, y and sample_weight."""
 
 import math
 from typing import Any
@@ -28,9 +28,9 @@ def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool
     estimator : estimator
         Keeps (or, with `reset`, learns) number and names of the features.
     X : array-like, sparse matrix or device array of shape (n_samples, n_features)
-        What the user passed.
+        The user's input.
     dtypes : list of type
-        Which dtypes to leave as they are; anything else becomes the first.
+        The dtypes to keep; anything else is converted to the first.
     reset : bool, default=False
         Whether this is a first fit.
 
@@ -52,7 +52,7 @@ def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool
 
 
 def _needs_no_conversion(estimator: BaseEstimator, X: Any, dtypes: list[type]) -> bool:
-    """Tell whether X is right as it is: scikit-learn's checks take longer than a prediction of one row."""
+    """Tell whether X is valid as it is: scikit-learn's checks take longer than predicting one row."""
     return (
         type(X) is np.ndarray
         and X.ndim == 2
@@ -117,11 +117,11 @@ def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike) -> Any:
     Parameters
     ----------
     sample_weight : array-like of shape (n_samples,), number or None
-        What the user passed.
+        The user's input.
     X : array of shape (n_samples, n_features)
         Checked inputs.
     dtype : dtype
-        In which to compute.
+        The dtype of the computation.
 
     Returns
     -------
@@ -146,16 +146,16 @@ def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike) -> Any:
 
 
 class _Anonymous(BaseEstimator):
-    """Receives the features of a stand-in for X."""
+    """An estimator for validating a placeholder for X."""
 
 
 def _rows(X: Any) -> Any:
-    """Return a sparse matrix in the form from which rows can be taken."""
+    """Return a sparse matrix in CSR format, from which rows can be taken."""
     return X.tocsr() if hasattr(X, "tocsr") else X
 
 
 def _check_device_array(estimator: BaseEstimator, X: Any, dtypes: list[type], reset: bool) -> Any:
-    """Do for an array on a device what `validate_data` does on the host."""
+    """Validate an array on a device as `validate_data` does on the host."""
     name = type(estimator).__name__
     if X.ndim != 2:
         raise ValueError(

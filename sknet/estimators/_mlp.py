@@ -236,7 +236,7 @@ class MLPClassifier(NamedOptions, ClassifierMLP):
 
     @follows_namespace
     def decision_function(self, X: Any) -> Any:
-        """Return the network's raw outputs: logits, or what else the loss reads.
+        """Return the network's raw outputs: logits, or whatever the loss expects.
 
         Parameters
         ----------

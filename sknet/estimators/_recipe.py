@@ -1,4 +1,4 @@
-"""What an estimator's parameters mean, in the engine's own terms."""
+"""An estimator's parameters translated into the engine's terms."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ __all__ = ["Recipe", "layer_sizes", "linear_layers", "perceptron", "settings_of"
 
 @dataclass(frozen=True)
 class Recipe:
-    """A network and its training, translated from parameters of whatever names.
+    """A network and its training, independent of the names of an estimator's parameters.
 
     Attributes
     ----------
@@ -47,13 +47,13 @@ class Recipe:
     class_weight : dict, list of dict, str or None
         How much each class counts.
     dtype, other_dtype : str
-        In which precision to compute; "auto" is X's own, and `other_dtype` for integers and the like.
+        The precision of the computation; "auto" is that of X, and `other_dtype` if X has no floats.
     device : str
-        Where to compute; "auto" is where X is.
+        The device of the computation; "auto" is that of X.
     strict : bool
-        Whether what cannot be meant is an error. scikit-learn's own signature has it otherwise:
-        one class fits, L-BFGS ignores early stopping, and a loss that is not finite goes on if the
-        best epoch's weights will be restored.
+        Whether contradictory settings are errors. scikit-learn's networks allow them: a single
+        class can be fitted, L-BFGS ignores early stopping, and training continues after a non-finite
+        loss if the weights of the best epoch will be restored.
     """
 
     hidden_layer_sizes: tuple[int, ...]
@@ -74,22 +74,22 @@ class Recipe:
     strict: bool = False
 
     def accepted_dtypes(self) -> list[type]:
-        """Return the dtypes that X keeps; anything else is converted to the first."""
+        """Return the dtypes of X that are kept; all others are converted to the first."""
         first = self.other_dtype if self.dtype == "auto" else self.dtype
         return [np.float32, np.float64] if first == "float32" else [np.float64, np.float32]
 
     def network_parameters(self) -> dict[str, Any]:
-        """Return what a network is built from, and a fit that continues therefore cannot change."""
+        """Return the parameters that define the network, which a continued fit cannot change."""
         names = ("hidden_layer_sizes", "activation", "dropout", "dtype", "device")
         return {name: getattr(self, name) for name in names}
 
     def network(self, n_features: int, n_outputs: int) -> nn.Sequential:
-        """Return an undrawn multi-layer perceptron.
+        """Return a multi-layer perceptron whose weights have not been drawn yet.
 
         Parameters
         ----------
         n_features, n_outputs : int
-            What the data ask for.
+            The numbers of inputs and outputs.
 
         Returns
         -------
@@ -106,7 +106,7 @@ def perceptron(
     activation: str | nn.Module,
     dropout: float = 0.0,
 ) -> nn.Sequential:
-    """Return an undrawn multi-layer perceptron.
+    """Return a multi-layer perceptron whose weights have not been drawn yet.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def _width_after(activation: nn.Module, width: int) -> int:
     n_rows = 2
     try:
         shape = nn.summary(activation, (n_rows, width)).rows[0].output_shape
-    except DeviceError:  # it reads values, and is taken to keep the width
+    except DeviceError:  # it depends on values, and is assumed to keep the width
         return width
     except ShapeError as error:
         raise ShapeError(
@@ -180,14 +180,14 @@ def linear_layers(network: Mapping[str, Any]) -> list[str]:
 
 
 def settings_of(estimator: Any, **more: Any) -> Settings:
-    """Return the loop's settings from the parameters that all perceptrons call alike.
+    """Return the loop's settings from the parameters that all perceptrons share.
 
     Parameters
     ----------
     estimator : estimator
-        Whose parameters.
+        The estimator with the parameters.
     **more : dict
-        Settings that are no parameters.
+        Settings that are not parameters.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What regressors add: predictions by the loss's inverse link."""
+"""What regressors add to the perceptrons: predictions through the loss's inverse link."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -30,7 +30,7 @@ class RegressorMLP(RegressorMixin, BaseMLP):
 
     @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train one epoch on a part of the data, going on from before.
+        """Train for one epoch on a part of the data, continuing from the current state.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class RegressorMLP(RegressorMixin, BaseMLP):
     @available_if(gives_deviations)  # type: ignore[untyped-decorator]
     @follows_namespace
     def predict_std(self, X: Any) -> Any:
-        """Predict how far targets lie from their means, where the loss is ``"gaussian_nll"``.
+        """Predict standard deviations, if the loss is ``"gaussian_nll"``.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Targets as a user has them, and as a loss reads them."""
+"""Targets: the user's labels encoded for the loss, and outputs decoded into labels."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ __all__ = ["ClassTargets", "RealTargets"]
 
 
 class ClassTargets:
-    """Labels of a classification: which there are, and their numbers.
+    """The classes of a classification, and their numbers.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class ClassTargets:
     classes : ndarray of shape (n_classes,)
         Sorted.
     task : {"binary", "multiclass", "multilabel"}
-        What the loss is asked for.
+        The task of the loss.
     n_outputs : int
         Outputs of the network: 1 for two classes (or one).
 
@@ -55,7 +55,7 @@ class ClassTargets:
         self.n_outputs = 1 if self.task == "binary" else len(self.classes)
 
     def encode(self, y: Any) -> Any:
-        """Return labels as the loss reads them.
+        """Encode labels as the loss expects them.
 
         Parameters
         ----------

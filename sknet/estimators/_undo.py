@@ -1,4 +1,4 @@
-"""A fit that fails leaves no trace."""
+"""A failed fit leaves the estimator unchanged."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ __all__ = ["all_or_nothing"]
 
 @contextmanager
 def all_or_nothing(estimator: BaseEstimator, *, in_place: bool) -> Iterator[None]:
-    """Put the estimator back as it was if what happens inside fails.
+    """Restore the estimator if the block raises.
 
     Parameters
     ----------

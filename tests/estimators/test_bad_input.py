@@ -153,7 +153,9 @@ def test_first_part(params, y, classes, error, message):
         estimator.partial_fit(X, y, **classes)
 
 
-NO_WEIGHT = "all sample weights of the (training rows|validation set) are zero: give more rows a weight"
+NO_WEIGHT = (
+    "all sample weights of the (training rows|validation set) are zero: give more rows a positive weight"
+)
 SPLITS = [
     ("regression", (X[:1], Z[:1]), "the resulting train set will be empty"),
     ("regression", (X[:5], Z[:5]), "The validation set is too small. Increase"),

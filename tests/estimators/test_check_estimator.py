@@ -7,6 +7,7 @@ import sys
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from sknet import neural_network
 from tests.estimators.data import CLASSIFIERS, REGRESSORS
 from tests.project import ROOT
 
@@ -42,4 +43,7 @@ def test_checks_with_array_api_dispatch(kind):
     )
     assert found.returncode == 0, found.stderr
     assert "check_array_api_input passed" in found.stdout
-    assert {line.split()[1] for line in found.stdout.splitlines()} == {"passed"}
+    others = [line for line in found.stdout.splitlines() if not line.endswith(" passed")]
+    # As of scikit-learn's own networks.
+    without = ["check_classifiers_multilabel_output_format_decision_function skipped"]
+    assert others == (without if kind is neural_network.MLPClassifier else [])

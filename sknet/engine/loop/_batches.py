@@ -1,4 +1,4 @@
-"""Batches: rows of arrays that stay where they are, taken by one gather a batch."""
+"""Batches: rows of a data set, gathered batch by batch without copying it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ class Batches:
     X : array or CSR matrix of shape (n_rows, n_features)
         Inputs.
     y : array of shape (n_rows, ...)
-        Targets as the loss reads them.
+        Targets, encoded as the loss expects them.
     weight : array of shape (n_rows,) or None
         Sample weights.
     size : int
@@ -123,7 +123,7 @@ class Batches:
         return (slice(start, stop) if order is None else order[start:stop]), stop - start
 
     def in_a_row(self, order: Any, first: int, most: int) -> int:
-        """Return how many batches can be done one after the other: as long as the first, and with weight.
+        """Return how many consecutive batches have the first one's length and a positive total weight.
 
         Parameters
         ----------

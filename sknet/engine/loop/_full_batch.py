@@ -100,7 +100,7 @@ def minimize(
 
 
 class _Objective:
-    """The objective as a function of a flat vector, and what the search has come to.
+    """The objective as a function of a flat vector, and the latest iterate.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class _Objective:
         return value, to_host(model.backward(loss).flat).astype(np.float64)
 
     def remember(self, n_iter: int, value: float, x: np.ndarray[Any, Any]) -> None:
-        """Note where an iteration has ended."""
+        """Record the result of an iteration."""
         self.latest[:] = x, n_iter
         now = time.perf_counter()
         self._history.append(loss=self._reported.get(value, value), time=now - self._started)

@@ -1,4 +1,4 @@
-"""Training steps in native code, many by one call, as soon as it is compiled."""
+"""Training steps in native code, many per call, as soon as it is compiled."""
 
 import math
 import time
@@ -17,7 +17,7 @@ AS_IT_IS = np.zeros(0, np.int64)  # the order of the data
 
 
 class NativeSteps(CompiledSteps):
-    """Steps as a NumPy plan until native code is there, and from then on in native code.
+    """Steps in native code, and by a NumPy plan until that has been compiled.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class NativeSteps(CompiledSteps):
         if run is not None and self._is_ready(run):
             steps = self._at_once(order, first, run.most, self._per_native_step)
             block = self._native(run, order, first, steps)
-            # What it cannot go on with is done once more by NumPy, which says what is not finite.
+            # A step that fails in native code is repeated by NumPy, which names what is not finite.
             return self._replay(order, first, n_rows, 1) if block is None else block
         block = super().run(order, first)
         self._left -= len(block.losses)
@@ -95,7 +95,7 @@ class NativeSteps(CompiledSteps):
         now = time.perf_counter()
         if run.is_known or now - self._looked > SECONDS:
             self._looked = now
-            # Before the first step nobody knows what the rest will take.
+            # Before the first step the remaining time is unknown.
             return run.is_ready(self._left * self._per_step if self._per_step < math.inf else 0.0)
         return False
 

@@ -30,14 +30,14 @@ class Score(ABC):
 
     @abstractmethod
     def add(self, output: Any, target: Any, weight: Any) -> None:
-        """Take in some rows.
+        """Add some rows.
 
         Parameters
         ----------
         output : array of shape (n_samples, n_outputs)
-            What the network returned there.
+            The network's raw outputs.
         target : array of shape (n_samples,) or (n_samples, n_outputs)
-            Encoded targets, as the loss reads them.
+            Targets, encoded as the loss expects them.
         weight : array of shape (n_samples,) or None
             Sample weights.
 

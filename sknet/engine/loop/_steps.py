@@ -17,13 +17,13 @@ from sknet.nn.extend import latest
 
 __all__ = ["SECONDS", "Block", "CompiledSteps", "EagerSteps", "Steps", "rows_of_a_block"]
 
-SECONDS = 0.05  # that one block takes, about: Ctrl-C waits so long
-MOST_KEPT = 1 << 18  # numbers: so many raw outputs of a block are kept until they are scored
-MOST_BOUND = 256  # batches of an epoch up to which each has a program that reads it where it is
+SECONDS = 0.05  # approximate duration of a block, and so the delay of Ctrl-C
+MOST_KEPT = 1 << 18  # raw outputs of a block, in numbers, that are kept until they are scored
+MOST_BOUND = 256  # batches in an epoch up to which each has a program of its own that needs no copy
 
 
 class Block(NamedTuple):
-    """What training on some batches gave.
+    """The results of training on some batches.
 
     Attributes
     ----------
@@ -60,11 +60,11 @@ class Steps(ABC):
 
     @abstractmethod
     def hold(self) -> bool:
-        """Tell whether these steps still are what the model's would be, and nothing has changed."""
+        """Tell whether these steps are still valid: nothing that they depend on has changed."""
 
     @abstractmethod
     def run(self, order: Any, first: int) -> Block:
-        """Train on as many batches as are done at once, at least one.
+        """Train on one block of batches, at least one.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class Steps(ABC):
         return self.batches.in_a_row(order, first, max(1, min(most, int(SECONDS / per_step))))
 
     def _block(self, terms: np.ndarray, outputs: Any) -> Block:
-        """Return the block of steps whose losses and penalties stand in the first two columns of `terms`."""
+        """Return the block of steps whose losses and penalties are the first two columns of `terms`."""
         return Block(self.model.per_output(1.0, outputs.shape[-1]) * terms[:, 0] + terms[:, 1], outputs)
 
 
@@ -129,7 +129,7 @@ class CompiledSteps(Steps):
         return self._programs.are_of(self.model) and self._fingerprint.holds()
 
     def program_for(self, n_rows: int) -> Compiled:
-        """Return the program that computes the gradient of so many rows."""
+        """Return the program that computes the gradient for this number of rows."""
         found = self._by_rows.get(n_rows)
         if found is None:
             batch = self.batches.take(slice(0, n_rows))
@@ -137,7 +137,7 @@ class CompiledSteps(Steps):
         return found
 
     def _program_over(self, chosen: Any, n_rows: int) -> Compiled | None:
-        """Return a program that reads the chosen rows where they are; None if they are to be gathered."""
+        """Return a program bound to the chosen rows of X; None if they must be gathered."""
         if not isinstance(chosen, slice) or self.batches.n_batches > MOST_BOUND:
             return None
         if chosen.start not in self._by_start:
@@ -151,7 +151,7 @@ class CompiledSteps(Steps):
         return self.program_for(n_rows).over(slots)
 
     def _given(self, order: Any, number: int) -> Compiled:
-        """Return a program that has a batch in its slots."""
+        """Return a program whose slots hold a batch."""
         chosen, n_rows = self.batches.part(order, number)
         program = self._program_over(chosen, n_rows)
         if program is None:
@@ -179,7 +179,7 @@ class CompiledSteps(Steps):
                 except NonFiniteError:
                     if not i:
                         raise
-                    return Block(losses[:i], outputs[: i * n_rows])  # the next block meets it, and says where
+                    return Block(losses[:i], outputs[: i * n_rows])  # the next block raises the error
             programs.apply(numbers[i])
             model.advance({name: value.copy() for name, value in changed.items()})
             losses[i] = model.per_output(loss, output.shape[-1]) + penalty

@@ -1,4 +1,4 @@
-"""A word about predictions that have overflowed."""
+"""The warning about predictions that have overflowed."""
 
 import math
 import warnings
@@ -21,7 +21,7 @@ def warn_of_overflow(result: Any, X: Any, who: str, stacklevel: int) -> None:
     X : array or CSR matrix of shape (n_samples, ...)
         The inputs; looked at only where a prediction is not finite.
     who : str
-        Who predicts.
+        The name of the predictor in the message.
     stacklevel : int
         Whose line the warning shows, as `warnings.warn` counts.
     """

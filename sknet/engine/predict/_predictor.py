@@ -15,7 +15,7 @@ __all__ = ["MOST_ROWS", "Head", "Predictor"]
 
 Head = Callable[[Tensor], Tensor]
 
-MOST_ROWS = 1024  # from here on it does not matter that a program is one call
+MOST_ROWS = 1024  # beyond this the overhead of one call per part is negligible
 
 
 def _power_of_two(n: int) -> int:
@@ -31,9 +31,9 @@ class Predictor:
     module : Module
         Run in evaluation mode; its buffers are read anew in each call.
     layout : Layout
-        Where the parameters stand in `flat`.
+        The position of each parameter in `flat`.
     flat : ndarray of shape (layout.size,)
-        The parameters; what is written there later is seen.
+        The parameters; later changes take effect.
     head : callable, default=None
         From the raw output, a Tensor, to the result: an inverse link; None for the output itself.
     most_rows : int, default=1024

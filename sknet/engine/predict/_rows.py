@@ -31,7 +31,7 @@ def rows_at_once(module: Module, shape: tuple[int, ...], dtype: Any) -> int:
     Parameters
     ----------
     module : Module
-        Its largest activation decides, which a pass without data measures.
+        Its largest activation, measured by a pass without data, decides.
     shape : tuple of int
         Of one row of the inputs.
     dtype : dtype
@@ -44,7 +44,7 @@ def rows_at_once(module: Module, shape: tuple[int, ...], dtype: Any) -> int:
     """
     try:
         elements = largest_activation(module, shape, dtype)
-    except DeviceError:  # its code reads values: the widest of what is known has to do
+    except DeviceError:  # its code depends on values: estimate by the parameters
         widths = [max(parameter.shape, default=1) for parameter in module.parameters()]
         elements = max([math.prod(shape), *widths])
     return max(1, CHUNK_ELEMENTS // max(elements, 1))
@@ -73,7 +73,7 @@ def chunk_rows(model: "Model", shape: tuple[int, ...]) -> int:
 
 
 def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, device: Device) -> Any:
-    """Return what is computed from all rows, a chunk at a time.
+    """Return the results for all rows, computed chunk by chunk.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, devi
     rows : int
         Of a chunk.
     dtype, device
-        In which, and where, it is computed.
+        The dtype and device of the computation.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def predict_raw(model: "Model", X: Any) -> Any:
 
 
 def apply_head(head: Head | None, output: Any) -> Any:
-    """Return what a head makes of an array of raw outputs; without a head, these."""
+    """Apply a head to an array of raw outputs; None returns them unchanged."""
     if head is None:
         return output
     with no_grad():
@@ -137,7 +137,7 @@ def apply_head(head: Head | None, output: Any) -> Any:
 
 
 def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = None) -> Any:
-    """Return what follows from the module's raw outputs, for all rows.
+    """Return the module's raw outputs, or a function of them, for all rows.
 
     Parameters
     ----------
