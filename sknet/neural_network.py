@@ -6,10 +6,9 @@ sknet's losses and optimizers. `BernoulliRBM` is scikit-learn's own.
 
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.neural_network import BernoulliRBM
 
 from sknet._params import Interval, Options, StrOptions
 from sknet.device import namespace
@@ -26,7 +25,19 @@ from sknet.losses import LOSSES
 from sknet.optim import LBFGS, SGD, Adam, BaseOptimizer
 from sknet.optim.schedules import Adaptive, Constant, InverseScaling, Schedule
 
+if TYPE_CHECKING:
+    from sklearn.neural_network import BernoulliRBM
+
 __all__ = ["BernoulliRBM", "MLPClassifier", "MLPRegressor"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "BernoulliRBM":  # loaded when it is used: it imports half of scikit-learn
+        from sklearn.neural_network import BernoulliRBM
+
+        return BernoulliRBM
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
