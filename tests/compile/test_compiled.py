@@ -8,7 +8,7 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
-from sknet import Tensor, ops
+from sknet import Tensor, grad, ops
 from sknet._tree import leaves
 from sknet.compile import compile
 from sknet.exceptions import CaptureError, DtypeError, ShapeError
@@ -254,3 +254,34 @@ def test_a_donated_slot_has_memory_of_its_own():
     shared = compile(lambda x, y: x + y[::-1], args, slots=(memory[:4], memory[2:]))
     shared.run()
     np.testing.assert_array_equal(shared.result, memory[:4] + memory[2:][::-1])
+
+
+# -- the same bits, whatever the layout -------------------------------------------------------
+
+ONES = np.full((7, 7), 0.3, np.float32)
+OF_ANY_LAYOUT = {
+    "sum of a transposed array": lambda x: (x.T * 0.4).sum(),
+    "mean over some axes": lambda x: ops.tanh(ops.permute_dims(x.reshape(7, 13, 3), (2, 0, 1))).mean((0, 2)),
+    "softmax": lambda x: ops.softmax(x.T, axis=0) @ x,
+    "log_softmax": lambda x: ops.log_softmax(x.T, axis=-1).sum(),
+    "logsumexp": lambda x: ops.logsumexp(x.T),
+    "product of transposed arrays": lambda x: ops.sin(x.T) @ ops.cos(x),
+    "a product over both axes": lambda x: ops.einsum("ab,ab->b", x.T * 0.5, x.T),
+    "an axis more": lambda x: ops.matmul(x.T.reshape(39, 1, 7), x.T.reshape(39, 7, 1)),
+    "a repeated number": lambda x: Tensor(ONES) @ x,
+    "cumulative sum": lambda x: ops.cumulative_sum(x.T * 1.1, axis=1).sum(),
+    "gradient": lambda x: grad(lambda x: (ops.exp(x.T * 0.1) @ x).sum())(x).sum(axis=0),
+}
+
+
+@pytest.mark.parametrize("name", OF_ANY_LAYOUT)
+def test_exact_plans_have_the_bits_of_calls_for_every_layout(name):
+    """Of transposed operands NumPy makes transposed results, and a sum over them rounds otherwise."""
+
+    def function(x):
+        return OF_ANY_LAYOUT[name](x.reshape(7, 39))
+
+    given = [np.random.default_rng(seed).normal(size=273).astype("float32") for seed in range(5)]
+    compiled = compile(function, (given[0],), exact=True)
+    for x in given:
+        np.testing.assert_array_equal(compiled(x), function(Tensor(x)).numpy())
