@@ -50,6 +50,7 @@ def trained(
     """Train a fresh model; return it, its losses and its outputs."""
     model = Model(module, random_state=0, **settings)
     batches = Batches(X, y, weight, size, model.dtype, model.device, rows)
+    model.epoch_ended()  # some schedules count epochs: the first begins
     planned = (epochs * batches.n_batches,) if issubclass(kind, NativeSteps) else ()
     steps = kind(model, batches, check_finite, *planned)
     losses, outputs = [], []
@@ -61,6 +62,7 @@ def trained(
                 done += len(block.losses)
                 losses += list(block.losses)
                 outputs.append(block.outputs.copy())
+            model.epoch_ended()
     return model, np.array(losses), np.concatenate(outputs), steps
 
 

@@ -228,11 +228,12 @@ def step_by_step(case: Case, compiled: bool) -> dict[str, np.ndarray]:
     losses = []
     with np.errstate(all="ignore"):
         for _ in range(case.epochs):
-            for chosen, _ in batches.parts(case.order):
-                X, y, weight = batches.take(chosen)
-                # BLAS may round otherwise for another layout, and a program reads C-contiguous slots.
-                X = X if scipy.sparse.issparse(X) else np.ascontiguousarray(X)
-                losses.append(model.step(X, y, weight).loss)
+            with model.epoch():
+                for chosen, _ in batches.parts(case.order):
+                    X, y, weight = batches.take(chosen)
+                    # BLAS may round otherwise for another layout, and a program reads C-contiguous slots.
+                    X = X if scipy.sparse.issparse(X) else np.ascontiguousarray(X)
+                    losses.append(model.step(X, y, weight).loss)
     return {"losses": np.array(losses)} | left_by(model)
 
 
