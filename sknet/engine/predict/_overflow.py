@@ -42,4 +42,4 @@ def _is_finite(array: Any) -> bool:
         # A sum is finite unless an element is not, or it overflows; the full check decides then.
         return math.isfinite(np.add.reduce(array, axis=None)) or bool(np.isfinite(array).all())
     with active(device_of(array)):
-        return bool(namespace(array).isfinite(array).all())
+        return bool(to_host(namespace(array).isfinite(array).all()))
