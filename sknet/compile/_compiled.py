@@ -398,6 +398,12 @@ _programs: OrderedDict[Any, tuple[Program, list[SparseSlot]]] = OrderedDict()
 _lock = threading.Lock()
 
 
+def forget_programs() -> None:
+    """Let functions that are compiled from now on be planned anew, whatever was compiled before."""
+    with _lock:
+        _programs.clear()
+
+
 def _with_own_slots(graph: Graph) -> tuple[Graph, list[SparseSlot]]:
     """Return a graph that reads empty slots of its own, so that a kept program keeps nobody's matrix."""
     slots = {slot: SparseSlot(slot.shape, slot.dtype) for slot in graph.sparse_slots()}

@@ -15,7 +15,7 @@ R = TypeVar("R")
 Repetition = Callable[[], AbstractContextManager[Any]]
 Source = TypeVar("Source", bound=Callable[[], AbstractContextManager[Repetition]])
 
-_sources: list[Callable[[], AbstractContextManager[Repetition]]] = []
+SOURCES: list[Callable[[], AbstractContextManager[Repetition]]] = []
 
 
 def repeatable(source: Source) -> Source:
@@ -32,7 +32,7 @@ def repeatable(source: Source) -> Source:
     callable
         The source.
     """
-    _sources.append(source)
+    SOURCES.append(source)
     return source
 
 
@@ -47,7 +47,7 @@ def first_run() -> Iterator[Callable[[Callable[[], Any]], Any]]:
         the state of all sources.
     """
     with ExitStack() as stack:
-        repetitions = [stack.enter_context(source()) for source in _sources]
+        repetitions = [stack.enter_context(source()) for source in SOURCES]
         before = copy_context()
 
         def again(function: Callable[[], R]) -> R:

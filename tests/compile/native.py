@@ -29,7 +29,7 @@ class InterpretedSteps(NativeSteps):
 
     def _new_run(self, n_rows):
         run = super()._new_run(n_rows)
-        run._steps = interpreted(run.source)
+        run.steps = interpreted(run.source)
         return run
 
 
@@ -40,7 +40,7 @@ class BoundsCheckedSteps(NativeSteps):
         run = super()._new_run(n_rows)
         namespace = {}
         exec(run.source.replace("boundscheck=False", "boundscheck=True"), namespace)
-        run._steps = namespace["steps"]
+        run.steps = namespace["steps"]
         return run
 
 

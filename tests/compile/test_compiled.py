@@ -3,7 +3,6 @@
 import gc
 import threading
 import weakref
-from collections import OrderedDict
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from sknet import Tensor, grad, ops
 from sknet._tree import leaves
 from sknet.compile import compile
+from sknet.compile._compiled import forget_programs
 from sknet.exceptions import CaptureError, DtypeError, ShapeError
 
 X = np.arange(6.0).reshape(2, 3)
@@ -213,9 +213,10 @@ def test_multiples_in_place_in_every_dtype(dtype):
 @pytest.mark.parametrize(
     "shape", [(200, 64, 100), (64, 200, 100), (127, 100, 90)], ids=["rows", "columns", "whole"]
 )
-def test_products_for_which_no_thread_is_woken(shape, monkeypatch):
+def test_products_for_which_no_thread_is_woken(shape, monkeypatch, request):
     monkeypatch.setattr("sknet.compile.executors._products.small_limit", lambda: 10**6)
-    monkeypatch.setattr("sknet.compile._compiled._programs", OrderedDict())
+    forget_programs()
+    request.addfinalizer(forget_programs)
     m, k, n = shape
     rng = np.random.default_rng(0)
     x, w, turned = rng.normal(size=(m, k)), rng.normal(size=(k, n)), rng.normal(size=(k, m))

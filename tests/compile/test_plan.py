@@ -9,6 +9,7 @@ from sknet import ops
 from sknet._tree import leaves
 from sknet.compile import Plan, compile
 from sknet.compile import _internal as own
+from sknet.compile._compiled import forget_programs
 from sknet.compile._layout import ALIGNMENT, Buffer, aligned_memory, assign_offsets
 from sknet.compile._views import Views
 from sknet.core import Tensor, gradients
@@ -92,14 +93,14 @@ def test_random_graphs_with_donated_arguments(seed):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_chains_block_by_block(seed, monkeypatch):
+def test_random_chains_block_by_block(seed, monkeypatch, request):
     """Blocks of a few rows, so that chains of every kind are divided."""
-    import sknet.compile._compiled as cache
     import sknet.compile.executors.numpy._executor as executor
     from sknet.compile.passes import fuse
 
     monkeypatch.setattr(executor, "fuse", lambda graph: fuse(graph, block=9, cache=1))
-    monkeypatch.setattr(cache, "_programs", type(cache._programs)())
+    forget_programs()
+    request.addfinalizer(forget_programs)
     function = random_function(seed)
     rng = np.random.default_rng(seed)
     args = tuple(np.empty(SHAPE) for _ in range(3))

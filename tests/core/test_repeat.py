@@ -14,7 +14,7 @@ current = ContextVar("current", default=0)
 @pytest.fixture
 def counter(monkeypatch):
     """A state that a function changes, and its source."""
-    monkeypatch.setattr(_repeat, "_sources", [])
+    monkeypatch.setattr(_repeat, "SOURCES", [])
     state = [0]
 
     @repeatable

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 from sknet import MLPClassifier, Model, nn
-from sknet.engine.loop import _batches as batches_module
+from sknet.engine import Batches
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps
 from sknet.optim import SGD
 from tests.compile.native import InterpretedSteps, trained
@@ -56,7 +56,7 @@ TARGETS = {
 @pytest.mark.parametrize(("data", "settings"), TARGETS.values(), ids=TARGETS)
 def test_rows_in_order_are_read_where_they_are(kind, data, settings, monkeypatch):
     expected = trained(kind, network(), *data, order=np.arange(N), size=20, epochs=3, **settings)
-    monkeypatch.setattr(batches_module, "_gather", None)  # whoever gathers fails
+    monkeypatch.setattr(Batches, "take_into", None)  # whoever gathers fails
     data = tuple(array.copy() for array in data)
     for array in data:
         array.flags.writeable = False

@@ -64,6 +64,9 @@ class NativeRun:
         After a run: the raw outputs before the updates.
     buffers : dict of str to ndarray
         Set before a run; after it, what the steps have made of them.
+    steps : callable or None
+        The compiled function; None until it is ready. Another that takes the same arguments may stand in
+        for it, such as the source run as plain Python.
     in_place : tuple of two bool
         Whether X, and whether y and weight, can be read where they are: their order may be empty.
 
@@ -104,7 +107,7 @@ class NativeRun:
         self._data = (_plain(X), _plain(y), np.zeros(1, flat.dtype) if weight is None else _plain(weight))
         example = self._arguments((np.zeros(0, np.int64),) * 2, 0, 0, True, 0, np.zeros((0, 0)))
         self._function = Function(self.source, types_of(example))
-        self._steps: Callable[..., int] | None = None
+        self.steps: Callable[..., int] | None = None
 
     def _arguments(self, orders: Any, start: int, count: int, check: bool, counter: int, hyper: Any) -> Any:
         results = self.losses, self.outputs
@@ -113,7 +116,7 @@ class NativeRun:
     @property
     def is_known(self) -> bool:
         """Whether this process has the compiled function."""
-        return self._steps is not None or self._function.is_compiled
+        return self.steps is not None or self._function.is_compiled
 
     def is_ready(self, remaining: float) -> bool:
         """Tell whether `run` can be called; if not, see to it that it will be, if that pays.
@@ -128,13 +131,13 @@ class NativeRun:
         bool
             At once.
         """
-        if self._steps is None:
-            self._steps = self._function.get(remaining)
-        return self._steps is not None
+        if self.steps is None:
+            self.steps = self._function.get(remaining)
+        return self.steps is not None
 
     def wait(self) -> None:
         """Compile here and now what is nowhere compiled yet."""
-        self._steps = self._function.wait()
+        self.steps = self._function.wait()
 
     def run(
         self, orders: tuple[np.ndarray, np.ndarray], start: int, hyper: np.ndarray, counter: int, check: bool
@@ -160,8 +163,8 @@ class NativeRun:
         int
             Steps done: all, or those before the first with a loss or gradient that is not finite.
         """
-        assert self._steps is not None
-        bad = self._steps(*self._arguments(orders, start, len(hyper), check, counter, hyper))
+        assert self.steps is not None
+        bad = self.steps(*self._arguments(orders, start, len(hyper), check, counter, hyper))
         return len(hyper) if bad < 0 else int(bad)
 
 

@@ -1,0 +1,41 @@
+"""Tests set no private attributes: what they need to exchange has a name of its own."""
+
+import ast
+from collections.abc import Iterator
+
+from tests.project import ROOT, source_files
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def faults(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines on which a private attribute of something else is set."""
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in targets:
+            if not isinstance(target, ast.Attribute) or not is_private(target.attr):
+                continue
+            if ast.unparse(target.value) not in ("self", "cls"):
+                yield target.lineno
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr"):
+            texts = [str(x.value) for x in node.args[:2] if isinstance(x, ast.Constant)]
+            if any(is_private(text.rpartition(".")[2]) for text in texts):
+                yield node.lineno
+
+
+def test_no_test_sets_a_private_attribute():
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in source_files("tests")
+        for line in faults(ast.parse(path.read_text()))
+    ]
+    assert not found
+
+
+def test_a_fault_is_seen():
+    for text in ("x._y = 1", "x.y._z += 1", "setattr(x, '_y', 1)", "patch.setattr('a.b._c', 1)"):
+        assert list(faults(ast.parse(text))), text
+    for text in ("self._y = 1", "x.y = 1", "patch.setattr(x, 'y', 1)", "x.__name__ = 'y'"):
+        assert not list(faults(ast.parse(text))), text
