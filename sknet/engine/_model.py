@@ -447,11 +447,12 @@ class Model(Owner):
         """
         memory = self._memory
         flat = memory.evaluated(self.optimizer) if self._predicts_with_averages else memory.flat
+        found = self._predictors.get(name)
+        if found is not None and found.is_for(flat, head):
+            return found
         if flat is None or memory.device.kind != "cpu" or self._not_captured.get(name) is latest.settings:
             return None
-        found = self._predictors.get(name)
-        if found is None or not found.is_for(flat, head):
-            found = self._predictors[name] = Predictor(memory.module, memory.layout, flat, head)
+        found = self._predictors[name] = Predictor(memory.module, memory.layout, flat, head)
         return found
 
     def forget_predictor(self, name: str) -> None:

@@ -25,6 +25,7 @@ from sknet.engine.step import Stepper
 from sknet.exceptions import StateError
 from sknet.losses import Loss, check_loss
 from sknet.nn import Module, bindings, is_lazy, materialize
+from sknet.nn.extend import latest
 from sknet.optim import BaseOptimizer, check_optimizer
 from sknet.optim.schedules import Progress
 
@@ -103,8 +104,10 @@ class Owner:
     @property
     def _memory(self) -> Memory:
         """The memory, which has followed the module: parameters may have come, gone, or been frozen."""
-        store = self._present
-        if not store.is_current:
+        store = self._store
+        if store.is_spent:
+            store.refuse_spent()
+        if store.mark is not latest.structure:
             with active(store.device):
                 if store.follow(self.random_state):
                     self.optimizer.check_parameters(store.layout.shapes)
@@ -160,7 +163,7 @@ class Owner:
             example = X if isinstance(X, tuple) or hasattr(X, "dtype") else np.asarray(X)
             materialize(store.module, example, dtype=self.dtype)
             self._begin()
-        elif not store.is_current and is_lazy(store.module):  # a layer that was put in later
+        elif store.mark is not latest.structure and is_lazy(store.module):  # a layer that was put in later
             example = X if isinstance(X, tuple) or hasattr(X, "dtype") else np.asarray(X)
             materialize(store.module, example, dtype=self.dtype)
         return self
@@ -351,7 +354,7 @@ class Owner:
 
     @property
     def _predicts_with_averages(self) -> bool:
-        if not self.optimizer.averaging:
+        if not self._hyper[0].averaging:
             return False
         self._follow_optimizer()
         return True

@@ -85,7 +85,7 @@ class Predictor:
 
     def is_for(self, flat: Any, head: Head | None) -> bool:
         """Tell whether this predicts with the parameters in `flat`, and with this `head`."""
-        return self.flat is flat and _are_equal(self._head, head)
+        return self.flat is flat and (self._head is head or _are_equal(self._head, head))
 
     def __call__(self, X: Any) -> Any:
         """Return the result for some rows, as an array of its own.
@@ -101,6 +101,8 @@ class Predictor:
             What `head` returns.
         """
         n_rows = X.shape[0]
+        if n_rows == 1:
+            return self._part(X)
         size = min(_power_of_two(n_rows), self._most_rows)
         if size == n_rows:
             return self._part(X)
@@ -118,9 +120,10 @@ class Predictor:
         fingerprint, by_rows = self._made
         if fingerprint is not None and not fingerprint.holds():
             _, by_rows = self._made = None, {}
-        waiting = by_rows.get(X.shape[0])
+        n_rows = X.shape[0]
+        waiting = by_rows.get(n_rows)
         if waiting is None:
-            waiting = by_rows.setdefault(X.shape[0], [])
+            waiting = by_rows.setdefault(n_rows, [])
         try:
             program = waiting.pop()
         except IndexError:

@@ -79,9 +79,9 @@ class Pending:
         self.module, self.device = module, device
 
     @property
-    def is_current(self) -> bool:
-        """Nothing has been made of the module yet."""
-        return True
+    def mark(self) -> object:
+        """The latest structure: nothing has been made of the module yet."""
+        return latest.structure
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # protocols of copy and pickle
@@ -118,6 +118,8 @@ class Memory:
         The others: each has an array of its own, and no part in gradient, slots and updates.
     is_spent : bool
         Whether it was given to a state.
+    mark : object
+        The mark of the structure (`sknet.nn.extend.latest`) for which the parameters are arranged.
 
     Raises
     ------
@@ -175,7 +177,7 @@ class Memory:
         self._buffer_names = [name for name, _ in self.module.named_buffers()]
         self.has_buffers = bool(self._buffer_names)
         self._held = self._average = None
-        self._mark = mark
+        self.mark = mark
 
     def _slots_by_parameter(self) -> dict[int, Slots]:
         """Return the part of the slots that belongs to each parameter, by its identity, in own arrays."""
@@ -186,11 +188,6 @@ class Memory:
         for name, parameter in self.leaves.items():
             found[id(parameter)] = {slot: parts[name].copy() for slot, parts in views.items()}
         return found
-
-    @property
-    def is_current(self) -> bool:
-        """Whether no parameter of any module has come, gone, or been frozen since this was arranged."""
-        return self._mark is latest.structure
 
     def follow(self, random_state: RandomState) -> bool:
         """Arrange the parameters anew if the module has got or lost some, or some were frozen or thawed.
@@ -213,7 +210,7 @@ class Memory:
         mark = latest.structure
         found = dict(self.module.own_parameters())
         if self._is_arranged_for(found):
-            self._mark = mark
+            self.mark = mark
             return False
         check_free(found, self)
         new = [p for p in found.values() if p.home is None]
@@ -450,7 +447,7 @@ class Memory:
         }
         state = {**self.__dict__, "module": skeleton, "slots": slots, "_resting": resting}
         state["_flat"] = to_host(self.packed())
-        for name in ("_average", "_held", "_mark", "leaves", "frozen"):
+        for name in ("_average", "_held", "mark", "leaves", "frozen"):
             state.pop(name, None)
         return state
 
