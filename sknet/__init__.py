@@ -58,9 +58,23 @@ def __getattr__(name: str) -> Any:
         return import_module(f"sknet.{name}")
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
-        raise AttributeError(f"module 'sknet' has no attribute {name!r}")
+        raise AttributeError(f"module 'sknet' has no attribute {name!r}{_suggestion(name)}")
     value = globals()[name] = getattr(import_module(home), name)
     return value
+
+
+def _suggestion(name: str) -> str:
+    """Say where a function is that PyTorch or NumPy has at the top, or what it is called here."""
+    if name.startswith("__"):
+        return ""
+    ops, hints = import_module("sknet.ops"), import_module("sknet._hints")
+    advice = {
+        **dict.fromkeys(("functional", "F"), "the functions are in sknet.ops"),
+        "linalg": "use sknet.ops.linalg",
+        **dict.fromkeys(ops.__all__, f"use sknet.ops.{name}"),
+    }
+    text: str = hints.suggestion(name, __all__, {**ops._methods.HINTS, **advice})
+    return text
 
 
 def __dir__() -> list[str]:

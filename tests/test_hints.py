@@ -7,6 +7,7 @@ import pytest
 
 import sknet
 import sknet.losses
+import sknet.ops
 import sknet.optim
 from sknet import neural_network, nn, optim
 from sknet._hints import ELSEWHERE, RENAMED, advice_for, module_getattr, parameter_hint, suggestion
@@ -179,6 +180,45 @@ def test_every_other_name_of_an_estimators_parameter_has_advice():
                 with pytest.raises(TypeError, match=rf"has no parameter {name!r}: \w") as caught:
                     cls(**{name: 1})
                 assert advice in str(caught.value) or "use " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        (optim, optim._names.OPTIMIZERS),
+        (schedules, optim._names.SCHEDULES),
+        (sknet.ops.linalg, sknet.ops.linalg._NAMES),
+    ],
+    ids=["optim", "schedules", "linalg"],
+)
+def test_a_module_answers_for_names_of_other_libraries(module, names):
+    public = {*optim.__all__, *schedules.__all__, *sknet.ops.linalg.__all__, *sknet.ops.__all__}
+    for name, text in names.items():
+        assert name not in module.__all__
+        with pytest.raises(AttributeError, match=re.escape(f"has no attribute {name!r}: {text}.")):
+            getattr(module, name)
+        for used in re.findall(r"\buse (?:ops\.)?(\w+)", text):
+            assert used in public or used == "x", text
+    close = module.__all__[0]
+    with pytest.raises(AttributeError, match=f"Did you mean .*'{close}'"):
+        getattr(module, f"{close}x")
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("relu", ": use sknet.ops.relu."),
+        ("cat", ": use ops.concat(xs, axis)."),
+        ("tensor", ": use sknet.Tensor(data)."),
+        ("linalg", ": use sknet.ops.linalg."),
+        ("F", ": the functions are in sknet.ops."),
+        ("Tensr", ". Did you mean 'Tensor'?"),
+        ("qqq", "."),
+    ],
+)
+def test_the_root(name, answer):
+    with pytest.raises(AttributeError, match=re.escape(f"'sknet' has no attribute {name!r}{answer}") + "$"):
+        getattr(sknet, name)
 
 
 def test_suggestion():

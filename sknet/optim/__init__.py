@@ -4,8 +4,11 @@ Each is a small parameter object without state: `init` and `update` are pure fun
 take an optimizer and change what it does: ``EMA(ClipNorm(Adam(lr=3e-3), max_norm=1.0))``.
 """
 
+import typing as _typing
+
+from sknet._hints import module_getattr as _module_getattr
 from sknet._params import resolve
-from sknet.optim import schedules
+from sknet.optim import _names, schedules
 from sknet.optim._accumulate import Accumulate
 from sknet.optim._adagrad import Adadelta, Adagrad
 from sknet.optim._adam import Adam, AdamW
@@ -105,3 +108,7 @@ def check_optimizer(value: str | BaseOptimizer, caller: str) -> BaseOptimizer:
     """
     found: BaseOptimizer = resolve(value, OPTIMIZERS, BaseOptimizer, parameter="optimizer", caller=caller)
     return found
+
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _module_getattr("sknet.optim", __all__, _names.OPTIMIZERS)

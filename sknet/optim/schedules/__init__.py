@@ -4,6 +4,10 @@ A schedule is stateless: all it depends on is in a `Progress`, which it receives
 can stop, be pickled and continue at exactly the same rate.
 """
 
+import typing as _typing
+
+from sknet._hints import module_getattr as _module_getattr
+from sknet.optim import _names
 from sknet.optim.schedules._base import Constant, InverseScaling, Progress, Schedule
 from sknet.optim.schedules._compose import Joined, Product, WarmUp
 from sknet.optim.schedules._cosine import Cosine, CosineRestarts, OneCycle
@@ -30,3 +34,6 @@ __all__ = [
     "Step",
     "WarmUp",
 ]
+
+if not _typing.TYPE_CHECKING:
+    __getattr__ = _module_getattr("sknet.optim.schedules", __all__, _names.SCHEDULES)
