@@ -284,7 +284,7 @@ class Compiled:
         array = self._fitting(name, slot, array)
         if not self._owner.is_plain(array, writeable=is_written):
             kind = "a writeable array" if is_written else "an array"
-            raise ShapeError(f"slot {name} must be {kind} whose elements stand in a row in memory")
+            raise ShapeError(f"slot {name} must be {kind} that is C-contiguous")
         return array
 
     def _fitting(self, name: str, slot: Variable, leaf: Any) -> Any:

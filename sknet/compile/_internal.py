@@ -1,6 +1,6 @@
 """Primitives of the compiler's own: what graphs are rewritten into, and no user calls.
 
-They stand in no registry, and have no gradient: gradients are taken before the graph is made.
+`PRIMITIVES` does not list them, and they have no gradient: gradients are taken before the graph is made.
 """
 
 import math

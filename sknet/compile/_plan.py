@@ -2,7 +2,7 @@
 
 Values live in the caller's slots (inputs), among the constants, or in one arena, where values that
 are never needed at the same time share memory. A view is no value of its own; an elementwise
-equation writes over an operand that is needed no more; what is assembled into a flat array is
+equation writes over an operand that is no longer needed; what is assembled into a flat array is
 written there at once; an output may take over the slot of a donated input. What only the
 equations of one kernel use has no memory at all.
 """

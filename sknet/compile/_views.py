@@ -60,7 +60,7 @@ class Views:
         return self._whole.get(x, True)
 
     def is_contiguous(self, x: Variable) -> bool:
-        """Tell whether the elements of `x` stand in memory one after the other."""
+        """Tell whether `x` is C-contiguous."""
         return x not in self._sources or bool(self.ghost(x).flags.c_contiguous)
 
     def applied(self, equation: Equation, array: Any) -> Any:

@@ -96,7 +96,7 @@ class Backend(ABC):
         raise DeviceError(f"device '{device}' does not tell how much memory is free")
 
     def is_plain(self, array: Any, writeable: bool = True) -> bool:
-        """Tell whether the elements of `array` stand in a row in memory, `writeable` if asked for."""
+        """Tell whether `array` is C-contiguous, and writeable if `writeable` is true."""
         return bool(array.flags.c_contiguous)
 
     def memory(self, nbytes: int, device: Device) -> Any:

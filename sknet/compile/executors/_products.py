@@ -1,8 +1,8 @@
-"""Products of matrices: in how many parts they are made, and how native code calls NumPy's.
+"""Matrix products: into how many parts they are split, and how native code calls NumPy's.
 
-Numba's own `np.dot` calls SciPy's BLAS, which has threads of its own; those of NumPy's, which wait awake
-for more work, would stand in their way in a fit that predicts between its epochs. So native code calls
-the loop of `numpy.matmul`, a C function that needs no interpreter.
+Numba's own `np.dot` calls SciPy's BLAS, which has its own threads; in a fit that predicts between its epochs
+they would compete with NumPy's threads, which spin while they wait for work. So native code calls the inner
+loop of `numpy.matmul`, a C function that does not need the interpreter.
 """
 
 import ctypes
@@ -22,16 +22,16 @@ SMALL = 10**6  # multiplications that they take
 
 @cache
 def small_limit() -> int:
-    """Return up to how many multiplications BLAS has kernels for small matrices; 0 where it has none."""
+    """Return how many multiplications BLAS's kernels for small matrices do at most; 0 without any."""
     names = {library.get("architecture") for library in threadpool_info()}
     return SMALL if names & WITH_SMALL_KERNELS else 0
 
 
 def parts_of(rows: int, per_row: int, limit: int) -> int:
-    """Return in how many parts a product is made, so that each takes a kernel for small matrices.
+    """Return into how many parts a product is split, so that each fits a kernel for small matrices.
 
-    For the whole, BLAS would wake a thread. For less than twice the limit that gains little, and costs
-    what follows: half of the result is then in the other core's cache.
+    For the whole product BLAS would wake a thread. Below twice the limit that gains little, and slows
+    down what follows: half of the result is then in the other core's cache.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def parts_of(rows: int, per_row: int, limit: int) -> int:
 
 
 def parts_here(rows: int, per_row: int) -> int:
-    """Return `parts_of` for this machine, which is looked at only if that matters: it takes milliseconds."""
+    """Return `parts_of` for this machine, which is examined only if it matters: that takes milliseconds."""
     return parts_of(rows, per_row, small_limit()) if SMALL < rows * per_row <= 2 * SMALL else 1
 
 

@@ -204,7 +204,7 @@ class Writer:
         Parameters
         ----------
         head : str
-            What stands in front.
+            What comes first.
         others : iterable of str
             Names of arguments besides arrays and functions.
         """

@@ -66,7 +66,7 @@ def _copy(w: Writer, equation: Equation, owner: Backend) -> None:
 
 @caller("reshape")
 def _reshape(w: Writer, equation: Equation, owner: Backend) -> None:
-    [x] = equation.operands  # its elements do not stand in a row: this is a copy, not a view
+    [x] = equation.operands  # it is not contiguous, so this is a copy, not a view
     w.line(f"{w.reshaped(equation.output, x.shape)}[...] = {w.name(x)}")
 
 

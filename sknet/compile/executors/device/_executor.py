@@ -1,7 +1,7 @@
 """The CuPy executor: a plan as straight-line Python that launches generated kernels at fixed addresses.
 
 It runs on every device whose backend compiles kernels. All of a step is issued on the current
-stream; nothing is copied from or to the host, and no memory is asked for but by the calls that
+stream; nothing is copied from or to the host, and no memory is allocated except by the calls that
 `_calls` names.
 """
 
@@ -74,7 +74,7 @@ class CupyProgram:
     @classmethod
     def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool, device: Device) -> Self:
         """Plan a graph for `device` whose outputs take over `donated` inputs; `exact` as above."""
-        # What is the same everywhere stays one element; everything else stands in a row, as on the device.
+        # A constant that repeats one element stays that element; all others become contiguous.
         constants = {
             x: np.array(value, order="C") if any(value.strides) else value
             for x, value in graph.constants.items()

@@ -1,6 +1,6 @@
 """Kernels as text: each goes once over the elements of one shape, and computes a whole group of equations.
 
-A thread computes element after element of all outputs, numbered as they stand in memory. Where an
+A thread computes element after element of all outputs, numbered in the order of memory. Where an
 operand is broadcast, transposed or strided, its place follows from that number by divisions whose
 divisors are constants. All operands of an element are read before anything is written, so that an
 output may take the place of an operand that is read at the same place only.

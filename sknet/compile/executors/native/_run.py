@@ -119,7 +119,7 @@ class NativeRun:
         return self.steps is not None or self._function.is_compiled
 
     def is_ready(self, remaining: float) -> bool:
-        """Tell whether `run` can be called; if not, see to it that it will be, if that pays.
+        """Tell whether `run` can be called; otherwise start compiling in the background if worthwhile.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class NativeRun:
         return self.steps is not None
 
     def wait(self) -> None:
-        """Compile here and now what is nowhere compiled yet."""
+        """Compile now, unless compiled code is found."""
         self.steps = self._function.wait()
 
     def run(

@@ -1,4 +1,4 @@
-"""Indexing on NumPy without a temporary array: where elements stand is computed, then all move at once."""
+"""Indexing on NumPy without temporary arrays: positions first, then all elements at once."""
 
 import math
 from typing import Any
@@ -197,7 +197,7 @@ def _along_needs(equation: Equation) -> Needs:
 
 
 def _along(w: Writer, equation: Equation, shape: tuple[int, ...]) -> str:
-    """Write where the elements stand in an array of a shape, one after the other."""
+    """Write the flat positions of the elements in an array of a shape."""
     indices, (before, length, behind) = equation.operands[1], _around(shape, equation.params["axis"])
     _count_from_start(w, equation, indices, length, w.scratch(equation), behind)
     starts = np.arange(before).reshape(-1, 1, 1) * (length * behind) + np.arange(behind)

@@ -24,7 +24,7 @@ Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
 
 EMITTERS: dict[str, Emitter] = {}
 SCRATCH: dict[str, Scratch] = {}
-NARROW = 64  # up to so many columns, a maximum over them is faster in the transposed array
+NARROW = 64  # up to this many columns, a maximum over them is faster in the transposed array
 REAL = "fd"  # dtypes of BLAS: other floating ones would be computed with as copies
 WIDE = 1 << 16  # elements up to which a constant array of zeros is worth its memory
 
@@ -188,7 +188,7 @@ def _relu(w: Writer, equation: Equation) -> None:
 
 @scratch("softplus", "log_sigmoid")
 def _tail_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
-    output = equation.output  # what is larger may be divided into blocks
+    output = equation.output  # a larger one may be divided into blocks
     return [(output.shape, output.dtype)] if output.size <= BLOCK else []
 
 
@@ -233,7 +233,7 @@ def _axpy(w: Writer, equation: Equation) -> None:
     if y.size <= BLOCK:
         w.line(_axpy_call(w, equation, source, target, str(y.size)))
         return
-    # In blocks, for which BLAS wakes no thread: SciPy's would stand in the way of NumPy's.
+    # In blocks too small for BLAS to wake a thread: SciPy's threads would compete with NumPy's.
     blocks = w.made(f"{w.function(_blocks, 'blocks')}({source}, {target})", "b")
     w.line(f"for part, sum in {blocks}: {_axpy_call(w, equation, 'part', 'sum', 'part.size')}")
 
@@ -258,7 +258,7 @@ def _blocks(*arrays: np.ndarray) -> list[tuple[np.ndarray, ...]]:
 
 
 def _for_level_1(w: Writer, x: Variable) -> bool:
-    """Tell whether SciPy's wrappers of BLAS can write to an array: they copy what is not in a row."""
+    """Tell whether SciPy's wrappers of BLAS can write to an array: they copy what is not contiguous."""
     flat = x.size > 0 and w.plan.views.is_contiguous(x)
     return flat and x.dtype.char in REAL and (x.ndim == 1 or not w.is_dividing)
 
@@ -291,7 +291,7 @@ def _copy(w: Writer, equation: Equation) -> None:
 
 @emitter("reshape")
 def _reshape(w: Writer, equation: Equation) -> None:
-    [x] = equation.operands  # its elements do not stand in a row: this is a copy, not a view
+    [x] = equation.operands  # it is not contiguous, so this is a copy, not a view
     out = w.reshaped(equation.output, x.shape)
     w.line(f"{w.function(np.copyto, 'copyto')}({out}, {w.name(x)})")
 
@@ -309,7 +309,7 @@ def _where(w: Writer, equation: Equation) -> None:
 @emitter("masked")
 def _masked(w: Writer, equation: Equation) -> None:
     x, mask = equation.operands
-    # A product of bits with 0 or 1: many times faster than a choice, and exact for what is not finite.
+    # A product of its bits with 0 or 1: many times faster than a choice, and exact for NaN and infinities.
     bits = w.function(np.dtype(f"i{x.dtype.itemsize}"), f"i{x.dtype.itemsize}")
     views = [f"{w.name(v)}.view({bits})" for v in (x, equation.output)]
     source, out = views if w.is_dividing else [w.made(view, "bits") for view in views]

@@ -309,7 +309,7 @@ def test_slots_on_a_device(fake_device):
     compiled = compile(add, on(fake_device, (x, x)))
     mine = to_device(x, fake_device)
     assert compiled.fresh((mine, None)).slots[0] is mine
-    with pytest.raises(ShapeError, match="slot 0 must be an array whose elements stand in a row"):
+    with pytest.raises(ShapeError, match="slot 0 must be an array that is C-contiguous"):
         compiled.fresh((to_device(np.ones((4, 3)), fake_device).T, None))
     with pytest.raises(DeviceError, match="argument 0 must be on device 'fake:0'"):
         compiled.fresh((x, None))
