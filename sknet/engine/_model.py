@@ -331,7 +331,7 @@ class Model(Owner):
         apply_update(optimizer, self.layout, self.progress, gradient.flat, flat, slots)
         progress = self.progress.stepped()
         if donate:
-            note_write(flat)
+            note_write(flat, "Model.update(donate=True)")
             self._spend()
         return memory.state(flat, slots, buffers, progress)
 
@@ -374,6 +374,7 @@ class Model(Owner):
         X = self._operand(X)
         result = self._stepper.step(self, X, *self._checked(y, sample_weight))
         self._epoch.rows += X.shape[0]
+        self.note_written("Model.step")
         return result
 
     def stepping_optimizer(self) -> Optimizer:

@@ -284,7 +284,7 @@ class Owner:
         for name, array in weights.slots.items():
             self._memory.slots[name][...] = array
         self._memory.set_buffers(weights.buffers)
-        self._memory.note_written()
+        self._memory.note_written("Model.restore_weights")
 
     def flat_buffers(self) -> tuple[Any, dict[str, Any]]:
         """Return the buffers that hold parameters and optimizer state, for who trains them in place."""
@@ -299,8 +299,11 @@ class Owner:
         """Count steps whose updates have been made, and set the buffers that they changed."""
         memory = self._memory
         memory.set_buffers(buffers)
-        memory.note_written()
         self.progress = self.progress.stepped(n_steps)
+
+    def note_written(self, by: str) -> None:
+        """Tell the tape that steps have overwritten the parameters; a loop does so once for many steps."""
+        self._memory.note_written(by)
 
     def workspace(self) -> tuple[Any, Any]:
         """Return two flat buffers for gradient and update."""

@@ -285,6 +285,7 @@ def _run_epoch(steps: Steps, order: Any, epoch: _Epoch, guard: InterruptGuard, n
             continue
         try:
             block = steps.run(order, number_of_batch)
+            steps.model.note_written("a fit")
         except NonFiniteError as error:
             place = f"epoch {number}, batch {number_of_batch + 1} of {batches.n_batches}"
             raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None

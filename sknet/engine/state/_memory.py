@@ -394,12 +394,12 @@ class Memory:
         for name, array in state.optimizer.slots.items():
             self.slots[name][...] = array
         self.set_buffers({name: array.copy() for name, array in state.buffers.items()})
-        self.note_written()
+        self.note_written("Model.load")
 
-    def note_written(self) -> None:
-        """Tell the tape that parameters were overwritten."""
+    def note_written(self, by: str) -> None:
+        """Tell the tape that parameters were overwritten, and by what."""
         if self._flat is not None:
-            note_write(self._flat)
+            note_write(self._flat, by)
 
     def holding(self, state: ModelState) -> "Memory":
         """Return a memory of a module like this one's, that reads a state's own arrays."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, Tensor, nn, no_grad
+from sknet.engine import Accuracy, Batches, History, Plateau, Settings, train
 from sknet.exceptions import GradientError, StateError
 from sknet.optim import EMA, SGD, Adam
 from tests.engine.helpers import CLASSES, X, assert_same_state, network
@@ -286,6 +287,47 @@ def test_parameters_that_become_one_are_trained_as_one():
     for _ in range(3):
         assert "2.weight" not in model.step(X, X).update
     assert model.module[2].weight is model.module[0].weight
+
+
+# -- tapes ----------------------------------------------------------------------------------------------
+
+
+def one_step(model):
+    model.step(X, CLASSES)
+
+
+def one_fit(model):
+    batches = Batches(X, CLASSES, None, 5, model.dtype, model.device)
+    settings = Settings(max_iter=1, seeded=True)
+    train(model, batches, History(), Plateau(10, 1e-4, False), settings, Accuracy)
+
+
+def donated(model):
+    gradient = model.backward(model.loss(model(X), CLASSES))
+    model.update(gradient, donate=True)
+
+
+OVERWRITES = [
+    (one_step, "by Model.step, "),
+    (one_fit, "by a fit, "),
+    (donated, r"by Model.update\(donate=True\), "),
+    (load_state, "by Model.load, "),
+    (lambda model: model.restore_weights(new(random_state=5).weights()), "by Model.restore_weights, "),
+    *((write, "") for write in (load, assign, write_item, write_in_place)),
+]
+
+
+@pytest.mark.parametrize("compile", [True, False])
+@pytest.mark.parametrize(("overwrite", "by"), OVERWRITES)
+def test_a_tape_knows_that_parameters_were_overwritten(overwrite, by, compile, monkeypatch):
+    monkeypatch.setenv("SKNET_NATIVE", "0")
+    model = new(compile=compile)
+    for _ in range(2):
+        model.step(X, CLASSES)
+    loss = model.loss(model(X), CLASSES)
+    overwrite(model)
+    with pytest.raises(GradientError, match=f"was changed in place after it was used, {by}"):
+        loss.backward()
 
 
 # -- whose module it is -------------------------------------------------------------------------------
