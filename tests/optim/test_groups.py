@@ -101,5 +101,5 @@ def test_parameters_are_reached_by_pattern():
 
 
 def test_there_is_no_one_rule():
-    with pytest.raises(TypeError, match="Groups has no one rule: call rules"):
+    with pytest.raises(TypeError, match="Groups has no single rule: call rules"):
         Groups({"*": SGD()}).rule(None, None, (), {})
