@@ -1,4 +1,4 @@
-"""Capture: run a function once on arrays without data, and write down what it does."""
+"""Capture: run a function once on arrays without data and record its operations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,14 +14,14 @@ from sknet.exceptions import CaptureError, DeviceError
 
 __all__ = ["capture", "device_among", "trace"]
 
-# Types of parameters that hold nothing which could be changed.
+# Types of immutable parameters.
 UNCHANGEABLE = frozenset({bool, int, float, str, slice, type(None), type(Ellipsis)})
 
-backend("meta")  # now its arrays, and the traced ones among them, are known as arrays
+backend("meta")  # registers its arrays, traced ones included
 
 
 class _Traced(TracedArray):
-    """A traced array that writes into its recorder."""
+    """A traced array whose operations are recorded."""
 
     __slots__ = ("recorder", "variable")
 
@@ -120,25 +120,25 @@ class Recorder:
             )
         found = self._known.get(id(data))
         array = to_host(data)
-        # The function may write into an array between two uses of it.
+        # The function may write to an array between two uses of it.
         if found is None or not _same_bytes(array, self.constants[found[0]]):
-            # A copy: what the owner writes into it later must not change half of the computation.
+            # A copy, so that later writes by the owner do not change the computation.
             variable, value = Variable(data.shape, data.dtype), _snapshot(array)
             self.constants[variable] = value
-            found = self._known[id(data)] = variable, data  # the array is kept, so that its id stays its own
+            found = self._known[id(data)] = variable, data  # keeping the array keeps its id unique
         return found[0]
 
 
 def capture(function: Callable[..., Any], *args: Any) -> Graph:
-    """Run a function once on tensors without data, and return the graph of what it does.
+    """Run a function once on tensors without data and return the graph of its operations.
 
     Parameters
     ----------
     function : callable
         A pure function of trees of tensors, written in `sknet.ops`; it may ask for gradients.
     *args : trees of arrays
-        Examples of its arguments: only their shapes, dtypes and device count. Leaves that are no
-        arrays (numbers, text) are passed on as they are, and become part of the graph.
+        Examples of its arguments: only their shapes, dtypes and device count. Other
+        leaves (numbers, text) are passed as they are and become part of the graph.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def capture(function: Callable[..., Any], *args: Any) -> Graph:
     Raises
     ------
     CaptureError
-        If the function does what would be frozen; the message names the line.
+        If the function does something that the graph would freeze; the message names the line.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def capture(function: Callable[..., Any], *args: Any) -> Graph:
 
 
 def trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Graph, Any]:
-    """Capture a function; return the graph, and a tree like the result with positions of outputs.
+    """Capture a function; return the graph and a tree like its result that holds output positions.
 
     Parameters
     ----------
@@ -206,23 +206,23 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Graph, A
 
 
 class OutputIndex(int):
-    """The position of an output, where a tree of results has an array."""
+    """The position of an output; it replaces the array in a tree of results."""
 
 
 def make_traced(recorder: Recorder, variable: Variable) -> Tensor:
-    """Return a tensor without data that stands for `variable`."""
+    """Return a tensor without data that represents `variable`."""
     return Tensor(_Traced(recorder, variable))
 
 
 def is_dense(leaf: Any) -> bool:
-    """Tell whether a leaf is an array, traced when a function is captured."""
+    """Tell whether a leaf is an array, which capture traces."""
     if scipy.sparse.issparse(leaf):
         raise CaptureError("a sparse matrix cannot be an argument of a captured function: pass a dense array")
     return isinstance(leaf, (Tensor, Variable)) or is_array(leaf)
 
 
 def device_among(args: tuple[Any, ...]) -> Device:
-    """Return the one device of all arrays among arguments; the host where they have none."""
+    """Return the device of all arrays among the arguments; the host if there are none."""
     arrays = [leaf.data if isinstance(leaf, Tensor) else leaf for leaf in leaves(args) if is_dense(leaf)]
     real = dict.fromkeys(device for array in arrays if (device := device_of(array)).kind != "meta")
     if len(real) > 1:
@@ -234,7 +234,7 @@ def device_among(args: tuple[Any, ...]) -> Device:
 
 
 def _frozen(primitive: Primitive, value: Any) -> Any:
-    """Return a parameter that nobody else can change: arrays at any depth are copied."""
+    """Return a parameter that nothing outside can change: arrays at any depth are copied."""
     kind = type(value)
     if kind in UNCHANGEABLE:
         return value
@@ -269,7 +269,7 @@ def _same_bytes(array: np.ndarray, snapshot: np.ndarray) -> bool:
 
 
 def _snapshot(array: np.ndarray) -> np.ndarray:
-    """Copy an array; one that is the same everywhere becomes a view of a single element."""
+    """Copy an array; one whose elements are all equal becomes a broadcast view of a single element."""
     if array.size > 1:
         first = array[(0,) * array.ndim]
         if not any(array.strides) or array.tobytes() == first.tobytes() * array.size:

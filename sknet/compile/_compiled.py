@@ -27,18 +27,18 @@ __all__ = ["Compiled", "compile"]
 
 Tree = Any
 HOST = Device("cpu")
-KEPT = 64  # programs in the cache
+KEPT = 64  # cached programs
 
 
 class Compiled:
-    """A captured function with memory of its own; made by `compile`, or `fresh` of another.
+    """A captured function with its own memory; made by `compile`, or by `fresh` of another.
 
     Parameters
     ----------
     program : Program
         Plan and generated source, shared by all functions of the same structure.
     template : tree
-        Like the result, with positions of outputs.
+        Like the result, with output positions in place of arrays.
     args : tree
         Example arguments.
     slots : tree of arrays, default=None
@@ -46,9 +46,9 @@ class Compiled:
     device : Device, default=the host
         Where it runs.
     memory : array, default=None
-        Another's memory, to be shared; None for memory of its own.
+        Memory shared with another instance; None allocates new memory.
     sparse : mapping of SparseSlot to SparseSlot
-        For the program's own slots for sparse matrices, those that this function reads.
+        Maps the program's own slots for sparse matrices to those that this function reads.
 
     Attributes
     ----------
@@ -60,10 +60,10 @@ class Compiled:
     Notes
     -----
     There are two ways to call it. ``compiled(*args)`` copies the arguments into the slots and
-    returns `result`. A loop that is after speed writes the next batch into the slots itself
+    returns `result`. A fast loop writes the next batch into the slots itself
     (``np.take(X, index, axis=0, out=slot, mode="clip")``) and calls ``compiled.run()``.
 
-    An instance computes in its own memory, so it serves one thread at a time; `fresh` makes
+    An instance computes in its own memory, so only one thread may use it at a time; `fresh` makes
     another in microseconds.
 
     Examples
@@ -107,7 +107,9 @@ class Compiled:
         with self._owner.activate(device):
             if memory is None:
                 memory = self._owner.memory(plan.arena_size + plan.pinned_size, device)
-                memory[plan.arena_size :] = 0  # gaps in what is assembled; the arena needs no values
+                memory[plan.arena_size :] = (
+                    0  # gaps between assembled parts; the arena needs no initial values
+                )
             self._memory = memory
             self._inputs = self._make_slots(slots)
             for x, slot in zip(plan.graph.inputs, self._inputs, strict=True):
@@ -129,12 +131,12 @@ class Compiled:
 
     @property
     def graph(self) -> Graph:
-        """What is computed, after all passes."""
+        """The graph after all passes."""
         return self._program.plan.graph
 
     @property
     def plan(self) -> Plan:
-        """Where every value lives."""
+        """The memory plan."""
         return self._program.plan
 
     @property
@@ -144,7 +146,7 @@ class Compiled:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory of its own, slots not counted."""
+        """Bytes of memory allocated, not counting slots."""
         return int(self._memory.nbytes)
 
     def __repr__(self) -> str:
@@ -159,17 +161,17 @@ class Compiled:
         Parameters
         ----------
         *args : trees of arrays
-            Of the structure, shapes and dtypes of the examples.
+            With the structure, shapes and dtypes of the examples.
 
         Returns
         -------
         tree of arrays
-            `result`: the arrays are written again by the next run.
+            `result`; the next run overwrites its arrays.
 
         Raises
         ------
         CaptureError
-            If structure, or a number or text among the arguments, is not that of the examples.
+            If the structure, or a number or text among the arguments, differs from the examples.
         ShapeError, DtypeError
             If an array does not fit into its slot.
         """
@@ -178,7 +180,7 @@ class Compiled:
             (slot, array) for x, slot, array in found if slot is not array and x not in self.plan.blank
         ]
         with self._owner.activate(self.device):
-            if len(changed) > 1:  # one slot's array may be another's argument
+            if len(changed) > 1:  # the array of one slot may be the argument for another
                 owners = {id(_root(slot)) for slot, _ in changed}
                 changed = [
                     (slot, array.copy() if id(_root(array)) in owners else array) for slot, array in changed
@@ -189,45 +191,45 @@ class Compiled:
         return self.result
 
     def fresh(self, slots: Tree = None) -> "Compiled":
-        """Return the same function on memory of its own.
+        """Return the same function with its own memory.
 
         Parameters
         ----------
         slots : tuple of trees of arrays, default=None
-            Arrays to be used as slots: like the arguments, with None where a new array is to be
-            made. So several functions can share parameters: one for full batches and one for the
-            last, short one.
+            Arrays to use as slots: structured like the arguments, with None where a new array is to be
+            allocated. Several functions can thus share parameters, such as one for full batches and
+            one for the last, shorter batch.
 
         Returns
         -------
         Compiled
-            It shares the plan and the source.
+            Shares the plan and the source.
 
         Raises
         ------
         ShapeError, DtypeError
-            If an array is not what its slot has to be.
+            If an array does not fit its slot.
         """
         return Compiled(self._program, self._template, self._args, slots, self.device, sparse=self._sparse)
 
     def over(self, slots: Tree) -> "Compiled":
-        """Return the same function on the same memory, reading other arrays.
+        """Return the same function in the same memory, but reading other arrays.
 
         Parameters
         ----------
         slots : tuple of trees of arrays
-            Like the arguments, with None where this function's own slot is to be used. Slots that
-            are not donated are only read, and may be read-only.
+            Structured like the arguments, with None where this function's own slot is to be used.
+            Slots that are not donated are only read, and may be read-only.
 
         Returns
         -------
         Compiled
-            The result of the one is lost when the other runs.
+            Running either overwrites the result of the other.
 
         Raises
         ------
         ShapeError, DtypeError
-            If an array is not what its slot has to be.
+            If an array does not fit its slot.
         """
         given = dict(zip(paths(slots), leaves(slots), strict=True))
         mine = iter(paths(self.slots))
@@ -237,7 +239,7 @@ class Compiled:
         )
 
     def poison(self) -> None:
-        """Fill the memory that is shared over time with NaN; a correct plan never reads it."""
+        """Fill the arena with NaN; a correct plan never reads stale values."""
         with self._owner.activate(self.device):
             self._memory[: self.plan.arena_size] = 0xFF
 
@@ -328,36 +330,38 @@ def compile(
     exact: bool = False,
     slots: Tree = None,
 ) -> Compiled:
-    """Capture a pure function, and make it a plan that runs without Python's arithmetic or allocation.
+    """Capture a pure function and plan it, so that it runs without allocating memory.
 
     Parameters
     ----------
     function : callable
         A pure function of trees of tensors, written in `sknet.ops`; it may ask for gradients.
     args : tuple of trees of arrays
-        Examples of its arguments. Arrays count by shape, dtype and device, where the function will
-        run; numbers and text are kept.
+        Example arguments. Of arrays, only shape, dtype and device matter (the function will run on
+        that device); numbers and text become constants.
     donate : iterable of int, default=()
-        Positions of arguments that the caller gives up: their arrays become slots that outputs
-        are written into. The outputs of the same shapes and dtypes take them over, in order. An
-        argument that is donated and not read may be set to zero at once.
+        Positions of arguments whose memory the caller gives up: outputs of the same shapes and
+        dtypes are written into their slots, in order. A donated argument that is not read may be
+        set to zero at once.
     exact : bool, default=False
-        Keep the operations of the function as they are, so that results are those of a plain
-        call to the last bit (but for the sign of a zero). Otherwise rounding may differ.
+        Keep the operations as they are, so that results equal those of an uncompiled call to the
+        last bit (except for the sign of a zero in a sum). Otherwise rounding may differ, but not
+        what is finite, infinite, NaN or zero.
     slots : tuple of trees of arrays, default=None
-        Arrays to be used as slots, as for `Compiled.fresh`.
+        Arrays to use as slots, as for `Compiled.fresh`.
 
     Returns
     -------
     Compiled
-        Functions of the same structure share plan and source, which are kept for later calls.
+        Functions of the same structure share plan and source, which are cached.
 
     Raises
     ------
     CaptureError
-        If the function cannot be captured, or a donated argument finds no output.
+        If the function cannot be captured, no output fits a donated argument, or a donated slot
+        overlaps another.
     DeviceError
-        If the arrays are on several devices.
+        If the arrays are on more than one device.
 
     Examples
     --------
@@ -393,7 +397,7 @@ def compile(
     return Compiled(program, template, args, slots, device, sparse=sparse)
 
 
-# Programs by what they compute, each with its own slots for sparse matrices, for which others are put in.
+# Programs by key, each with its own slots for sparse matrices, which a bound function replaces.
 _programs: OrderedDict[Any, tuple[Program, list[SparseSlot]]] = OrderedDict()
 _lock = threading.Lock()
 
@@ -405,7 +409,7 @@ def forget_programs() -> None:
 
 
 def _with_own_slots(graph: Graph) -> tuple[Graph, list[SparseSlot]]:
-    """Return a graph that reads empty slots of its own, so that a kept program keeps nobody's matrix."""
+    """Return a graph with empty slots of its own, so that a cached program keeps no matrix alive."""
     slots = {slot: SparseSlot(slot.shape, slot.dtype) for slot in graph.sparse_slots()}
     if not slots:
         return graph, []
@@ -431,9 +435,9 @@ def _donors(args: tuple[Tree, ...], donate: Iterable[int]) -> tuple[int, ...]:
 
 
 def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[Variable, Variable]]:
-    """Pair donated inputs with the outputs that take them over.
+    """Pair donated inputs with the outputs that are written into them.
 
-    An output that would be read from a donated input after that was written gets a copy first.
+    An output that is a view of a donated input is copied before that is overwritten.
     """
     outputs = list(graph.outputs)
     free = list(range(len(outputs)))
@@ -443,8 +447,8 @@ def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[
         fitting = [i for i in free if outputs[i].shape == donor.shape and outputs[i].dtype == donor.dtype]
         if not fitting:
             raise CaptureError(
-                f"a donated array of {donor!r} (array {position} of the arguments) finds no output of its "
-                "shape and dtype to take it over: return its new value, or do not donate it"
+                f"no output has the shape and dtype of a donated array, {donor!r} (array {position} of the "
+                "arguments): return its new value, or do not donate it"
             )
         free.remove(fitting[0])
         pairs[fitting[0]] = donor

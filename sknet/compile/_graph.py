@@ -1,4 +1,4 @@
-"""The graph: what a captured function computes, as a list of equations that anyone can read."""
+"""The graph: what a captured function computes, as a readable list of equations."""
 
 import functools
 from collections.abc import Hashable, Iterable, Iterator
@@ -14,8 +14,8 @@ from sknet.ops import SparseSlot
 
 __all__ = ["Equation", "Graph", "Operand", "Variable"]
 
-_dtype_name = functools.cache(str)  # NumPy puts the name together every time
-MOST_SHOWN = 8  # elements of an array that a text lists
+_dtype_name = functools.cache(str)  # NumPy builds the name at every call
+MOST_SHOWN = 8  # elements of an array that are printed
 Scalar = bool | int | float
 Operand = Any  # a Variable or a Scalar
 
@@ -54,13 +54,13 @@ class Equation:
     params : dict
         Its static parameters.
     output : Variable, default=None
-        Where the result goes; None makes a variable of the shape and dtype that the primitive's
-        shape rule gives.
+        The result; None makes a variable with the shape and dtype that the primitive's shape rule
+        gives.
 
     Attributes
     ----------
     variables : list of Variable
-        Those of the operands that are no numbers.
+        The operands that are not numbers.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class Equation:
         self.primitive = primitive
         self.operands = operands
         self.params = params
-        # An output made by the rule needs no second look; equations are never changed afterwards.
+        # An output made by the rule is right, and equations are never changed afterwards.
         self.verified = output is None
         self.variables = [x for x in operands if type(x) is Variable]
         self.output = Variable(*primitive.shape(*operands, **params)) if output is None else output
@@ -107,18 +107,18 @@ class Equation:
 
 
 class Graph:
-    """Inputs, constants, equations in the order of computation, and outputs.
+    """Inputs, constants, equations in execution order, and outputs.
 
     Parameters
     ----------
     inputs : sequence of Variable
-        What is given at every call.
+        Given at every call.
     constants : dict of Variable to ndarray
-        What is given once.
+        Given once.
     equations : sequence of Equation
-        Each uses only what stands before it.
+        Each uses only what precedes it.
     outputs : sequence of Variable
-        What is returned; a variable may be returned twice.
+        Returned; a variable may be returned more than once.
 
     Examples
     --------
@@ -150,7 +150,7 @@ class Graph:
         return Graph, (self.inputs, self.constants, self.equations, self.outputs)
 
     def verify(self) -> "Graph":
-        """Check that the graph keeps its rules: every pass is followed by this.
+        """Check that the graph is well-formed; runs after every pass.
 
         Returns
         -------
@@ -161,7 +161,7 @@ class Graph:
         ------
         GraphError
             If a variable is assigned twice or used before it is assigned, or if a shape or dtype
-            is not what the primitive's rule says. It is a defect of sknet.
+            is not what the primitive's rule says. This is a bug in sknet.
         """
         assigned: set[Variable] = set()
         for variable in (*self.inputs, *self.constants):
@@ -177,14 +177,13 @@ class Graph:
         return self
 
     def key(self) -> Hashable:
-        """Return what the graph computes, as a key: equal for graphs of the same structure, and no others.
+        """Return a key that is equal for graphs of the same structure, and for no others.
 
         Returns
         -------
         hashable
-            Made of shapes and dtypes of the inputs, constants and parameters by type and bits,
-            primitives, and wiring. Slots for sparse matrices count by shape and dtype, and by which
-            equations read the same one.
+            Holds the inputs' shapes and dtypes, primitives, wiring, and constants and parameters by type
+            and bits; of a slot for sparse matrices, shape, dtype and which equations read it.
 
         Examples
         --------
@@ -213,7 +212,7 @@ class Graph:
         return len(self.inputs), tuple(heads), constants, tuple(lines), outputs
 
     def sparse_slots(self) -> list[SparseSlot]:
-        """Return the slots for sparse matrices that the equations read, in the order of their first use."""
+        """Return the slots for sparse matrices that the equations read, in order of first use."""
         found = [x for e in self.equations for x in e.params.values() if isinstance(x, SparseSlot)]
         return list(dict.fromkeys(found))
 
@@ -232,7 +231,7 @@ class Graph:
 
     @staticmethod
     def _line(equation: Equation, names: dict[Variable, str]) -> str:
-        # An unknown variable is shown too: the text serves to report graphs that break the rules.
+        # Unknown variables are shown too, since the text also reports malformed graphs.
         operands = [names.get(x, "undefined") if type(x) is Variable else repr(x) for x in equation.operands]
         params = [f"{key}={_shown(value)}" for key, value in equation.params.items()]
         output = equation.output

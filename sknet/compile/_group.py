@@ -1,4 +1,4 @@
-"""Groups: equations that are executed together, one after the other for a part of the elements at a time."""
+"""Groups: equations that are executed together, block by block."""
 
 from typing import NamedTuple
 
@@ -13,12 +13,12 @@ class Group(NamedTuple):
     Attributes
     ----------
     equations : list of Equation
-        In order. All but a group of one have elementwise primitives and one output shape.
+        In order. Those of a group of several are elementwise and have the same output shape.
     rows : int
-        How many rows of the leading axis are one block; 0 where the whole array is.
+        Rows of the leading axis per block; 0 if the array is not divided.
     fused : bool
-        Whether one kernel goes through all equations, element by element: what no other group
-        uses is never in memory.
+        Whether one kernel computes all equations, element by element; values that no other group
+        uses are never in memory.
     """
 
     equations: list[Equation]
@@ -27,7 +27,7 @@ class Group(NamedTuple):
 
     @property
     def in_parts(self) -> bool:
-        """Whether all equations are done for a part of the elements, then for the next part."""
+        """Whether all equations are computed for one part of the elements before the next part."""
         return self.fused or self.rows > 0
 
     @property
@@ -37,5 +37,5 @@ class Group(NamedTuple):
 
 
 def is_elementwise(equation: Equation) -> bool:
-    """Tell whether each element of the output depends on the operands' elements at its place only."""
+    """Tell whether each output element depends only on the operands' elements at the same position."""
     return equation.primitive.expression is not None

@@ -1,6 +1,6 @@
-"""Primitives of the compiler's own: what graphs are rewritten into, and no user calls.
+"""Primitives that only the compiler uses, as targets of rewriting.
 
-`PRIMITIVES` does not list them, and they have no gradient: gradients are taken before the graph is made.
+They are not registered in `PRIMITIVES` and have no gradient: gradients are taken before capture.
 """
 
 import math
@@ -34,14 +34,16 @@ def primitive_named(name: str) -> Primitive:
     return OWN.get(name) or PRIMITIVES[name]
 
 
-# -- one element a row ------------------------------------------------------------------------
-# take_along_axis and its adjoint, for a last axis and one index a row, by positions in the flat array.
+# -- one element per row ----------------------------------------------------------------------
+# take_along_axis and its adjoint along the last axis, for one index per row, by flat positions.
 
 
 def _flat_index(xp: Namespace, indices: Any, *, length: int, from_end: bool = True, out: Any = None) -> Any:
     if not from_end:
         xp.check_indices(indices, length)
-    flat = xp.arange(length).take(indices.reshape(-1), None, out)  # wraps negative indices, refuses others
+    flat = xp.arange(length).take(
+        indices.reshape(-1), None, out
+    )  # wraps negative indices and raises for others
     flat += xp.arange(0, indices.size * length, length)
     return flat
 
@@ -94,7 +96,7 @@ def _assemble(xp: Namespace, *parts: Any, starts: Shape, size: int, out: Any = N
     return out
 
 
-# The executor writes the parts where they belong in the first place, and assembles nothing.
+# Executors usually write the parts in place, so that nothing is left to copy.
 assemble = _Internal("assemble").define(
     forward=_assemble,
     shape=lambda *parts, starts, size: ((size,), np.result_type(*[part.dtype for part in parts])),
@@ -109,7 +111,7 @@ def _axpy(xp: Namespace, x: Any, y: Any, a: Any, *, out: Any = None) -> Any:
     return xp.add(x, a * y, out=out)
 
 
-# BLAS has a function for it, which reads and writes memory once.
+# BLAS does it in one pass over memory.
 axpy = _Internal("axpy").define(
     forward=_axpy, shape=lambda x, y, a: (x.shape, x.dtype), vjp=None, expression="x + z * y", overwrites=(0,)
 )
@@ -122,7 +124,7 @@ def _masked(xp: Namespace, x: Any, mask: Any, *, out: Any = None) -> Any:
     return _copy(xp, xp.where(mask, x, 0), out=out)
 
 
-# Not x * mask, which is NaN where x is infinite and the mask does not hold.
+# Not x * mask, which is NaN where x is infinite and the mask is false.
 masked = _Internal("masked").define(
     forward=_masked,
     shape=lambda x, mask: (x.shape, x.dtype),

@@ -1,4 +1,4 @@
-"""Keys: what is equal by type and bits has equal keys, and nothing else has."""
+"""Keys: equal for values of the same type and bits, and for no others."""
 
 import hashlib
 import struct
@@ -12,11 +12,11 @@ from sknet.device import MetaArray, device_of, is_array, to_host
 
 __all__ = ["key_of", "same_value"]
 
-INLINE = 64  # bytes of an array up to which the key holds them; of larger arrays it holds a digest
+INLINE = 64  # bytes up to which the key contains an array; of a larger one it contains a digest
 
 
 class _Identity:
-    """The key of an object that equals itself only; it keeps the object, so that its id stays its own."""
+    """The key of an object that equals only itself; keeping the object keeps its id unique."""
 
     __slots__ = ("_value",)
 
@@ -31,13 +31,13 @@ class _Identity:
 
 
 def key_of(value: Any) -> Hashable:
-    """Return a key that tells a value from every other one.
+    """Return a key that identifies a value.
 
     Parameters
     ----------
     value : object
-        A number, text, dtype or array; a tuple, list, dict or slice of such; or anything else,
-        which is then told apart by identity.
+        A number, text, dtype or array; a tuple, list, dict or slice of these; or anything else,
+        which is then identified by its id.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def key_of(value: Any) -> Hashable:
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Tell whether two values have equal keys, or have the same type and call themselves equal."""
+    """Tell whether two values have equal keys, or (if of another kind) the same type and compare equal."""
     if key_of(a) == key_of(b):
         return True
     return type(a) is type(b) and isinstance(key_of(a), _Identity) and bool(a == b)

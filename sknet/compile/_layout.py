@@ -1,4 +1,4 @@
-"""Offsets: buffers that are never needed at the same time share memory."""
+"""Offsets: buffers whose lifetimes do not overlap share memory."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from sknet.device import Device, backend
 
 __all__ = ["ALIGNMENT", "Buffer", "aligned_memory", "assign_offsets"]
 
-ALIGNMENT = backend("cpu").alignment  # bytes of a cache line
+ALIGNMENT = backend("cpu").alignment  # bytes per cache line
 
 
 class Buffer:
-    """Some bytes, and the times from which and until which they are needed (both included).
+    """A block of memory and its lifetime (both ends inclusive).
 
     Parameters
     ----------
@@ -21,18 +21,18 @@ class Buffer:
     start, stop : int
         Lifetime.
     kind : {"arena", "pinned", "slot", "constant"}
-        Whose memory it is: shared over time, kept for this buffer, an input's or a constant's.
+        Which memory it is in: shared over time, reserved for this buffer, an input's or a constant's.
     alignment : int
-        Bytes that its size is rounded up to, so that what follows it is aligned.
+        Its size is rounded up to a multiple of this, so that the next buffer is aligned.
 
     Attributes
     ----------
     offset : int
-        Where it starts: in the memory, or in its parent.
+        Where it starts, in the memory or in its parent.
     parent : Buffer or None
         The buffer that this one is a part of.
     is_assembled : bool
-        Whether parts of it are buffers, too.
+        Whether parts of it are buffers too.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Buffer:
 
 
 def assign_offsets(buffers: list[Buffer]) -> tuple[int, int]:
-    """Give every buffer an offset: the largest first, each into the smallest gap that holds it.
+    """Assign an offset to every buffer: largest first, each in the smallest gap that fits.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def assign_offsets(buffers: list[Buffer]) -> tuple[int, int]:
     size : int
         Bytes of memory needed.
     peak : int
-        The most bytes needed at one time, which no placement can go below.
+        The most bytes live at any one time, a lower bound on `size`.
 
     Notes
     -----
@@ -154,5 +154,5 @@ def _peak(buffers: list[Buffer]) -> int:
 
 
 def aligned_memory(nbytes: int) -> np.ndarray:
-    """Return uninitialised bytes of the host that start on a cache line."""
+    """Return uninitialised host memory that starts on a cache line."""
     return backend("cpu").memory(nbytes, Device("cpu"))  # type: ignore[no-any-return]

@@ -1,10 +1,9 @@
 """The plan: where every value of a graph lives, so that a step allocates nothing.
 
-Values live in the caller's slots (inputs), among the constants, or in one arena, where values that
-are never needed at the same time share memory. A view is no value of its own; an elementwise
-equation writes over an operand that is no longer needed; what is assembled into a flat array is
-written there at once; an output may take over the slot of a donated input. What only the
-equations of one kernel use has no memory at all.
+Values live in the caller's slots (inputs), among the constants, or in one arena, where values whose
+lifetimes do not overlap share memory. A view needs no memory; an elementwise equation overwrites an
+operand that is no longer needed; parts of a flat array are written in place; an output may be
+written into the slot of a donated input. What only the equations of one kernel use has no memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,44 +23,44 @@ Scratch = Callable[[Equation], Sequence[tuple[tuple[int, ...], Any]]]
 
 
 class Plan:
-    """Buffers for a graph whose equations are executed group by group.
+    """The memory plan of a graph whose equations are executed group by group.
 
     Parameters
     ----------
     graph : Graph
-        What is computed.
+        The graph.
     groups : list of Group
-        In what order.
+        Its equations in execution order.
     donated : mapping of Variable to Variable
-        For outputs, the input whose memory they take over.
+        Maps outputs to the inputs whose memory they are written into.
     scratch : callable
-        ``scratch(equation)`` lists shape and dtype of the arrays that executing it needs besides.
+        ``scratch(equation)`` lists shape and dtype of the temporary arrays that executing it needs.
     alignment : int, default=ALIGNMENT
-        Bytes at whose multiples arrays begin.
+        Arrays start at multiples of this many bytes.
 
     Attributes
     ----------
     equations : list of Equation
-        In order of execution.
+        In execution order.
     views : Views
         Which variables are views of which.
     buffers : dict of Variable to Buffer
-        Where each value that is no view lives.
+        The buffer of each value that is not a view.
     scratch : dict of Equation to list of Buffer
-        Memory that an equation needs besides.
+        Temporary memory of each equation.
     donors : set of Variable
-        The inputs that are written to.
+        Inputs that are overwritten.
     copies : list of (Variable, Variable)
-        Outputs to be copied into donated inputs at the end, where they could not be written there.
+        Outputs that have to be copied into donated inputs at the end.
     blank : set of Variable
-        Donated inputs that nothing reads and that a flat array is assembled in: they must be zero
-        before the first run, for the gaps between its parts are never written.
+        Donated inputs that are not read and in which a flat array is assembled: they must be zero
+        before the first run, since gaps between the parts are never written.
     in_groups : set of Variable
-        Values that exist one block at a time, or in a kernel's registers.
+        Values that exist for one block at a time, or only in a kernel's registers.
     arena_size, pinned_size : int
-        Bytes of the arena, and of what follows it and is never shared.
+        Bytes of the arena, and of the unshared memory behind it.
     peak_live : int
-        Most bytes of the arena that are needed at one time: no plan can do with less.
+        The most bytes of the arena live at any one time, a lower bound for any plan.
 
     Examples
     --------
@@ -128,7 +127,7 @@ class Plan:
     # -- lifetimes ----------------------------------------------------------------------------
 
     def _find_lifetimes(self) -> None:
-        """Find when each value is assigned, and when it (or a view of it) is read last."""
+        """Find when each value is assigned and when it (or a view of it) is last read."""
         self._first: dict[Variable, int] = {}
         self._last: dict[Variable, int] = {}
         self._group_of: dict[Variable, int] = {}
@@ -172,13 +171,13 @@ class Plan:
         return self._all[-1]
 
     def _place_parts(self) -> None:
-        """Let what is assembled be written straight into its place of the flat array."""
+        """Place the parts of flat arrays where they are assembled."""
         for time, equation in enumerate(self.equations):
             if equation.primitive is not own.assemble:
                 continue
             whole = equation.output
             has_gaps = sum(x.size for x in equation.operands) < whole.size
-            # Gaps stay zero from the start on, so nothing else may ever be written there.
+            # Gaps stay zero from the start, so nothing else may be written there.
             flat = self._new(whole.nbytes, time, self._last[whole], "pinned" if has_gaps else "arena")
             self.buffers[whole] = flat
             for start, part in zip(equation.params["starts"], equation.operands, strict=True):
@@ -194,7 +193,7 @@ class Plan:
                     flat.start = min(flat.start, self._begun(root))
 
     def _begun(self, root: Variable) -> int:
-        """Let what a part is made of live in its place, too, if it can; return since when it does."""
+        """Place the operand that a part is computed from there too, if possible; return its first use."""
         time = self._first[root]
         equation = self.equations[time]
         if self._group(root).in_parts:
@@ -209,10 +208,10 @@ class Plan:
         return time
 
     def is_in_place(self, assembled: Equation, i: int) -> bool:
-        """Tell whether part `i` of an assembled array is written there by the equation that makes it."""
+        """Tell whether the equation that computes part `i` of an assembled array writes it in place."""
         home = self.buffers[self.views.root(assembled.operands[i])]
         offset = assembled.params["starts"][i] * assembled.output.dtype.itemsize
-        # A value that comes twice is written to one of its places only.
+        # A value that occurs twice is written to one of its positions only.
         return home.parent is self.buffers[assembled.output] and home.offset == offset
 
     def _take_over(self, donated: Mapping[Variable, Variable]) -> None:
@@ -228,10 +227,10 @@ class Plan:
                 self.copies.append((output, donor))
 
     def _take_over_slot(self, root: Variable, donor: Variable) -> None:
-        """Let a value live in a donated slot, and likewise the value that it is made of, if it can."""
+        """Place a value in a donated slot, and the operand that it is computed from too, if possible."""
         self.buffers[root] = self.buffers[donor]
         self.in_groups.discard(root)
-        if self._group(root).fused:  # what it is made of has no memory that could be the slot's
+        if self._group(root).fused:  # its operands have no memory that could be the slot's
             return
         time = self._first[root]
         for x in _replaceable(self.equations[time]):
@@ -246,7 +245,7 @@ class Plan:
         return own_memory and donor not in self._last and self.views.is_whole(output)
 
     def _assemble_in_slot(self, root: Variable, donor: Variable) -> None:
-        """Let a flat array, and so its parts, live in a slot that nothing reads."""
+        """Place a flat array, and thus its parts, in a slot that is not read."""
         before, slot = self.buffers[root], self.buffers[donor]
         self._all.remove(before)
         for part in self.buffers.values():
@@ -272,15 +271,15 @@ class Plan:
         return self.groups[self._group_of[root]]
 
     def _read_until(self, root: Variable) -> int:
-        """Return the last time at which operands are read, for an equation that may write over them."""
-        number = self._group_of[root]  # a kernel reads all operands before it writes anything
+        """Return when operands are last read, for an equation that may overwrite them."""
+        number = self._group_of[root]  # a kernel reads all operands before it writes
         return self._spans[number][1] if self.groups[number].fused else self._first[root]
 
     def _aligned(self, equation: Equation, root: Variable) -> bool:
-        """Tell whether a value is read only where `equation` writes, if it writes into it.
+        """Tell whether a value is read only at the positions that `equation` has not yet overwritten.
 
-        In a group that goes block by block, the other equations read the next block after this one
-        has written its own; and a kernel's threads wait for no other.
+        In a group that runs block by block, other equations read the next block after this one
+        has written its own; and the threads of a kernel do not wait for each other.
         """
         output = equation.output
         group = self._group(output)
@@ -316,7 +315,7 @@ class Plan:
         return x.nbytes // x.shape[0] * rows
 
     def _reused(self, time: int, equation: Equation) -> Buffer | None:
-        """Return the buffer of an operand that is needed no more and may be written over."""
+        """Return the buffer of an operand that is no longer needed and may be overwritten."""
         output = equation.output
         group = self._group(output)
         spent = self._spent(output) if group.fused else _replaceable(equation)
@@ -335,7 +334,7 @@ class Plan:
         return None
 
     def _spent(self, output: Variable) -> list[Variable]:
-        """Return operands of an output's kernel that nothing needs later, and no output has taken over."""
+        """Return operands of an output's kernel that are not needed later and not yet reused."""
         group, (_, stop) = self._group(output), self._spans[self._group_of[output]]
         made = group.internal
         taken = {id(self.buffers[x]) for x in made if x in self.buffers}
@@ -349,7 +348,7 @@ class Plan:
         ]
 
     def _widen_in_groups(self) -> None:
-        """A value that outlives a block is needed as long as blocks are worked on."""
+        """Extend the lifetime of values that outlive a block to that of its loop."""
         blockwise = {id(self.buffers[x]) for x in self.in_groups if x in self.buffers}
         spans = [span for span, group in zip(self._spans, self.groups, strict=True) if group.in_parts]
         for buffer in self._all:
@@ -371,11 +370,11 @@ class Plan:
         Parameters
         ----------
         memory : array of shape (arena_size + pinned_size,), dtype=uint8
-            Of any device, aligned; what is pinned must be zero.
+            On any device, aligned; the pinned part must be zero.
         slots : sequence of array
             One for each input of the graph.
         constants : mapping of Variable to array, default=None
-            The graph's constants, where they are not on the host.
+            The graph's constants, if they are not on the host.
 
         Returns
         -------
@@ -391,7 +390,7 @@ class Plan:
                 found[output] = self.views.applied(equation, found[equation.operands[0]])
                 continue
             if output not in self.buffers:
-                continue  # it is in a kernel's registers
+                continue  # only in a kernel's registers
             buffer = self.buffers[output]
             if buffer.kind == "slot":
                 found[output] = _in_slot(buffer, homes, output)
@@ -404,7 +403,7 @@ class Plan:
 
 
 def _in_slot(buffer: Buffer, homes: Mapping[int, Any], output: Variable) -> Any:
-    """Return the array of an output that lives in a slot, or in a part of one."""
+    """Return the array of an output in a slot or in part of one."""
     if buffer.parent is None:
         home = homes[id(buffer)]
         return home if home.shape == output.shape else home.reshape(output.shape)
@@ -413,7 +412,7 @@ def _in_slot(buffer: Buffer, homes: Mapping[int, Any], output: Variable) -> Any:
 
 
 def _replaceable(equation: Equation) -> list[Variable]:
-    """Return the operands that the output may be written over: each is read at such positions only."""
+    """Return the operands that the output may overwrite, since each is read only where it is written."""
     over, operands = equation.primitive.overwrites, equation.operands
     others = {x for i, x in enumerate(operands) if i not in over and type(x) is Variable}
     found = [operands[i] for i in over if i < len(operands)]

@@ -1,4 +1,4 @@
-"""Views: equations that compute nothing, and are made once when memory is given out."""
+"""Views: equations that compute nothing, made once when memory is assigned."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class Views:
     def __init__(self, graph: Graph, equations: list[Equation]) -> None:
         self._sources: dict[Variable, Variable] = {}
         self._whole: dict[Variable, bool] = {}
-        # Arrays of the right strides, whose memory is never touched.
+        # Arrays with the right strides, whose memory is never accessed.
         self._ghosts: dict[Variable, np.ndarray] = dict(graph.constants)
         for equation in equations:
             if equation.primitive.view is not None:
@@ -41,7 +41,7 @@ class Views:
         self._whole[output] = self.is_whole(x) and after.flags.c_contiguous and after.size == x.size
 
     def ghost(self, x: Variable) -> np.ndarray:
-        """Return an array of arbitrary content laid out in memory as `x` is."""
+        """Return an array with arbitrary values and the memory layout of `x`."""
         found = self._ghosts.get(x)
         if found is None:
             found = self._ghosts[x] = np.empty(x.shape, x.dtype)
@@ -52,11 +52,11 @@ class Views:
         return equation.output in self._sources
 
     def root(self, x: Variable) -> Variable:
-        """Return the variable that `x` is a view of; itself where it is none."""
+        """Return the variable that `x` is a view of, or `x` itself if it is not a view."""
         return self._sources.get(x, x)
 
     def is_whole(self, x: Variable) -> bool:
-        """Tell whether `x` has all elements of its root, in the same order in memory."""
+        """Tell whether `x` has all elements of its root, in memory order."""
         return self._whole.get(x, True)
 
     def is_contiguous(self, x: Variable) -> bool:

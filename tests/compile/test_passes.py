@@ -88,6 +88,7 @@ def test_rules_that_change_rounding(function, left):
         (lambda x: x[0, 0] / 1e-320, ["getitem", "divide"]),
         (lambda x: x[0] + 2.0 * x[1], ["getitem", "getitem", "multiply", "add"]),
         (lambda x: x[0] + x[1].sum() * np.ones(3), ["getitem", "getitem", "sum", "multiply", "add"]),
+        (lambda x: (v := -(x[0] * 1e-3)) - v, ["getitem", "multiply", "subtract"]),
         (lambda x: x[0] + 0.0 * x[1], ["getitem", "getitem", "multiply", "add"]),
         (lambda x: x**0.5, ["pow"]),
         (lambda x: x + 0.0, ["add"]),

@@ -8,6 +8,7 @@ given another sign where sums make them. What is computed from the rewritten gra
 one of these.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -159,7 +160,7 @@ class _Rounding(_Signs):
         limits = np.finfo(result.dtype)
         with np.errstate(all="ignore"):
             off = self._rng.integers(-3, 4, result.shape) * limits.eps
-            rounded = result + result * off.astype(result.dtype)
+            rounded = np.where(result == 0, result, result + result * off.astype(result.dtype))
             if name == "log_softmax":  # the logarithm of a sum near 1 is off by as much as the sum
                 rounded = rounded + (self._rng.integers(-4, 5, result.shape) * limits.eps).astype(
                     result.dtype
@@ -178,7 +179,8 @@ class _Rounding(_Signs):
         """Add up in another order, on the way of which anything can come about that is too large."""
         at = tuple(sorted(a % x.ndim for a in axis))
         kept = [n for i, n in enumerate(x.shape) if i not in at]
-        terms = np.moveaxis(x, at, range(len(at))).reshape(-1, *kept)
+        count = math.prod(x.shape[i] for i in at)
+        terms = np.moveaxis(x, at, range(len(at))).reshape(count, *kept)
         wide = x.dtype if self._rng.random() < 0.5 or dtype.char != "e" else np.dtype("float32")
         parts = [np.zeros(kept, wide) for _ in range(self._rng.integers(1, 4))]
         for term in self._rng.permutation(terms):
@@ -266,12 +268,15 @@ def _is_like(result: Any, others: Any) -> Any:
     with np.errstate(all="ignore"):
         slack = 2 * (high - low) + 16 * limits.eps * np.maximum(np.abs(low), np.abs(high))
         slack = slack + 16 * np.longdouble(limits.smallest_subnormal)
-        # Where some of the samples are not finite, few are left that say how far the others go apart.
-        slack = slack + np.where(finite.all(axis=0), 0.0, 0.1) * np.maximum(np.abs(low), np.abs(high))
-        near = np.isfinite(result) & finite.any(axis=0) & (result >= low - slack) & (result <= high + slack)
+        # Where some of the samples are not finite, nothing is known of how far the others go apart.
+        near = (result >= low - slack) & (result <= high + slack)
+        near = np.isfinite(result) & finite.any(axis=0) & (near | ~finite.all(axis=0))
     # What is normal everywhere is no zero, and what is zero everywhere stays one.
     is_zero = (others == 0).all(axis=0)
     is_normal = (np.abs(others) >= 4 * limits.smallest_normal).all(axis=0) & ((low > 0) | (high < 0))
     near &= ~(is_zero & (result != 0)) & ~(is_normal & (result == 0))
-    same = _is_one_of(result, others) & ~np.isfinite(result)
+    kinds = sum(
+        np.any(kind, axis=0).astype(int) for kind in (finite, np.isnan(others), others > high, others < low)
+    )
+    same = ~np.isfinite(result) & (_is_one_of(result, others) | (kinds > 2))
     return np.asarray(near | same)

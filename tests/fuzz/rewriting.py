@@ -24,7 +24,7 @@ __all__ = ["Case", "made", "mismatches"]
 MATRICES = ((4, 6), (4, 6), (4, 6), (4, 6), (4, 6), (4, 6), (1, 6), (4, 1), (0, 6), (3, 2))
 NUMBERS = ["0.0", "-0.0", "1.0", "-1.0", "1", "2", "0.5", "2.0", "-3.0", "0.3", "1e-3", "7.0", "1e6", "0.25"]
 WILD = ["1e30", "1e-30", "1e300", "1e-300", "np.inf", "-np.inf", "np.nan", "True", "65504.0", "6e-8"]
-WHOLE = ["0", "1", "2", "3", "-1", "7", "100", "255", "True"]
+WHOLE = ["0", "1", "2", "3", "-1", "7", "100", "255", "True", "0.5", "-3.0"]
 DTYPES = ("float32", "float32", "float64", "float64", "float16", "integer")
 
 # Templates: {a}, {b}, ... are values made before, {c}, {d} are numbers, {k} is an array of constants.
@@ -39,6 +39,10 @@ COMMON = """
 -({c} * {a})
 {a} + (-{b})
 {a} - (-{b})
+{c} + (-{a})
+{c} - (-{a})
+(-{a}).astype('int64') + {b}
+{b} - (-{a}).astype('float64')
 {c} * {a}
 {a} + {c}
 {a} - {c}
@@ -109,6 +113,8 @@ ops.take_along_axis(ops.log_softmax({m}), {i}, -1)
 -ops.take_along_axis(ops.log_softmax({m}), {i}, -1).mean()
 ops.take_along_axis({m} - ops.log({a}), {i}, -1)
 ops.abs({a}) ** 0.5
+{a} ** 0.5
+-{a} ** 0.5
 ({a} * {b}) * {b}
 ({a} * {c}) * ({b} * {d})
 ops.sigmoid({a})

@@ -219,6 +219,9 @@ def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
         product = rewriter.definition(other, "multiply")
         if product is None or not rewriter.is_used_once(other) or not _same(base, output):
             continue
+        made_of = rewriter.definitions.get(base) if type(base) is Variable else None
+        if base is other or (made_of is not None and other in made_of.operands):
+            continue  # what is left of x - x would be a rounding error
         c, rest = _number_and_rest(product)
         # BLAS takes 0 times anything for 0; and by rounding once it keeps some products finite that are not.
         if c is None or (type(c) is not Variable and not 0 < abs(c) <= 1):
