@@ -111,7 +111,13 @@ ROWS = [
     ),
     Row(
         "negative_number",
-        (lambda x: -(2.5 * x), lambda x: -(x / 3), lambda x: -(1 / x), lambda x: -(x * True)),
+        (
+            lambda x: -(2.5 * x),
+            lambda x: -(x / 3),
+            lambda x: -(1 / x),
+            lambda x: -(x * True),
+            lambda x: -(0 * x),
+        ),
     ),
     Row("add_negative", (lambda x, y: x + (-y), lambda x, y: (-y) + x), PAIR, NUMBERS),
     Row("add_negative", (lambda x: 3 + (-x), lambda x: (-x) + (-x)), dtypes=NUMBERS),

@@ -228,9 +228,12 @@ def negative_number(rewriter: Rewriter, equation: Equation) -> Variable | None:
     if product is None or not rewriter.is_used_once(x):
         return None
     a, b = product.operands
+    # An integer 0 has no sign.
     if type(a) is not Variable:
-        return rewriter.emit(product.primitive, -a, b) if _is_real(a, b) else None
-    return rewriter.emit(product.primitive, a, -b) if type(b) is not Variable and _is_real(b, a) else None
+        return rewriter.emit(product.primitive, -float(a), b) if _is_real(a, b) else None
+    if type(b) is Variable or not _is_real(b, a):
+        return None
+    return rewriter.emit(product.primitive, a, -float(b))
 
 
 def _is_real(number: Operand, x: Variable) -> bool:
