@@ -33,7 +33,8 @@ def both_classes(link: Head, threshold: float) -> Head:
 
 
 def _label(activation: Any) -> str:
-    return activation if isinstance(activation, str) else repr(activation)
+    label = activation if isinstance(activation, str) else repr(activation)
+    return label if "\n" not in label else f"{type(activation).__name__}(...)"
 
 
 class _Frozen:

@@ -211,6 +211,8 @@ def test_repr():
     assert repr(fitted("multiclass").freeze()) == "FrozenClassifier(12-8-3, relu, LogLoss, float64)"
     regressor = fitted("multioutput", activation=nn.GLU(), hidden_layer_sizes=(8, 6), dtype="float32")
     assert repr(regressor.freeze()) == "FrozenRegressor(12-8-6-3, GLU(), SquaredError, float32)"
+    several = fitted("binary", activation=trained_inside())
+    assert repr(several.freeze()) == "FrozenClassifier(12-8-1, Sequential(...), LogLoss, float64)"
 
 
 def test_a_pickle_holds_every_number_once():
