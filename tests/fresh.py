@@ -1,11 +1,12 @@
 """Run names of sknet, and the examples in their docstrings, each as the first of it that a process imports.
 
 Reads ``{module: [name, ...]}`` as JSON and prints what failed as JSON. A process for every module imports it
-and forks for every name, so that the names of one module share its import. What is no part of sknet is
-loaded before all of them.
+and forks for its names: those that load nothing more of sknet share a child, the others have one each. What
+is no part of sknet is loaded before all of them.
 """
 
 import doctest
+import gc
 import importlib
 import io
 import json
@@ -13,6 +14,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -37,7 +39,7 @@ def run_name(module: str, name: str) -> list[str]:
     value = getattr(importlib.import_module(module), name)
     home = getattr(value, "__module__", None)
     doc = getattr(value, "__doc__", None)
-    if not isinstance(home, str) or not home.startswith("sknet") or not doc:
+    if not isinstance(home, str) or not home.startswith("sknet") or ">>>" not in (doc or ""):
         return []
     globs = dict(vars(sys.modules[home]))
     test = doctest.DocTestParser().get_doctest(doc, globs, name, home, 0)
@@ -46,16 +48,13 @@ def run_name(module: str, name: str) -> list[str]:
     return runner.problems
 
 
-def forked(function: Callable[[], object]) -> object:
-    """Call a function in a child process and return what it returned, by way of JSON."""
+def started(function: Callable[[], object]) -> tuple[int, int]:
+    """Call a function in a child process; return its number, and where its result can be read as JSON."""
     read, write = os.pipe()
     child = os.fork()
     if child:
         os.close(write)
-        with os.fdopen(read) as pipe:
-            text = pipe.read()
-        os.waitpid(child, 0)
-        return json.loads(text) if text else ["the process died"]
+        return child, read
     os.close(read)
     try:
         result = function()
@@ -66,22 +65,62 @@ def forked(function: Callable[[], object]) -> object:
     os._exit(0)
 
 
-def run_module(module: str, names: list[str]) -> dict[str, list[str]]:
-    """Import a module, then try each of its names in a process of its own, if there is anything to run."""
-    loaded = vars(importlib.import_module(module))
-    idle = [name for name in names if name in loaded and ">>>" not in (loaded[name].__doc__ or "")]
-    return {name: forked(lambda name=name: run_name(module, name)) for name in names if name not in idle}
+def finished(child: int, read: int) -> object:
+    """Wait for a child process and return what it returned."""
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else ["the process died"]
+
+
+def all_of(functions: list[Callable[[], object]], at_once: int) -> list[object]:
+    """Call functions in child processes, some at once, and return what they return."""
+    running: list[tuple[int, int]] = []
+    found = []
+    for function in functions:
+        if len(running) == at_once:
+            found.append(finished(*running.pop(0)))
+        running.append(started(function))
+    return found + [finished(*one) for one in running]
+
+
+def loaded_parts() -> set[str]:
+    return {name for name in sys.modules if name.split(".")[0] == "sknet"}
+
+
+def run_some(module: str, names: list[str]) -> list[list[str]]:
+    """Try names one after the other, up to the first that loads more of sknet."""
+    before, found = loaded_parts(), []
+    for name in names:
+        found.append(run_name(module, name))
+        if loaded_parts() != before:
+            break
+    return found
+
+
+def run_module(module: str, names: list[str]) -> dict[str, object]:
+    """Import a module, then try each of its names as if it were alone."""
+    importlib.import_module(module)
+    found: dict[str, object] = {}
+    while len(found) < len(names):
+        left = names[len(found) :]
+        results = finished(*started(partial(run_some, module, left)))
+        if results and isinstance(results[0], str):  # it has failed altogether: at the first name, then
+            results = [results]
+        found |= dict(zip(left, results, strict=False))
+    return found
 
 
 def main() -> None:
     """Try what standard input lists."""
-    for package in ("scipy.optimize", "scipy.signal", "scipy.sparse", "sklearn.model_selection"):
-        importlib.import_module(package)
-    assert not any(name.split(".")[0] == "sknet" for name in sys.modules)
     wanted = json.load(sys.stdin)
     sys.stdout, out = io.StringIO(), sys.stdout
-    found = {module: forked(lambda m=module, n=names: run_module(m, n)) for module, names in wanted.items()}
-    json.dump(found, out)
+    gc.disable()  # a collection writes to all objects, and children share the memory
+    # The root loads what its names need when they are asked for: each is an import of its own.
+    jobs = [(m, [n]) for m, names in wanted.items() for n in names if m == "sknet"]
+    jobs += [(m, names) for m, names in wanted.items() if m != "sknet"]
+    found = all_of([partial(run_module, *job) for job in jobs], os.cpu_count() or 1)
+    json.dump([[module, result] for (module, _), result in zip(jobs, found, strict=True)], out)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,8 @@ def failures(wanted: dict[str, list[str]]) -> list[str]:
     command = [sys.executable, "-W", "error", str(ROOT / "tests/fresh.py")]
     done = subprocess.run(command, input=json.dumps(wanted), capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
     problems = []
-    for module, result in found.items():
+    for module, result in json.loads(done.stdout):
         if not isinstance(result, dict):
             problems.append(f"{module}: {result}")
             continue
