@@ -27,7 +27,7 @@ _entered = 0
 
 
 class detect_anomaly(Context):
-    """Stop at the operation in which a NaN or an infinity is born, and name the line of code it stands in.
+    """Stop at the operation that first produces a NaN or an infinity, and name its line of code.
 
     In the forward pass that is the operation itself; in the backward pass, the operation whose gradient it
     is. What was in the data already is not reported, nor what is computed from it. Everything is looked
@@ -119,7 +119,7 @@ def _watched_push(
     except NonFiniteError as error:
         raise NonFiniteError(f"{where}: {error}") from error
     given = [*_arrays(g), *_arrays(node.inputs)]
-    for i, parent in enumerate(node.parents):  # of a custom Function, whose arithmetic nobody sees
+    for i, parent in enumerate(node.parents):  # of a custom Function, whose arithmetic is not watched
         found = parent is not None and _born(_arrays(pending.get(parent)), given)
         if found:
             raise NonFiniteError(f"{where}: {found} in the gradient of input {i}")

@@ -33,7 +33,7 @@ def jacobian(
     Returns
     -------
     callable
-        ``(*args, **kwargs) -> jacobian``: in the place of every tensor that the function returns, a tree
+        ``(*args, **kwargs) -> jacobian``: for every tensor that the function returns, a tree
         like the argument (a tuple of such for several) of tensors whose shape is the result's followed by
         the argument's; ``(jacobian, rest)`` under `has_aux`. It can itself be differentiated.
 

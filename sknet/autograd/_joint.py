@@ -32,7 +32,7 @@ class Bundle:
 
 
 class Call(ABC):
-    """Stands where a primitive stands on the tape: one rule an input, all from one call of `shares`.
+    """Takes the place of a primitive on the tape: one rule per input, all from one call of `shares`.
 
     Parameters
     ----------

@@ -104,12 +104,12 @@ class Evaluation:
         return _tree.map_leaves(lambda x: x.detach() if isinstance(x, Tensor) else x, self._rest)
 
     def like_arguments(self, shares: Sequence[Any]) -> tuple[Any, ...]:
-        """Return one tree an argument, with `shares` in the place of the points."""
+        """Return one tree an argument, with `shares` instead of the points."""
         remaining = iter(shares)
         return tuple(_tree.rebuild(entry, remaining) for entry in self._entries.values())
 
     def like_value(self, parts: Sequence[Any]) -> Any:
-        """Return a tree like the value, with `parts` in the place of the outputs."""
+        """Return a tree like the value, with `parts` instead of the outputs."""
         return _tree.rebuild(self._value, iter(parts))
 
 

@@ -39,7 +39,7 @@ class _Level:
 
 
 class _Batched(TracedArray):
-    """What a mapped function sees: an array with the shape of one argument, which stands for all of them."""
+    """What a mapped function sees: an array with the shape of one argument that represents all of them."""
 
     __slots__ = ("_level", "tensor")
 
@@ -53,7 +53,7 @@ class _Batched(TracedArray):
         return self._level.number
 
     def belongs_to(self, level: _Level) -> bool:
-        """Tell whether it stands for the arguments of a certain call."""
+        """Tell whether it represents the arguments of a certain call."""
         return self._level is level
 
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> "_Batched":
@@ -88,7 +88,7 @@ def _is_at(array: Any, level: _Level) -> bool:
 
 
 def _outer(x: Tensor) -> Tensor:
-    """Return the stack that a tensor stands for: on the tape only if the tensor itself is."""
+    """Return the stack that a tensor represents: on the tape only if the tensor itself is."""
     tensor: Tensor = x.data.tensor
     return tensor if x.node is not None or tensor.node is None else tensor.detach()
 

@@ -30,5 +30,5 @@ def normalize_axes(axis: int | Sequence[int] | None, ndim: int, op: str) -> tupl
         return (normalize_axis(axis, ndim, op),)  # type: ignore[arg-type]  # checked there
     axes = tuple([normalize_axis(a, ndim, op) for a in axis])
     if len(set(axes)) != len(axes):
-        raise ShapeError(f"{op}: an axis stands twice in {tuple(axis)}")
+        raise ShapeError(f"{op}: an axis is repeated in {tuple(axis)}")
     return axes

@@ -247,7 +247,7 @@ def release(output: "Tensor") -> None:
     Parameters
     ----------
     output : Tensor
-        Its own value stays, and so do those of all tensors that somebody holds.
+        Its own value stays, and so do those of all tensors that are still referenced.
 
     Examples
     --------

@@ -131,7 +131,7 @@ class Methods:
     def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
         """Return x with the axes `source` at the positions `destination`, and the others in their order."""
     def nan_to_num(self, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-        """Return x with numbers in the place of NaN and the infinities; no gradient flows to those places."""
+        """Return x with numbers instead of NaN and the infinities; no gradient flows to those elements."""
     def negative(self) -> Tensor:
         """Return -x."""
     def nextafter(self, y: Any) -> Tensor:

@@ -47,7 +47,7 @@ class Primitive:
         raises `ShapeError` where the operands do not fit.
     vjp : tuple of callables, or None
         One rule per operand: ``rule(g, out, *inputs, **params)`` returns that operand's share of
-        the gradient, **in differentiable operations**; None in the place of an operand that has
+        the gradient, **in differentiable operations**; None for an operand that has
         no gradient, None altogether where the operation has none.
     saves : {"inputs", "output", "both", "nothing"}
         What the vjp rules read the values of; of everything else they see shape and dtype only,

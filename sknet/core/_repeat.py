@@ -1,7 +1,7 @@
 """Running a function a second time as if it were the first: what it reads besides its arguments.
 
 Layers above have state of their own that a function can reach, such as the numbers that were drawn so
-far. Each registers a source; `first_run` asks them all, so that nobody needs to know them.
+far. Each registers a source; `first_run` asks them all, so that its callers need not know them.
 """
 
 from collections.abc import Callable, Iterator

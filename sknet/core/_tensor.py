@@ -312,14 +312,14 @@ class Tensor(Operators, Changeable, Hookable, Methods):
     def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
         """Sum over `axis` (all axes for None).
 
-        `keepdims` leaves in the axes that are gone over, with length 1.
+        If `keepdims` is true, reduced axes are kept with length 1.
         """
         return bind(p.total, (self,), {"axis": normalize_axes(axis, self.ndim, "sum"), "keepdims": keepdims})
 
     def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
         """Mean over `axis` (all axes for None).
 
-        `keepdims` leaves in the axes that are gone over, with length 1.
+        If `keepdims` is true, reduced axes are kept with length 1.
         """
         axes = normalize_axes(axis, self.ndim, "mean")
         count = math.prod([self.shape[a] for a in axes])
@@ -329,7 +329,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
     def max(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
         """Largest element over `axis` (all axes for None).
 
-        `keepdims` leaves in the axes that are gone over, with length 1.
+        If `keepdims` is true, reduced axes are kept with length 1.
         """
         return bind(
             p.maximum_of, (self,), {"axis": normalize_axes(axis, self.ndim, "max"), "keepdims": keepdims}
@@ -338,7 +338,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
     def min(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
         """Smallest element over `axis` (all axes for None).
 
-        `keepdims` leaves in the axes that are gone over, with length 1.
+        If `keepdims` is true, reduced axes are kept with length 1.
         """
         return bind(
             p.minimum_of, (self,), {"axis": normalize_axes(axis, self.ndim, "min"), "keepdims": keepdims}

@@ -54,7 +54,7 @@ class TracedArray(MetaArray):
         return type(self), (self.shape, self.dtype, self.device)
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise _NoDataError(f"an array that stands for values to come has no attribute {name!r}")
+        raise _NoDataError(f"an array without values has no attribute {name!r}")
 
     @abstractmethod
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> "TracedArray":

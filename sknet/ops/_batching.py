@@ -1,7 +1,7 @@
 """How primitives are applied to a stack of operands at once: the rules behind `sknet.vmap`.
 
 Axes are counted from the end, so most primitives do what is meant when some operands have one axis more in
-front; a rule sees to it that it stands in front of the same axes for all. What has no rule is applied to one
+front; a rule aligns it in front of the same axes for all operands. What has no rule is applied to one
 operand of the stack after the other.
 
 A rule is ``rule(primitive, operands, mapped, size, params)``. `operands` are tensors, numbers, and what else
@@ -177,7 +177,7 @@ def _grouped(primitive: Primitive, operands: Operands, mapped: Mapped, size: int
 
 
 def _take(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
-    """The leading axis of the indices stands where the axis was; that of x stays in front."""
+    """The leading axis of the indices replaces the axis; that of x stays in front."""
     if mapped[0] and mapped[1]:
         return one_by_one(primitive, operands, mapped, size, params)
     out = bind(primitive, tuple(operands), params)

@@ -30,7 +30,7 @@ def _diagonal_of(values: Tensor) -> Tensor:
 
 
 def _over(x: Tensor, y: Tensor) -> Tensor:
-    """Return x / y, and 0 where both are 0: what nobody asks for has no pole."""
+    """Return x / y, and 0 where both are 0: a share that is not asked for has no pole."""
     return x / where(logical_and(equal(x, 0), equal(y, 0)), 1.0, y)
 
 

@@ -106,7 +106,7 @@ def _read(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[Labels], Labels
     wrong = [label for label in output if label not in every or output.count(label) > 1]
     if wrong:
         raise ValueError(
-            f"einsum: {wrong[0]!r} behind '->' in {subscripts!r} must stand there once, and before"
+            f"einsum: {wrong[0]!r} behind '->' in {subscripts!r} must occur there once, and before"
         )
     return inputs, output
 

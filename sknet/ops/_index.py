@@ -468,7 +468,7 @@ def embedding(indices: Any, table: Any, padding_idx: int | None = None) -> Tenso
     table : Tensor or array of shape (n, d)
         A row for each of n things.
     padding_idx : int, default=None
-        An index that stands for nothing: zeros come out there, and no gradient goes in. It is compared
+        An index that marks padding: its row of the result is zero, and it has no gradient. It is compared
         with `indices` as it is; -1 is no name for the last row, and needs no row at all.
 
     Returns

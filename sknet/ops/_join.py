@@ -44,7 +44,7 @@ _concat = Primitive("concat").define(
 
 
 def concat(xs: Sequence[Any], axis: int | None = 0) -> Tensor:
-    """Return the tensors joined along an `axis` that they have; for None, all elements in a row."""
+    """Return the tensors joined along an `axis` that they have; for None, of all of them flattened."""
     tensors = [as_tensor(x) for x in xs]
     if not tensors:
         raise ShapeError("concat: expected at least one tensor, got an empty sequence")

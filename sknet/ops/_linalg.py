@@ -86,7 +86,7 @@ def diagonal(x: Any, offset: int = 0) -> Tensor:
     n, m = x.shape[-2:]
     count = max(0, min(n + min(offset, 0), m - max(offset, 0)))
     start = max(offset, 0) + max(-offset, 0) * m
-    # In the flat matrix they stand at equal distances.
+    # In the flat matrix they are at equal distances.
     places = slice(start, start + count * (m + 1), m + 1) if count else slice(0, 0)
     return bind(p.getitem, (flatten(x, -2),), {"index": (Ellipsis, places)})
 

@@ -41,7 +41,7 @@ def _sections(flat: Any, shapes: Iterable[Shape]) -> list[Any]:
 
 
 def _tape_shapes(z: Any, w: Any, cell: str, kept: bool = True) -> list[Shape]:
-    """Return the shapes of outputs, gates and cell states; the last cell state stands with the outputs.
+    """Return the shapes of outputs, gates and cell states; the last cell state is among the outputs.
 
     What is not kept for the way back has room for the step that is computed, and no more.
     """
@@ -275,7 +275,7 @@ def _recurrence(
     if lengths is not None:
         lengths = _checked_lengths(name, lengths, x)
         real = expand_dims(less(Tensor(np.arange(steps), device=x.device), expand_dims(lengths, 1)), -1)
-        x = where(real, x, 0.0)  # whatever stands in the padding, be it NaN
+        x = where(real, x, 0.0)  # padding may hold anything, NaN included
     z = matmul(reshape(x, (rows * steps, features)), weight_ih)
     z = reshape(z, (rows, steps, weight_ih.shape[1]))
     b = _operand(name, "bias", bias, (CELLS[cell].biases * size,), z)
@@ -368,7 +368,7 @@ def rnn(
     activation : {"tanh", "relu"}, default="tanh"
         The function f below.
     lengths : Tensor or array of shape (n,), dtype=integer, default=None
-        How many steps of each row are real; what stands behind them is not looked at.
+        How many steps of each row are valid; those after them are ignored.
     reverse : bool, default=False
         Run from the last (real) step to the first.
 
@@ -434,7 +434,7 @@ def lstm(
     state : pair of Tensor or array of shape (n, size), default=None
         Hidden state and cell state before the first step; None is zero.
     lengths : Tensor or array of shape (n,), dtype=integer, default=None
-        How many steps of each row are real; what stands behind them is not looked at.
+        How many steps of each row are valid; those after them are ignored.
     reverse : bool, default=False
         Run from the last (real) step to the first.
 
@@ -461,7 +461,7 @@ def lstm(
         h_t &= \sigma(a_t^o) \tanh(c_t)
 
     (S. Hochreiter, J. Schmidhuber, 1997; the forget gate from F. Gers et al., 2000). Order and form of
-    the gates are PyTorch's; one bias stands for its two, which are always added.
+    the gates are PyTorch's; one bias replaces its two, which are always added.
 
     Examples
     --------
@@ -500,7 +500,7 @@ def gru(
     state : Tensor or array of shape (n, size), default=None
         The hidden state before the first step; None is zero.
     lengths : Tensor or array of shape (n,), dtype=integer, default=None
-        How many steps of each row are real; what stands behind them is not looked at.
+        How many steps of each row are valid; those after them are ignored.
     reverse : bool, default=False
         Run from the last (real) step to the first.
 
@@ -526,8 +526,8 @@ def gru(
         n_t &= \tanh(x_t W_{in} + b_n + r_t (h_{t-1} W_{hn} + b_m)) \\
         h_t &= (1 - u_t) n_t + u_t h_{t-1}
 
-    (K. Cho et al., 2014). The reset gate stands after the product, as in PyTorch and cuDNN, which is what
-    lets all products of a step be one; in the paper it stands before. PyTorch's two biases of the first
+    (K. Cho et al., 2014). The reset gate is applied after the product, as in PyTorch and cuDNN, which is what
+    lets all products of a step be one; in the paper it is applied before. PyTorch's two biases of the first
     two gates are always added, so there is one here.
 
     Examples

@@ -24,7 +24,7 @@ Axis = int | tuple[int, ...] | None
 
 
 def reduced(x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[int, ...]:
-    """Return the shape that is left of x's when the (negative) axes are gone over."""
+    """Return the shape of a reduction of x over some (negative) axes."""
     gone = {a % len(x.shape) for a in axis}
     if keepdims:
         return tuple(1 if i in gone else n for i, n in enumerate(x.shape))
@@ -54,7 +54,7 @@ p.total.define(
 def sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the sum over `axis` (all axes for None).
 
-    `keepdims` leaves in the axes that are gone over, with length 1.
+    If `keepdims` is true, reduced axes are kept with length 1.
     """
     return as_tensor(x).sum(axis, keepdims)
 
@@ -62,7 +62,7 @@ def sum(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the mean over `axis` (all axes for None).
 
-    `keepdims` leaves in the axes that are gone over, with length 1.
+    If `keepdims` is true, reduced axes are kept with length 1.
     """
     return as_tensor(x).mean(axis, keepdims)
 
@@ -70,7 +70,7 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Tensor:
     """Return the variance over `axis`: the sum of squared deviations over n - correction (NaN if that is 0).
 
-    `keepdims` leaves in the axes that are gone over, with length 1.
+    If `keepdims` is true, reduced axes are kept with length 1.
     """
     tensor = as_tensor(x)
     axes = normalize_axes(axis, tensor.ndim, "var")
@@ -83,7 +83,7 @@ def var(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False
 def std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False) -> Tensor:
     """Return the standard deviation over `axis`: the root of the variance with the same `correction`.
 
-    Where it is 0 its gradient is 0. `keepdims` leaves in the axes that are gone over, with length 1.
+    Where it is 0 its gradient is 0. If `keepdims` is true, reduced axes are kept with length 1.
     """
     tensor = as_tensor(x)
     variance = var(tensor, normalize_axes(axis, tensor.ndim, "std"), correction, keepdims)
@@ -94,7 +94,7 @@ def std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = False
 def count_nonzero(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return how many elements over `axis` are not 0.
 
-    `keepdims` leaves in the axes that are gone over, with length 1.
+    If `keepdims` is true, reduced axes are kept with length 1.
     """
     flags = not_equal(x, 0)
     return sum(flags, normalize_axes(axis, flags.ndim, "count_nonzero"), keepdims)
@@ -166,7 +166,7 @@ _prod = Primitive("prod").define(
 def prod(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the product over `axis` (all axes for None); elements may be 0, also for the gradient.
 
-    `keepdims` leaves in the axes that are gone over, with length 1.
+    If `keepdims` is true, reduced axes are kept with length 1.
     """
     x = as_tensor(x)
     return bind(_prod, (x,), {"axis": normalize_axes(axis, x.ndim, "prod"), "keepdims": keepdims})
@@ -187,7 +187,7 @@ _any, _all = _truth("any"), _truth("all")
 def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether an element over `axis` (all axes for None) is true, or not 0.
 
-    `keepdims` leaves in the axes that are gone over, with length 1.
+    If `keepdims` is true, reduced axes are kept with length 1.
     """
     x = as_tensor(x)
     return bind(_any, (x,), {"axis": normalize_axes(axis, x.ndim, "any"), "keepdims": keepdims})
@@ -196,7 +196,7 @@ def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def all(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return whether all elements over `axis` (all axes for None) are true, or not 0.
 
-    `keepdims` leaves in the axes that are gone over, with length 1.
+    If `keepdims` is true, reduced axes are kept with length 1.
     """
     x = as_tensor(x)
     return bind(_all, (x,), {"axis": normalize_axes(axis, x.ndim, "all"), "keepdims": keepdims})
@@ -237,7 +237,7 @@ for _primitive in (p.maximum_of, p.minimum_of):
 def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the largest element over `axis`; equal ones share the gradient.
 
-    `keepdims` leaves in the axes that are gone over, with length 1.
+    If `keepdims` is true, reduced axes are kept with length 1.
     """
     return as_tensor(x).max(axis, keepdims)
 
@@ -245,7 +245,7 @@ def max(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def min(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Return the smallest element over `axis`; equal ones share the gradient.
 
-    `keepdims` leaves in the axes that are gone over, with length 1.
+    If `keepdims` is true, reduced axes are kept with length 1.
     """
     return as_tensor(x).min(axis, keepdims)
 
@@ -273,7 +273,7 @@ def _place_of(primitive: Primitive, x: Any, axis: int | None, keepdims: bool) ->
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Return the index of the first largest element along `axis`; for None, in x as one row.
 
-    `keepdims` leaves in the axes that are gone over, with length 1.
+    If `keepdims` is true, reduced axes are kept with length 1.
     """
     return _place_of(_argmax, x, axis, keepdims)
 
@@ -281,6 +281,6 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Return the index of the first smallest element along `axis`; for None, in x as one row.
 
-    `keepdims` leaves in the axes that are gone over, with length 1.
+    If `keepdims` is true, reduced axes are kept with length 1.
     """
     return _place_of(_argmin, x, axis, keepdims)

@@ -1,4 +1,4 @@
-"""Values in the place of others: between two, and for what is not finite."""
+"""Interpolation between two values, and replacements for what is not finite."""
 
 import math
 from typing import Any
@@ -41,7 +41,7 @@ def lerp(x: Any, y: Any, weight: Any) -> Tensor:
 
 
 def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """Return x with numbers in the place of NaN and the infinities; no gradient flows to those places.
+    """Return x with numbers instead of NaN and the infinities; no gradient flows to those elements.
 
     Parameters
     ----------

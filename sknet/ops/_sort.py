@@ -30,7 +30,7 @@ def _sort_forward(xp: Namespace, x: Any, *, axis: int, out: Any = None) -> Any:
 _sort = Primitive("sort").define(
     forward=_sort_forward,
     shape=lambda x, axis: (x.shape, x.dtype),
-    # The order is found anew: a sort that nobody differentiates does not pay for it.
+    # The order is computed again: a sort that is not differentiated does not pay for it.
     vjp=(lambda g, _, x, axis: put_along_axis(g, argsort(x, axis), x.shape[axis], axis),),
 )
 
@@ -85,7 +85,7 @@ def _topk_forward(xp: Namespace, x: Any, *, k: int, axis: int, largest: bool) ->
 
 
 def _element_of_order(xp: Namespace, x: Any, is_nan: Any, at: int) -> Any:
-    """Return what would stand in the place `at` of the last axis if x were sorted."""
+    """Return the element that would be at `at` on the last axis if x were sorted."""
     if x.dtype.kind != "f":
         return xp.partition(x, at, -1)[..., at : at + 1]
     # CuPy's partition has no order for NaN: infinity takes its place, which is where NaN begins or before it.

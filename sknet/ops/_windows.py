@@ -105,7 +105,7 @@ def each_axis(name: str, what: str, value: Any, rank: int, least: int = 1, defau
     least : int, default=1
         The smallest number allowed.
     default : int, default=1
-        What stands for the row axis that a signal lacks.
+        The number for the row axis, which a signal lacks.
 
     Raises
     ------

@@ -23,7 +23,7 @@ def test_not_there(axis):
 
 
 def test_twice():
-    with pytest.raises(ShapeError, match=r"op: an axis stands twice in \(0, -3\)"):
+    with pytest.raises(ShapeError, match=r"op: an axis is repeated in \(0, -3\)"):
         normalize_axes((0, -3), 3, "op")
 
 

@@ -43,9 +43,9 @@ x = np.arange(6.0).reshape(2, 3)
         ),
         (lambda: ops.moveaxis(x, (0, 1), 0), r"moveaxis: \(0, 1\) are 2 axes, 0 are 1 places"),
         (lambda: ops.moveaxis(x, 2, 0), "moveaxis: axis 2 does not exist in an array with 2 axes"),
-        (lambda: ops.moveaxis(x, (0, 0), (0, 1)), r"moveaxis: an axis stands twice in \(0, 0\)"),
+        (lambda: ops.moveaxis(x, (0, 0), (0, 1)), r"moveaxis: an axis is repeated in \(0, 0\)"),
         (lambda: ops.flatten(x, 2), "flatten: axis 2 does not exist in an array with 2 axes"),
-        (lambda: ops.expand_dims(x, (0, 0)), r"expand_dims: an axis stands twice in \(0, 0\)"),
+        (lambda: ops.expand_dims(x, (0, 0)), r"expand_dims: an axis is repeated in \(0, 0\)"),
         (
             lambda: ops.broadcast_arrays(x, np.ones(2)),
             r"broadcast_arrays: shapes \(2, 3\) and \(2,\) do not broadcast together",

@@ -22,7 +22,7 @@ class TestAxes:
             op(np.ones((2, 3)), axis=2)
 
     def test_one_that_stands_twice(self, op):
-        with pytest.raises(ShapeError, match=rf"{op.__name__}: an axis stands twice in \(0, -2\)"):
+        with pytest.raises(ShapeError, match=rf"{op.__name__}: an axis is repeated in \(0, -2\)"):
             op(np.ones((2, 3)), axis=(0, -2))
 
     def test_one_that_is_no_integer(self, op):

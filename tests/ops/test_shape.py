@@ -26,7 +26,7 @@ x = np.arange(6.0).reshape(2, 3)
             lambda: ops.permute_dims(x, (0,)),
             r"permute_dims: expected every axis of shape \(2, 3\) once, got \(-2,\)",
         ),
-        (lambda: ops.permute_dims(x, (0, 0)), r"permute_dims: an axis stands twice in \(0, 0\)"),
+        (lambda: ops.permute_dims(x, (0, 0)), r"permute_dims: an axis is repeated in \(0, 0\)"),
         (lambda: ops.permute_dims(x, (0, 2)), r"permute_dims: axis 2 does not exist in an array with 2 axes"),
         (lambda: ops.broadcast_to(x, (3, 3)), r"broadcast_to: shape \(2, 3\) does not broadcast to \(3, 3\)"),
         (lambda: ops.broadcast_to(x, (3,)), r"broadcast_to: shape \(2, 3\) does not broadcast to \(3,\)"),
