@@ -129,8 +129,10 @@ class _Closure:
     """
 
     def __init__(self, value: Value) -> None:
-        if len(value.space) > 2 or len(set(value.space)) < len(value.space):
+        if len(value.space) > 2:
             raise UnsupportedError("arrays with more than two axes are not known to the native executor")
+        if len(set(value.space)) < len(value.space):
+            raise UnsupportedError("an axis against itself is not known to the native executor")
         self.rows = value.space[0]
         self.columns: Axis | None = value.space[1] if len(value.space) == 2 else None
         self.inside: list[Value] = []
@@ -155,6 +157,8 @@ class _Closure:
         if not space or len(space) > 2 or space[0] is not self.rows:
             return False
         if len(space) == 2:
+            if space[1] is self.rows:  # a loop inside a loop over the same
+                return False
             if self.columns is not None and space[1] is not self.columns:
                 return False
             self.columns = space[1]

@@ -118,6 +118,23 @@ def test_a_maximum_over_all_is_left_to_numpy():
         check(lambda: Reduced(None), *data())
 
 
+class AgainstItself(nn.Module):
+    """Compares every element of a parameter with every other."""
+
+    def __init__(self, reduced):
+        self.weight, self.reduced = nn.Parameter(np.linspace(-0.5, 0.7, HIDDEN)), reduced
+
+    def forward(self, x):
+        table = ops.tanh(self.weight.reshape(-1, 1) - 0.5 * self.weight)
+        return x * (table.sum(axis=0) / 3.0) if self.reduced else x @ table
+
+
+@pytest.mark.parametrize("reduced", [False, True])
+def test_an_axis_against_itself_is_left_to_numpy(reduced):
+    with pytest.raises(UnsupportedError, match="an axis against itself is not known to the native executor"):
+        check(network(partial(AgainstItself, reduced)), *data())
+
+
 class Reversed(nn.Module):
     """Looks at rows in another order."""
 
