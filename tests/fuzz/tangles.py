@@ -385,11 +385,13 @@ def written_in_place(draw: Draw) -> Made:
 KINDS = (
     linear, linear, linear, linear_transposed, linear_by_a_part, by_rows_that_belong_together, smooth, smooth,
     small_value, activation, activation, layer, layer, gain, row_statistic, column_statistic,
-    against_itself, statistic_of_all, pair, pair, pair, pair_of_small_values, outer, from_both_sides, residual, some_columns,
-    one_column, rows_in_reverse, flat_and_back, pairs_of_columns, joined, stacked, written_in_place,
+    against_itself, statistic_of_all, pair, pair, pair, pair_of_small_values, outer, from_both_sides,
+    residual, some_columns, one_column, rows_in_reverse, flat_and_back, pairs_of_columns, joined, stacked,
+    written_in_place,
 )  # fmt: skip
 # Those that native code knows; what is drawn from these alone goes native almost always.
 NATIVE = (
     linear, linear, linear_transposed, smooth, small_value, activation, activation, layer, gain,
-    row_statistic, column_statistic, against_itself, pair, pair, pair_of_small_values, outer, residual, statistic_of_all,
+    row_statistic, column_statistic, pair, pair, pair_of_small_values, outer, residual,
+    statistic_of_all,
 )  # fmt: skip
