@@ -110,7 +110,9 @@ class Owner:
         if store.mark is not latest.structure:
             with active(store.device):
                 if store.follow(self.random_state):
-                    self.optimizer.check_parameters(store.layout.shapes)
+                    # What an optimizer says of a frozen parameter is meant for when it is thawed.
+                    known = {**store.leaves, **store.frozen}
+                    self.optimizer.check_parameters({name: p.shape for name, p in known.items()})
         return store
 
     @_memory.setter
