@@ -20,7 +20,9 @@ from sknet.compile.passes import Group
 from sknet.core import PRIMITIVES, Primitive
 from sknet.device import Device, MetaArray
 from sknet.estimators import FrozenClassifier, FrozenRegressor
+from sknet.estimators.extend import Recipe
 from sknet.exceptions import NonFiniteError
+from sknet.losses import LogLoss
 from tests.estimators.data import TABLES, quiet
 from tests.project import is_protocol, public_objects
 
@@ -156,6 +158,9 @@ SPECIAL = {
     engine.Outcome: lambda: engine.Outcome(3, True, None, False),
     engine.RSquared: lambda: engine.RSquared(Y, None, sknet.losses.Poisson()),
     engine.Validation: lambda: engine.Validation(SPECIAL[engine.Batches](), engine.Accuracy),
+    Recipe: lambda: Recipe(
+        (4,), "relu", LogLoss(), optim.Adam(), 0.0, 200, engine.Settings(), False, 0.1, random_state=0
+    ),
     nn.StateDict: lambda: model().module.state_dict(),
     nn.Summary: lambda: nn.summary(model().module, (2, 4)),
     nn.SummaryRow: lambda: nn.summary(model().module, (2, 4)).rows[1],
@@ -172,6 +177,7 @@ SPECIAL = {
 BOUND = {
     "sknet.compile.Compiled": lambda: compile(ops.tanh, (X,)),
     "sknet.compile.executors.NumpyProgram": lambda: NumpyProgram(plan()),
+    "sknet.core.extend.Node": lambda: (Tensor(1.0, requires_grad=True) * 2).node,
     "sknet.engine.CompiledStep": lambda: engine.compiled_step(model(), X, Y),
     "sknet.engine.Predictor": lambda: model().predictor("raw", None),
     "sknet.nn.HookHandle": lambda: Tensor(1.0, requires_grad=True).register_hook(print),
@@ -213,7 +219,7 @@ def state_of(x):
     slots = [name for cls in type(x).__mro__ for name in getattr(cls, "__slots__", ())]
     found = {name: getattr(x, name) for name in slots if hasattr(x, name) and name != "__weakref__"}
     found.update(getattr(x, "__dict__", {}))
-    return {name: value for name, value in found.items() if name not in PROGRAMS}
+    return {name: found[name] for name in sorted(found) if name not in PROGRAMS}
 
 
 def tensors(a, b, seen):

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -112,6 +112,9 @@ class Node:
         self.output = output
         self.params = params
         self.order = next(_clock)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError("a node of the tape belongs to this process and cannot be pickled or copied")
 
 
 def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> "Tensor":

@@ -124,7 +124,7 @@ VARIANTS = {
     np.ndarray: lambda value: arrays_unlike(value),
     bool: lambda value: [not value, int(value)],
     int: lambda value: [value + 1, -value - 1, float(value)],
-    float: lambda value: [float(np.nextafter(value, -np.inf if value > 0 else np.inf)), -value, NAN],
+    float: lambda value: floats_unlike(value),
     str: lambda value: [value + "x"],
     type(None): lambda value: [0],
     type(...): lambda value: [0],
@@ -138,6 +138,12 @@ def variants(value):
     if isinstance(value, int) and type(value) not in VARIANTS:  # a tensor's size
         value = int(value)
     return VARIANTS[type(value)](value)
+
+
+def floats_unlike(value):
+    if np.isnan(value):
+        return [0.0, np.inf]
+    return [float(np.nextafter(value, -np.inf if value > 0 else np.inf)), -value, NAN]
 
 
 def arrays_unlike(array):

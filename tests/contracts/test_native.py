@@ -37,7 +37,8 @@ def same(make, X, y, dtype, **settings):
 
 # Those whose rows are vectors, and that native code does not know.
 LEFT_TO_NUMPY = {
-    "Embedding", "Embedding padding", "GRUCell", "LSTMCell", "RNNCell",
+    "Embedding", "Embedding padding", "EmbeddingBag", "EmbeddingBag sum", "EmbeddingBag max",
+    "GRUCell", "LSTMCell", "RNNCell",
     "Parallel", "Parallel stack",
 }  # fmt: skip
 
