@@ -272,6 +272,8 @@ OF_ANY_LAYOUT = {
     "a product over both axes": lambda x: ops.einsum("ab,ab->b", x.T * 0.5, x.T),
     "an axis more": lambda x: ops.matmul(x.T.reshape(39, 1, 7), x.T.reshape(39, 7, 1)),
     "a repeated number": lambda x: Tensor(ONES) @ x,
+    "a repeated row": lambda x: (ops.broadcast_to(x[:1], (13, 39)) * 0.3) @ x.reshape(39, 7),
+    "a repeated row, turned": lambda x: x @ ops.permute_dims(-ops.broadcast_to(x[:1], (13, 39)), (1, 0)),
     "cumulative sum": lambda x: ops.cumulative_sum(x.T * 1.1, axis=1).sum(),
     "gradient": lambda x: grad(lambda x: (ops.exp(x.T * 0.1) @ x).sum())(x).sum(axis=0),
 }

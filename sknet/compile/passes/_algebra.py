@@ -132,6 +132,8 @@ def broadcast_late(rewriter: Rewriter, equation: Equation) -> Variable | None:
 @ALGEBRA.on("multiply", "divide", "negative")
 def broadcast_afterwards(rewriter: Rewriter, equation: Equation) -> Variable | None:
     """What is broadcast, and only changed by a number, is changed while it is small."""
+    if rewriter.is_read_as_laid_out(equation.output):
+        return None
     for x in equation.variables:
         small = rewriter.definition(x, "broadcast_to")
         if len(equation.variables) > 1 or small is None or not rewriter.is_used_once(x):

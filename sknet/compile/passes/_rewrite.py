@@ -84,6 +84,15 @@ class Rewriter:
                 self._uses[x] = self._uses.get(x, 0) + 1
         for x in graph.outputs:
             self._uses[x] = self._uses.get(x, 0) + 1
+        self._read_as_laid_out: set[Variable] = set()
+        for equation in reversed(graph.equations):
+            primitive = equation.primitive
+            if primitive.view is not None:
+                is_reading = equation.output in self._read_as_laid_out
+            else:
+                is_reading = primitive.expression is None
+            if is_reading:
+                self._read_as_laid_out.update(equation.variables)
 
     def run(self, graph: Graph) -> Graph:
         """Walk over the equations; return the new graph."""
@@ -121,6 +130,10 @@ class Rewriter:
     def is_used_once(self, x: Variable) -> bool:
         """Tell whether `x` is needed for one equation only, so that rewriting that makes it unneeded."""
         return self._uses.get(x, 0) <= 1
+
+    def is_read_as_laid_out(self, x: Variable) -> bool:
+        """Tell whether a product or sum reads `x` or a view of it: how that rounds depends on the strides."""
+        return x in self._read_as_laid_out
 
     def _add(self, equation: Equation) -> Variable:
         for rule in self._rules.of("*"):
