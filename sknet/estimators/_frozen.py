@@ -66,6 +66,7 @@ class _Frozen:
         self._layout.fill(self._flat, {path: parameter.data for path, parameter in trained.items()})
         for path, view in self._layout.views(self._flat).items():
             trained[path].data = view
+        self._n_features = self._sizes[0]
         self._predictors: dict[str, Predictor | None] = {}
         self._rows: int | None = None
 
@@ -82,7 +83,7 @@ class _Frozen:
     @property
     def n_features_in_(self) -> int:
         """Columns of X."""
-        return self._sizes[0]
+        return self._n_features
 
     @property
     def nbytes(self) -> int:
@@ -174,8 +175,8 @@ def gives_deviations(regressor: Any) -> bool:
 class FrozenClassifier(_Frozen):
     """A classifier that only predicts: small, picklable, and with no state of a training.
 
-    Made by ``MLPClassifier.freeze()``. A few compiled passes, for parts of 1, 2, 4, ... rows, compute
-    any number of rows: meant for services that ask for a few at a time.
+    Made by ``MLPClassifier.freeze()``. A few compiled passes, for parts of 1 to 16 and of
+    32, 64, ... rows, compute any number of rows: meant for services that ask for a few at a time.
 
     Parameters
     ----------
@@ -232,8 +233,8 @@ class FrozenClassifier(_Frozen):
 class FrozenRegressor(_Frozen):
     """A regressor that only predicts: small, picklable, and with no state of a training.
 
-    Made by ``MLPRegressor.freeze()``. A few compiled passes, for parts of 1, 2, 4, ... rows, compute
-    any number of rows: meant for services that ask for a few at a time.
+    Made by ``MLPRegressor.freeze()``. A few compiled passes, for parts of 1 to 16 and of
+    32, 64, ... rows, compute any number of rows: meant for services that ask for a few at a time.
 
     Parameters
     ----------

@@ -15,12 +15,13 @@ __all__ = ["MOST_ROWS", "Head", "Predictor"]
 
 Head = Callable[[Tensor], Tensor]
 
+FEW_ROWS = 16  # up to here each number of rows has a program of its own
 MOST_ROWS = 1024  # beyond this the overhead of one call per part is negligible
 
 
-def _power_of_two(n: int) -> int:
-    """Return the largest power of two up to n."""
-    return 1 << (n.bit_length() - 1)
+def _rows_of_a_part(n: int) -> int:
+    """Return how many of n rows a program computes: all of a few, or the largest power of two up to n."""
+    return n if n <= FEW_ROWS else 1 << (n.bit_length() - 1)
 
 
 class Predictor:
@@ -46,10 +47,10 @@ class Predictor:
 
     Notes
     -----
-    There are programs for powers of two alone, so they are few, and any number of rows is computed in
-    parts of such lengths, the largest first. Programs compute in memory of their own. They wait in a list
-    for whoever comes next, and a thread that finds none makes one: no lock is held, and no two threads
-    ever share memory.
+    There are programs for 1 to 16 rows and for powers of two, so they are few, and any number of rows is
+    computed in parts of such lengths, the largest first. Programs compute in memory of their own. They wait
+    in a list for whoever comes next, and a thread that finds none makes one: no lock is held, and no two
+    threads ever share memory.
 
     Examples
     --------
@@ -78,7 +79,7 @@ class Predictor:
         most_rows: int = MOST_ROWS,
     ) -> None:
         self.flat = flat
-        self._most_rows = _power_of_two(most_rows)
+        self._most_rows = _rows_of_a_part(most_rows)
         self._module, self._layout, self._head = module, layout, head
         # One tuple: a thread never takes a program for what another thread's fingerprint says.
         self._made: tuple[Fingerprint | None, dict[int, list[Any]]] = (None, {})
@@ -100,15 +101,16 @@ class Predictor:
         ndarray
             What `head` returns.
         """
+        fingerprint, _ = self._made
+        if fingerprint is not None and not fingerprint.holds():
+            self._made = None, {}
         n_rows = X.shape[0]
-        if n_rows == 1:
-            return self._part(X)
-        size = min(_power_of_two(n_rows), self._most_rows)
+        size = min(_rows_of_a_part(n_rows), self._most_rows)
         if size == n_rows:
             return self._part(X)
         whole, start = None, 0
         while start < n_rows:
-            stop = start + min(_power_of_two(n_rows - start), size)
+            stop = start + min(_rows_of_a_part(n_rows - start), size)
             part = self._part(X[start:stop])
             if whole is None:
                 whole = np.empty((n_rows, *part.shape[1:]), part.dtype)
@@ -117,9 +119,7 @@ class Predictor:
 
     def _part(self, X: Any) -> Any:
         """Return the result for as many rows as a program has."""
-        fingerprint, by_rows = self._made
-        if fingerprint is not None and not fingerprint.holds():
-            _, by_rows = self._made = None, {}
+        _, by_rows = self._made
         n_rows = X.shape[0]
         waiting = by_rows.get(n_rows)
         if waiting is None:

@@ -29,7 +29,7 @@ CONSTANT = (
     *(types.ModuleType, types.BuiltinFunctionType, np.generic, np.dtype, np.ufunc, Device),
 )
 # What a pass does not read: a Scope decides about the mode, and the version says how weights were drawn.
-NOT_READ = frozenset({"_training", "_init_version", "_buffers"})
+NOT_READ = frozenset({"_training", "_init_version", "_buffers", "_transient"})
 # Objects that change while they train, or as they run, and are not read by what is captured.
 OWNERS = ("sknet.engine", "sknet.estimators", "logging", "threading", "concurrent.", "multiprocessing.")
 SMALL = 1 << 16  # bytes of an array up to which a copy of its bytes is compared
@@ -148,6 +148,10 @@ class Fingerprint:
 
     def _watch_partial(self, value: "partial[Any]", seen: dict[int, Any]) -> None:
         self._watch_items((value.func, value.args, value.keywords), seen)
+
+    def _watch_function(self, value: types.FunctionType, seen: dict[int, Any]) -> None:
+        if value.__closure__ or not value.__module__.startswith("sknet."):  # else it is never changed
+            self._watch_all(partial(_of_function, value), seen)
 
     def _watch_method(self, value: types.MethodType, seen: dict[int, Any]) -> None:
         self._watch_items((value.__self__, value.__func__), seen)
@@ -269,7 +273,7 @@ WATCHED: tuple[tuple[Any, Callable[[Fingerprint, Any, dict[int, Any]], None]], .
     ((tuple, frozenset), Fingerprint._watch_items),
     (Mapping, _reading(_of_mapping)),
     ((list, set, deque), _reading(iter)),
-    (types.FunctionType, _reading(_of_function)),
+    (types.FunctionType, Fingerprint._watch_function),
     (types.MethodType, Fingerprint._watch_method),
     (partial, Fingerprint._watch_partial),
 )

@@ -24,7 +24,7 @@ def predictor(most_rows=16, head=None):
     return model, Predictor(model.module, model.layout, flat, head, most_rows)
 
 
-@pytest.mark.parametrize("most_rows", [1, 5, 16])
+@pytest.mark.parametrize("most_rows", [1, 5, 16, 40])
 def test_a_few_programs_compute_any_number_of_rows(most_rows):
     model, predict = predictor(most_rows)
     X = np.random.default_rng(0).normal(size=(100, 3))
@@ -32,7 +32,7 @@ def test_a_few_programs_compute_any_number_of_rows(most_rows):
     Counting.captured.clear()
     for n in (*range(1, 40), 100):
         np.testing.assert_allclose(predict(X[:n]), expected[:n], rtol=1e-12)
-    sizes = [size for size in (1, 2, 4, 8, 16) if size <= most_rows]
+    sizes = [size for size in (*range(1, 17), 32) if size <= most_rows]
     assert sorted(set(Counting.captured)) == sizes
     once = len(Counting.captured)
     for n in range(1, 40):
