@@ -436,7 +436,7 @@ class Owner:
         self.epoch_ended()
 
     def end_epoch(self, rows: int) -> None:
-        """Count an epoch, in which so many rows were seen."""
+        """Count an epoch, in which this many rows were seen."""
         progress = self.progress
         self.progress = progress._replace(epoch=progress.epoch + 1, samples=progress.samples + rows)
 

@@ -45,7 +45,7 @@ def _rank(x: Any, is_mapped: bool) -> int:
 
 
 def _lifted(x: Any, is_mapped: bool, rank: int) -> Any:
-    """Give a stack of operands so many axes, with new ones behind the leading one."""
+    """Give a stack of operands this many axes, inserting new ones after the leading one."""
     if not is_mapped or x.ndim == rank + 1:
         return x
     return reshape(x, (x.shape[0], *(1,) * (rank + 1 - x.ndim), *x.shape[1:]))

@@ -186,7 +186,7 @@ def conv2d(
     dilation : int or tuple of int, default=1
         Steps from one element of a kernel to the next.
     groups : int, default=1
-        Channels and filters are divided into so many groups that do not see each other.
+        Channels and filters are divided into this many independent groups.
 
     Returns
     -------

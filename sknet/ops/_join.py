@@ -102,7 +102,7 @@ def split(x: Any, parts: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ..
     Raises
     ------
     ShapeError
-        If the axis cannot be divided into so many equal parts.
+        If the axis cannot be divided into this many equal parts.
 
     Examples
     --------

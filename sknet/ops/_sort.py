@@ -13,7 +13,7 @@ from sknet.ops._join import flip
 
 __all__ = ["argsort", "nonzero", "searchsorted", "sort", "topk", "unique_values"]
 
-FEW = 64  # up to so many elements, all are sorted to find the largest
+FEW = 64  # up to this many elements, all are sorted to find the largest
 
 
 # -- sorting ----------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ class Batches:
         first : int
             Number of the first batch.
         most : int
-            At most so many, at least one.
+            The largest number of batches, at least one.
 
         Returns
         -------

@@ -90,7 +90,7 @@ class DeviceSteps(Steps):
         self._outputs = self._zeros((self._most * size, *output.shape[1:]), output.dtype)
 
     def program_for(self, n_rows: int) -> Compiled:
-        """Return the program of a step on so many rows."""
+        """Return the program of a step on this many rows."""
         found = self._programs.get(n_rows)
         if found is None:
             function = _step_function(self.model, self.batches.weight is not None, self.check_finite)

@@ -49,7 +49,7 @@ class NativeSteps(CompiledSteps):
         self._run_for(min(batches.size, batches.n_samples))
 
     def _run_for(self, n_rows: int) -> NativeRun | None:
-        """Return the run for batches of so many rows; None for a rest that needs another function."""
+        """Return the run for batches of this many rows; None for a last batch that needs another function."""
         if n_rows not in self._runs:
             full = self._runs.get(self.batches.size)
             try:

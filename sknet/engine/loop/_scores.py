@@ -13,7 +13,7 @@ from sknet.losses import Loss
 
 __all__ = ["Accuracy", "RSquared", "Score"]
 
-NARROW = 64  # classes up to which columns are gone through instead of rows
+NARROW = 64  # up to this many classes, a loop over columns is faster than one over rows
 
 
 class Score(ABC):

@@ -139,13 +139,13 @@ def hyper_slots(optimizer: Optimizer, progress: Progress, like: Any) -> tuple[An
 
 
 def check_repeatable(model: "Model", function: Any, args: tuple[Any, ...]) -> None:
-    """Raise a CaptureError for a user's code that does other operations the second time."""
+    """Raise a CaptureError for a user's code that does different operations when run twice."""
     parts = (*model.module.modules(), *nested(model.loss_function), *nested(model.optimizer))
     if not all(map(is_own, parts)) and capture(function, *args).key() != capture(function, *args).key():
         raise CaptureError(
-            "two passes over the same batch do not do the same operations, so one of them would be frozen: "
-            "the code counts, or draws random numbers, in Python. Keep counts in buffers, draw with "
-            "sknet.nn.Dropout or from the inputs, or do without compiling: compile=False"
+            "the step did different operations when run twice, so it cannot be compiled: its code counts, "
+            "or draws random numbers, in Python. Keep counts in buffers, draw with sknet.nn.Dropout or from "
+            "the inputs, or set compile=False"
         )
 
 

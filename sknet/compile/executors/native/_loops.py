@@ -1,4 +1,4 @@
-"""Loops as source: each goes over the rows once, and over a row as often as sums over it need."""
+"""Loops as source: each visits the rows once, and each row as often as sums over it need."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -94,7 +94,7 @@ class LoopWriter:
             self._keep_operands(value)
 
     # -- phases -------------------------------------------------------------------------------
-    # A row is gone through in phases: first for values that need no sum over it, then for those
+    # A row is visited in phases: first for values that need no sum over it, then for those
     # that need such a sum, and so on. What belongs to the row as a whole comes after its phase.
 
     def _phase(self, value: Value) -> int:
@@ -192,7 +192,7 @@ class LoopWriter:
     # -- loops over all elements at once ------------------------------------------------------
 
     def _is_flat(self) -> bool:
-        """Tell whether rows and columns can be gone through as one: arrays of all elements, and numbers."""
+        """Tell whether rows and columns can be one loop: arrays of all elements, and numbers."""
         if self._columns is None:
             return False
         space = (self._rows, self._columns)

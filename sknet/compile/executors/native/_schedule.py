@@ -1,4 +1,4 @@
-"""Which loop computes what: values over the same axes share one, so that memory is gone through once."""
+"""Which loop computes what: values over the same axes share one, so that memory is read once."""
 
 from collections.abc import Iterable
 

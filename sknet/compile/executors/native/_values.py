@@ -95,7 +95,7 @@ class Value:
 
     @property
     def space(self) -> tuple[Axis, ...]:
-        """The axes that computing it goes over."""
+        """The axes of the loop that computes it."""
         return self.operands[0].axes if self.kind == "reduce" else self.axes
 
     @property
@@ -120,7 +120,7 @@ class Value:
 
     @property
     def needs_all_rows(self) -> bool:
-        """Whether it is known only after all rows of its space have been gone through."""
+        """Whether it is known only after all rows of its space have been visited."""
         return self.kind == "reduce" and not self.is_row_reduction
 
     @property
