@@ -7,13 +7,11 @@ have to say the same; the twins agree to rounding, since a compiled fit may fuse
     python -m tests.fuzz.estimators --cases 2000 --seed 0
 """
 
-import argparse
 import copy
 import pickle
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from sklearn.base import clone
 
 from sknet import MLPClassifier, MLPRegressor, nn
 from sknet.optim import EMA, SGD, Adam
+from tests.fuzz.command import run
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 4))
@@ -215,27 +214,5 @@ def mismatch(seed: int) -> str | None:
     return None
 
 
-def mismatches(seeds: range) -> Iterator[str]:
-    """Yield what went wrong in each case that fails."""
-    for seed in seeds:
-        found = mismatch(seed)
-        if found is not None:
-            yield found
-
-
-def main() -> int:
-    """Run many cases and print what differs."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=0, help="number of the first case")
-    arguments = parser.parse_args()
-    started, count = time.perf_counter(), 0
-    for found in mismatches(range(arguments.seed, arguments.seed + arguments.cases)):
-        count += 1
-        print(found, flush=True)
-    print(f"{arguments.cases} cases, {count} mismatches, {time.perf_counter() - started:.0f} s")
-    return 1 if count else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(mismatch, __doc__, cases=200))

@@ -8,15 +8,13 @@ or raises.
     python -m tests.fuzz.sequences --cases 20000 --seed 0
 """
 
-import argparse
 import contextlib
 import copy
 import pickle
 import sys
-import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +24,7 @@ from sknet import Model, nn
 from sknet.exceptions import StateError
 from sknet.losses import Huber, LogLoss, SquaredError
 from tests.fuzz.actions import ACTIONS, CLASSES, WIDTH, Act, Reader, Twin, check_tapes, drawn_optimizer
+from tests.fuzz.command import run
 from tests.fuzz.same import assert_same
 
 LONGEST = 14
@@ -176,28 +175,5 @@ def mismatch(seed: int) -> str | None:
     return None
 
 
-def mismatches(seeds: Iterator[int] | range) -> Iterator[str]:
-    """Yield what went wrong in each case that fails."""
-    for seed in seeds:
-        found = mismatch(seed)
-        if found is not None:
-            yield found
-
-
-def main() -> int:
-    """Run many cases and print what differs."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0, help="number of the first case")
-    arguments = parser.parse_args()
-    started, count = time.perf_counter(), 0
-    for found in mismatches(range(arguments.seed, arguments.seed + arguments.cases)):
-        count += 1
-        print(found, flush=True)
-    seconds = time.perf_counter() - started
-    print(f"{arguments.cases} cases, {count} mismatches, {seconds:.0f} s")
-    return 1 if count else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(mismatch, __doc__, cases=1000))

@@ -2,11 +2,12 @@
 
 import pytest
 
-from tests.fuzz.sequences import mismatches
+from tests.fuzz.command import mismatches
+from tests.fuzz.sequences import mismatch
 
 CASES, PART = 300, 50
 
 
 @pytest.mark.parametrize("first", range(0, CASES, PART))
 def test_models_agree_whatever_is_done_between_steps(first):
-    assert not list(mismatches(range(first, first + PART)))
+    assert not list(mismatches(mismatch, range(first, first + PART)))
