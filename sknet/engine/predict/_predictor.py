@@ -129,7 +129,8 @@ class Predictor:
         except IndexError:
             program = self._program(X)
             # The module as the capture has left it: that may have kept something in an attribute.
-            self._made = Fingerprint(self._module, self._head), by_rows
+            if self._made[1] is by_rows:  # else another thread has found these programs out of date
+                self._made = Fingerprint(self._module, self._head), by_rows
         run_program, slot, result, buffers = program
         slot[...] = X
         if buffers:
