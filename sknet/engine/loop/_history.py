@@ -1,18 +1,24 @@
 """What a fit went through, epoch by epoch."""
 
+import html
+import importlib
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 __all__ = ["History"]
+
+LIBRARIES = ("pandas", "polars")
+MOST_SHOWN = 10  # epochs in a repr: the first and the last ones
 
 
 class History(dict[str, list[float]]):
     """A list of numbers, one an epoch, for each of several names: a dict for ``json`` and ``pandas``.
 
-    Names are ``"loss"`` and ``"score"`` (training, running over the epoch's batches),
-    ``"validation_loss"`` and ``"validation_score"`` (with early stopping), ``"lr"`` (learning rate
-    of the epoch's last step) and ``"time"`` (seconds the epoch took). All lists have the same length: an
-    epoch without a number of some name has NaN there.
+    Names are ``"loss"`` and ``"score"`` (training, running over the epoch's batches; with ``scoring=``
+    the names of the scorers instead of ``"score"``), the same with ``"validation_"`` in front where there
+    are held-out rows, ``"lr"`` (learning rate of the epoch's last step) and ``"time"`` (seconds the epoch
+    took). All lists have the same length: an epoch without a number of some name has NaN there.
 
     Parameters
     ----------
@@ -26,6 +32,11 @@ class History(dict[str, list[float]]):
     >>> history.append(loss=0.25, time=0.1)
     >>> history["loss"]
     [0.5, 0.25]
+    >>> history
+    History of 2 epochs
+    epoch  loss  time
+        1   0.5   0.1
+        2  0.25   0.1
     """
 
     def __init__(self, columns: Mapping[str, list[float]] | Iterable[tuple[str, list[float]]] = ()) -> None:
@@ -55,6 +66,78 @@ class History(dict[str, list[float]]):
         """Return a history of its own with the same numbers."""
         return History({name: list(values) for name, values in self.items()})
 
+    def to_frame(self, library: str | None = None) -> Any:
+        """Return the history as a data frame, one row an epoch.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars"} or None, default=None
+            Whose frame; None is pandas where that is installed, else polars.
+
+        Returns
+        -------
+        pandas.DataFrame or polars.DataFrame
+            In pandas the epochs, counted from 1, are the index; in polars they are the first column. Both
+            are called ``"epoch"``.
+
+        Raises
+        ------
+        ValueError
+            If the library is neither.
+        ImportError
+            If it is not installed.
+
+        Examples
+        --------
+        >>> from sknet.engine import History
+        >>> history = History()
+        >>> history.append(loss=0.5, lr=0.1)
+        >>> history.to_frame("pandas")["loss"].to_dict()
+        {1: 0.5}
+        """
+        if library is not None and library not in LIBRARIES:
+            raise ValueError(f"library must be 'pandas', 'polars' or None. Got {library!r} instead.")
+        module = _first_installed(LIBRARIES if library is None else (library,))
+        epochs = range(1, self.n_epochs + 1)
+        if module.__name__ == "polars":
+            return module.DataFrame({"epoch": list(epochs), **self})
+        return module.DataFrame(dict(self), index=module.RangeIndex(1, len(epochs) + 1, name="epoch"))
+
+    def _shown(self) -> list[list[str]]:
+        """Return the lines of a table, the names first; with many epochs those in the middle are left out."""
+        rows = [[str(epoch + 1), *self._numbers(epoch)] for epoch in range(self.n_epochs)]
+        if len(rows) > MOST_SHOWN:
+            half = MOST_SHOWN // 2
+            rows[half:-half] = [["..."] * (len(self) + 1)]
+        return [["epoch", *self], *rows]
+
+    def _numbers(self, epoch: int) -> list[str]:
+        return [f"{values[epoch]:.4g}" for values in self.values()]
+
+    def _title(self) -> str:
+        return f"History of {self.n_epochs} epoch{'' if self.n_epochs == 1 else 's'}"
+
     def __repr__(self) -> str:
-        last = ", ".join(f"{name}={values[-1]:.4g}" for name, values in self.items())
-        return f"History({self.n_epochs} epochs{', last: ' if last else ''}{last})"
+        table = self._shown() if self.n_epochs else []
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ["  ".join(map(str.rjust, row, widths)) for row in table]
+        return "\n".join([self._title(), *lines])
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks."""
+        names, *rows = self._shown() if self.n_epochs else [[]]
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join(f"<tr>{''.join(f'<td>{text}</td>' for text in row)}</tr>" for row in rows)
+        caption = f"<caption>{self._title()}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _first_installed(libraries: tuple[str, ...]) -> Any:
+    """Return the first of these libraries that can be imported."""
+    for name in libraries:
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    names = " or ".join(libraries)
+    raise ImportError(f"History.to_frame needs {names}, which is not installed: pip install {libraries[0]}")
