@@ -5,6 +5,7 @@ from sknet.engine._model import Model
 from sknet.engine.loop import (
     Accuracy,
     Batches,
+    Gathered,
     History,
     InterruptGuard,
     Outcome,
@@ -25,6 +26,7 @@ __all__ = [
     "Accuracy",
     "Batches",
     "CompiledStep",
+    "Gathered",
     "Gradient",
     "History",
     "InterruptGuard",

@@ -2,6 +2,7 @@
 
 from sknet.engine.loop._batches import Batches, take_rows
 from sknet.engine.loop._full_batch import minimize
+from sknet.engine.loop._gathered import Gathered
 from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._scores import Accuracy, RSquared, Score
@@ -11,6 +12,7 @@ from sknet.engine.loop._train import Outcome, Settings, Validation, train
 __all__ = [
     "Accuracy",
     "Batches",
+    "Gathered",
     "History",
     "InterruptGuard",
     "Outcome",

@@ -17,7 +17,7 @@ NARROW = 64  # up to this many classes, a loop over columns is faster than one o
 
 
 class Score(ABC):
-    """A score over rows that come in parts, higher is better.
+    """A score over rows that come in parts.
 
     Examples
     --------
@@ -29,7 +29,7 @@ class Score(ABC):
     """
 
     @abstractmethod
-    def add(self, output: Any, target: Any, weight: Any) -> None:
+    def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         """Add some rows.
 
         Parameters
@@ -40,6 +40,8 @@ class Score(ABC):
             Targets, encoded as the loss expects them.
         weight : array of shape (n_samples,) or None
             Sample weights.
+        rows : slice or ndarray of int, default=None
+            Which rows of the data set they are, for scores that look them up.
 
         Raises
         ------
@@ -50,6 +52,10 @@ class Score(ABC):
     @abstractmethod
     def result(self) -> float:
         """Return the score of all rows so far; NaN if a prediction was not finite."""
+
+    def results(self) -> dict[str, float]:
+        """Return all scores of the rows so far by name: that of `result`, called ``"score"``."""
+        return {"score": self.result()}
 
 
 class Accuracy(Score):
@@ -81,7 +87,7 @@ class Accuracy(Score):
         self._right = self._all = 0.0
         self._finite = True
 
-    def add(self, output: Any, target: Any, weight: Any) -> None:
+    def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         output, target, weight = _as_rows(to_host(output), to_host(target), weight)
         self._finite = self._finite and bool(np.isfinite(output.sum()))
         if self._ignore_index is not None:
@@ -183,7 +189,7 @@ class RSquared(Score):
         self._total = squares.sum(axis=0) if weight is None else weight.astype(np.float64) @ squares
         self._residual = np.zeros_like(self._total)
 
-    def add(self, output: Any, target: Any, weight: Any) -> None:
+    def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         predicted, target = to_host(self._predict(Tensor(output)).data), to_host(target)
         columns = [_columns(predicted), _columns(target)]
         if columns[0].shape != columns[1].shape or columns[1].shape[1:] != self._total.shape:

@@ -1,0 +1,65 @@
+"""Scores that need all rows at once, such as rankings: outputs are kept until the last has come."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet.device import namespace
+from sknet.engine.loop._scores import Score
+
+__all__ = ["Gathered"]
+
+
+class Gathered(Score):
+    """Scores computed from the raw outputs of all rows, whatever parts and order these come in.
+
+    Parameters
+    ----------
+    n_samples : int
+        How many rows there are.
+    compute : callable
+        ``compute(outputs, rows)`` returns scores by name, at least one, from raw outputs of shape
+        (n_rows, n_outputs); `rows` are the numbers of these rows, or None for all in their order.
+    names : sequence of str
+        What it returns; each is NaN where an output is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.engine import Gathered
+    >>> score = Gathered(3, lambda outputs, rows: {"largest": outputs.max()}, ["largest"])
+    >>> score.add(np.array([[3.0], [5.0]]), None, None, np.array([2, 0]))
+    >>> score.add(np.array([[4.0]]), None, None, np.array([1]))
+    >>> score.results()
+    {'largest': 5.0}
+    """
+
+    def __init__(
+        self, n_samples: int, compute: Callable[[Any, Any], Mapping[str, float]], names: Sequence[str]
+    ) -> None:
+        self._compute, self._names = compute, list(names)
+        self._came = np.zeros(n_samples, dtype=bool)
+        self._outputs: Any = None
+
+    def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
+        if rows is None:
+            raise ValueError("Gathered needs to know which rows it gets: add(output, target, weight, rows)")
+        xp = namespace(output)
+        if self._outputs is None:
+            self._outputs = xp.empty((len(self._came), *output.shape[1:]), dtype=output.dtype)
+        self._outputs[rows if isinstance(rows, slice) else xp.asarray(rows)] = output
+        self._came[rows] = True
+
+    def result(self) -> float:
+        return self.results()[self._names[0]]
+
+    def results(self) -> dict[str, float]:
+        rows, outputs = None, self._outputs
+        if outputs is not None and not self._came.all():
+            rows = np.flatnonzero(self._came)
+            outputs = outputs[namespace(outputs).asarray(rows)]
+        if outputs is None or not bool(namespace(outputs).isfinite(outputs).all()):
+            return dict.fromkeys(self._names, math.nan)
+        return {name: float(value) for name, value in self._compute(outputs, rows).items()}
