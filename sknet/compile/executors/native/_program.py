@@ -134,11 +134,13 @@ class NativeProgram:
             raise UnsupportedError("outputs of other than two axes are not known to the native executor")
         output = output if output.kind in ("map", "call") else values.copy(output)
         self._output = output
-        schedule = Schedule([*targets, output, *buffers, *scalars])
+        schedule = Schedule([*targets, output, *buffers, *scalars, *values.outside])
         output.stored = True
         lines = [f"{counter.name} = counter + b", *self._written(schedule)]
         lines += self._output_lines(output)
         lines += [f"losses[b, {i}] = {x.name}" for i, x in enumerate(scalars)]
+        # NumPy's plan repeats the step, and names the index.
+        lines += [f"if {x.name} > T(0.0):\n            return b" for x in values.outside]
         lines += self._check_lines(scalars, gradient)
         for new, old in self._commits:
             lines.append(f"{self._names.array(old)}[:] = {self._names.array(new)}")

@@ -148,6 +148,8 @@ class Values:
         Those of the graph.
     constants : dict of Value to ndarray
         Arrays that are given once.
+    outside : list of Value
+        Numbers that are 0 if all indices are in bounds.
 
     Raises
     ------
@@ -160,7 +162,9 @@ class Values:
         self._names = 0
         self._views = Views(graph, graph.equations)
         self._known: dict[Variable, Any] = {}
+        self._of_rows: dict[Variable, Value] = {}  # flat positions: the index in each row
         self.constants: dict[Value, np.ndarray] = {}
+        self.outside: list[Value] = []
         self.inputs = [self._input(x) for x in graph.inputs]
         for variable, array in graph.constants.items():
             if array.size and (array == array.flat[0]).all():
@@ -182,7 +186,7 @@ class Values:
         )
 
     def _input(self, x: Variable) -> Value:
-        axes = [Axis(n) for n in x.shape if n != 1]
+        axes = [Axis(n) for n in long_axes(x.shape)]
         value = self._known[x] = self._new("input", "", (), axes, x.dtype, x.shape)
         return value
 
@@ -196,6 +200,8 @@ class Values:
 
     def _translated(self, equation: Equation) -> Any:
         name = equation.primitive.name
+        if equation.output.size == 0:
+            raise UnsupportedError("an array without elements is not known to the native executor")
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self, equation)
@@ -228,38 +234,39 @@ class Values:
 
     # -- operations of their own kind ---------------------------------------------------------
 
-    def _view(self, equation: Equation) -> Any:
+    def _reshape(self, equation: Equation) -> Any:
         [x], output = equation.operands, equation.output
+        value = self._known[x]
+        if not isinstance(value, Value) or long_axes(x.shape) == long_axes(output.shape):
+            return value
+        return self._view(equation, [Axis(n) for n in long_axes(output.shape)])
+
+    def _permute(self, equation: Equation) -> Any:
+        [x], order = equation.operands, equation.params["axes"]
         value = self._known[x]
         if not isinstance(value, Value):
             return value
-        if not value.axes and output.size == 1:
-            return value  # one number, whatever the shape
-        mine = [n for n in x.shape if n != 1]
-        if (
-            equation.primitive.name != "getitem"
-            and len(mine) < 2
-            and mine == [n for n in output.shape if n != 1]
-        ):
+        mine = dims_of(value, x.shape)
+        axes = [axis for axis in (mine[i] for i in order) if axis is not None]
+        return value if axes == list(value.axes) else self._view(equation, axes)
+
+    def _getitem(self, equation: Equation) -> Any:
+        value, output = self._known[equation.operands[0]], equation.output
+        if not isinstance(value, Value) or (not value.axes and output.size == 1):
             return value
-        if equation.primitive.name == "reshape" and mine == [n for n in output.shape if n != 1]:
-            return value
-        if not self._views.is_view(equation):
-            raise UnsupportedError(
-                f"{equation.primitive.name} that copies is not known to the native executor"
-            )
-        axes = [Axis(n) for n in output.shape if n != 1]
-        if equation.primitive.name == "permute_dims" and len(axes) == 2:
-            for a, b in zip(axes, reversed(value.axes), strict=True):
-                a.unite(b)
-        views = self._views
+        return self._view(equation, [Axis(n) for n in long_axes(output.shape)])
+
+    def _view(self, equation: Equation, axes: list[Axis]) -> Value:
+        [x], output, views = equation.operands, equation.output, self._views
+        name = equation.primitive.name
+        if not views.is_view(equation):
+            raise UnsupportedError(f"{name} that copies is not known to the native executor")
 
         def applied(array: np.ndarray) -> Any:
             return views.applied(equation, array.reshape(x.shape))
 
         more = {"applied": applied, "contiguous": views.is_contiguous(output)}
-        name = equation.primitive.name
-        return self._new("view", name, (value,), axes, output.dtype, output.shape, **more)
+        return self._new("view", name, (self._known[x],), axes, output.dtype, output.shape, **more)
 
     def _broadcast(self, equation: Equation) -> Any:
         [x] = equation.operands
@@ -302,7 +309,9 @@ class Values:
             total = self._new("map", "add", (total, other), (), dtype, ())
         return total
 
-    def _squares(self, x: Value, dtype: Any) -> Value:
+    def _squares(self, x: Any, dtype: Any) -> Value:
+        if not isinstance(x, Value):
+            raise UnsupportedError("a sum of numbers")
         if not x.axes:
             return self._new("map", "square", (x,), (), dtype, ())
         return self._new("reduce", "inner", (x, x), (), dtype, ())
@@ -332,33 +341,57 @@ class Values:
         )
 
     def _flat_index(self, equation: Equation) -> Any:
-        return self.operand(
-            equation.operands[0]
-        )  # an index among a row's elements: they are compared with it
+        """Compare an index with the elements of its row, instead of computing flat positions."""
+        [x], length = equation.operands, equation.params["length"]
+        index = self._known[x]
+        if equation.params.get("from_end", True) or not isinstance(index, Value):
+            raise UnsupportedError("an index that may be negative, or is a constant")
+        self._of_rows[equation.output] = index
+        self.outside.append(self._number_outside(index, length))
+        return index
+
+    def _number_outside(self, index: Value, length: int) -> Value:
+        """Return how many indices are not in a row."""
+        dtype = self._graph.inputs[0].dtype
+
+        def by_row(op: str, *operands: Any, dtype: Any = "bool") -> Value:
+            return self._new("map", op, operands, index.axes, dtype, index.shape)
+
+        x = by_row("astype", index, dtype=dtype)
+        is_outside = by_row("logical_or", by_row("less", x, 0), by_row("greater", x, length - 0.5))
+        counted = by_row("astype", is_outside, dtype=dtype)
+        return self._new("reduce", "sum", (counted,), (), dtype, ()) if index.axes else counted
+
+    def _index_of_rows(self, positions: Variable, shape: tuple[int, ...]) -> Value:
+        """Return the index of each row of an array of this shape, from flat positions."""
+        index = self._of_rows.get(positions)
+        if index is None:
+            raise UnsupportedError("an index that may be negative, or is a constant")
+        if len(long_axes(shape)) != 2 or shape[-1] == 1:
+            raise UnsupportedError("one element of each row, with rows or columns of length 1")
+        return index
 
     def _take_at(self, equation: Equation) -> Any:
-        x, positions = (self.operand(v) for v in equation.operands)
-        if len(x.axes) < 2:
-            raise UnsupportedError("one element of each row, with rows or columns of length 1")
-        x.axes[0].unite(positions.axes[0])
-        return self._new("reduce", "pick", (x, positions), x.axes[:1], x.dtype, equation.output.shape)
+        v, positions = equation.operands
+        x, index = self._known[v], self._index_of_rows(positions, v.shape)
+        if not isinstance(x, Value):
+            return x
+        x.axes[0].unite(index.axes[0])
+        return self._new("reduce", "pick", (x, index), x.axes[:1], x.dtype, equation.output.shape)
 
     def _put_at(self, equation: Equation) -> Value:
+        *parts, positions = equation.operands
         output = equation.output
-        axes = [Axis(n) for n in output.shape if n != 1]
-        operands = [self.operand(x) for x in equation.operands]
-        if len(axes) != 2:
-            raise UnsupportedError("one element of each row, with rows or columns of length 1")
+        axes = [Axis(n) for n in long_axes(output.shape)]
+        operands = [*map(self.operand, parts), self._index_of_rows(positions, output.shape)]
         for value in operands:
-            if isinstance(value, Value) and value.axes:
-                value.axes[0].unite(axes[0])
-                if len(value.axes) == 2:
-                    value.axes[1].unite(axes[1])
+            for mine, axis in zip(value.axes if isinstance(value, Value) else (), axes, strict=False):
+                mine.unite(axis)
         return self._new("map", equation.primitive.name, operands, axes, output.dtype, output.shape)
 
     def _dropout_mask(self, equation: Equation) -> Value:
         output, params = equation.output, dict(equation.params)
-        axes = [Axis(n) for n in output.shape if n != 1]
+        axes = [Axis(n) for n in long_axes(output.shape)]
         step = self.operand(equation.operands[1])
         if not isinstance(step, Value) or step.kind != "input":
             raise UnsupportedError("dropout with a step that is computed")
@@ -374,6 +407,11 @@ class Values:
         )
 
 
+def long_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the lengths of a shape that are not 1: those of a value's axes."""
+    return tuple([n for n in shape if n != 1])
+
+
 def dims_of(value: Value, shape: tuple[int, ...]) -> list[Axis | None]:
     """Return the axis of every dimension of `shape`, None where its length is 1."""
     axes = iter(value.axes)
@@ -381,9 +419,9 @@ def dims_of(value: Value, shape: tuple[int, ...]) -> list[Axis | None]:
 
 
 _SPECIAL: dict[str, Callable[[Values, Equation], Any]] = {
-    "reshape": Values._view,
-    "permute_dims": Values._view,
-    "getitem": Values._view,
+    "reshape": Values._reshape,
+    "permute_dims": Values._permute,
+    "getitem": Values._getitem,
     "broadcast_to": Values._broadcast,
     "sum": Values._reduce,
     "max": Values._reduce,

@@ -12,7 +12,7 @@ from sknet.device import philox_uniform
 from sknet.losses import LOSSES, Focal, Hinge, Huber, LogLoss, Quantile, Tweedie
 from sknet.optim import SGD, Adam, AdamW, RMSprop
 from sknet.optim.schedules import InverseScaling
-from tests.compile.native import ELEMENTWISE, InterpretedSteps, assert_equal_training, written
+from tests.compile.native import ELEMENTWISE, InterpretedSteps, assert_equal_training, trained, written
 
 pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
 
@@ -133,6 +133,37 @@ class AgainstItself(nn.Module):
 def test_an_axis_against_itself_is_left_to_numpy(reduced):
     with pytest.raises(UnsupportedError, match="an axis against itself is not known to the native executor"):
         check(network(partial(AgainstItself, reduced)), *data())
+
+
+@pytest.mark.parametrize("bad", [-1, -3, 3, 100])
+@pytest.mark.parametrize("at", [0, ROWS - 1])
+def test_an_index_out_of_bounds_is_named_by_numpy(at, bad):
+    """It is compared with the elements of its row, so native code alone would take it for none."""
+    X, y = data()
+    y[at] = bad
+    model, _, _, steps = trained(InterpretedSteps, network()(), X, y * 0, size=ROWS, loss="log_loss")
+    steps.batches.y[...] = y
+    before = model.state.parameters["0.weight"].copy()
+    with pytest.raises(IndexError, match=f"index {bad} is out of bounds for 3 elements"):
+        steps.run(None, 0)
+    np.testing.assert_array_equal(model.state.parameters["0.weight"], before)
+
+
+class Taken(nn.Module):
+    """Takes one element of each row, by an index that is known when the step is compiled."""
+
+    def __init__(self, index):
+        self.inner, self.index = nn.Linear(FEATURES, 3), index
+
+    def forward(self, x):
+        inner = self.inner(x)
+        return inner * ops.take_along_axis(inner, self.index, axis=-1)
+
+
+@pytest.mark.parametrize("index", [[0, 1, 2], [0, 0, 0], [-1, 0, 1]])
+def test_an_index_that_is_a_constant_is_left_to_numpy(index):
+    with pytest.raises(UnsupportedError, match="an index that may be negative, or is a constant"):
+        check(lambda: Taken(np.array(index)[:, None]), *data(), size=3)
 
 
 class Reversed(nn.Module):
