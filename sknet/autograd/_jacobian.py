@@ -62,7 +62,9 @@ def jacobian(
         is_wide = _total(at.outputs) <= _total(at.points)
         blocks = _by_rows(at) if is_wide else _by_columns(at)
         trees = [at.like_arguments(row) for row in blocks]
-        found = at.like_value([tree[0] for tree in trees] if isinstance(argnums, int) else trees)
+        found = at.like_value(
+            [tree[0] for tree in trees] if isinstance(argnums, (int, np.integer)) else trees
+        )
         return (found, at.rest()) if has_aux else found
 
     return derivative

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from sknet import _tree
 from sknet.core import Tensor, as_tensor, enable_grad, is_grad_enabled
 from sknet.core.extend import newest_first, pull_back, zeros_like
@@ -140,7 +142,7 @@ def _point(connected: bool, x: Any) -> Tensor:
 
 def argument_positions(argnums: Argnums) -> tuple[int, ...]:
     """Return positions as a tuple."""
-    return (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    return (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
 
 
 def pulled_back(

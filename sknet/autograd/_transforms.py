@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from sknet import _tree
 from sknet.autograd._points import (
     Argnums,
@@ -64,7 +66,7 @@ def value_and_grad(
         at = Evaluation("grad", function, args, kwargs, positions, has_aux)
         scalar = at.scalar()
         found = at.like_arguments(pulled_back([scalar], [ones_like(scalar)], at.points, at.is_connected))
-        value, gradient, *rest = at.returned(found[0] if isinstance(argnums, int) else found)
+        value, gradient, *rest = at.returned(found[0] if isinstance(argnums, (int, np.integer)) else found)
         return (value, *rest) if has_aux else value, gradient
 
     return derivative

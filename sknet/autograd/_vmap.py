@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from sknet import _tree
 from sknet.core import (
     Primitive,
@@ -172,8 +174,8 @@ def _axes_of(in_axes: Axes, args: tuple[Any, ...]) -> list[int | None]:
     found: list[int | None] = []
     for i, (axes, arg) in enumerate(zip(each, args, strict=True)):
         paths = _tree.paths(arg)
-        if axes is None or isinstance(axes, int):
-            found += [axes] * len(paths)
+        if axes is None or isinstance(axes, (int, np.integer)):
+            found += [None if axes is None else int(axes)] * len(paths)
             continue
         by_path = dict(_entries(axes, ""))
         if list(by_path) != paths:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from sknet.core import Tensor, as_tensor
 from sknet.device import result_dtype
 from sknet.exceptions import ShapeError
@@ -35,12 +37,16 @@ def _operands(name: str, x: Any, weight: Any, rank: int) -> tuple[Tensor, Tensor
     return x.astype(dtype), weight.astype(dtype)
 
 
-def _check_channels(name: str, x: Tensor, weight: Tensor, groups: Any, rank: int, expected: int) -> None:
-    if not isinstance(groups, int) or groups < 1 or weight.shape[0] % groups:
+def _groups(name: str, weight: Tensor, groups: Any) -> int:
+    if not isinstance(groups, (int, np.integer)) or groups < 1 or weight.shape[0] % groups:
         raise ValueError(
             f"{name}: groups must be an int that divides the weight's first axis, {weight.shape[0]}, "
             f"got {groups!r}"
         )
+    return int(groups)
+
+
+def _check_channels(name: str, x: Tensor, weight: Tensor, groups: int, rank: int, expected: int) -> None:
     if x.ndim > rank and x.shape[-rank - 1] != expected:
         raise ShapeError(
             f"{name}: a weight of shape {weight.shape} with groups={groups} needs an input of {expected} "
@@ -67,6 +73,7 @@ def _convolved(
 ) -> Tensor:
     name = f"conv{rank}d"
     x, weight = _operands(name, x, weight, rank)
+    groups = _groups(name, weight, groups)
     _check_channels(name, x, weight, groups, rank, weight.shape[1] * groups)
     image, kernels = as_image(name, x, rank), _as_kernels(weight)
     strides = each_axis(name, "stride", stride, rank)
@@ -97,6 +104,7 @@ def _transposed(
 ) -> Tensor:
     name = f"conv_transpose{rank}d"
     x, weight = _operands(name, x, weight, rank)
+    groups = _groups(name, weight, groups)
     _check_channels(name, x, weight, groups, rank, weight.shape[0])
     image, kernels = as_image(name, x, rank), _as_kernels(weight)
     strides = each_axis(name, "stride", stride, rank)

@@ -10,7 +10,7 @@ from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.device import Device, Namespace, available, backend
 from sknet.exceptions import ShapeError
 from sknet.ops._elementwise import where
-from sknet.ops._shape import broadcast_arrays, reshape
+from sknet.ops._shape import broadcast_arrays, lengths_of, reshape
 
 __all__ = [
     "arange", "eye", "full", "full_like", "linspace", "meshgrid", "ones", "ones_like", "tril", "triu",
@@ -57,27 +57,23 @@ def full_like(x: Any, value: float, dtype: DTypeLike | None = None) -> Tensor:
 # -- of a shape -------------------------------------------------------------------------------
 
 
-def _lengths(shape: Shape) -> tuple[int, ...]:
-    return tuple(shape) if isinstance(shape, Sequence) else (shape,)
-
-
 def full(shape: Shape, value: float, dtype: DTypeLike | None = None, device: Place = "cpu") -> Tensor:
     """Return an array of `shape` full of `value`, of its own or another `dtype`, on a `device`."""
     where_to = available(device)
     kind = np.asarray(value).dtype if dtype is None else np.dtype(dtype)
-    return Tensor(backend(where_to.kind).full(_lengths(shape), value, kind, where_to))
+    return Tensor(backend(where_to.kind).full(lengths_of(shape), value, kind, where_to))
 
 
 def zeros(shape: Shape, dtype: DTypeLike = "float64", device: Place = "cpu") -> Tensor:
     """Return zeros of a `shape` and a `dtype`, on a `device`."""
     where_to = available(device)
-    return Tensor(backend(where_to.kind).zeros(_lengths(shape), dtype, where_to))
+    return Tensor(backend(where_to.kind).zeros(lengths_of(shape), dtype, where_to))
 
 
 def ones(shape: Shape, dtype: DTypeLike = "float64", device: Place = "cpu") -> Tensor:
     """Return ones of a `shape` and a `dtype`, on a `device`."""
     where_to = available(device)
-    return Tensor(backend(where_to.kind).ones(_lengths(shape), dtype, where_to))
+    return Tensor(backend(where_to.kind).ones(lengths_of(shape), dtype, where_to))
 
 
 def eye(

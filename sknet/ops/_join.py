@@ -145,7 +145,7 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
     shifts = tuple(shift) if isinstance(shift, Sequence) else (shift,) * len(axes)
     if len(shifts) != len(axes):
         raise ShapeError(f"roll: {len(shifts)} shifts {shift} do not fit {len(axes)} axes {axis}")
-    for a, n in zip(axes, shifts, strict=True):
+    for a, n in zip(axes, map(int, shifts), strict=True):
         start = -n % out.shape[a] if out.shape[a] else 0
         if start:
             out = concat([take_slice(out, a, start), take_slice(out, a, 0, start)], a)

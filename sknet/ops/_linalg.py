@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from sknet.core import Tensor, as_tensor, bind, normalize_axes
 from sknet.core.extend import primitives as p
 from sknet.exceptions import ShapeError
@@ -61,7 +63,9 @@ def tensordot(x: Any, y: Any, axes: int | Sequence[Sequence[int]] = 2) -> Tensor
     array([[11.]])
     """
     x, y = as_tensor(x), as_tensor(y)
-    mine, theirs = (range(-axes, 0), range(axes)) if isinstance(axes, int) else axes
+    if isinstance(axes, (int, np.integer)):
+        axes = range(-int(axes), 0), range(int(axes))
+    mine, theirs = axes
     mine = normalize_axes(tuple(mine), x.ndim, "tensordot")
     theirs = normalize_axes(tuple(theirs), y.ndim, "tensordot")
     inner = [x.shape[a] for a in mine]

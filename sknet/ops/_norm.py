@@ -7,7 +7,7 @@ from sknet.exceptions import ShapeError
 from sknet.ops._elementwise import sqrt, square
 from sknet.ops._reduce import mean
 from sknet.ops._rules import check_floating
-from sknet.ops._shape import reshape
+from sknet.ops._shape import lengths_of, reshape
 
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm"]
 
@@ -38,7 +38,7 @@ def _last_axes(name: str, x: Any, shape: int | Shape) -> tuple[Tensor, Shape]:
     """Return x as a tensor, and the axes that `shape` names, its last ones."""
     x = as_tensor(x)
     check_floating(name, x)
-    lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+    lengths = lengths_of(shape)
     if not lengths or x.shape[-len(lengths) :] != lengths:
         raise ShapeError(
             f"{name}: expected an input of shape (..., {str(lengths)[1:-1].rstrip(',')}), got {x.shape}"

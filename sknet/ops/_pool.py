@@ -234,7 +234,7 @@ def _constant(values: np.ndarray, like: Tensor) -> Tensor:
 
 
 def _output_size(name: str, size: Any, image: Tensor, rank: int) -> Pair:
-    given = (size,) * rank if size is None or isinstance(size, int) else tuple(size)
+    given = (size,) * rank if size is None or isinstance(size, (int, np.integer)) else tuple(size)
     if len(given) == rank:
         given = tuple(n if m is None else m for m, n in zip(given, image.shape[4 - rank :], strict=True))
     return each_axis(name, "output_size", given[0] if rank == len(given) == 1 else given, rank)

@@ -92,9 +92,14 @@ _broadcast_to = Primitive("broadcast_to").define(
 )
 
 
-def reshape(x: Any, shape: Sequence[int]) -> Tensor:
+def lengths_of(shape: int | Sequence[int]) -> Shape:
+    """Return a shape that may be one length as a tuple."""
+    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(shape)
+
+
+def reshape(x: Any, shape: int | Sequence[int]) -> Tensor:
     """Return the same elements in another shape; one length may be -1."""
-    return bind(p.reshape, (as_tensor(x),), {"shape": tuple(shape)})
+    return bind(p.reshape, (as_tensor(x),), {"shape": lengths_of(shape)})
 
 
 def permute_dims(x: Any, axes: Sequence[int]) -> Tensor:
@@ -128,10 +133,10 @@ def matrix_transpose(x: Any) -> Tensor:
     return bind(p.permute_dims, (x,), {"axes": (*range(-x.ndim, -2), -1, -2)})
 
 
-def broadcast_to(x: Any, shape: Sequence[int]) -> Tensor:
+def broadcast_to(x: Any, shape: int | Sequence[int]) -> Tensor:
     """Return x repeated along new axes and axes of length 1 to have `shape`, as a view."""
-    x = as_tensor(x)
-    return x if x.shape == tuple(shape) else bind(_broadcast_to, (x,), {"shape": tuple(shape)})
+    x, lengths = as_tensor(x), lengths_of(shape)
+    return x if x.shape == lengths else bind(_broadcast_to, (x,), {"shape": lengths})
 
 
 def broadcast_arrays(*xs: Any) -> tuple[Tensor, ...]:
