@@ -152,6 +152,7 @@ SPECIAL = {
     NonFiniteError: lambda: NonFiniteError("a message", "0.weight"),
     ops.SparseSlot: slot,
     engine.Batches: lambda: engine.Batches(X, Y, None, 2, np.dtype("float32"), Device("cpu")),
+    engine.Gathered: lambda: engine.Gathered(3, print, ["score"]),
     engine.Gradient: gradient,
     engine.ModelState: lambda: model().state,
     engine.StepResult: lambda: model().step(X, Y),
