@@ -8,6 +8,7 @@ __all__ = [
     "FitInterruptedWarning",
     "GradientError",
     "GraphError",
+    "LoadError",
     "NonFiniteError",
     "ShapeError",
     "StateError",
@@ -36,6 +37,10 @@ class GradientError(RuntimeError):
 
 class GraphError(RuntimeError):
     """A captured graph that breaks its own rules: a defect of sknet, found before anything is computed."""
+
+
+class LoadError(ValueError):
+    """A file that cannot be used: damaged, not one of sknet's, or of another kind; the message names it."""
 
 
 class StateError(ValueError):

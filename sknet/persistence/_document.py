@@ -1,0 +1,126 @@
+"""Documents: nested dicts and lists of numbers, texts and arrays, in one file."""
+
+import json
+import math
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sknet.exceptions import LoadError
+from sknet.persistence._container import Contents, read_file, write_file
+
+__all__ = ["read", "write"]
+
+ARRAY, FLOAT = "$array", "$float"
+RESERVED = "__metadata__"
+
+
+def write(path: "str | PathLike[str]", tree: Any, kind: str) -> None:
+    """Write a document to a file, all of it or nothing.
+
+    The file is written under another name, flushed to the disk and renamed, so it is never half-written,
+    whenever the process or the machine stops. It has the layout of safetensors: arrays, and a text in JSON.
+    There is no pickle in it, and reading it executes nothing.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file; replaced if it is there.
+    tree : nested dicts (with str as keys), lists and tuples
+        Of None, bool, int, float, str and NumPy arrays; scalars of NumPy become Python's, tuples lists.
+    kind : str
+        What it is, such as ``"checkpoint"``; `read` checks it.
+
+    Raises
+    ------
+    TypeError
+        If a document cannot hold some value; names its place.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from sknet.persistence import read, write
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write(Path(folder, "a"), {"weight": np.eye(2), "steps": [1, 2]}, "example")
+    ...     read(Path(folder, "a"), "example")
+    {'weight': array([[1., 0.], [0., 1.]]), 'steps': [1, 2]}
+    """
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    text = json.dumps(_encoded(tree, "", arrays), allow_nan=False, separators=(",", ":"))
+    write_file(Path(path), Contents(kind, text, arrays))
+
+
+def read(path: "str | PathLike[str]", kind: str) -> Any:
+    """Read a document that `write` has written.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file.
+    kind : str
+        What it must be.
+
+    Returns
+    -------
+    tree
+        What was written, with arrays of its own.
+
+    Raises
+    ------
+    LoadError
+        If the file is damaged (every byte is checked), was not written by `write`, or is of another kind.
+    OSError
+        If it cannot be opened.
+    """
+    contents = read_file(Path(path))
+    if contents.kind != kind:
+        raise LoadError(f"{path} is a file of sknet's, of the kind {contents.kind!r}, and no {kind!r}")
+    return _decoded(json.loads(contents.text), contents.arrays)
+
+
+def _encoded(value: Any, place: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+    """Return a value as JSON knows it; what it does not know is put among the arrays."""
+    if isinstance(value, np.ndarray):
+        name = place
+        while name in arrays or name == RESERVED:  # keys may contain the separator
+            name += "'"
+        arrays[name] = value
+        return {ARRAY: name}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else {FLOAT: repr(float(value))}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_encoded(item, _below(place, number), arrays) for number, item in enumerate(value)]
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str) or key in (ARRAY, FLOAT):
+                raise TypeError(
+                    f"a document's keys are str, and not {ARRAY!r} or {FLOAT!r}: got {key!r} in {place!r}"
+                )
+        return {key: _encoded(item, _below(place, key), arrays) for key, item in value.items()}
+    raise TypeError(
+        f"a document holds numbers, texts, arrays, lists and dicts: got {type(value).__name__} in {place!r}"
+    )
+
+
+def _below(place: str, key: object) -> str:
+    return f"{place}/{key}" if place else str(key)
+
+
+def _decoded(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+    if isinstance(value, list):
+        return [_decoded(item, arrays) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if ARRAY in value:
+        return arrays[value[ARRAY]]
+    if FLOAT in value:
+        return float(value[FLOAT])
+    return {key: _decoded(item, arrays) for key, item in value.items()}
