@@ -247,8 +247,10 @@ class Values:
         if not isinstance(value, Value):
             return value
         mine = dims_of(value, x.shape)
-        axes = [axis for axis in (mine[i] for i in order) if axis is not None]
-        return value if axes == list(value.axes) else self._view(equation, axes)
+        kept = [i % len(mine) for i in order if mine[i] is not None]
+        if kept == sorted(kept):
+            return value
+        return self._view(equation, [axis for i in kept if (axis := mine[i]) is not None])
 
     def _getitem(self, equation: Equation) -> Any:
         value, output = self._known[equation.operands[0]], equation.output

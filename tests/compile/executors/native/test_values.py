@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sknet import ops
+from sknet import Tensor, ops
 from sknet.compile import capture
 from sknet.compile.executors.native._values import UnsupportedError, Values
 from sknet.compile.passes import optimize
@@ -88,3 +88,39 @@ def test_axes(seed):
         lengths = getattr(value, "lengths", None)
         assert lengths in (None, tuple(n for n in variable.shape if n != 1)), str(graph)
         assert lengths is None or tuple(axis.size for axis in value.axes) == lengths, str(graph)
+
+
+def elements(value, arrays):
+    """Return the array of a view, by what was viewed; of what is given, its own."""
+    if value.kind == "view":
+        return value.params["applied"](elements(value.operands[0], arrays))
+    return arrays[value]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_views_show_the_same_elements(seed):
+    """Also where both axes are the same one, since something was added to its transpose."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 4))
+    x = rng.random((n, n))
+    draws = [(KINDS[rng.integers(4)], int(rng.integers(1 << 30))) for _ in range(3)]
+
+    def function(x):
+        results = [x + x.T, x]
+        for kind, number in draws:
+            if kind is broadcast:
+                continue
+            results.append(kind(np.random.default_rng(number), results[-1]))
+        return results
+
+    graph = optimize(capture(function, x))
+    try:
+        values = Values(graph, "v")
+    except UnsupportedError:
+        return
+    _, *found = values.outputs
+    _, *expected = function(Tensor(x))
+    for value, tensor in zip(found, expected, strict=True):
+        lengths = [k for k in tensor.shape if k != 1]
+        mine = elements(value, {values.inputs[0]: x}).reshape(lengths)
+        np.testing.assert_array_equal(mine, tensor.numpy().reshape(lengths), err_msg=str(graph))
