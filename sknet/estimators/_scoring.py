@@ -1,0 +1,259 @@
+"""What ``scoring=`` and ``monitor=`` mean: scorers by name, which way is up, and which one decides."""
+
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet._hints import suggestion
+from sknet._params import InvalidParameterError
+
+__all__ = ["Scorer", "Scoring", "check_scoring", "evaluated"]
+
+LOSS = "loss"
+SCORE = "score"  # the estimator's own: accuracy or R2
+TAKEN = ("epoch", LOSS, "lr", "time")  # columns of a history that are no scores
+HELD_OUT = "validation_"
+
+
+class Scorer(NamedTuple):
+    """A scorer, and what has to be known of it.
+
+    Attributes
+    ----------
+    name : str
+        Of its columns in a history.
+    call : callable
+        ``call(estimator, X, y)`` returns a number.
+    higher_is_better : bool or None
+        None where nobody has said.
+    takes_weight : bool
+        Whether it can be called with ``sample_weight=``.
+    looks_at_inputs : bool
+        Whether it may do with X what it likes, rather than hand it to the estimator.
+    """
+
+    name: str
+    call: Callable[..., Any]
+    higher_is_better: bool | None
+    takes_weight: bool
+    looks_at_inputs: bool
+
+
+class Scoring(NamedTuple):
+    """What is measured in every epoch besides the loss.
+
+    Attributes
+    ----------
+    scorers : tuple of Scorer or None
+        None for the estimator's own score.
+    directions : mapping of str to bool or None
+        Of everything that can decide: whether higher is better, or None where nobody has said.
+    """
+
+    scorers: tuple[Scorer, ...] | None
+
+    @property
+    def directions(self) -> dict[str, bool | None]:
+        if self.scorers is None:
+            return {LOSS: False, SCORE: True}
+        return {LOSS: False} | {scorer.name: scorer.higher_is_better for scorer in self.scorers}
+
+    def monitored(self, monitor: str | None, default: str, caller: str) -> tuple[str, bool]:
+        """Return the name of what decides when to stop, and whether higher is better.
+
+        Parameters
+        ----------
+        monitor : str or None
+            As the user gave it.
+        default : str
+            What fits the loss, for an estimator without scorers.
+        caller : str
+            Whose parameters they are.
+
+        Returns
+        -------
+        name : str
+            Without ``"validation_"`` in front.
+        higher_is_better : bool
+            Its direction.
+
+        Raises
+        ------
+        InvalidParameterError
+            If nothing of that name is measured, if several could decide, or without a direction.
+        """
+        directions = self.directions
+        name = self._default(default, caller) if monitor is None else monitor.removeprefix(HELD_OUT)
+        if name not in directions:
+            raise InvalidParameterError(
+                f"The 'monitor' parameter of {caller} must be one of {sorted(directions)}, which are "
+                f"measured. Got {monitor!r} instead{suggestion(name, directions)}"
+            )
+        higher_is_better = directions[name]
+        if higher_is_better is None:
+            raise InvalidParameterError(
+                f"nobody has said whether a higher or a lower {name!r} is better, so {caller} cannot stop by "
+                f"it. Give scoring=make_scorer(metric, greater_is_better=...) with a metric of "
+                f"(y_true, y_pred), set the attribute greater_is_better of the scorer to True or False, or "
+                f"let another one decide: monitor={LOSS!r}."
+            )
+        return name, higher_is_better
+
+    def _default(self, default: str, caller: str) -> str:
+        if self.scorers is None:
+            return default
+        if len(self.scorers) > 1:
+            names = [scorer.name for scorer in self.scorers]
+            raise InvalidParameterError(
+                f"{caller} has several scorers, {names}: say which of them decides when to stop, "
+                f"monitor={names[0]!r} or monitor={LOSS!r}"
+            )
+        return self.scorers[0].name if self.scorers else LOSS
+
+
+def check_scoring(scoring: Any, caller: str) -> Scoring:
+    """Return what a parameter `scoring` asks for.
+
+    Parameters
+    ----------
+    scoring : None, str, callable, list or dict
+        None for the estimator's own score; ``"loss"``, a name or scorer of scikit-learn, or a callable
+        ``(estimator, X, y)``; several in a list, or in a dict by the names of their columns.
+    caller : str
+        Whose parameter it is.
+
+    Returns
+    -------
+    Scoring
+        Scorers by name.
+
+    Raises
+    ------
+    InvalidParameterError
+        If one is no scorer, or two have one name.
+    """
+    if scoring is None:
+        return Scoring(None)
+    if isinstance(scoring, Mapping):
+        given = list(scoring.items())
+    elif isinstance(scoring, (list, tuple, set, frozenset)):
+        given = [(None, one) for one in scoring]
+    else:
+        given = [(None, scoring)]
+    found = [_scorer(name, one, caller) for name, one in given if one != LOSS or name not in (None, LOSS)]
+    names = [scorer.name for scorer in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidParameterError(
+                f"two scorers in the 'scoring' parameter of {caller} are called {name!r}: give a dict, "
+                "{name: scorer}"
+            )
+    return Scoring(tuple(found))
+
+
+def _scorer(name: Any, given: Any, caller: str) -> Scorer:
+    """Return one scorer, checked."""
+    call = _named(given, caller) if isinstance(given, str) else given
+    module = getattr(call, "__module__", None) or ""
+    is_scikit_learns = getattr(call, "_sign", None) in (1, -1)  # higher is better: it turns losses around
+    if not callable(call) or isinstance(call, type):
+        raise InvalidParameterError(
+            f"The 'scoring' parameter of {caller} must be 'loss', a name or scorer of scikit-learn, "
+            f"a callable (estimator, X, y), or a list or dict of them. Got {given!r} instead."
+        )
+    if not is_scikit_learns and module.startswith("sklearn.metrics."):
+        raise InvalidParameterError(
+            f"{call.__name__} in the 'scoring' parameter of {caller} is a metric of (y_true, y_pred), not a "
+            f"scorer of (estimator, X, y): give make_scorer({call.__name__}, greater_is_better=...), or the "
+            "name of a scorer"
+        )
+    name = _name_of(given) if name is None else name
+    if not isinstance(name, str) or not name or name in TAKEN or name.startswith(HELD_OUT):
+        raise InvalidParameterError(
+            f"a scorer in the 'scoring' parameter of {caller} cannot be called {name!r}: expected a str that "
+            f"is none of {list(TAKEN)} and does not begin with {HELD_OUT!r}"
+        )
+    if is_scikit_learns:
+        return Scorer(name, call, True, bool(call._accept_sample_weight()), looks_at_inputs=False)
+    said = getattr(call, "greater_is_better", None)
+    return Scorer(name, call, said if isinstance(said, bool) else None, _takes_weight(call), True)
+
+
+def _named(name: str, caller: str) -> Any:
+    from sklearn.metrics import get_scorer, get_scorer_names  # it loads half of scikit-learn
+
+    if name not in get_scorer_names():
+        known = [LOSS, *get_scorer_names()]
+        raise InvalidParameterError(
+            f"The 'scoring' parameter of {caller} got {name!r}, which is no scorer"
+            f"{suggestion(name, known)} sklearn.metrics.get_scorer_names() lists them."
+        )
+    return get_scorer(name)
+
+
+def _name_of(scorer: Any) -> str:
+    """Return what to call a scorer that is given without a name."""
+    if isinstance(scorer, str):
+        return scorer
+    inner = getattr(scorer, "_score_func", scorer)  # of make_scorer
+    inner = getattr(inner, "func", inner)  # of functools.partial
+    return getattr(inner, "__name__", type(inner).__name__)
+
+
+def _takes_weight(call: Callable[..., Any]) -> bool:
+    try:
+        return "sample_weight" in signature(call).parameters
+    except (TypeError, ValueError):  # some that are written in C have none
+        return False
+
+
+def evaluated(
+    scorers: Sequence[Scorer], estimator: Any, X: Any, y: Any, weight: Any, rows: str
+) -> dict[str, float]:
+    """Return what each scorer says of an estimator.
+
+    Parameters
+    ----------
+    scorers : sequence of Scorer
+        Which.
+    estimator : estimator
+        That can predict.
+    X, y : array-like
+        Inputs and targets, as a user gives them.
+    weight : array of shape (n_samples,) or None
+        Sample weights, for the scorers that take them.
+    rows : str
+        What to call these rows in a message.
+
+    Returns
+    -------
+    dict of str to float
+        By name.
+
+    Raises
+    ------
+    ValueError
+        If a scorer raises, or does not return a number.
+    """
+    return {scorer.name: _evaluated(scorer, estimator, X, y, weight, rows) for scorer in scorers}
+
+
+def _evaluated(scorer: Scorer, estimator: Any, X: Any, y: Any, weight: Any, rows: str) -> float:
+    more = {"sample_weight": weight} if weight is not None and scorer.takes_weight else {}
+    try:
+        value = scorer.call(estimator, X, y, **more)
+    except Exception as error:
+        raise ValueError(
+            f"scoring {scorer.name!r} of {rows} failed: {type(error).__name__}: {error} "
+            "(a scorer is called as scorer(estimator, X, y))"
+        ) from error
+    value = value.item() if isinstance(value, (np.ndarray, np.generic)) and np.ndim(value) == 0 else value
+    if not isinstance(value, Real):
+        raise ValueError(
+            f"scoring {scorer.name!r} of {rows} returned {value!r}: a scorer returns one number; give "
+            "several scorers as a list or dict"
+        )
+    return float(value)
