@@ -1,0 +1,150 @@
+"""Which rows of X a fit is validated on: a fraction, the first split of a splitter, or a pair of indices."""
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from sknet._params import InvalidParameterError
+
+__all__ = ["check_validation_split", "given_split", "held_out_fraction"]
+
+Split = tuple["np.ndarray[Any, Any]", "np.ndarray[Any, Any]"]
+
+
+def check_validation_split(validation_split: Any, caller: str) -> None:
+    """Raise an InvalidParameterError unless it is None, a splitter, or a pair.
+
+    Parameters
+    ----------
+    validation_split : object
+        The user's parameter.
+    caller : str
+        Whose it is.
+    """
+    is_pair = isinstance(validation_split, (tuple, list)) and len(validation_split) == 2
+    is_splitter = hasattr(validation_split, "split") and not isinstance(validation_split, (str, type))
+    if validation_split is None or is_pair or is_splitter:
+        return
+    hint = ""
+    if isinstance(validation_split, float):
+        hint = f" A share of the rows is validation_fraction={validation_split!r}."
+    elif isinstance(validation_split, type) and hasattr(validation_split, "split"):
+        hint = f" Pass an object, {validation_split.__name__}(...)."
+    raise InvalidParameterError(
+        f"The 'validation_split' parameter of {caller} must be a splitter of scikit-learn, such as "
+        "ShuffleSplit(1), or a pair (training, validation) of arrays of row numbers, or None. Got "
+        f"{validation_split!r} instead.{hint}"
+    )
+
+
+def held_out_fraction(
+    n_samples: int, fraction: float, random_state: Any, *, stratify: Any = None, groups: Any = None
+) -> Split:
+    """Return training and validation rows drawn at random.
+
+    Parameters
+    ----------
+    n_samples : int
+        Of X.
+    fraction : float
+        Share of the rows to hold out; with groups, of the groups.
+    random_state : RandomState
+        Drawn from.
+    stratify : array of shape (n_samples,) or None, default=None
+        Labels whose shares are kept.
+    groups : array of shape (n_samples,) or None, default=None
+        Rows of one group stay together.
+
+    Returns
+    -------
+    training, held_out : ndarray of int
+        Row numbers.
+    """
+    from sklearn.model_selection import GroupShuffleSplit, train_test_split  # they load half of scikit-learn
+
+    rows = np.arange(n_samples)
+    if groups is not None:
+        splitter = GroupShuffleSplit(1, test_size=fraction, random_state=random_state)
+        training, held_out = next(splitter.split(rows, groups=groups))
+        return training, held_out
+    training, held_out = train_test_split(
+        rows, random_state=random_state, test_size=fraction, stratify=stratify
+    )
+    return training, held_out
+
+
+def given_split(validation_split: Any, X: Any, y: Any, groups: Any, random_state: Any) -> Split:
+    """Return the training and validation rows that a user's split asks for.
+
+    Parameters
+    ----------
+    validation_split : splitter or pair
+        Of a splitter, the first split counts; one that shuffles without a random state of its own draws
+        from `random_state`.
+    X, y, groups : array-like of shape (n_samples, ...)
+        For the splitter.
+    random_state : RandomState
+        Of the fit.
+
+    Returns
+    -------
+    training, held_out : ndarray of int
+        Row numbers.
+
+    Raises
+    ------
+    ValueError
+        If they are no row numbers of X, or the same row is in both.
+    """
+    if hasattr(validation_split, "split"):
+        seeded = _seeded(validation_split, random_state)
+        pair = next(iter(seeded.split(X, y, groups)), None)
+        if pair is None:
+            raise ValueError(f"validation_split={validation_split!r} gives no split")
+        source = f"the first split of validation_split={validation_split!r}"
+    else:
+        pair, source = validation_split, "validation_split"
+        if groups is not None:
+            raise ValueError(
+                "groups decide nothing where validation_split is a pair of arrays: give a splitter that "
+                "reads them, such as GroupShuffleSplit(1), or no groups"
+            )
+    n_samples = len(y)
+    training, held_out = (
+        _row_numbers(rows, n_samples, f"{what} rows of {source}")
+        for rows, what in zip(pair, ("training", "validation"), strict=True)
+    )
+    both = np.intersect1d(training, held_out)
+    if len(both):
+        raise ValueError(
+            f"{len(both)} row(s) are both training and validation rows of {source}, the first is {both[0]}: "
+            "what is trained on validates nothing"
+        )
+    return training, held_out
+
+
+def _seeded(splitter: Any, random_state: Any) -> Any:
+    """Return the splitter, or a copy that draws from `random_state` if it would draw from NumPy's."""
+    if getattr(splitter, "random_state", 0) is not None or not getattr(splitter, "shuffle", True):
+        return splitter
+    splitter = copy.copy(splitter)
+    splitter.random_state = random_state
+    return splitter
+
+
+def _row_numbers(given: Any, n_samples: int, what: str) -> "np.ndarray[Any, Any]":
+    rows = np.asarray(given)
+    if rows.dtype == bool and rows.shape == (n_samples,):
+        rows = np.flatnonzero(rows)
+    if rows.ndim != 1 or not len(rows) or rows.dtype.kind not in "iu":
+        raise ValueError(
+            f"the {what} must be row numbers, an array of ints of shape (n_rows,) with at least one, "
+            f"or a mask of shape ({n_samples},); got dtype {rows.dtype} and shape {rows.shape}"
+        )
+    wrong = rows[(rows < 0) | (rows >= n_samples)]
+    if len(wrong):
+        raise ValueError(
+            f"the {what} must be from 0 to {n_samples - 1}, for X has {n_samples} rows; got {wrong[0]}"
+        )
+    return rows.astype(np.intp)

@@ -1,0 +1,141 @@
+"""Which rows are held out, against scikit-learn's splitters."""
+
+import numpy as np
+import pytest
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    LeaveOneGroupOut,
+    PredefinedSplit,
+    ShuffleSplit,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    TimeSeriesSplit,
+)
+
+from sknet.estimators._splitting import check_validation_split, given_split, held_out_fraction
+
+RNG = np.random.default_rng(0)
+N = 60
+X = RNG.normal(size=(N, 3))
+Y = RNG.integers(3, size=N)
+GROUPS = np.repeat(np.arange(12), 5)
+
+SPLITTERS = [
+    KFold(4),
+    KFold(4, shuffle=True, random_state=1),
+    ShuffleSplit(3, test_size=0.2, random_state=1),
+    StratifiedKFold(4),
+    StratifiedShuffleSplit(1, random_state=1),
+    TimeSeriesSplit(3),
+    PredefinedSplit(np.where(np.arange(N) < 10, 0, -1)),
+    GroupKFold(3),
+    GroupShuffleSplit(1, random_state=1),
+    LeaveOneGroupOut(),
+]
+
+
+def split(given, groups=None, seed=0):
+    return given_split(given, X, Y, groups, np.random.RandomState(seed))
+
+
+@pytest.mark.parametrize("splitter", SPLITTERS, ids=str)
+def test_of_a_splitter_the_first_split_counts(splitter):
+    check_validation_split(splitter, "MLPClassifier")
+    groups = GROUPS if "Group" in type(splitter).__name__ else None
+    expected = next(iter(splitter.split(X, Y, groups)))
+    for mine, theirs in zip(split(splitter, groups), expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+UNSEEDED = [KFold(4, shuffle=True), ShuffleSplit(1), StratifiedShuffleSplit(1), GroupShuffleSplit(1)]
+
+
+@pytest.mark.parametrize("splitter", UNSEEDED, ids=str)
+def test_a_splitter_without_a_seed_draws_from_the_fits(splitter):
+    groups = GROUPS if "Group" in type(splitter).__name__ else None
+    first, again, other = (split(splitter, groups, seed)[1] for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+    assert splitter.random_state is None
+
+
+PAIRS = [
+    (np.arange(40), np.arange(40, 60)),
+    (list(range(0, 60, 2)), list(range(1, 60, 2))),
+    (np.arange(10, dtype="uint8"), np.array([50], dtype="int16")),
+    (np.arange(N) < 40, np.arange(N) >= 40),
+    [np.array([0, 0, 1]), np.array([5])],
+]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=range(len(PAIRS)))
+def test_a_pair_is_taken_as_it_is(pair):
+    check_validation_split(pair, "MLPClassifier")
+    for mine, given in zip(split(pair), pair, strict=True):
+        given = np.asarray(given)
+        np.testing.assert_array_equal(mine, np.flatnonzero(given) if given.dtype == bool else given)
+        assert mine.dtype == np.intp
+
+
+BAD_PAIRS = [
+    ((np.arange(40), np.arange(39, 60)), r"1 row\(s\) are both training and validation .* the first is 39"),
+    (
+        (np.arange(40), np.arange(40, 61)),
+        r"the validation rows .*must be from 0 to 59.*got 60",
+    ),
+    ((np.array([-1]), np.array([3])), r"the training rows of .* from 0 to 59.*got -1"),
+    ((np.arange(40), np.array([], dtype=int)), r"the validation rows .*must be row numbers.*shape \(0,\)"),
+    ((np.arange(40), np.array([50.0])), r"the validation rows .*got dtype float64"),
+    ((np.ones(3, dtype=bool), np.array([50])), r"the training rows .*got dtype bool and shape \(3,\)"),
+    ((np.arange(40), np.array([[50]])), r"the validation rows .*shape \(1, 1\)"),
+    ((np.arange(40), 50), r"the validation rows .*shape \(\)"),
+]
+
+
+@pytest.mark.parametrize(("pair", "message"), BAD_PAIRS)
+def test_what_are_no_row_numbers_is_refused(pair, message):
+    with pytest.raises(ValueError, match=message):
+        split(pair)
+
+
+class Nothing:
+    def split(self, X, y=None, groups=None):
+        return iter(())
+
+    def __repr__(self):
+        return "Nothing()"
+
+
+def test_a_splitter_must_split():
+    with pytest.raises(ValueError, match=r"validation_split=Nothing\(\) gives no split"):
+        split(Nothing())
+    with pytest.raises(ValueError, match="The 'groups' parameter should not be None"):
+        split(GroupKFold(3))
+    with pytest.raises(ValueError, match="groups decide nothing where validation_split is a pair"):
+        split(PAIRS[0], GROUPS)
+
+
+BAD = [
+    (0.2, r"must be a splitter .* Got 0\.2 instead.*validation_fraction=0\.2"),
+    (ShuffleSplit, r"Pass an object, ShuffleSplit\(\.\.\.\)"),
+    (5, "Got 5 instead"),
+    ("1,2", "Got '1,2' instead"),
+    ((np.arange(3),), "a pair"),
+    (np.arange(3), "a pair"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), BAD, ids=range(len(BAD)))
+def test_what_is_no_split_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        check_validation_split(given, "MLPClassifier")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_groups_stay_together(seed):
+    training, held_out = held_out_fraction(N, 0.25, np.random.RandomState(seed), groups=GROUPS)
+    assert not set(GROUPS[training]) & set(GROUPS[held_out])
+    assert len(set(GROUPS[held_out])) == 3
+    np.testing.assert_array_equal(np.sort(np.r_[training, held_out]), np.arange(N))
