@@ -13,10 +13,11 @@ import numpy as np
 from sknet._params import Interval, Options, StrOptions
 from sknet.device import namespace
 from sknet.estimators.extend import (
-    BaseMLP,
-    ClassifierMLP,
+    BaseClassifier,
+    BaseRegressor,
+    Perceptron,
+    PerceptronLayers,
     Recipe,
-    RegressorMLP,
     follows_namespace,
     layer_sizes,
     settings_of,
@@ -95,13 +96,12 @@ def _reported(n_iter: int, record: Mapping[str, float]) -> str:
     return "\n".join(said)
 
 
-class _ScikitLearnParameters(BaseMLP):
+class _ScikitLearnParameters(PerceptronLayers):
     """Translates scikit-learn's parameters."""
 
     def _recipe(self) -> Recipe:
         return Recipe(
-            hidden_layer_sizes=layer_sizes(self.hidden_layer_sizes),
-            activation=self.activation,
+            architecture=Perceptron(layer_sizes(self.hidden_layer_sizes), self.activation),
             loss=LOSSES[self.loss](),
             optimizer=_optimizer(self),
             alpha=self.alpha,
@@ -118,7 +118,7 @@ class _ScikitLearnParameters(BaseMLP):
         return self.solver == "lbfgs"  # type: ignore[no-any-return]
 
 
-class MLPClassifier(_ScikitLearnParameters, ClassifierMLP):
+class MLPClassifier(_ScikitLearnParameters, BaseClassifier):
     """scikit-learn's `MLPClassifier`: the same parameters, attributes and results.
 
     Parameters
@@ -249,7 +249,7 @@ class MLPClassifier(_ScikitLearnParameters, ClassifierMLP):
         return namespace(probabilities).log(probabilities)
 
 
-class MLPRegressor(_ScikitLearnParameters, RegressorMLP):
+class MLPRegressor(_ScikitLearnParameters, BaseRegressor):
     """scikit-learn's `MLPRegressor`: the same parameters, attributes and results.
 
     Parameters

@@ -119,7 +119,7 @@ def test_packages_import_what_others_export():
         ("sknet.ops._index", "from sknet.core import _primitive as p"),
         ("sknet.ops._index", "from sknet.core._bind import Node"),
         ("sknet.engine.step._stepper", "def f():\n    import sknet.nn._scope"),
-        ("sknet.neural_network", "from sknet.estimators._base import BaseMLP"),
+        ("sknet.neural_network", "from sknet.estimators._base import BaseNet"),
         ("sknet.compile._plan", "from ..ops._index import take"),
     ],
 )

@@ -20,7 +20,7 @@ from sknet.compile.passes import Group
 from sknet.core import PRIMITIVES, Primitive
 from sknet.device import Device, MetaArray
 from sknet.estimators import FrozenClassifier, FrozenRegressor
-from sknet.estimators.extend import Recipe
+from sknet.estimators.extend import Perceptron, Recipe
 from sknet.exceptions import NonFiniteError
 from sknet.losses import LogLoss
 from tests.estimators.data import TABLES, quiet
@@ -159,8 +159,9 @@ SPECIAL = {
     engine.Outcome: lambda: engine.Outcome(3, True, None, False),
     engine.RSquared: lambda: engine.RSquared(Y, None, sknet.losses.Poisson()),
     engine.Validation: lambda: engine.Validation(SPECIAL[engine.Batches](), engine.Accuracy),
+    Perceptron: lambda: Perceptron((3,), "relu"),
     Recipe: lambda: Recipe(
-        (4,), "relu", LogLoss(), optim.Adam(), 0.0, 200, engine.Settings(), False, 0.1, random_state=0
+        Perceptron((4,), "relu"), LogLoss(), optim.Adam(), 0.0, 200, engine.Settings(), False, 0.1, 0
     ),
     nn.StateDict: lambda: model().module.state_dict(),
     nn.Summary: lambda: nn.summary(model().module, (2, 4)),

@@ -1,4 +1,4 @@
-"""What classifiers add to the perceptrons: labels, probabilities, class weights."""
+"""What classifiers add: labels, probabilities, class weights."""
 
 from collections.abc import Callable
 from numbers import Real
@@ -12,18 +12,19 @@ from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.device import device_of, to_device, to_host
-from sknet.engine import Accuracy, Batches, History, Model, Plateau, Score
+from sknet.engine import Accuracy, Batches, Model, Score
 from sknet.engine.predict import Head
-from sknet.estimators._base import BaseMLP, goes_in_steps
+from sknet.estimators._base import BaseNet, goes_in_steps
+from sknet.estimators._fitting import Fit
 from sknet.estimators._frozen import FrozenClassifier, both_classes, gives_probabilities
 from sknet.estimators._namespace import as_host, follows_namespace
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import ClassTargets
 
-__all__ = ["ClassifierMLP"]
+__all__ = ["BaseClassifier"]
 
 
-class ClassifierMLP(ClassifierMixin, BaseMLP):
+class BaseClassifier(ClassifierMixin, BaseNet):
     """Abstract base of the classifiers."""
 
     _numeric_targets = False
@@ -88,9 +89,9 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
         loss = model.loss_function
         return lambda: Accuracy(loss.threshold, getattr(loss, "ignore_index", None))
 
-    def _take(self, model: Model, history: History, plateau: Plateau, n_iter: int, validated: bool) -> None:
+    def _take(self, fit: Fit) -> None:
         self.classes_ = self._targets.classes
-        super()._take(model, history, plateau, n_iter, validated)
+        super()._take(fit)
 
     @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
@@ -195,7 +196,8 @@ class ClassifierMLP(ClassifierMixin, BaseMLP):
             With the parameters as they are now.
         """
         check_is_fitted(self)
-        return FrozenClassifier(self.model_, self._targets, self._network_parameters)
+        label = self._architecture.label(self.model_.module)
+        return FrozenClassifier(self.model_, self._targets, self.n_features_in_, label)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

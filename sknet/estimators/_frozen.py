@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from sknet.core import Tensor, no_grad
 from sknet.device import Device
 from sknet.engine import Layout, Model, Predictor
 from sknet.engine.predict import MOST_ROWS, Head, apply_head, in_chunks, rows_at_once, warn_of_overflow
-from sknet.estimators._recipe import linear_layers
 from sknet.estimators._targets import ClassTargets, RealTargets
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Scope, run
@@ -21,6 +19,7 @@ from sknet.nn import Module, Scope, run
 __all__ = ["FrozenClassifier", "FrozenRegressor", "both_classes", "gives_deviations", "gives_probabilities"]
 
 HOST = Device("cpu")
+Targets = ClassTargets | RealTargets
 
 
 def both_classes(link: Head, threshold: float) -> Head:
@@ -32,11 +31,6 @@ def both_classes(link: Head, threshold: float) -> Head:
     return lambda output: ops.concat([link(2.0 * threshold - output), link(output)], axis=1)
 
 
-def _label(activation: Any) -> str:
-    label = activation if isinstance(activation, str) else repr(activation)
-    return label if "\n" not in label else f"{type(activation).__name__}(...)"
-
-
 class _Frozen:
     """A network in evaluation mode, and a compiled pass for each kind of prediction.
 
@@ -46,13 +40,18 @@ class _Frozen:
         A fitted perceptron; what it predicts with is copied.
     targets : ClassTargets or RealTargets
         How outputs are decoded.
-    network : dict
-        The arguments that `perceptron` built the network from.
+    n_features : int
+        Columns of X.
+    label : str
+        What the network is called.
     """
 
-    def __init__(self, model: Model, targets: ClassTargets | RealTargets, network: Mapping[str, Any]) -> None:
+    def __init__(
+        self, model: Model, targets: ClassTargets | RealTargets, n_features: int, label: str
+    ) -> None:
+        self._dtype = model.dtype
         self._loss, self._targets = model.loss_function, targets
-        self._network = {**network, "activation": _label(network["activation"])}
+        self._n_features, self._label = n_features, label
         module = copy.deepcopy(model.module).eval().to(device="cpu")
         module.load_state_dict(model.evaluation_parameters, strict=False)
         self._own(module)
@@ -62,23 +61,12 @@ class _Frozen:
         trained = dict(module.named_parameters())
         self._module = module
         self._layout = Layout({path: tuple(parameter.shape) for path, parameter in trained.items()})
-        self._flat = np.zeros(self._layout.size, trained[self._linear[0]].dtype)
+        self._flat = np.zeros(self._layout.size, self._dtype)
         self._layout.fill(self._flat, {path: parameter.data for path, parameter in trained.items()})
         for path, view in self._layout.views(self._flat).items():
             trained[path].data = view
-        self._n_features = self._sizes[0]
         self._predictors: dict[str, Predictor | None] = {}
         self._rows: int | None = None
-
-    @property
-    def _linear(self) -> list[str]:
-        """Paths of the weights of the linear layers, without those inside activations."""
-        return [f"{path}.weight" for path in linear_layers(self._network)]
-
-    @property
-    def _sizes(self) -> list[int]:
-        shapes: list[tuple[int, ...]] = [self._layout.shapes[path] for path in self._linear]
-        return [shapes[0][0], *(shape[1] for shape in shapes)]
 
     @property
     def n_features_in_(self) -> int:
@@ -138,7 +126,8 @@ class _Frozen:
             return run(self._module, Scope({}), (X if ops.is_sparse(X) else Tensor(X),)).data
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("_loss", "_targets", "_network", "_module")}
+        kept = ("_loss", "_targets", "_n_features", "_label", "_dtype", "_module")
+        return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         module = state.pop("_module")
@@ -146,9 +135,8 @@ class _Frozen:
         self._own(module)  # into an array of its own: joblib may hand out read-only maps of a file
 
     def __repr__(self) -> str:
-        sizes, activation = "-".join(map(str, self._sizes)), self._network["activation"]
         loss = type(self._loss).__name__
-        return f"{type(self).__name__}({sizes}, {activation}, {loss}, {self._flat.dtype})"
+        return f"{type(self).__name__}({self._label}, {loss}, {self._dtype})"
 
 
 def gives_probabilities(classifier: Any) -> bool:
@@ -184,8 +172,10 @@ class FrozenClassifier(_Frozen):
         A fitted perceptron; what it predicts with is copied.
     targets : ClassTargets
         The labels.
-    network : dict
-        What the network was built from: hidden layer sizes, activation, dropout.
+    n_features : int
+        Columns of X.
+    label : str
+        What the network is called.
 
     Examples
     --------
@@ -242,8 +232,10 @@ class FrozenRegressor(_Frozen):
         A fitted perceptron; what it predicts with is copied.
     targets : RealTargets
         The number of outputs.
-    network : dict
-        What the network was built from: hidden layer sizes, activation, dropout.
+    n_features : int
+        Columns of X.
+    label : str
+        What the network is called.
 
     Examples
     --------

@@ -9,11 +9,13 @@ from sknet import nn
 from sknet._params import Interval, Options, StrOptions, resolve
 from sknet.device import device_of
 from sknet.engine import active
-from sknet.estimators._base import BaseMLP
-from sknet.estimators._classifier import ClassifierMLP
+from sknet.estimators._architecture import Perceptron
+from sknet.estimators._base import BaseNet
+from sknet.estimators._classifier import BaseClassifier
 from sknet.estimators._namespace import follows_namespace
+from sknet.estimators._perceptron import PerceptronLayers
 from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
-from sknet.estimators._regressor import RegressorMLP
+from sknet.estimators._regressor import BaseRegressor
 from sknet.losses import LOSSES, Loss, check_loss
 from sknet.optim import OPTIMIZERS, BaseOptimizer, check_optimizer
 
@@ -52,9 +54,9 @@ def _recipe(estimator: Any) -> Recipe:
             f"{loss!r} expects probabilities, but {name} outputs logits: use 'log_loss', the same from logits"
         )
     return Recipe(
-        hidden_layer_sizes=layer_sizes(estimator.hidden_layer_sizes),
-        activation=estimator.activation,
-        dropout=estimator.dropout,
+        architecture=Perceptron(
+            layer_sizes(estimator.hidden_layer_sizes), estimator.activation, estimator.dropout
+        ),
         loss=loss,
         optimizer=check_optimizer(estimator.optimizer, name),
         alpha=estimator.alpha,
@@ -70,7 +72,7 @@ def _recipe(estimator: Any) -> Recipe:
     )
 
 
-class NamedOptions(BaseMLP):
+class NamedOptions(BaseNet):
     """Lets a grid reach into a loss or optimizer that is given by its name."""
 
     def set_params(self, **params: Any) -> Self:
@@ -106,7 +108,7 @@ class NamedOptions(BaseMLP):
         return not getattr(value, "goes_in_steps", True)
 
 
-class MLPClassifier(NamedOptions, ClassifierMLP):
+class MLPClassifier(NamedOptions, PerceptronLayers, BaseClassifier):
     """Multi-layer perceptron for classification; loss and optimizer are hyperparameters.
 
     Parameters
@@ -253,7 +255,7 @@ class MLPClassifier(NamedOptions, ClassifierMLP):
             return output[:, 0] if self._targets.task == "binary" else output
 
 
-class MLPRegressor(NamedOptions, RegressorMLP):
+class MLPRegressor(NamedOptions, PerceptronLayers, BaseRegressor):
     """Multi-layer perceptron for regression; loss and optimizer are hyperparameters.
 
     Parameters

@@ -1,4 +1,4 @@
-"""What regressors add to the perceptrons: predictions through the loss's inverse link."""
+"""What regressors add: predictions through the loss's inverse link."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -8,16 +8,16 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.engine import Batches, Model, RSquared, Score
-from sknet.estimators._base import BaseMLP, goes_in_steps
+from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._frozen import FrozenRegressor, gives_deviations
 from sknet.estimators._namespace import follows_namespace
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import RealTargets
 
-__all__ = ["RegressorMLP"]
+__all__ = ["BaseRegressor"]
 
 
-class RegressorMLP(RegressorMixin, BaseMLP):
+class BaseRegressor(RegressorMixin, BaseNet):
     """Abstract base of the regressors."""
 
     _numeric_targets = True
@@ -96,7 +96,8 @@ class RegressorMLP(RegressorMixin, BaseMLP):
             With the parameters as they are now.
         """
         check_is_fitted(self)
-        return FrozenRegressor(self.model_, self._targets, self._network_parameters)
+        label = self._architecture.label(self.model_.module)
+        return FrozenRegressor(self.model_, self._targets, self.n_features_in_, label)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

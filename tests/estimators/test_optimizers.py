@@ -117,9 +117,9 @@ def test_early_stopping_keeps_the_best_average(optimizer):
 def _held_out(clf, rng):
     """The rows that this estimator held out: its split is drawn after its weights."""
     from sknet import Model
-    from sknet.estimators._recipe import perceptron
+    from sknet.estimators.extend import Perceptron
 
-    model = Model(perceptron(12, (8,), 3, "relu"), "log_loss", dtype="float64", random_state=rng)
+    model = Model(Perceptron((8,), "relu").build(X, 3), "log_loss", dtype="float64", random_state=rng)
     _, held_out = train_test_split(np.arange(len(Y)), random_state=model.random_state, test_size=0.3)
     return held_out
 

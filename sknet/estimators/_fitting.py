@@ -1,0 +1,305 @@
+"""The procedure of a fit: check, encode, build or take up the network, hold rows out, train, take over."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from sknet.device import device_of, to_host
+from sknet.engine import (
+    Batches,
+    History,
+    Model,
+    Outcome,
+    Plateau,
+    Settings,
+    Validation,
+    chunk_rows,
+    minimize,
+    train,
+)
+from sknet.estimators._input import check_weights, check_X_y
+from sknet.estimators._recipe import Recipe
+from sknet.estimators._warn import warn_caller
+from sknet.exceptions import NonFiniteError
+from sknet.losses import Loss
+
+__all__ = ["Fit", "fit_network"]
+
+DEFAULT_BATCH = 200
+NOT_FINITE = (
+    "Solver produced non-finite parameter weights. The input data may contain large values and need to be "
+    "preprocessed."
+)
+
+
+@dataclass
+class Fit:
+    """One call of `fit` or `partial_fit`: what it was given, and what it has come to so far.
+
+    Attributes
+    ----------
+    estimator : BaseNet
+        Whose fit it is.
+    recipe : Recipe
+        Its parameters.
+    incremental : bool
+        Whether it is a `partial_fit`: one epoch, in place.
+    continuing : bool
+        Whether it goes on from the fit before.
+    X : array or CSR matrix of shape (n_samples, ...)
+        Checked inputs.
+    y : array of shape (n_samples, ...)
+        Targets as the loss reads them.
+    weight : array of shape (n_samples,) or None
+        Sample weights, multiplied by those of the classes.
+    loss : Loss
+        For the task of the targets.
+    model : Model
+        Trained.
+    batches : Batches
+        The training rows.
+    validation : Validation or None
+        The held-out rows.
+    history, plateau : History, Plateau
+        Of this fit, and of those that it continues.
+    n_iter : int
+        Epochs (or iterations) of this fit.
+    """
+
+    estimator: Any
+    recipe: Recipe
+    incremental: bool
+    continuing: bool
+    X: Any = None
+    y: Any = None
+    weight: Any = None
+    loss: Loss = field(init=False)
+    model: Model = field(init=False)
+    batches: Batches = field(init=False)
+    validation: Validation | None = None
+    history: History = field(default_factory=History)
+    plateau: Plateau = field(init=False)
+    n_iter: int = 0
+
+    @property
+    def dtype(self) -> Any:
+        """In which precision it computes."""
+        return self.X.dtype if self.recipe.dtype == "auto" else self.recipe.dtype
+
+    @property
+    def settings(self) -> Settings:
+        """Of the loop."""
+        return replace(self.recipe.settings, max_iter=1) if self.incremental else self.recipe.settings
+
+
+def fit_network(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, *, incremental: bool = False, classes: Any = None
+) -> None:
+    """Fit an estimator; its fitted attributes are set at the end.
+
+    Parameters
+    ----------
+    estimator : BaseNet
+        Whose parameters have been validated.
+    X, y, sample_weight
+        As for its `fit`.
+    incremental : bool, default=False
+        Train for one epoch, continuing the fit before if there is one.
+    classes : array of shape (n_classes,), default=None
+        As for `partial_fit`.
+    """
+    recipe = estimator._recipe()
+    if incremental and recipe.early_stopping:
+        raise ValueError("partial_fit does not support early_stopping=True")
+    continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
+    fit = Fit(estimator, recipe, incremental, continuing)
+    _check_rows(fit, X, y, sample_weight, classes)
+    _take_model(fit)
+    if estimator._is_full_batch():
+        _fit_full_batch(fit)
+    else:
+        _fit_in_steps(fit)
+
+
+def _check_rows(fit: Fit, X: Any, y: Any, sample_weight: Any, classes: Any) -> None:
+    """Check inputs, targets and weights, and encode the targets."""
+    estimator, recipe = fit.estimator, fit.recipe
+    fit.X, y = check_X_y(
+        estimator,
+        X,
+        y,
+        recipe.accepted_dtypes(),
+        reset=not fit.continuing,
+        numeric=estimator._numeric_targets,
+    )
+    weight = check_weights(sample_weight, fit.X, fit.dtype)
+    if not fit.continuing:
+        estimator._targets = estimator._new_targets(recipe, y, classes)
+    elif not fit.incremental:
+        estimator._check_continued(y)
+    targets = estimator._targets
+    fit.y = targets.encode(y)
+    fit.loss = recipe.loss.for_task(targets.task)
+    fit.loss.check_target(fit.y, n_outputs=targets.n_outputs)
+    fit.weight = estimator._weighted(recipe, y, weight, fit.incremental)
+
+
+# -- the model -------------------------------------------------------------------------------------
+
+
+def _take_model(fit: Fit) -> None:
+    """Build a new model, or take up the fitted one."""
+    estimator, recipe = fit.estimator, fit.recipe
+    if fit.continuing:
+        _check_network(fit)
+        # partial_fit trains the model in place, and is undone if it fails; fit trains a copy, so that
+        # a failure has no effect.
+        fit.model = estimator.model_ if fit.incremental else estimator.model_.copy()
+        fit.model.adopt(recipe.optimizer, fit.loss, recipe.alpha)
+        return
+    estimator._architecture = recipe.architecture
+    estimator._lasting = recipe.lasting_parameters()
+    n_outputs = estimator._targets.n_outputs * fit.loss.outputs_per_target
+    fit.model = Model(
+        recipe.architecture.build(fit.X, n_outputs),
+        loss=fit.loss,
+        optimizer=recipe.optimizer,
+        alpha=recipe.alpha,
+        dtype=fit.dtype,
+        device=device_of(fit.X) if recipe.device == "auto" else recipe.device,
+        random_state=recipe.random_state,
+    )
+
+
+def _check_network(fit: Fit) -> None:
+    """Raise a ValueError if a continued fit asks for another network than the fitted one."""
+    for name, value in fit.recipe.lasting_parameters().items():
+        before = fit.estimator._lasting[name]
+        if value != before:
+            raise ValueError(
+                f"{name} was {before!r} when this network was fitted and is {value!r} now: a fit that "
+                "continues cannot change it. Set warm_start=False and call fit for a new network."
+            )
+
+
+# -- in steps --------------------------------------------------------------------------------------
+
+
+def _fit_in_steps(fit: Fit) -> None:
+    """Train by an optimizer that goes step by step."""
+    fit.batches = _training_batches(fit)
+    fit.plateau = _new_plateau(fit, higher_is_better=fit.validation is not None)
+    if fit.continuing:
+        fit.history = fit.estimator.history_.copy()
+        fit.plateau.resume(fit.estimator._plateau)
+    outcome = _trained(fit)
+    if outcome.best_weights is not None:
+        fit.model.restore_weights(outcome.best_weights)
+    _check_finite_parameters(fit.model)
+    fit.n_iter = outcome.n_iter
+    fit.estimator._batch = fit.batches.like()
+    fit.estimator._take(fit)
+    if not (fit.incremental or outcome.converged or outcome.interrupted):
+        warn_caller(
+            f"Stochastic Optimizer: Maximum iterations ({fit.settings.max_iter}) reached and the "
+            "optimization hasn't converged yet.",
+            ConvergenceWarning,
+        )
+
+
+def _training_batches(fit: Fit) -> Batches:
+    """Return the rows to train on, after holding others out for the validation."""
+    model, recipe, rows = fit.model, fit.recipe, None
+    if recipe.early_stopping:
+        rows, held_out = _split(fit)
+        chunk = chunk_rows(model, tuple(fit.X.shape[1:]))
+        kept = Batches(fit.X, fit.y, fit.weight, chunk, model.dtype, model.device, held_out)
+        fit.validation = Validation(kept, fit.estimator._score_of(kept, model))
+    n_samples = int(fit.X.shape[0]) if rows is None else len(rows)
+    size = _batch_size(recipe.batch_size, n_samples)
+    return Batches(fit.X, fit.y, fit.weight, size, model.dtype, model.device, rows)
+
+
+def _new_plateau(fit: Fit, *, higher_is_better: bool) -> Plateau:
+    settings = fit.settings
+    return Plateau(settings.n_iter_no_change, settings.tol, higher_is_better=higher_is_better)
+
+
+def _trained(fit: Fit) -> Outcome:
+    """Run the loop."""
+    score = fit.estimator._score_of(fit.batches, fit.model)
+    try:
+        return train(fit.model, fit.batches, fit.history, fit.plateau, fit.settings, score, fit.validation)
+    except NonFiniteError as error:
+        if fit.recipe.strict:
+            raise error from None
+        raise NonFiniteError(f"{NOT_FINITE} ({error})", error.parameter) from None
+
+
+def _split(fit: Fit) -> tuple[Any, Any]:
+    """Return the training and validation rows, drawn as scikit-learn's networks draw them."""
+    from sklearn.model_selection import train_test_split  # it loads half of scikit-learn
+
+    # Shares of classes are kept for two classes only, as there: the same seed gives the same split.
+    stratify = fit.y.astype(bool) if fit.estimator._targets.task == "binary" else None
+    training, held_out = train_test_split(
+        np.arange(len(fit.y)),
+        random_state=fit.model.random_state,
+        test_size=fit.recipe.validation_fraction,
+        stratify=stratify,
+    )
+    if len(held_out) < 2:
+        raise ValueError(
+            "The validation set is too small. Increase 'validation_fraction' or the size of your dataset."
+        )
+    for rows, what in ((training, "the training rows"), (held_out, "the validation set")):
+        if fit.weight is not None and not fit.weight[rows].any():
+            raise ValueError(
+                f"all sample weights of {what} are zero: give more rows a positive weight, or set "
+                "early_stopping=False"
+            )
+    return training, held_out
+
+
+def _batch_size(batch_size: int | str, n_samples: int) -> int:
+    if isinstance(batch_size, str):
+        return min(DEFAULT_BATCH, n_samples)
+    if batch_size > n_samples:
+        warn_caller(
+            f"Got `batch_size` less than 1 or larger than sample size: {batch_size} rows of {n_samples}. "
+            "It is going to be clipped.",
+            UserWarning,
+        )
+    return int(np.clip(batch_size, 1, n_samples))
+
+
+def _check_finite_parameters(model: Model) -> None:
+    for name, array in model.evaluation_parameters.items():
+        if not np.isfinite(to_host(array)).all():
+            raise NonFiniteError(f"{NOT_FINITE} (first in parameter {name!r}, after the last update)", name)
+
+
+# -- over the full batch ---------------------------------------------------------------------------
+
+
+def _fit_full_batch(fit: Fit) -> None:
+    """Minimise over all rows at once."""
+    recipe, settings, model = fit.recipe, fit.settings, fit.model
+    only_in_steps = {
+        "early_stopping": recipe.early_stopping,
+        "dropout": recipe.architecture.parameters().get("dropout"),
+    }
+    for name, value in only_in_steps.items():
+        if recipe.strict and value:
+            raise ValueError(
+                f"{name}={value} needs an optimizer that goes step by step, got LBFGS: use Adam()"
+            )
+    fit.batches = Batches(fit.X, fit.y, fit.weight, int(fit.X.shape[0]), model.dtype, model.device)
+    fit.plateau = _new_plateau(fit, higher_is_better=False)
+    fit.n_iter, loss = minimize(
+        model, fit.batches, settings.max_iter, settings.tol, settings.verbose, fit.history
+    )
+    fit.estimator._take(fit)
+    fit.estimator.loss_ = fit.estimator.best_loss_ = loss

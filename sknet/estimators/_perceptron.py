@@ -1,0 +1,48 @@
+"""What perceptrons have and other networks have not: an array of weights and one of biases for each layer."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sknet.device import to_host
+from sknet.estimators._architecture import Perceptron
+from sknet.estimators._base import BaseNet
+from sknet.estimators._fitting import Fit
+from sknet.estimators._layer_arrays import LayerArrays, write_arrays
+
+__all__ = ["PerceptronLayers"]
+
+
+class PerceptronLayers(BaseNet):
+    """Shows the linear layers of an estimator whose network is a `Perceptron`."""
+
+    _architecture: Perceptron
+
+    def _take(self, fit: Fit) -> None:
+        super()._take(fit)
+        self.n_layers_ = len(self._architecture.linear_layers) + 1
+
+    @property
+    def coefs_(self) -> list[Any]:
+        """Weight matrices of shape (n_in, n_out), one a layer; the list or an item of it can be set."""
+        return self._of_linear_layers("weight", "coefs_")
+
+    @coefs_.setter
+    def coefs_(self, values: Iterable[Any]) -> None:
+        self._of_linear_layers("weight", "coefs_")[:] = values
+
+    @property
+    def intercepts_(self) -> list[Any]:
+        """Bias vectors of shape (n_out,), one a layer; the list or an item of it can be set."""
+        return self._of_linear_layers("bias", "intercepts_")
+
+    @intercepts_.setter
+    def intercepts_(self, values: Iterable[Any]) -> None:
+        self._of_linear_layers("bias", "intercepts_")[:] = values
+
+    def _of_linear_layers(self, parameter: str, name: str) -> LayerArrays:
+        if "model_" not in self.__dict__:
+            raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        model, arrays = self.model_, self.model_.evaluation_parameters
+        paths = [f"{path}.{parameter}" for path in self._architecture.linear_layers]
+        found = [to_host(arrays[path]) for path in paths]
+        return LayerArrays(found, lambda values: write_arrays(model, paths, values, name))
