@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.device import namespace
+from sknet.device import device_of, namespace, to_device, to_host
 from sknet.engine.loop._scores import Score
 
 __all__ = ["Gathered"]
@@ -49,6 +49,8 @@ class Gathered(Score):
         xp = namespace(output)
         if self._outputs is None:
             self._outputs = xp.empty((len(self._came), *output.shape[1:]), dtype=output.dtype)
+        elif device_of(self._outputs) != device_of(output):  # they were loaded to the host
+            self._outputs = to_device(self._outputs, device_of(output))
         self._outputs[rows if isinstance(rows, slice) else xp.asarray(rows)] = output
         self._came[rows] = True
 
@@ -63,3 +65,16 @@ class Gathered(Score):
         if outputs is None or not bool(namespace(outputs).isfinite(outputs).all()):
             return dict.fromkeys(self._names, math.nan)
         return {name: float(value) for name, value in self._compute(outputs, rows).items()}
+
+    def state(self) -> dict[str, Any]:
+        outputs = self._outputs
+        kept = None if outputs is None else np.array(to_host(outputs)[self._came])
+        return {"came": self._came.copy(), "outputs": kept}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._came = np.array(state["came"], dtype=bool)
+        outputs, self._outputs = state["outputs"], None
+        if outputs is not None:
+            whole = np.empty((len(self._came), *outputs.shape[1:]), dtype=outputs.dtype)
+            whole[self._came] = outputs
+            self._outputs = whole

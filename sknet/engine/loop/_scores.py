@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,14 @@ class Score(ABC):
         """Return all scores of the rows so far by name: that of `result`, called ``"score"``."""
         return {"score": self.result()}
 
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Return what the rows so far came to, as numbers and arrays that do not change any more."""
+
+    @abstractmethod
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned for the same rows."""
+
 
 class Accuracy(Score):
     """Share of rows with all labels right, of the weight of all rows.
@@ -103,6 +112,12 @@ class Accuracy(Score):
 
     def result(self) -> float:
         return self._right / self._all if self._finite and self._all else float("nan")
+
+    def state(self) -> dict[str, Any]:
+        return {"right": self._right, "all": self._all, "finite": self._finite}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._right, self._all, self._finite = state["right"], state["all"], state["finite"]
 
 
 def _as_rows(output: Any, target: Any, weight: Any) -> tuple[Any, Any, Any]:
@@ -209,6 +224,12 @@ class RSquared(Score):
         ratio = self._residual / np.where(constant, 1.0, self._total)
         # For a constant target there is nothing to explain: 1 if it is met exactly, else 0.
         return float(np.where(constant, self._residual == 0, 1.0 - ratio).mean())
+
+    def state(self) -> dict[str, Any]:
+        return {"residual": self._residual.copy()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._residual = np.array(state["residual"], dtype=np.float64)
 
 
 def _columns(array: Any) -> Any:

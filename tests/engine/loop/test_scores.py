@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, r2_score
 
-from sknet.engine import Accuracy, RSquared
+from sknet.engine import Accuracy, Gathered, RSquared
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses import LOSSES, Poisson, SquaredError
 
@@ -200,3 +200,28 @@ def test_an_accuracy_does_not_depend_on_the_axis_of_a_single_output():
     assert summed(Accuracy(), logits, labels, None) == pytest.approx(expected)
     assert summed(Accuracy(), logits[:, 0], labels, None) == pytest.approx(expected)
     assert summed(Accuracy(), logits, labels.reshape(-1, 1), None) == pytest.approx(expected)
+
+
+def test_a_score_goes_on_from_its_state():
+    target, output, weight = RNG.normal(size=(N, 2)), RNG.normal(size=(N, 2)), RNG.uniform(0, 2, N)
+
+    def compute(outputs, rows):
+        return {"sum": outputs[:, 0].sum() + (0 if rows is None else rows.sum())}
+
+    makers = [
+        lambda: RSquared(target, weight, SquaredError()),
+        Accuracy,
+        lambda: Gathered(N, compute, ["sum"]),
+    ]
+    places = np.array_split(RNG.permutation(N)[:-3], 4)
+    for make in makers:
+        scores = [make()]
+        for part in places:
+            resumed = make()
+            resumed.load_state(scores[-1].state())
+            scores.append(resumed)
+            for score in scores:
+                score.add(
+                    output[part], target[part] > 0 if make is Accuracy else target[part], weight[part], part
+                )
+        assert len({score.result() for score in scores}) == 1
