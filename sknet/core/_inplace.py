@@ -127,7 +127,7 @@ def _become(x: "Tensor", sign: str, compute: "Callable[[], Tensor]") -> None:
     _check_fits(x, result, sign)
     if result.dtype != x.dtype:
         result = result.astype(x.dtype)
-    x.data, x.node = result.data, result.node
+    x.data, x.node, x._resting = result.data, result.node, None
     if node is not None:
         move_keeping(node, x)
 

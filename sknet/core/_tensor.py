@@ -82,13 +82,14 @@ class Tensor(Operators, Changeable, Hookable, Methods):
     array([0.33333333, 0.16666667, 0.08333333])
     """
 
-    __slots__ = ("__weakref__", "_grad", "data", "node")
+    __slots__ = ("__weakref__", "_grad", "_resting", "data", "node")
     __array_priority__ = 1000  # so that ndarray + Tensor is ours to answer
     __array_ufunc__ = None
 
     data: Any
     _grad: "Tensor | None"
     node: Node | None
+    _resting: Node | None  # of a leaf whose requires_grad was set to False: empty in all others
 
     def __init__(
         self,
@@ -148,7 +149,11 @@ class Tensor(Operators, Changeable, Hookable, Methods):
             raise DtypeError(
                 f"only floating-point tensors have gradients, this one is {self.dtype}: use .astype"
             )
-        self.node = leaf_node(self) if value else None
+        if value:
+            # A tape that was recorded before knows this leaf by its former node.
+            self.node = getattr(self, "_resting", None) or leaf_node(self)
+        else:
+            self._resting, self.node = self.node, None
 
     @property
     def grad(self) -> "Tensor | None":

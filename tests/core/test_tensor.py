@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 
 from sknet import Tensor, no_grad
-from sknet.core import as_operand, as_tensor
+from sknet.core import as_operand, as_tensor, gradients
 from sknet.device import Device, MetaArray
 from sknet.exceptions import DeviceError, DtypeError, GradientError, ShapeError
 
@@ -423,3 +423,25 @@ class TestDevices:
 
     def test_meta_to_another_dtype(self):
         assert Tensor(MetaArray((2,), "float32"), dtype="float64").dtype == "float64"
+
+
+def test_a_leaf_that_is_frozen_and_thawed_is_the_one_on_the_tape():
+    x, y = Tensor([1.0, 2.0], requires_grad=True), Tensor([3.0, 4.0], requires_grad=True)
+    loss = (x * x * y).sum()
+    for _ in range(2):
+        x.requires_grad = False
+        x.requires_grad = True
+    np.testing.assert_array_equal(gradients(loss, [x])[0].numpy(), [6.0, 16.0])
+    loss.backward()
+    np.testing.assert_array_equal(x.grad.numpy(), [6.0, 16.0])
+    assert (x * 2).requires_grad
+
+
+def test_a_leaf_that_became_another_value_is_not_the_one_on_the_tape():
+    x, y = Tensor([1.0, 2.0], requires_grad=True), Tensor([3.0, 4.0], requires_grad=True)
+    loss = (x * x).sum()
+    x.requires_grad = False
+    x *= y
+    x.detach_()
+    x.requires_grad = True
+    np.testing.assert_array_equal(gradients(loss, [x])[0].numpy(), [0.0, 0.0])
