@@ -16,7 +16,7 @@ from sknet.nn._changes import note_hooks
 from sknet.nn._parameter import zeros
 from sknet.nn._protocols import Forward
 
-__all__ = ["Hooks", "call", "register"]
+__all__ = ["Hooks", "register"]
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -49,6 +49,24 @@ class Hooks:
         """Whether there are any for the backward pass."""
         return bool(self.by_kind["backward"] or self.by_kind["backward_pre"])
 
+    def call(self, module: Forward, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a module's forward pass with its hooks."""
+        if is_capturing():
+            raise CaptureError(
+                f"{type(module).__name__} has hooks, which Python runs in every pass; in a captured function "
+                "they would run once and never again: remove them, or do not compile the function"
+            )
+        for hook, with_kwargs in self.of("forward_pre"):
+            args, kwargs = _input_after(module, hook, with_kwargs, args, kwargs)
+        way_back = _WayBack(module, self, args) if is_grad_enabled() and self.backward else None
+        if way_back is not None:
+            args = _watched(args, way_back.at_inputs)
+        output = module.forward(*args, **kwargs)
+        for hook, with_kwargs in self.of("forward"):
+            found = hook(module, args, kwargs, output) if with_kwargs else hook(module, args, output)
+            output = output if found is None else found
+        return output if way_back is None else _watched(output, way_back.at_outputs)
+
 
 def _take_away(module: Forward, kind: str, number: int) -> None:
     hooks: Hooks | None = vars(module).get("_hooks")
@@ -66,25 +84,6 @@ def register(module: Forward, kind: str, hook: Any, with_kwargs: bool = False) -
     number = hooks.add(kind, hook, with_kwargs)
     note_hooks()
     return HookHandle(partial(_take_away, module, kind, number))
-
-
-def call(module: Forward, hooks: Hooks, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run a module's forward pass with its hooks."""
-    if is_capturing():
-        raise CaptureError(
-            f"{type(module).__name__} has hooks, which Python runs in every pass; in a captured function "
-            "they would run once and never again: remove them, or do not compile the function"
-        )
-    for hook, with_kwargs in hooks.of("forward_pre"):
-        args, kwargs = _input_after(module, hook, with_kwargs, args, kwargs)
-    way_back = _WayBack(module, hooks, args) if is_grad_enabled() and hooks.backward else None
-    if way_back is not None:
-        args = _watched(args, way_back.at_inputs)
-    output = module.forward(*args, **kwargs)
-    for hook, with_kwargs in hooks.of("forward"):
-        found = hook(module, args, kwargs, output) if with_kwargs else hook(module, args, output)
-        output = output if found is None else found
-    return output if way_back is None else _watched(output, way_back.at_outputs)
 
 
 def _input_after(

@@ -69,7 +69,7 @@ class Module(Registry):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the forward pass."""
         if self._hooks is not None:
-            return _hooks.call(self, self._hooks, args, kwargs)
+            return self._hooks.call(self, args, kwargs)
         return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

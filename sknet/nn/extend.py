@@ -6,5 +6,6 @@
 from sknet.nn._changes import latest
 from sknet.nn._module import copy_with
 from sknet.nn._parameter import convert
+from sknet.nn._taps import Call, Calls, run_to
 
-__all__ = ["convert", "copy_with", "latest"]
+__all__ = ["Call", "Calls", "convert", "copy_with", "latest", "run_to"]

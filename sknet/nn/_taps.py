@@ -1,0 +1,326 @@
+"""Outputs of the layers inside a network: which layers there are, and passes that end at one of them.
+
+Nothing is registered at the network itself, which other threads may be running: a pass runs a twin, made
+of the same parameters, buffers and attributes, whose calls are watched.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet._tree import leaves
+from sknet.core import Tensor
+from sknet.exceptions import StateError
+from sknet.nn._hooks import Hooks
+from sknet.nn._module import Module
+from sknet.nn._registry import join, nearest
+from sknet.nn._scope import Scope, run
+from sknet.nn.layers._container import Sequential
+
+__all__ = ["Call", "Calls", "run_to"]
+
+
+class Call(NamedTuple):
+    """One call of a module in a forward pass.
+
+    Attributes
+    ----------
+    path : str
+        The module's path.
+    number : int
+        How many calls of the same module come before it.
+    """
+
+    path: str
+    number: int = 0
+
+
+@dataclass
+class _Visit:
+    """A call, its output's shape, and the calls that were made inside it."""
+
+    module: Any
+    call: Call
+    shape: tuple[int, ...] | None = None
+    inside: "list[_Visit]" = field(default_factory=list)
+
+
+class Calls:
+    """The calls of a network's modules in one forward pass, by number and by path.
+
+    Parameters
+    ----------
+    module : Module
+        The network; it is not changed.
+    compute : callable
+        ``compute(twin)`` runs a forward pass of the module that it is given, a twin of the network.
+
+    Attributes
+    ----------
+    layers : list of Call
+        What numbers count: the calls that the network's forward pass makes, in their order. A
+        `Sequential` among them counts as its layers, at any depth; a network that calls a single module
+        counts as that module.
+    shapes : dict of Call to tuple of int
+        Shapes of the outputs.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import Calls
+    >>> net = nn.Sequential(nn.Linear(3, 2), nn.Sequential(nn.ReLU(), nn.Linear(2, 1))).initialize(0)
+    >>> calls = Calls(net, lambda twin: twin([[1.0, 2.0, 3.0]]))
+    >>> [call.path for call in calls.layers]
+    ['0', '1.0', '1.1']
+    >>> calls.find(-2), calls.find("1.0")
+    (Call(path='1.0', number=0), Call(path='1.0', number=0))
+    """
+
+    def __init__(self, module: Module, compute: Callable[[Module], Any]) -> None:
+        top = _Visit(module, Call(""))
+        paths = {id(each): path for path, each in module.named_modules()}
+        recorder = _Recorder(paths, top)
+        compute(_twin(module, {id(each): _Recording(each, recorder) for each in module.modules()}, {}))
+        self._name, self._known = type(module).__name__, dict(_known(module, "", paths))
+        self._counts = recorder.counts
+        self.shapes = recorder.shapes
+        self.layers = [visit.call for visit in _layers(top.inside[0])]
+
+    def find(self, layer: Any) -> Call:
+        """Return the call that a number or a path means.
+
+        Parameters
+        ----------
+        layer : int or str
+            Which of `layers`; negative numbers count from the last. Or the path of a module, "" for the
+            whole network; of one that is called several times with the number of the call, ``"act:1"``.
+
+        Returns
+        -------
+        Call
+            The call.
+
+        Raises
+        ------
+        TypeError
+            If `layer` is neither.
+        ValueError
+            If there is no such layer, or it is called several times or never.
+        """
+        if isinstance(layer, str):
+            return self._at(layer)
+        if isinstance(layer, bool) or not isinstance(layer, (int, np.integer)):
+            raise TypeError(
+                f"layer must be a number or the path of a module, an int or a str, got {layer!r} of type "
+                f"{type(layer).__name__}"
+            )
+        if not -len(self.layers) <= layer < len(self.layers):
+            raise ValueError(
+                f"there is no layer {layer}: {self._name} has {len(self.layers)}, {self._listed()}. "
+                f"Numbers go from {-len(self.layers)} to {len(self.layers) - 1}."
+            )
+        return self.layers[int(layer)]
+
+    def _at(self, layer: str) -> Call:
+        path, number = layer, None
+        if found := re.fullmatch(r"(.*):(-?\d+)", layer):
+            path, number = found[1], int(found[2])
+        if path not in self._known:
+            raise ValueError(
+                f"there is no layer {path!r}{nearest(path, self._known)}: {self._name} has {self._listed()}, "
+                f"and a layer may be the path of any module, {sorted(filter(None, self._known))}"
+            )
+        first, _ = self._known[path]
+        count = self._counts.get(first, 0)
+        if not count:
+            raise ValueError(
+                f"layer {path!r} has no output: the forward pass of {self._name} does not call it. It calls "
+                f"{self._listed()}."
+            )
+        if number is None and count > 1:
+            raise ValueError(
+                f"layer {path!r} is called {count} times in a forward pass: say which call is meant, "
+                f"'{path}:0' to '{path}:{count - 1}'"
+            )
+        if number is not None and not -count <= number < count:
+            raise ValueError(
+                f"there is no call {layer!r}: layer {path!r} is called {count} time(s) in a forward pass"
+            )
+        return Call(first, (number or 0) % count)
+
+    def _listed(self) -> str:
+        return ", ".join(
+            f"{i}: {call.path!r} ({self._known[call.path][1]})" for i, call in enumerate(self.layers)
+        )
+
+
+def run_to(module: Module, call: Call, scope: Scope, args: tuple[Any, ...]) -> Any:
+    """Run a module as `nn.run` does, but end with the output of a call inside; the rest is not computed.
+
+    Parameters
+    ----------
+    module : Module
+        It is not changed.
+    call : Call
+        Where the pass ends.
+    scope : Scope
+        What the pass sees; its `updates` stay as they are.
+    args : tuple
+        Arguments of the forward pass.
+
+    Returns
+    -------
+    object
+        What the module at ``call.path`` returns in this call.
+
+    Raises
+    ------
+    StateError
+        If the pass ends without the call.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.nn.extend import Call, run_to
+    >>> net = nn.Sequential(nn.Lambda(lambda x: x + 1), nn.Lambda(lambda x: x / 0))
+    >>> run_to(net, Call("0"), nn.Scope({}), (2,))
+    3
+    """
+    ending = _Ending(module.get_submodule(call.path), call.number)
+    twins: dict[int, Module] = {}
+    twin = _twin(module, {id(ending.module): ending}, twins)
+    values = dict(scope.values)
+    for each in module.modules():  # a buffer is bound by its module
+        slots = [(name, scope.values.get((id(each), name))) for name in each._buffers]
+        values.update({(id(twins[id(each)]), name): value for name, value in slots if value is not None})
+    try:
+        run(twin, Scope(values, scope.training, scope.key, scope.step), args)
+    except _Reached as reached:
+        return reached.output
+    raise StateError(
+        f"layer {call.path!r} was not called {call.number + 1} time(s) in this forward pass: what "
+        f"{type(module).__name__} calls depends on its input"
+    )
+
+
+# -- twins ------------------------------------------------------------------------------------------
+
+
+def _twin(module: Module, taps: "Mapping[int, _Tap]", twins: dict[int, Module]) -> Module:
+    """Return a module that computes what `module` does, in which some modules have taps.
+
+    Modules without a tap in or below them are their own twins. The others have the same parameters, buffers
+    and attributes. `twins` collects all by the identities of the originals.
+    """
+    if id(module) in twins:
+        return twins[id(module)]
+    children = {name: _twin(child, taps, twins) for name, child in module._children.items()}
+    twin = module
+    if id(module) in taps or any(child is not module._children[name] for name, child in children.items()):
+        twin = type(module).__new__(type(module))
+        vars(twin).update(vars(module) | children, _children=children)
+        if id(module) in taps:
+            vars(twin)["_hooks"] = taps[id(module)]
+    twins[id(module)] = twin
+    return twin
+
+
+class _Tap(Hooks):
+    """What is in the place of a module's hooks in a twin: it runs them, and sees the output."""
+
+    def __init__(self, module: Module) -> None:
+        self.module, self._hooks = module, module._hooks
+
+    def _output(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._hooks is None:
+            return module.forward(*args, **kwargs)
+        return self._hooks.call(module, args, kwargs)
+
+
+class _Reached(BaseException):
+    """The end of a pass: no `except Exception` of a forward pass stops it."""
+
+    def __init__(self, output: Any) -> None:
+        self.output = output
+
+
+class _Ending(_Tap):
+    """Ends the pass with the output of one call."""
+
+    def __init__(self, module: Module, number: int) -> None:
+        super().__init__(module)
+        self._to_go = number
+
+    def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        output = self._output(module, args, kwargs)
+        if not self._to_go:
+            raise _Reached(output)
+        self._to_go -= 1
+        return output
+
+
+# -- recording calls --------------------------------------------------------------------------------
+
+
+class _Recorder:
+    """The calls of a pass, inside each other."""
+
+    def __init__(self, paths: Mapping[int, str], top: _Visit) -> None:
+        self._paths, self._open = paths, [top]
+        self.counts: dict[str, int] = {}
+        self.shapes: dict[Call, tuple[int, ...]] = {}
+
+    def begin(self, module: Module) -> None:
+        path = self._paths[id(module)]
+        visit = _Visit(module, Call(path, self.counts.get(path, 0)))
+        self.counts[path] = visit.call.number + 1
+        self._open[-1].inside.append(visit)
+        self._open.append(visit)
+
+    def end(self, output: Any) -> None:
+        tensors = [x for x in leaves(output) if isinstance(x, Tensor)]
+        if tensors:
+            self.shapes[self._open[-1].call] = tensors[0].shape
+        self._open.pop()
+
+
+class _Recording(_Tap):
+    """Enters each call of a module into a recorder."""
+
+    def __init__(self, module: Module, recorder: _Recorder) -> None:
+        super().__init__(module)
+        self._recorder = recorder
+
+    def call(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._recorder.begin(self.module)
+        output = self._output(module, args, kwargs)
+        self._recorder.end(output)
+        return output
+
+
+def _layers(whole: _Visit) -> Iterator[_Visit]:
+    """Yield what numbers count."""
+    while len(whole.inside) == 1:
+        whole = whole.inside[0]
+    if not whole.inside:
+        yield whole
+    for visit in whole.inside:
+        yield from _opened(visit)
+
+
+def _opened(visit: _Visit) -> Iterator[_Visit]:
+    if isinstance(visit.module, Sequential) and visit.inside:
+        for each in visit.inside:
+            yield from _opened(each)
+    else:
+        yield visit
+
+
+def _known(module: Module, path: str, first: Mapping[int, str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield every path, those of shared modules too, with the module's first path and its class."""
+    yield path, (first[id(module)], type(module).__name__)
+    for name, child in module._children.items():
+        yield from _known(child, join(path, name), first)
