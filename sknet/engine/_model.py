@@ -11,7 +11,7 @@ from sknet import ops
 from sknet.core import Tensor, cargo_of, carry, gradients, is_capturing, no_grad, note_write, release
 from sknet.device import Device, available, check_float_dtype, is_array, on_device, to_device
 from sknet.engine._owner import Epoch, Owner, check_alpha
-from sknet.engine.predict import Head, Predictor, warn_of_overflow
+from sknet.engine.predict import Head, Pass, Predictor, warn_of_overflow
 from sknet.engine.state import (
     Gradient,
     Memory,
@@ -165,6 +165,25 @@ class Model(Owner):
         if scope.updates and output.requires_grad:
             return carry(output, self._named_updates(scope))
         return output  # type: ignore[no-any-return]
+
+    @on_device
+    def evaluated(self, X: Any, by: Pass) -> Any:
+        """Return what a function makes of the module in evaluation mode, such as the output of a layer.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or Tensor of shape (n_samples, ...)
+            A batch.
+        by : callable
+            Called as `nn.run` is: ``by(module, scope, args)``.
+
+        Returns
+        -------
+        object
+            What `by` returns.
+        """
+        module = self.materialize(X)._memory.module
+        return by(module, Scope(self._bound(training=False), False), (self._operand(X),))
 
     def _bound(self, training: bool) -> dict[Any, Tensor]:
         """Return what stands in the place of the module's parameters: averages, when those predict."""
@@ -431,15 +450,17 @@ class Model(Owner):
             warn_of_overflow(found, X.data if isinstance(X, Tensor) else X, "the model", stacklevel=3)
         return found
 
-    def predictor(self, name: str, head: Head | None) -> Predictor | None:
+    def predictor(self, name: str, head: Head | None, by: Pass = run) -> Predictor | None:
         """Return the compiled forward pass with a head, which is made when it is first asked for.
 
         Parameters
         ----------
         name : str
-            What the head is called: it is compiled once for each name.
+            What `by` and `head` are called: they are compiled once for each name.
         head : callable or None
             From raw outputs to the result, in operations that can be captured.
+        by : callable, default=nn.run
+            Computes the raw outputs: ``by(module, scope, args)``.
 
         Returns
         -------
@@ -453,7 +474,7 @@ class Model(Owner):
             return found
         if flat is None or memory.device.kind != "cpu" or self._not_captured.get(name) is latest.settings:
             return None
-        found = self._predictors[name] = Predictor(memory.module, memory.layout, flat, head)
+        found = self._predictors[name] = Predictor(memory.module, memory.layout, flat, head, by=by)
         return found
 
     def forget_predictor(self, name: str) -> None:

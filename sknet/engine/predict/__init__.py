@@ -1,7 +1,8 @@
 """Predictions: in chunks of bounded memory, and compiled."""
 
+from sknet.engine.predict._layers import Layer, find_layer, layer_rows, model_layer
 from sknet.engine.predict._overflow import warn_of_overflow
-from sknet.engine.predict._predictor import MOST_ROWS, Head, Predictor
+from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass, Predictor
 from sknet.engine.predict._rows import (
     apply_head,
     chunk_rows,
@@ -14,10 +15,15 @@ from sknet.engine.predict._rows import (
 __all__ = [
     "MOST_ROWS",
     "Head",
+    "Layer",
+    "Pass",
     "Predictor",
     "apply_head",
     "chunk_rows",
+    "find_layer",
     "in_chunks",
+    "layer_rows",
+    "model_layer",
     "predict_raw",
     "predict_rows",
     "rows_at_once",

@@ -11,9 +11,10 @@ from sknet.core import Tensor, no_grad
 from sknet.engine.state import Fingerprint, Layout
 from sknet.nn import Module, Scope, bindings, run
 
-__all__ = ["MOST_ROWS", "Head", "Predictor"]
+__all__ = ["MOST_ROWS", "Head", "Pass", "Predictor"]
 
 Head = Callable[[Tensor], Tensor]
+Pass = Callable[[Module, Scope, tuple[Any, ...]], Any]
 
 FEW_ROWS = 16  # up to here each number of rows has a program of its own
 MOST_ROWS = 1024  # beyond this the overhead of one call per part is negligible
@@ -39,6 +40,8 @@ class Predictor:
         From the raw output, a Tensor, to the result: an inverse link; None for the output itself.
     most_rows : int, default=1024
         Of the largest program, at least 1: it decides how much memory the programs need.
+    by : callable, default=nn.run
+        Computes what `head` is given: ``by(module, scope, args)``.
 
     Raises
     ------
@@ -77,10 +80,11 @@ class Predictor:
         flat: Any,
         head: Head | None = None,
         most_rows: int = MOST_ROWS,
+        by: Pass = run,
     ) -> None:
         self.flat = flat
         self._most_rows = _rows_of_a_part(most_rows)
-        self._module, self._layout, self._head = module, layout, head
+        self._module, self._layout, self._head, self._by = module, layout, head, by
         # One tuple: a thread never takes a program for what another thread's fingerprint says.
         self._made: tuple[Fingerprint | None, dict[int, list[Any]]] = (None, {})
 
@@ -143,12 +147,13 @@ class Predictor:
         return found
 
     def _program(self, X: Any) -> tuple[Any, ...]:
-        layout, places, module, head = self._layout, bindings(self._module), self._module, self._head
+        layout, places, module = self._layout, bindings(self._module), self._module
+        head, by = self._head, self._by
 
         def forward(flat: Tensor, untrained: dict[str, Tensor], X: Tensor) -> Tensor:
             values = {name: flat[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
             scope = Scope({places[name]: value for name, value in (*values.items(), *untrained.items())})
-            output = run(module, scope, (X,))
+            output = by(module, scope, (X,))
             return output if head is None else head(output)
 
         buffers = {name: np.asarray(b.data) for name, b in module.named_buffers()}

@@ -10,10 +10,10 @@ import numpy as np
 from sknet import ops
 from sknet.core import Tensor, no_grad
 from sknet.device import Device, active, backend, device_of, to_device
-from sknet.engine.predict._predictor import Head
+from sknet.engine.predict._predictor import Head, Pass
 from sknet.engine.state import Layout
 from sknet.exceptions import CaptureError, DeviceError
-from sknet.nn import Module, largest_activation
+from sknet.nn import Module, largest_activation, run
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -109,7 +109,7 @@ def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, devi
     return whole
 
 
-def predict_raw(model: "Model", X: Any) -> Any:
+def predict_raw(model: "Model", X: Any, by: Pass = run) -> Any:
     """Return the module's raw outputs for a few rows, all at once.
 
     Parameters
@@ -118,14 +118,17 @@ def predict_raw(model: "Model", X: Any) -> Any:
         Only read from.
     X : array or CSR matrix of shape (n_rows, n_features)
         Inputs of the model's dtype, on its device.
+    by : callable, default=nn.run
+        Computes others: ``by(module, scope, args)``.
 
     Returns
     -------
     array of shape (n_rows, n_outputs)
         On the model's device.
     """
+    X = X if ops.is_sparse(X) else Tensor(X)
     with no_grad():
-        return model(X if ops.is_sparse(X) else Tensor(X), training=False).data
+        return (model(X, training=False) if by is run else model.evaluated(X, by)).data
 
 
 def apply_head(head: Head | None, output: Any) -> Any:
@@ -136,7 +139,7 @@ def apply_head(head: Head | None, output: Any) -> Any:
         return head(Tensor(output)).data
 
 
-def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = None) -> Any:
+def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = None, by: Pass = run) -> Any:
     """Return the module's raw outputs, or a function of them, for all rows.
 
     Parameters
@@ -149,6 +152,8 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
         What `head` is called; a model keeps one compiled pass for each name.
     head : callable, default=None
         From raw outputs, a Tensor, to the result, row by row; None for the outputs themselves.
+    by : callable, default=nn.run
+        Computes the raw outputs: ``by(module, scope, args)``; a part of what `name` means.
 
     Returns
     -------
@@ -156,7 +161,7 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
         On the model's device.
     """
     if X.shape[0] == 1 and type(X) is np.ndarray:
-        predictor = model.predictor(name, head)
+        predictor = model.predictor(name, head, by)
         try:
             if predictor is not None:
                 return predictor(X)
@@ -164,5 +169,5 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
             model.forget_predictor(name)
     rows = chunk_rows(model, tuple(X.shape[1:]))
     return in_chunks(
-        lambda chunk: apply_head(head, predict_raw(model, chunk)), X, rows, model.dtype, model.device
+        lambda chunk: apply_head(head, predict_raw(model, chunk, by)), X, rows, model.dtype, model.device
     )

@@ -1,0 +1,134 @@
+"""Outputs of the layers inside a network, for any number of rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from sknet._tree import leaves
+from sknet.core import Tensor, no_grad
+from sknet.device import active, device_of, to_device
+from sknet.engine.predict._predictor import Pass
+from sknet.engine.predict._rows import predict_rows
+from sknet.engine.state import Fingerprint, Layout
+from sknet.exceptions import ShapeError
+from sknet.nn import Module, Scope, run
+from sknet.nn.extend import Call, Calls, run_to
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
+__all__ = ["Layer", "find_layer", "layer_rows", "model_layer"]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A pass that ends with the output of a layer; nothing after it is computed.
+
+    Attributes
+    ----------
+    call : Call
+        The layer.
+    shape : tuple of int
+        Of the output for one row, without the axis of the rows.
+    """
+
+    call: Call
+    shape: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """What the pass is called: a model compiles it once."""
+        return f"layer {self.call.path}:{self.call.number}"
+
+    def __call__(self, module: Module, scope: Scope, args: tuple[Any, ...]) -> Tensor:
+        """Run the module in a scope; of several arrays that the layer returns, the first is its output."""
+        outputs = [x for x in leaves(run_to(module, self.call, scope, args)) if isinstance(x, Tensor)]
+        n_rows = leaves(args)[0].shape[0]
+        shape = outputs[0].shape if outputs else None
+        if not shape or shape[0] != n_rows:
+            raise ShapeError(
+                f"layer {self.call.path!r} returned {'no array' if shape is None else f'shape {shape}'} for "
+                f"{n_rows} rows: expected an array whose first axis counts the rows"
+            )
+        return outputs[0]
+
+
+_known: WeakKeyDictionary[Layout, tuple[Fingerprint, dict[Any, Calls]]] = WeakKeyDictionary()
+
+
+def find_layer(
+    layer: int | str, module: Module, layout: Layout, key: Any, compute: Callable[[Pass], Any]
+) -> Layer:
+    """Return the layer that a number or a path means; which there are is found out by a pass over one row.
+
+    Parameters
+    ----------
+    layer : int or str
+        As for `sknet.nn.extend.Calls.find`.
+    module : Module
+        The network.
+    layout : Layout
+        Of its parameters; what was found out is remembered as long as it lives.
+    key : hashable
+        What there is to know of the row: its shape and dtype.
+    compute : callable
+        ``compute(by)`` runs a pass over one row by ``by(module, scope, args)``.
+
+    Returns
+    -------
+    Layer
+        The layer.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such layer; the message says which there are.
+    """
+    fingerprint, by_key = _known.get(layout, (None, {}))
+    if fingerprint is None or not fingerprint.holds():
+        by_key = {}
+    calls = by_key.get(key)
+    if calls is None:
+
+        def recorded(module: Module, scope: Scope, args: tuple[Any, ...]) -> Calls:
+            return Calls(module, lambda twin: run(twin, scope, args))
+
+        with no_grad():
+            calls = by_key[key] = compute(recorded)
+        _known[layout] = Fingerprint(module), by_key
+    call = calls.find(layer)
+    return Layer(call, calls.shapes.get(call, ())[1:])
+
+
+def layer_rows(model: "Model", X: Any, layer: int | str) -> Any:
+    """Return the output of a layer for all rows.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from: several threads may predict with one model.
+    X : array or CSR matrix of shape (n_samples, ...)
+        Inputs.
+    layer : int or str
+        The number or the path of the layer, as for `sknet.nn.extend.Calls.find`.
+
+    Returns
+    -------
+    array of shape (n_samples, ...)
+        On the model's device.
+    """
+    found = model_layer(model, X, layer)
+    return predict_rows(model, X, found.name, by=found)
+
+
+def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
+    """Return a layer of a model, of which X is an example of the inputs."""
+
+    def compute(by: Pass) -> Any:
+        with active(device_of(X)):
+            row = X[:1].astype(model.dtype)
+        with active(model.device):
+            return model.evaluated(to_device(row, model.device), by)
+
+    return find_layer(layer, model.module, model.layout, (type(X), X.shape[1:]), compute)
