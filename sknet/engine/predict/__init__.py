@@ -1,5 +1,6 @@
 """Predictions: in chunks of bounded memory, and compiled."""
 
+from sknet.engine.predict._input_gradients import Chosen, input_gradients, integrated_gradients
 from sknet.engine.predict._layers import Layer, find_layer, layer_rows, model_layer
 from sknet.engine.predict._overflow import warn_of_overflow
 from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass, Predictor
@@ -14,6 +15,7 @@ from sknet.engine.predict._rows import (
 
 __all__ = [
     "MOST_ROWS",
+    "Chosen",
     "Head",
     "Layer",
     "Pass",
@@ -22,6 +24,8 @@ __all__ = [
     "chunk_rows",
     "find_layer",
     "in_chunks",
+    "input_gradients",
+    "integrated_gradients",
     "layer_rows",
     "model_layer",
     "predict_raw",
