@@ -47,7 +47,7 @@ HEADS = {"raw": None, "exp": ops.exp}
 
 def made(name, n_steps=2, **options):
     make, inputs = CASES[name]
-    model = Model(make(), dtype="float64", random_state=0, **options)
+    model = Model(make(), dtype="float64", random_state=0, **options).materialize(inputs)
     for _ in range(n_steps):
         model.step(inputs, RNG.normal(size=(len(inputs), 2)))
     return model, inputs
