@@ -17,6 +17,7 @@ stands under the shortest. `python -m docs.make_api` writes this page, and a tes
 ORDER = [
     "sknet",
     "sknet.neural_network",
+    "sknet.callbacks",
     "sknet.losses",
     "sknet.optim",
     "sknet.optim.schedules",
@@ -33,6 +34,7 @@ ORDER = [
 ]
 # A table is a dict, which has no docstring of its own; nor has a number.
 TABLES = {
+    "sknet.callbacks.extend.HOOKS": "The names of the hooks, in the order in which a fit calls them.",
     "sknet.core.SCALAR_FUNCTIONS": "The functions that scalar expressions may call, in NumPy, C and Numba.",
     "sknet.compile.passes.BLOCK": "Elements of a block of a long chain, which stay in the cache.",
     "sknet.core.PRIMITIVES": "Every primitive by its name.",

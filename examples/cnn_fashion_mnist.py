@@ -28,7 +28,7 @@ import numpy as np
 from fashion_mnist import EXPLANATION, FILES, load
 
 from sknet import Model, nn
-from sknet.engine import Accuracy, Batches, History, Plateau, Settings, predict_rows, train
+from sknet.engine import Accuracy, Batches, History, Settings, predict_rows, train
 from sknet.optim import Adam
 from sknet.optim.schedules import Cosine
 
@@ -121,9 +121,8 @@ def main() -> int:
     batches = WatchedBatches(X_train, y_train.astype(np.int64), None, BATCH, model.dtype, model.device)
     history = Report()
     settings = Settings(max_iter=1 if arguments.quick else arguments.epochs, seeded=True)
-    patience = Plateau(np.inf, 0.0, higher_is_better=False)
     started = time.perf_counter()
-    train(model, batches, history, patience, settings, Accuracy)
+    train(model, batches, history, settings, Accuracy)
     seconds = time.perf_counter() - started
 
     predicted = predict_rows(model, X_test).argmax(axis=1)

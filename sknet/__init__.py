@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sknet._late import completed_by as _completed_by
 
 if TYPE_CHECKING:
-    from sknet import autograd, losses, neural_network, nn, ops, optim
+    from sknet import autograd, callbacks, losses, neural_network, nn, ops, optim
     from sknet.autograd import Function, checkpoint, grad, value_and_grad, vmap
     from sknet.core import Tensor, enable_grad, inference_mode, no_grad, set_grad_enabled
     from sknet.engine import Model
@@ -27,7 +27,7 @@ _HOMES = {
     "sknet.engine": ("Model",),
     "sknet.estimators": ("MLPClassifier", "MLPRegressor"),
 }
-_MODULES = ("autograd", "losses", "neural_network", "nn", "ops", "optim")
+_MODULES = ("autograd", "callbacks", "losses", "neural_network", "nn", "ops", "optim")
 
 __all__ = [
     "Function",
@@ -37,6 +37,7 @@ __all__ = [
     "Tensor",
     "__version__",
     "autograd",
+    "callbacks",
     "checkpoint",
     "enable_grad",
     "grad",

@@ -1,6 +1,7 @@
 """The errors and warnings that sknet raises, beyond Python's and scikit-learn's own."""
 
 __all__ = [
+    "CallbackWarning",
     "CaptureError",
     "DeviceError",
     "DeviceWarning",
@@ -66,6 +67,10 @@ class NonFiniteError(ValueError):
     def __init__(self, message: str, parameter: str | None = None) -> None:
         super().__init__(message)
         self.parameter = parameter
+
+
+class CallbackWarning(UserWarning):
+    """A callback failed, and the fit ended with what it had learned until then."""
 
 
 class DeviceWarning(UserWarning):

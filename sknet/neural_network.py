@@ -107,11 +107,15 @@ class _ScikitLearnParameters(PerceptronLayers):
             alpha=self.alpha,
             batch_size=self.batch_size,
             # With early stopping a fit that diverges still has its best weights, and ends with them.
-            settings=settings_of(self, check_finite=not self.early_stopping, report=_reported),
+            settings=settings_of(self, check_finite=not self.early_stopping),
             early_stopping=self.early_stopping,
             validation_fraction=self.validation_fraction,
             random_state=self.random_state,
             other_dtype="float64",
+            tol=self.tol,
+            n_iter_no_change=self.n_iter_no_change,
+            verbose=self.verbose,
+            report=_reported,
         )
 
     def _is_full_batch(self) -> bool:

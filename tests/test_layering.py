@@ -16,6 +16,7 @@ LAYERS = [
     {"autograd"},
     {"nn", "losses", "optim", "compile"},
     {"persistence"},
+    {"callbacks"},
     {"engine", "onnx"},
     {"estimators"},
     {"neural_network"},

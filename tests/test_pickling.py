@@ -14,6 +14,8 @@ from numpy.random import RandomState
 
 import sknet
 from sknet import Tensor, engine, nn, ops, optim
+from sknet.callbacks import EarlyStopping, FitView
+from sknet.callbacks.extend import Rows
 from sknet.compile import Equation, Graph, Plan, Variable, compile
 from sknet.compile.executors import NumpyProgram
 from sknet.compile.passes import Group
@@ -143,6 +145,7 @@ SPECIAL = {
     nn.Parameter: lambda: nn.Parameter(X),
     nn.ChannelShuffle: lambda: nn.ChannelShuffle(2),
     nn.Upsample: lambda: nn.Upsample(scale_factor=2),
+    Rows: lambda: Rows(X, Y),
     Equation: lambda: graph().equations[0],
     Graph: graph,
     Plan: plan,
@@ -156,7 +159,7 @@ SPECIAL = {
     engine.Gradient: gradient,
     engine.ModelState: lambda: model().state,
     engine.StepResult: lambda: model().step(X, Y),
-    engine.Outcome: lambda: engine.Outcome(3, True, None, False),
+    engine.Outcome: lambda: engine.Outcome(3, EarlyStopping(), False),
     engine.RSquared: lambda: engine.RSquared(Y, None, sknet.losses.Poisson()),
     engine.Validation: lambda: engine.Validation(SPECIAL[engine.Batches](), engine.Accuracy),
     Perceptron: lambda: Perceptron((3,), "relu"),
@@ -177,6 +180,7 @@ SPECIAL = {
 
 # What belongs to this process: neither pickled nor copied, and says so.
 BOUND = {
+    "sknet.callbacks.FitView": lambda: FitView(None),
     "sknet.compile.Compiled": lambda: compile(ops.tanh, (X,)),
     "sknet.compile.executors.NumpyProgram": lambda: NumpyProgram(plan()),
     "sknet.core.extend.Node": lambda: (Tensor(1.0, requires_grad=True) * 2).node,

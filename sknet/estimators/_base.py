@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._params import explained, unknown_parameter, validate_parameters
+from sknet._params import HoldsLists, explained, unknown_parameter, validate_parameters
+from sknet.callbacks import Callback
 from sknet.device import device_of, to_device
 from sknet.engine import Batches, CompiledStep, Model, Score, predict_rows
 from sknet.engine.predict import Head, warn_of_overflow
@@ -32,7 +32,7 @@ def goes_in_steps(estimator: "BaseNet") -> bool:
     return True
 
 
-class BaseNet(BaseEstimator, ABC):
+class BaseNet(HoldsLists, ABC):
     """Abstract base of all estimators, independent of the names of their parameters."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -62,7 +62,7 @@ class BaseNet(BaseEstimator, ABC):
         for name in params:
             if name.partition("__")[0] not in names:
                 raise unknown_parameter(self, name.partition("__")[0])
-        return super().set_params(**params)  # type: ignore[no-any-return]
+        return super().set_params(**params)
 
     # -- what a subclass says -------------------------------------------------------------------
 
@@ -91,7 +91,9 @@ class BaseNet(BaseEstimator, ABC):
 
     # -- fitting --------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, callbacks: "list[Callback] | None" = None
+    ) -> Self:
         """Fit the network.
 
         Parameters
@@ -102,6 +104,8 @@ class BaseNet(BaseEstimator, ABC):
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights; None weights all alike.
+        callbacks : list of Callback, default=None
+            Called during this fit, after those of the estimator.
 
         Returns
         -------
@@ -116,7 +120,7 @@ class BaseNet(BaseEstimator, ABC):
         """
         with all_or_nothing(self, in_place=False):
             validate_parameters(self)
-            fit_network(self, X, y, sample_weight)
+            fit_network(self, X, y, sample_weight, callbacks=callbacks)
         return self
 
     def _fit_part(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
@@ -133,17 +137,19 @@ class BaseNet(BaseEstimator, ABC):
 
     def _take(self, fit: Fit) -> None:
         """Set all fitted attributes, after everything has succeeded."""
-        history, plateau, validated = fit.history, fit.plateau, fit.validation is not None
-        self.model_, self.history_, self._plateau = fit.model, history, plateau
+        history, validated = fit.history, fit.validation is not None
+        self.model_, self.history_, self.callbacks_ = fit.model, history, fit.callbacks
+        self._stopping = fit.stopping.state()
         self.n_iter_ = fit.n_iter
         self.t_ = fit.model.progress.samples
         self.n_outputs_ = self._targets.n_outputs * fit.loss.outputs_per_target
         self.out_activation_ = OUT_ACTIVATIONS.get((self._targets.task, type(fit.loss).__name__), "identity")
         self.loss_curve_ = history.get("loss", [])
         self.loss_ = self.loss_curve_[-1] if self.loss_curve_ else math.nan
-        self.best_loss_ = None if validated else plateau.best
+        best = fit.stopping.best_
+        self.best_loss_ = None if validated else best
         self.validation_scores_ = history.get("validation_score", []) if validated else None
-        self.best_validation_score_ = plateau.best if validated else None
+        self.best_validation_score_ = best if validated else None
 
     # -- fitted -----------------------------------------------------------------------------------
 

@@ -1,19 +1,23 @@
 """The procedure of a fit: check, encode, build or take up the network, hold rows out, train, take over."""
 
+import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import _safe_indexing
 
+from sknet.callbacks import Callback, EarlyStopping, PrintLog
+from sknet.callbacks.extend import Rows, check_callbacks, fresh_callbacks
 from sknet.device import device_of, to_host
 from sknet.engine import (
     Batches,
     History,
     Model,
     Outcome,
-    Plateau,
     Settings,
+    Source,
     Validation,
     chunk_rows,
     minimize,
@@ -48,6 +52,8 @@ class Fit:
         Whether it is a `partial_fit`: one epoch, in place.
     continuing : bool
         Whether it goes on from the fit before.
+    given : Rows
+        X, y and sample_weight as they came in.
     X : array or CSR matrix of shape (n_samples, ...)
         Checked inputs.
     y : array of shape (n_samples, ...)
@@ -62,8 +68,14 @@ class Fit:
         The training rows.
     validation : Validation or None
         The held-out rows.
-    history, plateau : History, Plateau
+    parts : tuple of ndarray, or None
+        Numbers of the training and of the held-out rows; None where all are trained on.
+    history : History
         Of this fit, and of those that it continues.
+    callbacks : list of Callback
+        The user's, for this fit only.
+    stopping : EarlyStopping
+        By the estimator's own parameters.
     n_iter : int
         Epochs (or iterations) of this fit.
     """
@@ -72,6 +84,7 @@ class Fit:
     recipe: Recipe
     incremental: bool
     continuing: bool
+    given: Rows
     X: Any = None
     y: Any = None
     weight: Any = None
@@ -79,8 +92,10 @@ class Fit:
     model: Model = field(init=False)
     batches: Batches = field(init=False)
     validation: Validation | None = None
+    parts: tuple[Any, Any] | None = None
     history: History = field(default_factory=History)
-    plateau: Plateau = field(init=False)
+    callbacks: list[Callback] = field(default_factory=list)
+    stopping: EarlyStopping = field(init=False)
     n_iter: int = 0
 
     @property
@@ -95,7 +110,14 @@ class Fit:
 
 
 def fit_network(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, *, incremental: bool = False, classes: Any = None
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    *,
+    incremental: bool = False,
+    classes: Any = None,
+    callbacks: Any = None,
 ) -> None:
     """Fit an estimator; its fitted attributes are set at the end.
 
@@ -109,12 +131,16 @@ def fit_network(
         Train for one epoch, continuing the fit before if there is one.
     classes : array of shape (n_classes,), default=None
         As for `partial_fit`.
+    callbacks : list of Callback, default=None
+        For this fit, after those of the estimator.
     """
     recipe = estimator._recipe()
     if incremental and recipe.early_stopping:
         raise ValueError("partial_fit does not support early_stopping=True")
     continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
-    fit = Fit(estimator, recipe, incremental, continuing)
+    fit = Fit(estimator, recipe, incremental, continuing, Rows(X, y, sample_weight))
+    given = [*recipe.callbacks, *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
+    fit.callbacks = fresh_callbacks(given, estimator.callbacks_ if continuing else ())
     _check_rows(fit, X, y, sample_weight, classes)
     _take_model(fit)
     if estimator._is_full_batch():
@@ -190,18 +216,16 @@ def _check_network(fit: Fit) -> None:
 def _fit_in_steps(fit: Fit) -> None:
     """Train by an optimizer that goes step by step."""
     fit.batches = _training_batches(fit)
-    fit.plateau = _new_plateau(fit, higher_is_better=fit.validation is not None)
+    fit.stopping = _new_stopping(fit, "loss" if fit.validation is None else "validation_score")
     if fit.continuing:
         fit.history = fit.estimator.history_.copy()
-        fit.plateau.resume(fit.estimator._plateau)
+        fit.stopping.load_state(fit.estimator._stopping)
     outcome = _trained(fit)
-    if outcome.best_weights is not None:
-        fit.model.restore_weights(outcome.best_weights)
     _check_finite_parameters(fit.model)
     fit.n_iter = outcome.n_iter
     fit.estimator._batch = fit.batches.like()
     fit.estimator._take(fit)
-    if not (fit.incremental or outcome.converged or outcome.interrupted):
+    if not (fit.incremental or outcome.stopped_by or outcome.interrupted):
         warn_caller(
             f"Stochastic Optimizer: Maximum iterations ({fit.settings.max_iter}) reached and the "
             "optimization hasn't converged yet.",
@@ -213,7 +237,7 @@ def _training_batches(fit: Fit) -> Batches:
     """Return the rows to train on, after holding others out for the validation."""
     model, recipe, rows = fit.model, fit.recipe, None
     if recipe.early_stopping:
-        rows, held_out = _split(fit)
+        rows, held_out = fit.parts = _split(fit)
         chunk = chunk_rows(model, tuple(fit.X.shape[1:]))
         kept = Batches(fit.X, fit.y, fit.weight, chunk, model.dtype, model.device, held_out)
         fit.validation = Validation(kept, fit.estimator._score_of(kept, model))
@@ -222,20 +246,64 @@ def _training_batches(fit: Fit) -> Batches:
     return Batches(fit.X, fit.y, fit.weight, size, model.dtype, model.device, rows)
 
 
-def _new_plateau(fit: Fit, *, higher_is_better: bool) -> Plateau:
-    settings = fit.settings
-    return Plateau(settings.n_iter_no_change, settings.tol, higher_is_better=higher_is_better)
+def _new_stopping(fit: Fit, monitor: str) -> EarlyStopping:
+    """Return the estimator's own patience; best weights are those of held-out rows."""
+    recipe = fit.recipe
+    return EarlyStopping(
+        monitor,
+        patience=recipe.n_iter_no_change,
+        tol=recipe.tol,
+        restore_best=fit.validation is not None,
+        verbose=bool(recipe.verbose),
+    )
 
 
 def _trained(fit: Fit) -> Outcome:
     """Run the loop."""
-    score = fit.estimator._score_of(fit.batches, fit.model)
+    recipe = fit.recipe
+    printed = [PrintLog(report=recipe.report)] if recipe.verbose else []
     try:
-        return train(fit.model, fit.batches, fit.history, fit.plateau, fit.settings, score, fit.validation)
+        return train(
+            fit.model,
+            fit.batches,
+            fit.history,
+            fit.settings,
+            fit.estimator._score_of(fit.batches, fit.model),
+            fit.validation,
+            [*fit.callbacks, *printed, fit.stopping],
+            _FitSource(fit),
+        )
     except NonFiniteError as error:
-        if fit.recipe.strict:
+        if recipe.strict:
             raise error from None
         raise NonFiniteError(f"{NOT_FINITE} ({error})", error.parameter) from None
+
+
+class _FitSource(Source):
+    """What callbacks see of the estimator and its rows."""
+
+    def __init__(self, fit: Fit) -> None:
+        self._fit = fit
+
+    def estimator(self, epoch: int) -> Any:
+        fit = copy.copy(self._fit)
+        fit.n_iter = epoch
+        snapshot = object.__new__(type(fit.estimator))
+        snapshot.__dict__.update(fit.estimator.__dict__)
+        snapshot._take(fit)
+        return snapshot
+
+    def training(self) -> Rows:
+        fit = self._fit
+        return fit.given if fit.parts is None else _rows_of(fit.given, fit.parts[0])
+
+    def validation(self) -> Rows | None:
+        fit = self._fit
+        return None if fit.parts is None else _rows_of(fit.given, fit.parts[1])
+
+
+def _rows_of(given: Rows, rows: Any) -> Rows:
+    return Rows(*(None if array is None else _safe_indexing(array, rows) for array in given))
 
 
 def _split(fit: Fit) -> tuple[Any, Any]:
@@ -297,9 +365,16 @@ def _fit_full_batch(fit: Fit) -> None:
                 f"{name}={value} needs an optimizer that goes step by step, got LBFGS: use Adam()"
             )
     fit.batches = Batches(fit.X, fit.y, fit.weight, int(fit.X.shape[0]), model.dtype, model.device)
-    fit.plateau = _new_plateau(fit, higher_is_better=False)
+    fit.stopping = _new_stopping(fit, "loss")  # not called: L-BFGS knows when it has converged
     fit.n_iter, loss = minimize(
-        model, fit.batches, settings.max_iter, settings.tol, settings.verbose, fit.history
+        model,
+        fit.batches,
+        settings.max_iter,
+        recipe.tol,
+        bool(recipe.verbose),
+        fit.history,
+        fit.callbacks,
+        _FitSource(fit),
     )
     fit.estimator._take(fit)
     fit.estimator.loss_ = fit.estimator.best_loss_ = loss

@@ -7,6 +7,8 @@ import numpy as np
 
 from sknet import nn
 from sknet._params import Interval, Options, StrOptions, resolve
+from sknet.callbacks import Callback
+from sknet.callbacks.extend import check_callbacks
 from sknet.device import device_of
 from sknet.engine import active
 from sknet.estimators._architecture import Perceptron
@@ -37,6 +39,7 @@ CONSTRAINTS: dict[str, Any] = {
     "tol": [Interval(Real, 0, None, closed="left")],
     "warm_start": ["boolean"],
     "verbose": ["verbose"],
+    "callbacks": "no_validation",
     "device": [str],
     "dtype": [StrOptions({"float32", "float64", "auto"})],
     "random_state": ["random_state"],
@@ -69,6 +72,10 @@ def _recipe(estimator: Any) -> Recipe:
         device=estimator.device,
         random_state=estimator.random_state,
         strict=True,
+        tol=estimator.tol,
+        n_iter_no_change=estimator.n_iter_no_change,
+        verbose=estimator.verbose,
+        callbacks=check_callbacks(estimator.callbacks, name),
     )
 
 
@@ -150,6 +157,9 @@ class MLPClassifier(NamedOptions, PerceptronLayers, BaseClassifier):
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
     verbose : bool or int, default=False
         Print the loss of every epoch.
+    callbacks : list of Callback or None, default=None
+        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
+        ``callbacks__0__patience``.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
     dtype : {"auto", "float32", "float64"}, default="auto"
@@ -173,6 +183,8 @@ class MLPClassifier(NamedOptions, PerceptronLayers, BaseClassifier):
         Training loss: last, of every epoch, smallest (None with early stopping).
     validation_scores_, best_validation_score_ : list of float, float, or None
         Held-out accuracy of every epoch and the best, with early stopping.
+    callbacks_ : list of Callback
+        Clones of the callbacks, with what they learned in the last fit.
     n_iter_, t_ : int
         Epochs of the last fit, and training samples seen in all.
     n_layers_, n_outputs_, out_activation_ : int, int, str
@@ -212,6 +224,7 @@ class MLPClassifier(NamedOptions, PerceptronLayers, BaseClassifier):
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: bool | int = False,
+        callbacks: list[Callback] | None = None,
         device: str = "auto",
         dtype: str = "auto",
         random_state: Any = None,
@@ -232,6 +245,7 @@ class MLPClassifier(NamedOptions, PerceptronLayers, BaseClassifier):
         self.tol = tol
         self.warm_start = warm_start
         self.verbose = verbose
+        self.callbacks = callbacks
         self.device = device
         self.dtype = dtype
         self.random_state = random_state
@@ -295,6 +309,9 @@ class MLPRegressor(NamedOptions, PerceptronLayers, BaseRegressor):
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
     verbose : bool or int, default=False
         Print the loss of every epoch.
+    callbacks : list of Callback or None, default=None
+        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
+        ``callbacks__0__patience``.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
     dtype : {"auto", "float32", "float64"}, default="auto"
@@ -316,6 +333,8 @@ class MLPRegressor(NamedOptions, PerceptronLayers, BaseRegressor):
         Training loss: last, of every epoch, smallest (None with early stopping).
     validation_scores_, best_validation_score_ : list of float, float, or None
         Held-out R2 of every epoch and the best, with early stopping.
+    callbacks_ : list of Callback
+        Clones of the callbacks, with what they learned in the last fit.
     n_iter_, t_ : int
         Epochs of the last fit, and training samples seen in all.
     n_layers_, n_outputs_, out_activation_ : int, int, str
@@ -357,6 +376,7 @@ class MLPRegressor(NamedOptions, PerceptronLayers, BaseRegressor):
         tol: float = 1e-4,
         warm_start: bool = False,
         verbose: bool | int = False,
+        callbacks: list[Callback] | None = None,
         device: str = "auto",
         dtype: str = "auto",
         random_state: Any = None,
@@ -376,6 +396,7 @@ class MLPRegressor(NamedOptions, PerceptronLayers, BaseRegressor):
         self.tol = tol
         self.warm_start = warm_start
         self.verbose = verbose
+        self.callbacks = callbacks
         self.device = device
         self.dtype = dtype
         self.random_state = random_state

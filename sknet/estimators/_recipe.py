@@ -1,12 +1,13 @@
 """An estimator's parameters translated into the engine's terms."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
+from sknet.callbacks import Callback
 from sknet.engine import Settings
 from sknet.estimators._architecture import Architecture
 from sknet.losses import Loss
@@ -49,6 +50,14 @@ class Recipe:
         Whether contradictory settings are errors. scikit-learn's networks allow them: a single
         class can be fitted, L-BFGS ignores early stopping, and training continues after a non-finite
         loss if the weights of the best epoch will be restored.
+    tol, n_iter_no_change : float
+        By how much an epoch must be better to count as an improvement, and how many may not.
+    verbose : bool, int or str
+        Whether, or how, to say what each epoch came to.
+    report : callable or None
+        ``report(epoch, record)`` returns the line that `verbose` prints; None for all numbers.
+    callbacks : list of Callback
+        Called during a fit.
     """
 
     architecture: Architecture
@@ -65,6 +74,11 @@ class Recipe:
     other_dtype: str = "float32"
     device: str = "auto"
     strict: bool = False
+    tol: float = 1e-4
+    n_iter_no_change: float = 10
+    verbose: bool | int | str = False
+    report: Callable[[int, Mapping[str, float]], str] | None = None
+    callbacks: Sequence[Callback] = ()
 
     def accepted_dtypes(self) -> list[type]:
         """Return the dtypes of X that are kept; all others are converted to the first."""
@@ -94,9 +108,6 @@ def settings_of(estimator: Any, **more: Any) -> Settings:
     return Settings(
         max_iter=estimator.max_iter,
         shuffle=estimator.shuffle,
-        tol=estimator.tol,
-        n_iter_no_change=estimator.n_iter_no_change,
-        verbose=estimator.verbose,
         seeded=estimator.random_state is not None,
         **more,
     )

@@ -7,12 +7,12 @@ import pytest
 import scipy.sparse
 
 from sknet import Model, nn
+from sknet.callbacks import EarlyStopping
 from sknet.device import Device, backend, to_device, to_host
 from sknet.engine import (
     Accuracy,
     Batches,
     History,
-    Plateau,
     Settings,
     Validation,
     minimize,
@@ -104,10 +104,7 @@ def test_loop(place, weight, sparse):
         batches = Batches(inputs, CLASSES, weight, 5, model.dtype, model.device)
         validation = Validation(Batches(inputs, CLASSES, None, 7, model.dtype, model.device), Accuracy)
         history = History()
-        outcome = train(
-            model, batches, history, Plateau(9, 0.0, True), Settings(max_iter=3), Accuracy, validation
-        )
-        model.restore_weights(outcome.best_weights)
+        train(model, batches, history, Settings(max_iter=3), Accuracy, validation, [EarlyStopping(tol=0.0)])
         histories.append({name: values for name, values in history.items() if name != "time"})
         models.append(model)
     assert histories[0].keys() == histories[1].keys()

@@ -9,7 +9,7 @@ import scipy.sparse
 from sknet import Model, nn, ops
 from sknet._params import InvalidParameterError
 from sknet.core import Tensor
-from sknet.engine import Accuracy, Batches, History, Plateau, Settings, minimize, train
+from sknet.engine import Accuracy, Batches, History, Settings, minimize, train
 from sknet.exceptions import DeviceError, DtypeError, GradientError, NonFiniteError, ShapeError, StateError
 from sknet.losses import LogLoss, SquaredError
 from sknet.optim import LBFGS, SGD, Adam, ClipNorm, Optimizer
@@ -414,8 +414,7 @@ def test_fits_of_lazy_models(optimizer):
         if optimizer == "lbfgs":
             minimize(model, batches, 100, 1e-3, False)
         else:
-            plateau = Plateau(10, 1e-4, higher_is_better=False)
-            train(model, batches, History(), plateau, Settings(max_iter=3), Accuracy)
+            train(model, batches, History(), Settings(max_iter=3), Accuracy)
     assert_same_state(lazy.state, ordinary.state)
 
 

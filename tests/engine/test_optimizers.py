@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
+from sknet.callbacks import Callback, EarlyStopping
 from sknet.compile.executors.native import UnsupportedError
 from sknet.core import no_grad
 from sknet.device import to_host
-from sknet.engine import Accuracy, Batches, History, Plateau, Settings, Validation, predict_rows, train
+from sknet.engine import Accuracy, Batches, History, Settings, Validation, predict_rows, train
 from sknet.engine.loop import _steps as steps_module
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps
 from sknet.engine.step._programs import Programs
@@ -243,17 +244,25 @@ def test_averages_have_no_gradient():
         model.backward(model.loss(model(X, training=False), CLASSES))
 
 
+class LastValidation(Callback):
+    """Evaluates after every epoch, before the best weights are restored."""
+
+    def __init__(self, validation):
+        self.validation = validation
+
+    def on_epoch_end(self, fit):
+        self.found = self.validation.evaluate(fit.model)
+
+
 @named(AVERAGING)
 def test_the_best_epoch_is_one_of_averages(optimizer):
     model = classifier(optimizer=optimizer, dtype="float64")
     batches = Batches(X, CLASSES, None, 4, model.dtype, model.device)
     validation = Validation(batches, Accuracy)
-    history, plateau = History(), Plateau(10, 0.0, higher_is_better=True)
-    outcome = train(model, batches, history, plateau, Settings(max_iter=15), Accuracy, validation)
-    np.testing.assert_allclose(
-        [history["validation_loss"][-1], history["validation_score"][-1]], validation.evaluate(model)
-    )
-    model.restore_weights(outcome.best_weights)
+    history, last = History(), LastValidation(validation)
+    callbacks = [last, EarlyStopping("validation_score", patience=10, tol=0.0)]
+    train(model, batches, history, Settings(max_iter=15), Accuracy, validation, callbacks)
+    np.testing.assert_allclose([history["validation_loss"][-1], history["validation_score"][-1]], last.found)
     best = int(np.argmax(history["validation_score"]))
     found = validation.evaluate(model)
     np.testing.assert_allclose(found, [history[f"validation_{what}"][best] for what in ("loss", "score")])
@@ -340,25 +349,26 @@ def test_squares_that_overflow(optimizer):
 # -- patience of a schedule's own --------------------------------------------------------------------
 
 
-def rates(schedule, max_iter, **settings):
+def rates(schedule, max_iter, n_iter_no_change, verbose=False):
     model = classifier(optimizer=SGD(schedule), dtype="float64")
     batches = Batches(X, CLASSES, None, 12, model.dtype, model.device)
-    settings = Settings(max_iter=max_iter, tol=10.0, **settings)  # no epoch is an improvement but the first
-    history, plateau = History(), Plateau(settings.n_iter_no_change, settings.tol, higher_is_better=False)
-    outcome = train(model, batches, history, plateau, settings, Accuracy)
+    # no epoch is an improvement but the first
+    stopping = EarlyStopping("loss", patience=n_iter_no_change, tol=10.0, restore_best=False, verbose=verbose)
+    history = History()
+    outcome = train(model, batches, history, Settings(max_iter), Accuracy, callbacks=[stopping])
     return history["lr"], outcome
 
 
 def test_patience_of_its_own_lowers_the_rate_and_stops_later():
     found, outcome = rates(Adaptive(0.8, factor=2.0, patience=1), 50, n_iter_no_change=6)
     assert found == [0.8, 0.8, 0.8, 0.4, 0.4, 0.2, 0.2, 0.1]
-    assert outcome.converged
+    assert isinstance(outcome.stopped_by, EarlyStopping)
 
 
 def test_without_it_the_patience_of_the_fit_counts():
     found, outcome = rates(Adaptive(0.8, factor=2.0, min_lr=0.4), 50, n_iter_no_change=1)
     assert found == [0.8, 0.8, 0.8, 0.4, 0.4]
-    assert outcome.converged
+    assert isinstance(outcome.stopped_by, EarlyStopping)
 
 
 def test_what_is_said_of_lowered_rates(capsys):

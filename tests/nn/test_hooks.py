@@ -11,7 +11,7 @@ import pytest
 from sknet import Model, Tensor, grad, nn, no_grad, ops
 from sknet.compile import compile as compiled
 from sknet.core import gradients
-from sknet.engine import Batches, History, Plateau, Settings, predict_rows, train
+from sknet.engine import Batches, History, Settings, predict_rows, train
 from sknet.engine.loop._scores import Accuracy
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.nn import functional_call
@@ -262,7 +262,7 @@ def test_a_pass_with_hooks_is_not_captured():
 def fit(model, epochs=2):
     batches = Batches(X, np.array([0, 1, 0, 1, 0]), None, 2, model.dtype, model.device)
     settings = Settings(max_iter=epochs, shuffle=False)
-    train(model, batches, History(), Plateau(10, 1e-4, higher_is_better=False), settings, Accuracy)
+    train(model, batches, History(), settings, Accuracy)
     return model
 
 
@@ -292,7 +292,7 @@ def test_a_fit_sees_hooks_that_come_in_between():
 
     batches = Batches(X, np.array([0, 1, 0, 1, 0]), None, 2, net.dtype, net.device)
     with pytest.warns(UserWarning, match="Sequential has hooks"):
-        train(net, batches, History(), Plateau(10, 1e-4, higher_is_better=False), Settings(4), new_score)
+        train(net, batches, History(), Settings(4), new_score)
     assert calls == [0, 0, 0, 1, 1, 1, 0, 1, 1, 1]
 
 

@@ -1,12 +1,12 @@
 """Many steps: batches, epochs, scores, history, and when to stop."""
 
 from sknet.engine.loop._batches import Batches, take_rows
+from sknet.engine.loop._fit import Source
 from sknet.engine.loop._full_batch import minimize
 from sknet.engine.loop._gathered import Gathered
 from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._scores import Accuracy, RSquared, Score
-from sknet.engine.loop._stopping import Plateau
 from sknet.engine.loop._train import Outcome, Settings, Validation, train
 
 __all__ = [
@@ -16,10 +16,10 @@ __all__ = [
     "History",
     "InterruptGuard",
     "Outcome",
-    "Plateau",
     "RSquared",
     "Score",
     "Settings",
+    "Source",
     "Validation",
     "minimize",
     "take_rows",

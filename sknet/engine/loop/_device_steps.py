@@ -1,6 +1,7 @@
 """Training steps on a device: one program for the whole step, and one look at the results for many steps."""
 
 import math
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -101,10 +102,10 @@ class DeviceSteps(Steps):
 
     # -- steps --------------------------------------------------------------------------------
 
-    def run(self, order: Any, first: int) -> Block:
+    def run(self, order: Any, first: int, most: int = sys.maxsize) -> Block:
         with active(self.model.device):
             _, n_rows = self.batches.part(order, first)
-            steps = self._at_once(order, first, self._most, self._per_step)
+            steps = self._at_once(order, first, min(most, self._most), self._per_step)
             started = time.perf_counter()
             reports = self._issue(order, first, n_rows, steps)
             done = steps if reports[:, 2].all() else int(np.argmin(reports[:, 2]))

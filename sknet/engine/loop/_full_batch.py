@@ -2,19 +2,23 @@
 
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from sknet.callbacks import Callback
 from sknet.core import no_grad
 from sknet.device import active, to_device, to_host
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._fit import Fit, Source
 from sknet.engine.loop._history import History
+from sknet.engine.loop._hooks import Hooks, KeptError
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.state import Weights
-from sknet.exceptions import FitInterruptedWarning, NonFiniteError
+from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError
 
 __all__ = ["minimize"]
 
@@ -26,6 +30,8 @@ def minimize(
     tol: float,
     verbose: bool | int,
     history: History | None = None,
+    callbacks: Sequence[Callback] = (),
+    source: Source | None = None,
 ) -> tuple[int, float]:
     """Minimise the objective over all rows in place, with the model's `LBFGS`.
 
@@ -43,6 +49,10 @@ def minimize(
         Print the objective of every iteration.
     history : History, default=None
         Gets the objective, as it is reported, and the seconds of every iteration.
+    callbacks : sequence of Callback, default=()
+        Called during the fit; an iteration is an epoch of one block.
+    source : Source, default=None
+        What callbacks see beyond the model.
 
     Returns
     -------
@@ -66,36 +76,48 @@ def minimize(
     with active(model.device):
         X, y, weight = batches.take(slice(None))
     model.materialize(X)
+    history = History() if history is None else history
+    fit = Fit(model, batches, history, max_iter, source=source, measured={"loss": False})
     guard = InterruptGuard()
-    objective = _Objective(model, (X, y, weight), guard, History() if history is None else history)
-    latest = objective.latest
-    try:
-        with guard, active(model.device), np.errstate(all="ignore"):
-            found = model.optimizer.minimize(
-                objective.value_and_grad, latest[0], max_iter, tol, verbose, objective.remember
-            )
-            latest[:] = found.x, found.n_iter
-    except KeyboardInterrupt:
-        if guard.is_urgent:
-            raise
-        warnings.warn(
-            f"Training interrupted by user after {latest[1]} whole iterations; what was learned is kept.",
-            FitInterruptedWarning,
-            stacklevel=2,
-        )
-    else:
-        if not found.converged:
+    with Hooks(callbacks, fit) as hooks:
+        objective = _Objective(fit, (X, y, weight), guard, hooks)
+        latest = objective.latest
+        try:
+            with guard, active(model.device), np.errstate(all="ignore"):
+                if not objective.begin():
+                    found = model.optimizer.minimize(
+                        objective.value_and_grad, latest[0], max_iter, tol, verbose, objective.remember
+                    )
+                    latest[:] = found.x, found.n_iter
+        except KeyboardInterrupt as error:
+            if guard.is_urgent:
+                raise
+            fit.exception = error
             warnings.warn(
-                f"lbfgs failed to converge after {found.n_iter} iteration(s): {found.message}. "
-                "Raise max_iter or max_fun, or scale the data.",
-                ConvergenceWarning,
+                f"Training interrupted by user after {latest[1]} whole iterations; what was learned is kept.",
+                FitInterruptedWarning,
                 stacklevel=2,
             )
-    x, n_iter = latest
-    if not np.isfinite(x).all():
-        raise NonFiniteError("L-BFGS ended with parameters that are not finite: scale the data")
-    model.restore_weights(Weights(_on_device(x, model), {}, {}))
-    model.progress = model.progress.stepped(n_iter)
+        except KeptError as kept:
+            fit.exception = kept.error
+            warnings.warn(
+                f"{kept}: the fit ends after {latest[1]} whole iterations; what was learned is kept.",
+                CallbackWarning,
+                stacklevel=2,
+            )
+        else:
+            if hooks.stopped_by is None and not found.converged:
+                warnings.warn(
+                    f"lbfgs failed to converge after {found.n_iter} iteration(s): {found.message}. "
+                    "Raise max_iter or max_fun, or scale the data.",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
+        x, n_iter = latest
+        if not np.isfinite(x).all():
+            raise NonFiniteError("L-BFGS ended with parameters that are not finite: scale the data")
+        model.restore_weights(Weights(_on_device(x, model), {}, {}))
+        model.progress = model.progress.stepped(n_iter)
     return n_iter, _reported(model, X, y, weight)
 
 
@@ -104,21 +126,21 @@ class _Objective:
 
     Parameters
     ----------
-    model : Model
-        Its parameters become those at which the objective is computed.
+    fit : Fit
+        Its model's parameters become those at which the objective is computed.
     batch : tuple
         Inputs, targets and weights of all rows.
     guard : InterruptGuard
         Asked before each evaluation.
-    history : History
-        Gets an entry for each iteration.
+    hooks : Hooks
+        Called after each iteration.
     """
 
-    def __init__(self, model: Model, batch: tuple[Any, Any, Any], guard: InterruptGuard, history: History):
-        self._model, self._batch, self._guard, self._history = model, batch, guard, history
+    def __init__(self, fit: Fit, batch: tuple[Any, Any, Any], guard: InterruptGuard, hooks: Hooks) -> None:
+        self._fit, self._model, self._batch, self._guard, self._hooks = fit, fit.model, batch, guard, hooks
         self._reported: dict[float, float] = {}
         self._started = time.perf_counter()
-        self.latest: list[Any] = [to_host(model.weights().flat).astype(np.float64), 0]
+        self.latest: list[Any] = [to_host(fit.model.weights().flat).astype(np.float64), 0]
 
     def value_and_grad(self, x: np.ndarray[Any, Any]) -> tuple[float, np.ndarray[Any, Any]]:
         """Return the objective and its gradient."""
@@ -133,13 +155,31 @@ class _Objective:
         self._reported[value] = model.per_output(data.item(), output.shape[-1]) + _number(penalty)
         return value, to_host(model.backward(loss).flat).astype(np.float64)
 
-    def remember(self, n_iter: int, value: float, x: np.ndarray[Any, Any]) -> None:
-        """Record the result of an iteration."""
+    def begin(self) -> bool:
+        """Call the hooks before the first iteration; tell whether a callback ends the fit."""
+        if self._hooks.begin():
+            return True
+        self._fit.epoch = 1
+        return self._hooks.call("on_epoch_begin")
+
+    def remember(self, n_iter: int, value: float, x: np.ndarray[Any, Any]) -> bool:
+        """Record the result of an iteration; tell whether a callback ends the fit."""
         self.latest[:] = x, n_iter
-        now = time.perf_counter()
-        self._history.append(loss=self._reported.get(value, value), time=now - self._started)
+        fit, hooks = self._fit, self._hooks
+        loss, seconds = self._reported.get(value, value), time.perf_counter() - self._started
         self._reported.clear()
-        self._started = now
+        if hooks:  # what was evaluated last may not be what was accepted
+            fit.model.restore_weights(Weights(_on_device(x, fit.model), {}, {}))
+        fit.epoch = fit.step = n_iter
+        fit.losses = np.array([loss])
+        fit.close_epoch({"loss": loss, "time": seconds})
+        hooks.call("on_block_end")
+        stopped = hooks.call("on_epoch_end")
+        if not stopped and n_iter < fit.max_epochs:
+            fit.epoch = n_iter + 1
+            stopped = hooks.call("on_epoch_begin")
+        self._started = time.perf_counter()
+        return stopped
 
 
 def _number(penalty: Any) -> float:

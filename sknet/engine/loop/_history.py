@@ -57,6 +57,18 @@ class History(dict[str, list[float]]):
             if len(column) == epochs:
                 column.append(math.nan)
 
+    def amend(self, name: str, value: float) -> None:
+        """Add a number to the last epoch, or replace it.
+
+        Parameters
+        ----------
+        name : str
+            Of which earlier epochs may have no number.
+        value : float
+            The number.
+        """
+        self.setdefault(name, [math.nan] * self.n_epochs)[-1] = float(value)
+
     @property
     def n_epochs(self) -> int:
         """How many epochs there are."""

@@ -1,6 +1,7 @@
 """Training steps in native code, many per call, as soon as it is compiled."""
 
 import math
+import sys
 import time
 from typing import Any
 
@@ -79,15 +80,15 @@ class NativeSteps(CompiledSteps):
             run.wait()
         return run
 
-    def run(self, order: Any, first: int) -> Block:
+    def run(self, order: Any, first: int, most: int = sys.maxsize) -> Block:
         _, n_rows = self.batches.part(order, first)
         run = self._run_for(n_rows)
         if run is not None and self._is_ready(run):
-            steps = self._at_once(order, first, run.most, self._per_native_step)
+            steps = self._at_once(order, first, min(most, run.most), self._per_native_step)
             block = self._native(run, order, first, steps)
             # A step that fails in native code is repeated by NumPy, which names what is not finite.
             return self._replay(order, first, n_rows, 1) if block is None else block
-        block = super().run(order, first)
+        block = super().run(order, first, most)
         self._left -= len(block.losses)
         return block
 

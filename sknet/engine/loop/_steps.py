@@ -1,6 +1,7 @@
 """Training steps over the rows of a data set: one operation after the other, or compiled."""
 
 import math
+import sys
 import time
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
@@ -63,7 +64,7 @@ class Steps(ABC):
         """Tell whether these steps are still valid: nothing that they depend on has changed."""
 
     @abstractmethod
-    def run(self, order: Any, first: int) -> Block:
+    def run(self, order: Any, first: int, most: int = sys.maxsize) -> Block:
         """Train on one block of batches, at least one.
 
         Parameters
@@ -72,6 +73,8 @@ class Steps(ABC):
             The order of the epoch's rows; None for the order of the data.
         first : int
             Number of the first batch.
+        most : int
+            The largest number of batches.
 
         Returns
         -------
@@ -104,7 +107,7 @@ class EagerSteps(Steps):
     def hold(self) -> bool:
         return self._hooks is latest.hooks  # without hooks, they may be compiled
 
-    def run(self, order: Any, first: int) -> Block:
+    def run(self, order: Any, first: int, most: int = sys.maxsize) -> Block:
         X, y, weight = self.batches.take(self.batches.part(order, first)[0])
         result = eager_step(self.model, *self._workspace, X, y, weight, self.check_finite)
         return Block(np.array([self.model.reported(result)]), result.output.data)
@@ -159,9 +162,9 @@ class CompiledSteps(Steps):
             self.batches.take_into(chosen, *program.slots.batch)
         return program
 
-    def run(self, order: Any, first: int) -> Block:
+    def run(self, order: Any, first: int, most: int = sys.maxsize) -> Block:
         _, n_rows = self.batches.part(order, first)
-        steps = self._at_once(order, first, len(self._outputs) // n_rows, self._per_step)
+        steps = self._at_once(order, first, min(most, len(self._outputs) // n_rows), self._per_step)
         started = time.perf_counter()
         block = self._replay(order, first, n_rows, max(steps, 1))
         self._per_step = (time.perf_counter() - started) / len(block.losses)

@@ -1,38 +1,29 @@
-"""The training loop: epochs of batches, until patience or the limit ends it."""
+"""The training loop: epochs of batches, until a callback or the limit ends it."""
 
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sknet.callbacks import Callback
 from sknet.device import active, namespace, to_host
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._choice import steps_for
+from sknet.engine.loop._fit import Fit, Source
 from sknet.engine.loop._history import History
+from sknet.engine.loop._hooks import Hooks, KeptError
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._scores import Score
 from sknet.engine.loop._steps import Block, Steps, rows_of_a_block
-from sknet.engine.loop._stopping import Plateau
 from sknet.engine.predict import predict_raw
-from sknet.exceptions import FitInterruptedWarning, NonFiniteError
-from sknet.optim import Optimizer
-from sknet.optim.schedules import Schedule
+from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError
 
 __all__ = ["Outcome", "Settings", "Validation", "train"]
-
-
-def _reported(n_iter: int, record: Mapping[str, float]) -> str:
-    """Return what an epoch came to, in one line."""
-    said = [f"Iteration {n_iter}, loss = {record['loss']:.8f}, score = {record['score']:.4f}"]
-    if "validation_loss" in record:
-        said.append(f"validation loss = {record['validation_loss']:.8f}")
-        said.append(f"validation score = {record['validation_score']:.4f}")
-    return ", ".join([*said, f"learning rate = {record['lr']:g}, time = {record['time']:.3f} s"])
 
 
 @dataclass(frozen=True)
@@ -41,24 +32,18 @@ class Settings:
 
     Attributes
     ----------
-    max_iter, shuffle, tol, n_iter_no_change, verbose : int, bool, float, float, bool
+    max_iter, shuffle : int, bool
         As the estimators' parameters.
     check_finite : bool
         Raise for a loss or gradient that is not finite, instead of going on with it.
     seeded : bool
         The user has given a seed: the same bits every time.
-    report : callable
-        ``report(n_iter, record)`` returns what `verbose` prints of an epoch.
     """
 
     max_iter: int = 200
     shuffle: bool = True
-    tol: float = 1e-4
-    n_iter_no_change: float = 10
-    verbose: bool | int = False
     check_finite: bool = True
     seeded: bool = False
-    report: Callable[[int, Mapping[str, float]], str] = field(default_factory=lambda: _reported)
 
 
 @dataclass(frozen=True)
@@ -69,17 +54,14 @@ class Outcome:
     ----------
     n_iter : int
         Epochs done.
-    converged : bool
-        Whether patience ended it, rather than the limit of epochs or an interrupt.
-    best_weights : object or None
-        What `Model.restore_weights` takes: the best epoch's, if there is a validation.
+    stopped_by : Callback or None
+        The callback that ended it, rather than the limit of epochs or an interrupt.
     interrupted : bool
-        Whether Ctrl-C ended it.
+        Whether Ctrl-C ended it, or an error of a callback after which the result is kept.
     """
 
     n_iter: int
-    converged: bool
-    best_weights: Any
+    stopped_by: Callback | None
     interrupted: bool
 
 
@@ -171,9 +153,14 @@ class _Epoch:
         return len(kept)
 
     @property
+    def n_rows(self) -> int:
+        """Rows so far, those without weight too."""
+        return self._to
+
+    @property
     def mean_loss(self) -> float:
         """Mean of the batches' losses, by rows."""
-        return self.loss / self._batches.n_samples
+        return self.loss / self._to
 
     def skip(self, n_rows: int) -> None:
         """Leave out rows without weight."""
@@ -193,10 +180,11 @@ def train(
     model: Model,
     batches: Batches,
     history: History,
-    plateau: Plateau,
     settings: Settings,
     new_score: Callable[[], Score],
     validation: Validation | None = None,
+    callbacks: Sequence[Callback] = (),
+    source: Source | None = None,
 ) -> Outcome:
     """Train a model in place.
 
@@ -208,14 +196,17 @@ def train(
         The training rows.
     history : History
         One entry is added an epoch.
-    plateau : Plateau
-        Decides when patience is used up; observes the training loss, or the validation score.
     settings : Settings
         The user's.
     new_score : callable
         Returns an empty `Score` for the training rows.
     validation : Validation, default=None
-        Held-out rows; with them, the best epoch's weights are returned.
+        Held-out rows, which are scored after each epoch.
+    callbacks : sequence of Callback, default=()
+        Called during the fit, and theirs alone is to end it before `max_iter`: `EarlyStopping` has patience.
+        They keep what they learn; give each fit its own.
+    source : Source, default=None
+        What callbacks see beyond the model.
 
     Returns
     -------
@@ -228,105 +219,126 @@ def train(
         If a loss or gradient is not finite: names epoch, batch and parameter.
     KeyboardInterrupt
         At the second Ctrl-C, which a step does not hold back; the first ends the loop with a warning.
+    Exception
+        What a callback raises, unless it says that the result is kept: that is a warning.
     """
-    optimizer = model.materialize(batches.X).stepping_optimizer()
+    model.materialize(batches.X).stepping_optimizer()
     planned = settings.max_iter * batches.n_batches
     model.progress = model.progress._replace(total_steps=model.progress.step + planned, counts_epochs=True)
     steps = steps_for(model, batches, settings.check_finite, planned, settings.seeded)
-    order = np.arange(batches.n_samples) if settings.shuffle else None
-    n_iter, converged, interrupted = 0, False, False
-    # A plateau that was resumed has seen a best epoch: the weights it left are the model's.
-    best = model.weights() if validation is not None and math.isfinite(plateau.best) else None
-    guard, epoch = InterruptGuard(), _Epoch(batches)
-    try:
+    fit = Fit(model, batches, history, settings.max_iter, validation is not None, source)
+    loop = _Loop(fit, steps, settings, new_score, validation)
+    interrupted = False
+    with Hooks(callbacks, fit) as hooks:
+        try:
+            loop.run(hooks)
+        except KeyboardInterrupt as error:
+            if loop.guard.is_urgent:
+                raise
+            fit.exception, interrupted = error, True
+            warnings.warn(
+                f"Training interrupted by user after {loop.n_iter} whole epochs; what was learned is kept.",
+                FitInterruptedWarning,
+                stacklevel=2,
+            )
+        except KeptError as kept:
+            fit.exception, interrupted = kept.error, True
+            warnings.warn(
+                f"{kept}: the fit ends after {loop.n_iter} whole epochs; what was learned is kept.",
+                CallbackWarning,
+                stacklevel=2,
+            )
+    return Outcome(loop.n_iter, hooks.stopped_by, interrupted)
+
+
+class _Loop:
+    """The epochs of a fit.
+
+    Parameters
+    ----------
+    fit : Fit
+        What the callbacks see.
+    steps : Steps
+        How to train on a block of batches.
+    settings, new_score, validation
+        As for `train`.
+    """
+
+    def __init__(
+        self,
+        fit: Fit,
+        steps: Steps,
+        settings: Settings,
+        new_score: Callable[[], Score],
+        validation: Validation | None,
+    ) -> None:
+        self._fit, self._steps, self._settings = fit, steps, settings
+        self._new_score, self._validation = new_score, validation
+        self._epoch = _Epoch(fit.batches)
+        self.guard = InterruptGuard()
+        self.n_iter = 0
+
+    def run(self, hooks: Hooks) -> None:
+        """Train until the limit of epochs or a callback ends it."""
+        fit, settings, n_samples = self._fit, self._settings, self._fit.batches.n_samples
+        order = np.arange(n_samples) if settings.shuffle else None
         # What is not finite is an error that names its place; NumPy's warnings before it are noise.
-        with guard, active(model.device), np.errstate(all="ignore"):
-            while n_iter < settings.max_iter and not converged:
+        with self.guard, active(fit.model.device), np.errstate(all="ignore"):
+            stopped = hooks.begin()
+            while self.n_iter < settings.max_iter and not stopped:
                 started = time.perf_counter()
-                if not steps.hold():
-                    left = planned - n_iter * batches.n_batches
-                    steps = steps_for(model, batches, settings.check_finite, left, settings.seeded)
+                fit.epoch = self.n_iter + 1
+                if hooks.call("on_epoch_begin"):
+                    break
+                self._follow()
                 if order is not None:
                     # scikit-learn's draw: the order is itself permuted anew, so the seeds agree
-                    order = order[model.random_state.permutation(batches.n_samples)]
-                epoch.begin(order, new_score())
-                _run_epoch(steps, order, epoch, guard, n_iter + 1)
-                n_iter += 1
-                record = _measured(model, epoch, validation)
-                model.end_epoch(batches.n_samples)
-                exhausted = plateau.observe(record["loss" if validation is None else "validation_score"])
-                if validation is not None and (plateau.is_best or best is None):
-                    best = model.weights()
-                record["time"] = time.perf_counter() - started
-                history.append(**record)
-                if settings.verbose:
-                    print(settings.report(n_iter, record))
-                converged = _ends(model, optimizer, plateau, settings, validation is not None, exhausted)
-    except KeyboardInterrupt:
-        if guard.is_urgent:
-            raise
-        interrupted = True
-        warnings.warn(
-            f"Training interrupted by user after {n_iter} whole epochs; what was learned is kept.",
-            FitInterruptedWarning,
-            stacklevel=2,
-        )
-    return Outcome(n_iter, converged, best, interrupted)
+                    order = order[fit.model.random_state.permutation(n_samples)]
+                self._epoch.begin(order, self._new_score())
+                self._run_epoch(order, hooks)
+                self.n_iter += 1
+                record = self._measured()
+                fit.model.end_epoch(self._epoch.n_rows)
+                fit.close_epoch({**record, "time": time.perf_counter() - started})
+                stopped = hooks.call("on_epoch_end")
 
+    def _follow(self) -> None:
+        """Make other steps, if what these were made of has changed."""
+        if not self._steps.hold():
+            fit, settings = self._fit, self._settings
+            left = (settings.max_iter - self.n_iter) * fit.batches.n_batches
+            self._steps = steps_for(fit.model, fit.batches, settings.check_finite, left, settings.seeded)
 
-def _run_epoch(steps: Steps, order: Any, epoch: _Epoch, guard: InterruptGuard, number: int) -> None:
-    batches = steps.batches
-    number_of_batch = 0
-    while number_of_batch < batches.n_batches:
-        guard.poll()
-        if batches.weight is not None and not batches.in_a_row(order, number_of_batch, 1):
-            epoch.skip(batches.part(order, number_of_batch)[1])  # no row counts: nothing to learn from it
-            number_of_batch += 1
-            continue
-        try:
-            block = steps.run(order, number_of_batch)
-            steps.model.note_written("a fit")
-        except NonFiniteError as error:
-            place = f"epoch {number}, batch {number_of_batch + 1} of {batches.n_batches}"
-            raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None
-        epoch.add(block)
-        number_of_batch += len(block.losses)
-    epoch.flush()
+    def _run_epoch(self, order: Any, hooks: Hooks) -> None:
+        """Train on all batches, or until a callback ends it."""
+        fit, epoch, steps = self._fit, self._epoch, self._steps
+        batches, number, most, looked_at = fit.batches, 0, hooks.steps_per_block, hooks.looks_at_blocks
+        while number < batches.n_batches:
+            self.guard.poll()
+            if batches.weight is not None and not batches.in_a_row(order, number, 1):
+                epoch.skip(batches.part(order, number)[1])  # no row counts: nothing to learn from it
+                number += 1
+                continue
+            try:
+                block = steps.run(order, number, most)
+                steps.model.note_written("a fit")
+            except NonFiniteError as error:
+                place = f"epoch {fit.epoch}, batch {number + 1} of {batches.n_batches}"
+                raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None
+            epoch.add(block)
+            number += len(block.losses)
+            fit.step += len(block.losses)
+            if looked_at:
+                fit.losses = block.losses
+                if hooks.call("on_block_end"):
+                    break
+        epoch.flush()
 
-
-def _measured(model: Model, epoch: _Epoch, validation: Validation | None) -> dict[str, float]:
-    """Return what an epoch came to."""
-    lr = model.optimizer.in_steps().learning_rate(model.progress)
-    record = {"loss": epoch.mean_loss, "score": epoch.score.result(), "lr": lr}
-    if validation is not None:
-        record["validation_loss"], record["validation_score"] = validation.evaluate(model)
-    return record
-
-
-def _ends(
-    model: Model, optimizer: Optimizer, plateau: Plateau, settings: Settings, validated: bool, exhausted: bool
-) -> bool:
-    """Lower the learning rate where its schedule asks for it; tell whether the loop ends."""
-    what = "Validation score" if validated else "Training loss"
-    missed = f"{what} did not improve more than tol={settings.tol:f} for {{}} consecutive epochs."
-    schedules, verbose = optimizer.schedules, settings.verbose
-    own = min([s.patience for s in schedules if s.patience is not None], default=None)
-    due = exhausted if own is None else plateau.waited > own
-    can_reduce = due and any(schedule.can_reduce(model.progress) for schedule in schedules)
-    if can_reduce:
-        epochs = settings.n_iter_no_change if own is None else own
-        model.progress = model.progress._replace(reductions=model.progress.reductions + 1)
-        rate = optimizer.learning_rate(model.progress)
-        _say(verbose, f"{missed.format(epochs)} Setting learning rate to {rate:f}")
-        plateau.restart(also_count=own is None, cooldown=max(s.cooldown for s in schedules))
-    if not exhausted or (can_reduce and own is None):
-        return False
-    lowers = any(type(schedule).can_reduce is not Schedule.can_reduce for schedule in schedules)
-    reason = "Learning rate too small. " if lowers and not can_reduce else ""
-    _say(verbose, f"{missed.format(settings.n_iter_no_change)} {reason}Stopping.")
-    return True
-
-
-def _say(verbose: bool | int, message: str) -> None:
-    if verbose:
-        print(message)
+    def _measured(self) -> dict[str, float]:
+        """Return what an epoch came to."""
+        model, epoch, validation = self._fit.model, self._epoch, self._validation
+        lr = model.optimizer.in_steps().learning_rate(model.progress)
+        record = {"loss": epoch.mean_loss, "score": epoch.score.result(), "lr": lr}
+        if validation is not None:
+            record["validation_loss"], record["validation_score"] = validation.evaluate(model)
+        return record

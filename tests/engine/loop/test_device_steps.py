@@ -15,7 +15,6 @@ from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.loop._history import History
 from sknet.engine.loop._scores import Accuracy
 from sknet.engine.loop._steps import EagerSteps
-from sknet.engine.loop._stopping import Plateau
 from sknet.engine.loop._train import Settings, train
 from sknet.exceptions import NonFiniteError
 from sknet.losses import LogLoss
@@ -317,7 +316,7 @@ def test_batches_without_weight_are_left_out(fake_device):
         settings = Settings(max_iter=3, shuffle=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            train(model, batches, history, Plateau(10, 0.0, False), settings, Accuracy)
+            train(model, batches, history, settings, Accuracy)
         losses.append(history["loss"])
         assert model.progress.step == 15
     np.testing.assert_allclose(*losses, rtol=1e-9)

@@ -4,16 +4,14 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.engine import Accuracy, Batches, History, Plateau, Settings, train
+from sknet.engine import Accuracy, Batches, History, Settings, train
 from sknet.optim import EMA, SGD, Adam
 from tests.engine.helpers import CLASSES, X, network
 
 
 def fit(model, epochs=2):
     batches = Batches(X, CLASSES, None, 5, model.dtype, model.device)
-    train(
-        model, batches, History(), Plateau(10, 1e-4, False), Settings(max_iter=epochs, seeded=True), Accuracy
-    )
+    train(model, batches, History(), Settings(max_iter=epochs, seeded=True), Accuracy)
 
 
 def fitted(optimizer, compile, device="cpu"):

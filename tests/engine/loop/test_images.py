@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.engine import Accuracy, Batches, History, Plateau, Settings, predict_rows, train
+from sknet.engine import Accuracy, Batches, History, Settings, predict_rows, train
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._steps import CompiledSteps
 from sknet.optim import Adam
@@ -57,7 +57,7 @@ def fitted(network, epochs, dtype="float32", compiled=True):
     settings = Settings(max_iter=epochs, seeded=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it says so if it cannot compile
-        train(model, batches, History(), Plateau(np.inf, 0.0, False), settings, Accuracy)
+        train(model, batches, History(), settings, Accuracy)
     return model
 
 

@@ -5,7 +5,9 @@ import pytest
 import scipy.sparse
 
 from sknet import Model, nn
-from sknet.engine import Accuracy, Batches, History, Plateau, RSquared, Settings, Validation, train
+from sknet.callbacks import EarlyStopping
+from sknet.callbacks.extend import fresh_callbacks
+from sknet.engine import Accuracy, Batches, History, RSquared, Settings, Validation, train
 from sknet.engine.loop import _steps
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.losses import LogLoss, SquaredError
@@ -26,16 +28,13 @@ def model_for(loss="log_loss", **params):
     return Model(net, loss, **{"dtype": "float64", "random_state": 0} | params)
 
 
-def run(model, settings=None, X=X, y=None, weight=None, size=16, validation=None, history=None, plateau=None):
+def run(model, settings=None, X=X, y=None, weight=None, size=16, validation=None, history=None, callbacks=()):
     settings = settings or Settings(max_iter=4)
     y = (TARGET if isinstance(model.loss_function, SquaredError) else CLASSES) if y is None else y
     batches = Batches(X, y, weight, size, model.dtype, model.device)
     history = History() if history is None else history
-    plateau = plateau or Plateau(
-        settings.n_iter_no_change, settings.tol, higher_is_better=validation is not None
-    )
     score = Accuracy if y.ndim == 1 else lambda: RSquared(batches.y, batches.weight, model.loss_function)
-    return train(model, batches, history, plateau, settings, score, validation), history
+    return train(model, batches, history, settings, score, validation, callbacks), history
 
 
 @pytest.mark.parametrize("weight", [None, RNG.uniform(0.1, 2, 50)], ids=["alike", "weighted"])
@@ -96,18 +95,19 @@ def test_sparse_rows():
 
 def test_patience_ends_it():
     model = model_for(optimizer=SGD(1e-9))
-    outcome, history = run(model, Settings(max_iter=100, tol=1e3, n_iter_no_change=3))
-    assert (outcome.n_iter, outcome.converged, outcome.interrupted) == (5, True, False)
+    stopping = EarlyStopping(tol=1e3, patience=3)
+    outcome, history = run(model, Settings(max_iter=100), callbacks=[stopping])
+    assert (outcome.n_iter, outcome.stopped_by, outcome.interrupted) == (5, stopping, False)
     assert len(history["loss"]) == 5
-    outcome, _ = run(model_for(), Settings(max_iter=2, tol=0))
-    assert (outcome.n_iter, outcome.converged) == (2, False)
+    outcome, _ = run(model_for(), Settings(max_iter=2), callbacks=[EarlyStopping(tol=0)])
+    assert (outcome.n_iter, outcome.stopped_by) == (2, None)
 
 
 def test_a_schedule_that_can_lower_the_rate_does_so_first(capsys):
     model = model_for(optimizer=SGD(Adaptive(1e-5)))
-    settings = Settings(max_iter=100, tol=1e3, n_iter_no_change=1, verbose=True)
-    outcome, history = run(model, settings)
-    assert outcome.converged
+    stopping = EarlyStopping(tol=1e3, patience=1, verbose=True)
+    outcome, history = run(model, Settings(max_iter=100), callbacks=[stopping])
+    assert outcome.stopped_by is stopping
     assert history["lr"] == pytest.approx([1e-5] * 3 + [2e-6] * 2 + [4e-7] * 2)
     assert model.progress.reductions == 2
     printed = capsys.readouterr().out
@@ -117,10 +117,10 @@ def test_a_schedule_that_can_lower_the_rate_does_so_first(capsys):
 
 def test_schedules_see_the_whole_fit():
     model = model_for(optimizer=Adam(Cosine(0.1)))
-    _, history = run(model, Settings(max_iter=5, tol=0))
+    _, history = run(model, Settings(max_iter=5))
     assert history["lr"][-1] == pytest.approx(0, abs=1e-12)
     model = model_for(optimizer=SGD(InverseScaling(0.1, 0.5)))
-    _, history = run(model, Settings(max_iter=3, tol=0))
+    _, history = run(model, Settings(max_iter=3))
     assert history["lr"] == pytest.approx([0.1 / np.sqrt(50 * k + 1) for k in range(3)])
 
 
@@ -132,10 +132,11 @@ def validated(model, weight=None):
 def test_best_weights_are_those_of_the_best_score():
     model = model_for(optimizer=Adam(0.3))
     validation = validated(model)
-    outcome, history = run(model, Settings(max_iter=30, tol=0, n_iter_no_change=50), validation=validation)
-    model.restore_weights(outcome.best_weights)
-    assert validation.evaluate(model)[1] == max(history["validation_score"])
+    stopping = EarlyStopping(tol=0, patience=50)
+    _, history = run(model, Settings(max_iter=30), validation=validation, callbacks=[stopping])
+    assert validation.evaluate(model)[1] == max(history["validation_score"]) == stopping.best_
     best = int(np.argmax(history["validation_score"]))
+    assert (stopping.best_epoch_, stopping.best_step_) == (best + 1, (best + 1) * 4)
     assert validation.evaluate(model)[0] == pytest.approx(history["validation_loss"][best])
 
 
@@ -202,23 +203,26 @@ def test_an_interrupt_keeps_what_was_learned():
         FitInterruptedWarning, match="interrupted by user after 1 whole epochs; what was learned is kept"
     ):
         outcome, history = run(model, Settings(max_iter=3, shuffle=False), X=scipy.sparse.csr_array(X))
-    assert (outcome.n_iter, outcome.converged, outcome.interrupted) == (1, False, True)
+    assert (outcome.n_iter, outcome.stopped_by, outcome.interrupted) == (1, None, True)
     assert len(history["loss"]) == 1
     for start in (0, 16, 32, 48, 0):
         other.step(scipy.sparse.csr_array(X)[start : start + 16], CLASSES[start : start + 16])
     assert_same(model.parameters, other.parameters)
 
 
-def test_a_resumed_plateau_goes_on():
+def test_a_continued_early_stopping_goes_on():
     first, second = model_for(), model_for()
-    plateau, history = Plateau(10, 0.0, False), History()
+    stopping, history = EarlyStopping(tol=0.1, restore_best=False), History()
     settings = Settings(max_iter=2, shuffle=False)
     for _ in range(2):
-        run(first, settings, plateau=plateau, history=history)
-    whole = Plateau(10, 0.0, False)
-    _, at_once = run(second, Settings(max_iter=4, shuffle=False), plateau=whole)
+        stopping = fresh_callbacks([stopping], [stopping])[0]
+        run(first, settings, callbacks=[stopping], history=history)
+    whole = EarlyStopping(tol=0.1, restore_best=False)
+    _, at_once = run(second, Settings(max_iter=4, shuffle=False), callbacks=[whole])
     assert history["loss"] == at_once["loss"]
-    assert (plateau.best, plateau.count) == (whole.best, whole.count)
+    mine, its = stopping.state(), whole.state()
+    assert [mine[name] for name in ("best", "count")] == [its[name] for name in ("best", "count")]
+    assert mine["count"] > 0
     assert_same(first.parameters, second.parameters)
     state = second.state
     assert_same_state(first.state._replace(progress=state.progress), state)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, Tensor, nn, no_grad
-from sknet.engine import Accuracy, Batches, History, Plateau, Settings, train
+from sknet.engine import Accuracy, Batches, History, Settings, train
 from sknet.exceptions import GradientError, StateError
 from sknet.optim import EMA, SGD, Adam
 from tests.engine.helpers import CLASSES, X, assert_same_state, network
@@ -299,7 +299,7 @@ def one_step(model):
 def one_fit(model):
     batches = Batches(X, CLASSES, None, 5, model.dtype, model.device)
     settings = Settings(max_iter=1, seeded=True)
-    train(model, batches, History(), Plateau(10, 1e-4, False), settings, Accuracy)
+    train(model, batches, History(), settings, Accuracy)
 
 
 def donated(model):

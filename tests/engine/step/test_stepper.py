@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn, ops
-from sknet.engine import Accuracy, Batches, History, Plateau, Settings, train
+from sknet.engine import Accuracy, Batches, History, Settings, train
 from sknet.engine.state._state import Weights
 from sknet.exceptions import CaptureError, GraphError
 from sknet.losses import Huber, LogLoss
@@ -140,7 +140,7 @@ EACH = pytest.mark.parametrize(("module", "reason"), UNCAPTURED.items())
 def fit_loop(module, compile):
     model = Model(module, "log_loss", SGD(0.01), random_state=0, compile=compile)
     batches = Batches(X, CLASSES, None, 3, model.dtype, model.device)
-    train(model, batches, History(), Plateau(10, 1e-4, False), Settings(max_iter=2), Accuracy)
+    train(model, batches, History(), Settings(max_iter=2), Accuracy)
     return model
 
 

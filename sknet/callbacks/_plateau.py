@@ -1,6 +1,8 @@
 """When to stop: no improvement for too many epochs."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 __all__ = ["Plateau"]
 
@@ -75,11 +77,23 @@ class Plateau:
             self.best = value
         return self.count > self.patience
 
-    def resume(self, before: "Plateau") -> None:
-        """Go on where the plateau of a fit `before` ended, if it watched the same kind of value."""
-        if before.higher_is_better == self.higher_is_better:
-            self.best, self.count = before.best, before.count
-            self.waited, self.cooling, self._cools_count = before.waited, before.cooling, before._cools_count
+    def state(self) -> dict[str, float]:
+        """Return all that changes from epoch to epoch."""
+        return {
+            "higher_is_better": self.higher_is_better,
+            "best": self.best,
+            "count": self.count,
+            "waited": self.waited,
+            "cooling": self.cooling,
+            "cools_count": self._cools_count,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state, if that is of the same kind of value."""
+        if state["higher_is_better"] == self.higher_is_better:
+            self.best, self.count = float(state["best"]), int(state["count"])
+            self.waited, self.cooling = int(state["waited"]), int(state["cooling"])
+            self._cools_count = bool(state["cools_count"])
 
     def restart(self, also_count: bool = True, cooldown: int = 0) -> None:
         """Begin to wait anew, as after a lowered rate; the best value stays.

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from sknet.engine import Plateau
+from sknet.callbacks.extend import Plateau
 
 CASES = [
     # patience, tol, higher, values, count after each
@@ -54,6 +54,6 @@ def test_resuming_takes_over_what_was_watched(higher):
     before, after = Plateau(1, 0.1, False), Plateau(5, 0.2, higher)
     for value in (1.0, 1.0):
         before.observe(value)
-    after.resume(before)
+    after.load_state(before.state())
     assert (after.best, after.count) == ((-math.inf, 0) if higher else (1.0, 1))
     assert after.patience == 5

@@ -1,0 +1,223 @@
+"""The base of the callbacks."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from sklearn.base import clone
+
+from sknet._params import InvalidParameterError, ParameterObject
+from sknet.callbacks._view import FitView
+
+__all__ = ["HOOKS", "Answer", "Callback", "check_callbacks", "fresh_callbacks"]
+
+HOOKS = ("on_fit_begin", "on_epoch_begin", "on_block_end", "on_epoch_end", "on_fit_end")
+
+Answer: TypeAlias = Literal["stop"] | None
+
+
+class Callback(ParameterObject):
+    """Base of the callbacks: objects whose hooks a fit calls.
+
+    A custom callback defines the hooks it needs. `__init__` only stores its parameters, as that of an
+    estimator does: a fit works on clones, so one object can serve many fits, also at the same time.
+    The estimator's `callbacks_` are the clones of its last fit, with what they learned; names of
+    learned attributes end with an underscore.
+
+    A hook returns None, or ``"stop"`` to end the fit in order, with all that it has learned. A hook that
+    raises ends the fit with that error, and the estimator is as it was before the fit.
+
+    Attributes
+    ----------
+    steps_per_block : int or None
+        Steps between two calls of `on_block_end`, at most. None leaves it to the loop, which does as many
+        at once as take a twentieth of a second. 1 calls it for every batch: a compiled fit of small
+        batches is slower then.
+    keeps_result : bool
+        Whether the fit ends in order, with a warning, when this callback raises.
+    order : int
+        Callbacks of a lower order are called first, others in the order they are given in; `on_fit_end` is
+        called in reverse. What adds scores has -1, what saves the state of a fit has 1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import MLPClassifier
+    >>> from sknet.callbacks import Callback
+    >>> class UntilLossIsBelow(Callback):
+    ...     def __init__(self, limit):
+    ...         self.limit = limit
+    ...
+    ...     def on_epoch_end(self, fit):
+    ...         return "stop" if fit.record["loss"] < self.limit else None
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = MLPClassifier(optimizer="sgd", random_state=0, callbacks=[UntilLossIsBelow(0.5)]).fit(X, y)
+    >>> clf.loss_curve_[-1] < 0.5 <= min(clf.loss_curve_[:-1])
+    True
+    """
+
+    steps_per_block: int | None = None
+    keeps_result: bool = False
+    order: ClassVar[int] = 0
+
+    def on_fit_begin(self, fit: FitView) -> Answer:
+        """Called once, before the first epoch.
+
+        Parameters
+        ----------
+        fit : FitView
+            Read-only.
+
+        Returns
+        -------
+        "stop" or None
+            Whether the fit ends here.
+        """
+        return None
+
+    def on_epoch_begin(self, fit: FitView) -> Answer:
+        """Called before each epoch.
+
+        Parameters
+        ----------
+        fit : FitView
+            Read-only.
+
+        Returns
+        -------
+        "stop" or None
+            Whether the fit ends here.
+        """
+        return None
+
+    def on_block_end(self, fit: FitView) -> Answer:
+        """Called after each block of steps.
+
+        Parameters
+        ----------
+        fit : FitView
+            Read-only; `losses` are those of the block.
+
+        Returns
+        -------
+        "stop" or None
+            Whether the fit ends here. The epoch ends then as well: its numbers are those of the rows so far.
+        """
+        return None
+
+    def on_epoch_end(self, fit: FitView) -> Answer:
+        """Called after each epoch.
+
+        Parameters
+        ----------
+        fit : FitView
+            Read-only, but for scores that are added to `record`.
+
+        Returns
+        -------
+        "stop" or None
+            Whether the fit ends here.
+        """
+        return None
+
+    def on_fit_end(self, fit: FitView) -> None:
+        """Called last, also after an error, if `on_fit_begin` was called.
+
+        Parameters
+        ----------
+        fit : FitView
+            Read-only; `exception` is what ended the fit early.
+        """
+
+    def state(self) -> dict[str, Any]:
+        """Return what must survive when a fit is continued or resumed.
+
+        Returns
+        -------
+        dict
+            Of numbers, strings, arrays, and lists and dicts of them; empty by default.
+        """
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned; called before `on_fit_begin`.
+
+        Parameters
+        ----------
+        state : mapping
+            From a callback of the same class.
+        """
+
+
+def check_callbacks(callbacks: Any, caller: str) -> list[Callback]:
+    """Return the callbacks as a list, once every one is known to be one.
+
+    Parameters
+    ----------
+    callbacks : list of Callback or None
+        As a user gave them.
+    caller : str
+        Whose parameter it is.
+
+    Returns
+    -------
+    list of Callback
+        The same objects.
+
+    Raises
+    ------
+    InvalidParameterError
+        If they are no list, or one of them is no callback: names which.
+    """
+    if callbacks is None:
+        return []
+    if isinstance(callbacks, Callback):
+        raise InvalidParameterError(
+            f"The 'callbacks' parameter of {caller} must be a list. Got {callbacks!r} instead: pass "
+            f"[{callbacks!r}]."
+        )
+    if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
+        raise InvalidParameterError(
+            f"The 'callbacks' parameter of {caller} must be a list of callbacks or None. Got {callbacks!r} "
+            "instead."
+        )
+    for number, callback in enumerate(callbacks):
+        _check_one(callback, f"callbacks[{number}]", caller)
+    return list(callbacks)
+
+
+def _check_one(callback: Any, name: str, caller: str) -> None:
+    if isinstance(callback, Callback):
+        callback.validate()
+        return
+    if isinstance(callback, type) and issubclass(callback, Callback):
+        why = f"is a class. Pass an object: {callback.__name__}(...)."
+    elif any(hasattr(callback, hook) for hook in HOOKS):
+        why = f"is {callback!r}, which has hooks but is no Callback: derive its class from Callback."
+    elif hasattr(callback, "on_fit_task_begin"):
+        why = f"is {callback!r}, a callback of scikit-learn: pass it to set_callbacks."
+    else:
+        why = f"is {callback!r}, which is no callback: see sknet.callbacks."
+    raise InvalidParameterError(f"{name} of {caller} {why}")
+
+
+def fresh_callbacks(callbacks: Sequence[Callback], before: Sequence[Callback] = ()) -> list[Callback]:
+    """Return clones for one fit.
+
+    Parameters
+    ----------
+    callbacks : sequence of Callback
+        As given.
+    before : sequence of Callback, default=()
+        Those of the fit that is continued; a clone goes on from the state of the one in its place, if that
+        is of the same class.
+
+    Returns
+    -------
+    list of Callback
+        In the same order.
+    """
+    clones = [clone(callback) for callback in callbacks]
+    for new, old in zip(clones, before, strict=False):
+        if type(new) is type(old):
+            new.load_state(old.state())
+    return clones

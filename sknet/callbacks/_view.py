@@ -1,0 +1,194 @@
+"""What a callback sees of a fit."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["FitState", "FitView", "Rows"]
+
+
+class Rows(NamedTuple):
+    """Rows of a data set as the user gave them: targets are labels, not what a loss reads.
+
+    Attributes
+    ----------
+    X, y, sample_weight : array-like
+        Inputs, targets, and weights or None.
+    """
+
+    X: Any
+    y: Any
+    sample_weight: Any = None
+
+
+class FitState(Protocol):
+    """What a loop keeps of a fit, and shows to the callbacks through a `FitView`."""
+
+    epoch: int
+    step: int
+    max_epochs: int
+    losses: "np.ndarray[Any, Any]"
+    record: Any
+    history: Any
+    model: Any
+    batches: Any
+    monitor: str
+    directions: dict[str, bool]
+    exception: BaseException | None
+    failed: bool
+
+    def estimator(self) -> Any:
+        """Return the estimator as if the fit ended here; None without one."""
+
+    def rows(self, which: str) -> Rows | None:
+        """Return the rows, as given, of `which`: "training" or "validation"; None if there are none."""
+
+
+class FitView:
+    """A read-only view of a fit, which every hook of a callback receives.
+
+    It costs nothing until it is read: each attribute is looked up in the loop.
+
+    Parameters
+    ----------
+    fit : object
+        The loop's own record of the fit.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import MLPClassifier
+    >>> from sknet.callbacks import Callback
+    >>> class Looking(Callback):
+    ...     def on_epoch_end(self, fit):
+    ...         if fit.epoch == fit.max_epochs:
+    ...             print(fit, sorted(fit.record), f"{fit.lr}")
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = MLPClassifier(max_iter=3, n_iter_no_change=3, random_state=0, callbacks=[Looking()])
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     _ = clf.fit(X, y)
+    FitView(epoch=3 of 3, step=3) ['loss', 'lr', 'score', 'time'] 0.001
+    """
+
+    __slots__ = ("_fit",)
+    _fit: FitState
+
+    def __init__(self, fit: FitState) -> None:
+        object.__setattr__(self, "_fit", fit)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(
+            f"a callback cannot set {name!r} of a fit, which is read-only: a hook returns 'stop' to end the "
+            "fit, and adds scores by fit.record[name] = score"
+        )
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch under way, from 1; 0 before the first. For L-BFGS the iteration."""
+        return self._fit.epoch
+
+    @property
+    def step(self) -> int:
+        """Updates of this fit so far."""
+        return self._fit.step
+
+    @property
+    def max_epochs(self) -> int:
+        """The number of epochs that this fit has at most."""
+        return self._fit.max_epochs
+
+    @property
+    def losses(self) -> "np.ndarray[Any, Any]":
+        """Training losses of the steps of the last block, of shape (n_steps,)."""
+        return self._fit.losses
+
+    @property
+    def record(self) -> Any:
+        """The numbers of the last finished epoch by name: loss, score, lr, time, validation_loss, ...
+
+        In `on_epoch_end`, ``fit.record["name"] = number`` adds a number, which is then in the history too.
+        """
+        return self._fit.record
+
+    @property
+    def history(self) -> Any:
+        """The `History` so far, with the epochs of the fits that this one continues; not to be changed."""
+        return self._fit.history
+
+    @property
+    def lr(self) -> float:
+        """Learning rate of the next step."""
+        model = self._fit.model
+        if not model.optimizer.goes_in_steps:
+            return float("nan")
+        return float(model.optimizer.in_steps().learning_rate(model.progress))
+
+    @property
+    def model(self) -> Any:
+        """The `Model` that is being trained. Its arrays change in place: copy what is to be kept."""
+        return self._fit.model
+
+    @property
+    def batches(self) -> Any:
+        """The training rows as the loop reads them: encoded, and in batches."""
+        return self._fit.batches
+
+    @property
+    def estimator(self) -> Any:
+        """The estimator as if the fit ended now, able to predict; None in a loop without one.
+
+        It is made anew whenever it is read, and shares the model that is being trained.
+        """
+        return self._fit.estimator()
+
+    @property
+    def training(self) -> Rows | None:
+        """X, y and sample_weight of the training rows, as they were given; None in a loop without them."""
+        return self._fit.rows("training")
+
+    @property
+    def validation(self) -> Rows | None:
+        """X, y and sample_weight of the validation rows, as they were given; None if there are none."""
+        return self._fit.rows("validation")
+
+    @property
+    def monitor(self) -> str:
+        """Name of the number that this fit goes by: of the validation, if there is one."""
+        return self._fit.monitor
+
+    @property
+    def directions(self) -> Mapping[str, bool]:
+        """Whether higher is better, by name of the numbers that have a direction."""
+        return self._fit.directions
+
+    def announce(self, name: str, *, higher_is_better: bool) -> None:
+        """Say in `on_fit_begin` how to read a number that will be added to `record`.
+
+        Parameters
+        ----------
+        name : str
+            Of the number.
+        higher_is_better : bool
+            For `EarlyStopping` and whoever else goes by it.
+        """
+        self._fit.directions[name] = higher_is_better
+
+    @property
+    def exception(self) -> BaseException | None:
+        """What cut the fit short, for `on_fit_end`: an error, an interrupt, or None."""
+        return self._fit.exception
+
+    @property
+    def failed(self) -> bool:
+        """Whether the fit ends with an error and nothing that it learned is kept, for `on_fit_end`."""
+        return self._fit.failed
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a view of a fit cannot be pickled or copied: keep the numbers that it shows")
+
+    def __repr__(self) -> str:
+        fit = self._fit
+        return f"FitView(epoch={fit.epoch} of {fit.max_epochs}, step={fit.step})"

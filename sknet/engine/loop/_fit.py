@@ -1,0 +1,143 @@
+"""What a loop knows of the fit under way, and shows to its callbacks."""
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from sknet.callbacks.extend import Rows
+from sknet.engine._model import Model
+from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._history import History
+
+__all__ = ["Fit", "Record", "Source"]
+
+MEASURED = {"loss": False, "score": True}  # whether higher is better
+
+
+class Source:
+    """Where a fit comes from, for callbacks that look beyond the model; here, from nowhere.
+
+    Attributes
+    ----------
+    monitor : str or None
+        Name of the number that the fit goes by; None is that of the validation, if there is one.
+    directions : mapping of str to bool
+        Whether higher is better, of numbers that only this fit has.
+
+    Examples
+    --------
+    >>> from sknet.engine import Source
+    >>> Source().estimator(3) is Source().training() is None
+    True
+    """
+
+    monitor: str | None = None
+    directions: Mapping[str, bool] = {}
+
+    def estimator(self, epoch: int) -> Any:
+        """Return the estimator as if the fit ended after that epoch; None without one."""
+        return None
+
+    def training(self) -> Rows | None:
+        """Return the training rows as the user gave them, or None."""
+        return None
+
+    def validation(self) -> Rows | None:
+        """Return the validation rows as the user gave them, or None."""
+        return None
+
+
+class Record(dict[str, float]):
+    """The numbers of an epoch: the last row of a history, to which a callback may add.
+
+    Parameters
+    ----------
+    values : mapping of str to float
+        What the loop has measured.
+    history : History
+        Has them in its last row.
+
+    Examples
+    --------
+    >>> history = History()
+    >>> history.append(loss=0.5)
+    >>> record = Record({"loss": 0.5}, history)
+    >>> record["auc"] = 0.75
+    >>> history["auc"]
+    [0.75]
+    """
+
+    def __init__(self, values: Mapping[str, float], history: History) -> None:
+        super().__init__(values)
+        self._history = history
+
+    def __setitem__(self, name: str, value: float) -> None:
+        if name in self:
+            raise ValueError(
+                f"this epoch has a number {name!r} already, {self[name]}: add one of another name"
+            )
+        if not isinstance(value, Real | np.generic | np.ndarray) or np.ndim(value):
+            raise TypeError(f"record[{name!r}] must be a number, got {value!r}")
+        self._history.amend(name, float(value))
+        super().__setitem__(name, float(value))
+
+
+class Fit:
+    """The state of a loop, as its callbacks see it; see `sknet.callbacks.FitView`.
+
+    Parameters
+    ----------
+    model : Model
+        Trained.
+    batches : Batches
+        The training rows.
+    history : History
+        Gets an entry for each epoch.
+    max_epochs : int
+        The number of epochs at most.
+    is_validated : bool
+        Whether there is a validation.
+    source : Source or None
+        Where the fit comes from.
+    measured : mapping of str to bool
+        What the loop measures of an epoch, and whether higher is better.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        batches: Batches,
+        history: History,
+        max_epochs: int,
+        is_validated: bool = False,
+        source: Source | None = None,
+        measured: Mapping[str, bool] = MEASURED,
+    ) -> None:
+        source = source or Source()
+        self.model, self.batches, self.history, self.max_epochs = model, batches, history, max_epochs
+        self.epoch = self.step = 0
+        self.losses: np.ndarray[Any, Any] = np.zeros(0)
+        self.directions = {**measured, **source.directions}
+        if is_validated:
+            self.directions |= {f"validation_{name}": higher for name, higher in measured.items()}
+        self.record = Record({}, history)
+        self.monitor = source.monitor or ("validation_score" if is_validated else "loss")
+        self.exception: BaseException | None = None
+        self.failed = False
+        self._source = source
+
+    def estimator(self) -> Any:
+        """Return the estimator as if the fit ended here."""
+        return self._source.estimator(self.epoch)
+
+    def rows(self, which: str) -> Rows | None:
+        """Return the training or validation rows, as given."""
+        found: Rows | None = getattr(self._source, which)()
+        return found
+
+    def close_epoch(self, values: Mapping[str, float]) -> None:
+        """Take in the numbers of a finished epoch."""
+        self.history.append(**values)
+        self.record = Record(values, self.history)

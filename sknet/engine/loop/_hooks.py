@@ -1,0 +1,142 @@
+"""Calling the callbacks of a fit, and ending them whatever happens."""
+
+import sys
+import warnings
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from sknet.callbacks import Callback, FitView
+from sknet.callbacks.extend import HOOKS
+from sknet.engine.loop._fit import Fit
+from sknet.exceptions import CallbackWarning
+
+__all__ = ["Hooks", "KeptError"]
+
+
+class KeptError(Exception):
+    """A callback has raised, and the fit ends with what it has learned."""
+
+    def __init__(self, message: str, error: Exception) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+class Hooks:
+    """The callbacks of one fit, in the order of being called.
+
+    As a context it calls `on_fit_begin` when it is asked to `begin`, and `on_fit_end` when it is left: of
+    every callback whose `on_fit_begin` was called, in reverse, also after errors.
+
+    Parameters
+    ----------
+    callbacks : sequence of Callback
+        They serve this fit only.
+    fit : Fit
+        What they see.
+
+    Attributes
+    ----------
+    stopped_by : Callback or None
+        The first that ended the fit.
+    steps_per_block : int
+        How many steps a block may have.
+
+    Examples
+    --------
+    >>> from sknet.callbacks import Callback
+    >>> class Greeting(Callback):
+    ...     def on_fit_end(self, fit):
+    ...         print("end")
+    >>> with Hooks([Greeting()], None) as hooks:
+    ...     hooks.begin()
+    False
+    end
+    """
+
+    def __init__(self, callbacks: Sequence[Callback], fit: Fit) -> None:
+        self._callbacks = sorted(callbacks, key=lambda callback: callback.order)
+        self._fit, self._view = fit, FitView(fit)
+        self._begun: list[Callback] = []
+        self._errors = np.geterr()  # the loop ignores them, and callbacks are not of the loop
+        # Only hooks that somebody defines are called.
+        self._of = {name: [c for c in self._callbacks if _defines(c, name)] for name in HOOKS}
+        self.stopped_by: Callback | None = None
+        sizes = [c.steps_per_block for c in self._callbacks if c.steps_per_block is not None]
+        self.steps_per_block = min(sizes, default=sys.maxsize)
+
+    @property
+    def looks_at_blocks(self) -> bool:
+        """Whether a callback has `on_block_end`."""
+        return bool(self._of["on_block_end"])
+
+    def __bool__(self) -> bool:
+        return bool(self._callbacks)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def begin(self) -> bool:
+        """Call `on_fit_begin`; tell whether the fit ends there."""
+        with np.errstate(**self._errors):
+            for callback in self._callbacks:
+                self._begun.append(callback)
+                self._call(callback, "on_fit_begin")
+        return self.stopped_by is not None
+
+    def call(self, name: str) -> bool:
+        """Call a hook of all callbacks; tell whether the fit ends there."""
+        callbacks = self._of[name]
+        if callbacks:
+            with np.errstate(**self._errors):
+                for callback in callbacks:
+                    self._call(callback, name)
+        return self.stopped_by is not None
+
+    def _call(self, callback: Callback, name: str) -> None:
+        try:
+            said = getattr(callback, name)(self._view)
+            if said is not None and self._stops(callback, name, said):
+                self.stopped_by = self.stopped_by or callback
+        except Exception as error:
+            if callback.keeps_result:
+                raise KeptError(f"{_name(callback, name)} raised {error!r}", error) from error
+            raise
+
+    @staticmethod
+    def _stops(callback: Callback, name: str, said: Any) -> bool:
+        """Tell whether the answer of a hook ends the fit; any but "stop" is an error."""
+        if name != "on_fit_end" and isinstance(said, str) and said == "stop":
+            return True
+        options = "None" if name == "on_fit_end" else "None, or 'stop' to end the fit"
+        raise TypeError(f"{_name(callback, name)} returned {said!r}, and must return {options}")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._begun and error is not None:
+            self._fit.exception, self._fit.failed = error, True
+        failures: list[BaseException] = []
+        for callback in reversed(self._begun):
+            try:
+                self._call(callback, "on_fit_end")
+            except KeptError as kept:
+                warnings.warn(f"{kept}: the result of the fit is kept.", CallbackWarning, stacklevel=3)
+            except BaseException as failure:
+                failures.append(failure)
+        if failures:
+            raised = failures.pop(0) if error is None else error
+            for other in failures:
+                raised.add_note(f"Also, a callback raised at the end of the fit: {other!r}")
+            if error is None:
+                raise raised
+
+
+def _defines(callback: Callback, name: str) -> bool:
+    return getattr(type(callback), name) is not getattr(Callback, name)
+
+
+def _name(callback: Callback, name: str) -> str:
+    return f"{type(callback).__name__}.{name}"
