@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sknet.autograd import Function, checkpoint, grad, value_and_grad, vmap
     from sknet.core import Tensor, enable_grad, inference_mode, no_grad, set_grad_enabled
     from sknet.engine import Model
-    from sknet.estimators import MLPClassifier, MLPRegressor
+    from sknet.estimators import MLPClassifier, MLPRegressor, NetClassifier, NetRegressor
 
 __version__ = "0.1.0"
 
@@ -25,7 +25,7 @@ _HOMES = {
     "sknet.autograd": ("Function", "checkpoint", "grad", "value_and_grad", "vmap"),
     "sknet.core": ("Tensor", "enable_grad", "inference_mode", "no_grad", "set_grad_enabled"),
     "sknet.engine": ("Model",),
-    "sknet.estimators": ("MLPClassifier", "MLPRegressor"),
+    "sknet.estimators": ("MLPClassifier", "MLPRegressor", "NetClassifier", "NetRegressor"),
 }
 _MODULES = ("autograd", "callbacks", "losses", "neural_network", "nn", "ops", "optim")
 
@@ -34,6 +34,8 @@ __all__ = [
     "MLPClassifier",
     "MLPRegressor",
     "Model",
+    "NetClassifier",
+    "NetRegressor",
     "Tensor",
     "__version__",
     "autograd",

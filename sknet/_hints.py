@@ -150,10 +150,23 @@ ELSEWHERE = {
             ("batch_norm", "batch_normalization", "use_bn", "normalization"),
             "give it to the activation, activation=nn.Sequential(nn.LazyBatchNorm(), nn.ReLU())",
         ),
-        **dict.fromkeys(("module", "network", "net", "model"), "train a module of your own with sknet.Model"),
+        **dict.fromkeys(
+            ("module", "network", "net", "model"), "a network of your own is trained by NetClassifier(MyNet)"
+        ),
         **dict.fromkeys(("use_cuda", "gpu", "cuda"), 'use device="cuda"'),
         **dict.fromkeys(("precision", "float_type"), "use dtype"),
         "callbacks": "history_ has what they would log; early_stopping and schedules are there by themselves",
+    },
+    "NetOptions": {
+        **dict.fromkeys(("network", "net", "model", "estimator", "build_fn"), "use module"),
+        **dict.fromkeys(
+            (
+                *("hidden_layer_sizes", "hidden_units", "hidden_layers", "hidden_sizes", "hidden_size"),
+                *("hidden_dim", "hidden_dims", "units", "layers", "layer_sizes", "architecture", "n_hidden"),
+                *("activation", "act", "activation_fn", "dropout", "dropout_rate"),
+            ),
+            "it belongs to the network, module=nn.ModuleFactory(MyNet, ...)",
+        ),
     },
     "_ScikitLearnParameters": {
         **_ANY_PERCEPTRON,

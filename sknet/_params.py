@@ -33,6 +33,7 @@ __all__ = [
     "StrOptions",
     "explained",
     "resolve",
+    "same",
     "unknown_parameter",
     "validate_parameters",
 ]
@@ -133,7 +134,7 @@ class ParameterObject(BaseEstimator):
         if type(self) is not type(other):
             return NotImplemented
         mine, theirs = self.get_params(deep=False), other.get_params(deep=False)
-        return all(_same(value, theirs[name]) for name, value in mine.items())
+        return all(same(value, theirs[name]) for name, value in mine.items())
 
     def __hash__(self) -> int:
         return hash(type(self))  # equal objects must have equal hashes, and 1 == 1.0 == np.float32(1)
@@ -330,7 +331,8 @@ def _by_key(held: Any) -> dict[str, Any]:
     return held if isinstance(held, dict) else {str(i): value for i, value in enumerate(held)}
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
+    """Tell whether two values of a parameter are equal, arrays among them."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return type(a) is type(b) and np.array_equal(a, b)
     return bool(a == b)

@@ -12,7 +12,8 @@ import sknet.optim
 from sknet import neural_network, nn, optim
 from sknet._hints import ELSEWHERE, RENAMED, advice_for, module_getattr, parameter_hint, suggestion
 from sknet._params import ParameterObject
-from sknet.estimators._mlp import NamedOptions
+from sknet.estimators._net import NetOptions
+from sknet.estimators._options import NamedOptions
 from sknet.losses import Huber, LogLoss, Loss, Quantile
 from sknet.nn import init
 from sknet.optim import EMA, LBFGS, SGD, Adam, Lookahead, Muon, Optimizer, RMSprop, schedules
@@ -120,6 +121,7 @@ def test_the_table_names_what_exists():
         Loss,
         optim.Combinator,
         NamedOptions,
+        NetOptions,
         neural_network.MLPClassifier.__mro__[1],
     )
     families = {base.__name__ for base in bases}

@@ -26,6 +26,7 @@ from sknet.estimators.extend import Perceptron, Recipe
 from sknet.exceptions import NonFiniteError
 from sknet.losses import LogLoss
 from tests.estimators.data import TABLES, quiet
+from tests.estimators.nets import net_for
 from tests.project import is_protocol, public_objects
 
 WAYS = {
@@ -114,6 +115,11 @@ def graph():
     return Graph([x], {constant: np.arange(3, dtype="float32")}, [total, double], [double.output])
 
 
+def net(task):
+    with quiet():
+        return net_for(task).fit(*TABLES[task])
+
+
 def estimator(kind, task):
     with quiet():
         return kind(hidden_layer_sizes=(4,), max_iter=3, random_state=0).fit(*TABLES[task])
@@ -174,6 +180,9 @@ SPECIAL = {
     FrozenRegressor: lambda: estimator(sknet.MLPRegressor, "regression").freeze(),
     sknet.MLPClassifier: lambda: estimator(sknet.MLPClassifier, "multiclass"),
     sknet.MLPRegressor: lambda: estimator(sknet.MLPRegressor, "multioutput"),
+    nn.ModuleFactory: lambda: nn.ModuleFactory(nn.Linear, out_features=2),
+    sknet.NetClassifier: lambda: net("multiclass"),
+    sknet.NetRegressor: lambda: net("multioutput"),
     sknet.neural_network.MLPClassifier: lambda: estimator(sknet.neural_network.MLPClassifier, "binary"),
     sknet.neural_network.MLPRegressor: lambda: estimator(sknet.neural_network.MLPRegressor, "regression"),
 }

@@ -2,5 +2,13 @@
 
 from sknet.estimators._frozen import FrozenClassifier, FrozenRegressor
 from sknet.estimators._mlp import MLPClassifier, MLPRegressor
+from sknet.estimators._net import NetClassifier, NetRegressor
 
-__all__ = ["FrozenClassifier", "FrozenRegressor", "MLPClassifier", "MLPRegressor"]
+__all__ = [
+    "FrozenClassifier",
+    "FrozenRegressor",
+    "MLPClassifier",
+    "MLPRegressor",
+    "NetClassifier",
+    "NetRegressor",
+]

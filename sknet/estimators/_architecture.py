@@ -11,7 +11,15 @@ __all__ = ["Architecture", "Perceptron"]
 
 
 class Architecture(ABC):
-    """Builds the network of an estimator when the data are known."""
+    """Builds the network of an estimator when the data are known.
+
+    Attributes
+    ----------
+    is_foreign : bool
+        Whether the code of the network is a user's, so that its outputs have to be checked.
+    """
+
+    is_foreign = True
 
     @abstractmethod
     def build(self, inputs: Any, n_outputs: int) -> nn.Module:
@@ -57,6 +65,7 @@ class Perceptron(Architecture):
     hidden_layer_sizes: tuple[int, ...]
     activation: str | nn.Module
     dropout: float = 0.0
+    is_foreign = False
 
     def build(self, inputs: Any, n_outputs: int) -> nn.Sequential:
         """Return the layers for these inputs.

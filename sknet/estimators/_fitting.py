@@ -8,6 +8,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 
+from sknet import nn
+from sknet._params import same
 from sknet.callbacks import Callback, EarlyStopping, PrintLog
 from sknet.callbacks.extend import Rows, check_callbacks, fresh_callbacks
 from sknet.device import device_of, to_host
@@ -24,6 +26,7 @@ from sknet.engine import (
     train,
 )
 from sknet.estimators._input import check_weights, check_X_y
+from sknet.estimators._outputs import check_outputs, output_shape
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._warn import warn_caller
 from sknet.exceptions import NonFiniteError
@@ -187,9 +190,8 @@ def _take_model(fit: Fit) -> None:
         return
     estimator._architecture = recipe.architecture
     estimator._lasting = recipe.lasting_parameters()
-    n_outputs = estimator._targets.n_outputs * fit.loss.outputs_per_target
     fit.model = Model(
-        recipe.architecture.build(fit.X, n_outputs),
+        _new_network(fit),
         loss=fit.loss,
         optimizer=recipe.optimizer,
         alpha=recipe.alpha,
@@ -199,11 +201,23 @@ def _take_model(fit: Fit) -> None:
     )
 
 
+def _new_network(fit: Fit) -> nn.Module:
+    """Return the network, which has as many outputs as the targets need."""
+    targets, architecture = fit.estimator._targets, fit.recipe.architecture
+    n_outputs = targets.n_outputs * fit.loss.outputs_per_target
+    network = architecture.build(fit.X, n_outputs)
+    if architecture.is_foreign:
+        needs = f"{targets.n_outputs} target(s) and {type(fit.loss).__name__}()"
+        shape = output_shape(network, fit.X, fit.dtype)
+        check_outputs(network, shape, n_outputs, needs, is_class=targets.task != "regression")
+    return network
+
+
 def _check_network(fit: Fit) -> None:
     """Raise a ValueError if a continued fit asks for another network than the fitted one."""
     for name, value in fit.recipe.lasting_parameters().items():
-        before = fit.estimator._lasting[name]
-        if value != before:
+        before = fit.estimator._lasting.get(name)
+        if not same(value, before):
             raise ValueError(
                 f"{name} was {before!r} when this network was fitted and is {value!r} now: a fit that "
                 "continues cannot change it. Set warm_start=False and call fit for a new network."

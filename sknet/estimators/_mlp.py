@@ -1,121 +1,44 @@
 """MLPClassifier and MLPRegressor: loss and optimizer are hyperparameters."""
 
 from numbers import Integral, Real
-from typing import Any, Self
-
-import numpy as np
+from typing import Any
 
 from sknet import nn
-from sknet._params import Interval, Options, StrOptions, resolve
+from sknet._params import Interval, resolve
 from sknet.callbacks import Callback
-from sknet.callbacks.extend import check_callbacks
-from sknet.device import device_of
-from sknet.engine import active
 from sknet.estimators._architecture import Perceptron
-from sknet.estimators._base import BaseNet
-from sknet.estimators._classifier import BaseClassifier
-from sknet.estimators._namespace import follows_namespace
+from sknet.estimators._options import CLASS_WEIGHT, CONSTRAINTS, Decisions, NamedOptions
 from sknet.estimators._perceptron import PerceptronLayers
-from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
+from sknet.estimators._recipe import layer_sizes
 from sknet.estimators._regressor import BaseRegressor
-from sknet.losses import LOSSES, Loss, check_loss
-from sknet.optim import OPTIMIZERS, BaseOptimizer, check_optimizer
+from sknet.losses import Loss
+from sknet.optim import BaseOptimizer
 
 __all__ = ["MLPClassifier", "MLPRegressor"]
 
-CONSTRAINTS: dict[str, Any] = {
+PERCEPTRON: dict[str, Any] = {
     "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
-    "activation": "no_validation",  # the names are better told by the functions that look them up
+    "activation": "no_validation",  # the names are better told by the function that looks them up
     "dropout": [Interval(Real, 0, 1, closed="left")],
-    "loss": "no_validation",
-    "optimizer": "no_validation",
-    "alpha": [Interval(Real, 0, None, closed="left")],
-    "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-    "max_iter": [Interval(Integral, 1, None, closed="left")],
-    "shuffle": ["boolean"],
-    "early_stopping": ["boolean"],
-    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-    "n_iter_no_change": [Interval(Integral, 1, None, closed="left"), Options(Real, {np.inf})],
-    "tol": [Interval(Real, 0, None, closed="left")],
-    "warm_start": ["boolean"],
-    "verbose": ["verbose"],
-    "callbacks": "no_validation",
-    "device": [str],
-    "dtype": [StrOptions({"float32", "float64", "auto"})],
-    "random_state": ["random_state"],
 }
 
 
-def _recipe(estimator: Any) -> Recipe:
-    """Translate the parameters that classifier and regressor share."""
-    name = type(estimator).__name__
-    # Only checked: a name is resolved where the network is built, and compared when a fit continues.
-    resolve(estimator.activation, nn.ACTIVATIONS, nn.Module, parameter="activation", caller=name)
-    loss = check_loss(estimator.loss, name)
-    if loss.of_probabilities:
-        raise ValueError(
-            f"{loss!r} expects probabilities, but {name} outputs logits: use 'log_loss', the same from logits"
+class NamedPerceptron(NamedOptions, PerceptronLayers):
+    """A perceptron whose loss and optimizer are hyperparameters."""
+
+    hidden_layer_sizes: Any
+    activation: "str | nn.Module"
+    dropout: float
+
+    def _described(self) -> Perceptron:
+        # Only checked: a name is resolved where the network is built, and compared when a fit continues.
+        resolve(
+            self.activation, nn.ACTIVATIONS, nn.Module, parameter="activation", caller=type(self).__name__
         )
-    return Recipe(
-        architecture=Perceptron(
-            layer_sizes(estimator.hidden_layer_sizes), estimator.activation, estimator.dropout
-        ),
-        loss=loss,
-        optimizer=check_optimizer(estimator.optimizer, name),
-        alpha=estimator.alpha,
-        batch_size=estimator.batch_size,
-        settings=settings_of(estimator),
-        early_stopping=estimator.early_stopping,
-        validation_fraction=estimator.validation_fraction,
-        class_weight=getattr(estimator, "class_weight", None),
-        dtype=estimator.dtype,
-        device=estimator.device,
-        random_state=estimator.random_state,
-        strict=True,
-        tol=estimator.tol,
-        n_iter_no_change=estimator.n_iter_no_change,
-        verbose=estimator.verbose,
-        callbacks=check_callbacks(estimator.callbacks, name),
-    )
+        return Perceptron(layer_sizes(self.hidden_layer_sizes), self.activation, self.dropout)
 
 
-class NamedOptions(BaseNet):
-    """Lets a grid reach into a loss or optimizer that is given by its name."""
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones such as ``optimizer__lr``.
-
-        Parameters
-        ----------
-        **params : dict
-            New values; a loss or optimizer that is a name becomes an object when one of its own
-            parameters is set.
-
-        Returns
-        -------
-        self
-            The estimator.
-        """
-        for option, registry in (("optimizer", OPTIMIZERS), ("loss", LOSSES)):
-            value = params.get(option, getattr(self, option))
-            if (
-                isinstance(value, str)
-                and value in registry
-                and any(p.startswith(f"{option}__") for p in params)
-            ):
-                params[option] = registry[value]()
-        super().set_params(**params)
-        return self
-
-    def _recipe(self) -> Recipe:
-        return _recipe(self)
-
-    def _is_full_batch(self) -> bool:
-        value = OPTIMIZERS.get(self.optimizer) if isinstance(self.optimizer, str) else self.optimizer
-        return not getattr(value, "goes_in_steps", True)
-
-
-class MLPClassifier(NamedOptions, PerceptronLayers, BaseClassifier):
+class MLPClassifier(NamedPerceptron, Decisions):
     """Multi-layer perceptron for classification; loss and optimizer are hyperparameters.
 
     Parameters
@@ -203,7 +126,7 @@ class MLPClassifier(NamedOptions, PerceptronLayers, BaseClassifier):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | {"class_weight": [dict, list, StrOptions({"balanced"}), None]}
+    _parameter_constraints = CONSTRAINTS | PERCEPTRON | CLASS_WEIGHT
 
     def __init__(
         self,
@@ -250,26 +173,8 @@ class MLPClassifier(NamedOptions, PerceptronLayers, BaseClassifier):
         self.dtype = dtype
         self.random_state = random_state
 
-    @follows_namespace
-    def decision_function(self, X: Any) -> Any:
-        """Return the network's raw outputs: logits, or whatever the loss expects.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes one column, positive where the second is more likely.
-        """
-        output = self._predicted(X)
-        with active(device_of(output)):
-            return output[:, 0] if self._targets.task == "binary" else output
-
-
-class MLPRegressor(NamedOptions, PerceptronLayers, BaseRegressor):
+class MLPRegressor(NamedPerceptron, BaseRegressor):
     """Multi-layer perceptron for regression; loss and optimizer are hyperparameters.
 
     Parameters
@@ -356,7 +261,7 @@ class MLPRegressor(NamedOptions, PerceptronLayers, BaseRegressor):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS
+    _parameter_constraints = CONSTRAINTS | PERCEPTRON
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from sknet.nn._collections import ModuleDict as ModuleDict
 from sknet.nn._collections import ModuleList as ModuleList
 from sknet.nn._collections import ParameterDict as ParameterDict
 from sknet.nn._collections import ParameterList as ParameterList
+from sknet.nn._factory import ModuleFactory as ModuleFactory
 from sknet.nn._footprint import largest_activation as largest_activation
 from sknet.nn._functional_call import bindings as bindings
 from sknet.nn._functional_call import functional_call as functional_call

@@ -112,7 +112,22 @@ def shape_pass(module: Module, inputs: tuple[Any, ...], training: bool = False, 
 
 
 def shadows(x: Any, dtype: DTypeLike, seen: Seen = ignore) -> Any:
-    """Return a tree with a tensor without data for every array in `x` and every shape, a tuple of int."""
+    """Return inputs without data.
+
+    Parameters
+    ----------
+    x : array, tuple of int, or tree of those
+        Arrays, of which only shapes and dtypes count, or shapes.
+    dtype : dtype
+        Of inputs that are shapes.
+    seen : callable, default=ignore
+        As for `Shadow`.
+
+    Returns
+    -------
+    tree of Tensor
+        A tensor of a shadow for every array and every shape.
+    """
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         return Tensor(Shadow(tuple(x.shape), x.dtype, seen))
     if isinstance(x, tuple) and all(isinstance(length, Integral) for length in x):

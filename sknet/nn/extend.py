@@ -6,6 +6,7 @@
 from sknet.nn._changes import latest
 from sknet.nn._module import copy_with
 from sknet.nn._parameter import convert
+from sknet.nn._shape_pass import shadows, shape_pass
 from sknet.nn._taps import Call, Calls, run_to
 
-__all__ = ["Call", "Calls", "convert", "copy_with", "latest", "run_to"]
+__all__ = ["Call", "Calls", "convert", "copy_with", "latest", "run_to", "shadows", "shape_pass"]

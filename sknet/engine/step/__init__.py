@@ -5,6 +5,7 @@ from sknet.engine.step._checks import (
     check_reached,
     check_targets,
     check_weights,
+    last_layer,
     note_last_layer,
     warn_of_probabilities,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "eager_step",
     "gradient_function",
     "hyper_slots",
+    "last_layer",
     "not_compiled",
     "note_last_layer",
     "update_function",

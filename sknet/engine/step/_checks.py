@@ -15,6 +15,7 @@ __all__ = [
     "check_reached",
     "check_targets",
     "check_weights",
+    "last_layer",
     "note_last_layer",
     "warn_of_probabilities",
 ]
@@ -67,12 +68,31 @@ def note_last_layer(error: Exception, module: Module) -> None:
     module : Module
         The network.
     """
+    path, last = last_layer(module)
+    if path:
+        error.add_note(f"the last layer of the network is {path!r}: {last!r}")
+
+
+def last_layer(module: Module) -> tuple[str, Module]:
+    """Return path and module of the layer that was registered last; the path is empty without layers.
+
+    Parameters
+    ----------
+    module : Module
+        The network.
+
+    Returns
+    -------
+    path : str
+        Its dotted path.
+    layer : Module
+        The layer, or the network itself.
+    """
     path, last = "", module
     while children := list(last.named_children()):
         name, last = children[-1]
         path = f"{path}.{name}" if path else name
-    if path:
-        error.add_note(f"the last layer of the network is {path!r}: {last!r}")
+    return path, last
 
 
 def check_targets(loss: Loss, y: Tensor) -> None:

@@ -1,0 +1,117 @@
+"""Networks of one's own: built by a factory when the data are known, or copied from a ready module."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sknet import nn
+from sknet.estimators._architecture import Architecture
+from sknet.exceptions import ShapeError
+
+__all__ = ["Built", "Ready", "architecture_of"]
+
+
+def architecture_of(module: Any, caller: str) -> Architecture:
+    """Return what the parameter `module` of an estimator describes.
+
+    Parameters
+    ----------
+    module : ModuleFactory, type of Module, callable or Module
+        What the user gave.
+    caller : str
+        The estimator, for a message.
+
+    Returns
+    -------
+    Architecture
+        A factory as it is now: later changes of its parameters are noticed, and do not change it.
+
+    Raises
+    ------
+    TypeError
+        If it is nothing that a network can be made of.
+    """
+    if isinstance(module, nn.Module):
+        return Ready(module)
+    if isinstance(module, nn.ModuleFactory):
+        return Built(module.__sklearn_clone__())
+    if callable(module):
+        return Built(nn.ModuleFactory(module))
+    raise TypeError(
+        f"The 'module' parameter of {caller} must be a class of modules, nn.ModuleFactory(MyNet, ...), or a "
+        f"module that is built already. Got {module!r} instead."
+    )
+
+
+@dataclass(frozen=True)
+class Ready(Architecture):
+    """A module that is there already: every fit begins with a copy, weights included.
+
+    Attributes
+    ----------
+    module : Module
+        Never changed.
+    """
+
+    module: nn.Module
+
+    def build(self, inputs: Any, n_outputs: int) -> nn.Module:
+        return self.module.copy()
+
+    def parameters(self) -> dict[str, Any]:
+        return {"module": self.module}
+
+    def label(self, network: nn.Module) -> str:
+        return type(network).__name__
+
+
+@dataclass(frozen=True)
+class Built(Architecture):
+    """A factory of modules, given what it asks for of the data.
+
+    Attributes
+    ----------
+    factory : ModuleFactory
+        It may take arguments of the names in `FROM_DATA`.
+    """
+
+    factory: nn.ModuleFactory
+
+    def build(self, inputs: Any, n_outputs: int) -> nn.Module:
+        known = {
+            name: find(self.factory.name, inputs, n_outputs)
+            for name, find in FROM_DATA.items()
+            if self.factory.needs(name)
+        }
+        return self.factory.build(**known)
+
+    def parameters(self) -> dict[str, Any]:
+        arguments = self.factory.get_params(deep=False)
+        return {"module": self.factory.factory, **{f"module__{name}": x for name, x in arguments.items()}}
+
+    def label(self, network: nn.Module) -> str:
+        return type(network).__name__
+
+
+def _n_features(name: str, inputs: Any, n_outputs: int) -> int:
+    shape = None if isinstance(inputs, dict) else inputs.shape
+    if shape is None or len(shape) != 2:
+        got = f"inputs by the names {list(inputs)}" if shape is None else f"X of shape {tuple(shape)}"
+        raise ShapeError(
+            f"{name} takes n_features, the number of columns of a table, and got {got}: let it take "
+            "input_shape, or use lazy layers"
+        )
+    return int(shape[1])
+
+
+def _input_shape(name: str, inputs: Any, n_outputs: int) -> Any:
+    if isinstance(inputs, dict):
+        return {key: tuple(array.shape[1:]) for key, array in inputs.items()}
+    return tuple(inputs.shape[1:])
+
+
+FROM_DATA: dict[str, Callable[[str, Any, int], Any]] = {
+    "n_features": _n_features,
+    "n_outputs": lambda name, inputs, n_outputs: n_outputs,
+    "input_shape": _input_shape,
+}

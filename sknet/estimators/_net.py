@@ -1,0 +1,325 @@
+"""NetClassifier and NetRegressor: estimators of networks of one's own."""
+
+from typing import Any, Self
+
+from sknet import nn
+from sknet.callbacks import Callback
+from sknet.estimators._architecture import Architecture
+from sknet.estimators._modules import architecture_of
+from sknet.estimators._options import CLASS_WEIGHT, CONSTRAINTS, Decisions, NamedOptions
+from sknet.estimators._regressor import BaseRegressor
+from sknet.losses import Loss
+from sknet.optim import BaseOptimizer
+
+__all__ = ["NetClassifier", "NetRegressor"]
+
+MODULE: dict[str, Any] = {"module": "no_validation"}  # told better by who makes a network of it
+
+
+class NetOptions(NamedOptions):
+    """Lets a grid reach into the constructor of a module."""
+
+    module: Any
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also nested ones such as ``module__hidden`` and ``optimizer__lr``.
+
+        Parameters
+        ----------
+        **params : dict
+            New values; a class becomes an ``nn.ModuleFactory`` when an argument of its constructor is set.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of such a name, or the module is one that is built already.
+        """
+        module = params.get("module", self.module)
+        inside = [name for name in params if name.startswith("module__")]
+        if inside and isinstance(module, nn.Module):
+            raise ValueError(
+                f"{inside[0]!r} cannot be set: the module is a {type(module).__name__} that is built "
+                f"already. Give its class, module=nn.ModuleFactory({type(module).__name__}, ...)"
+            )
+        if inside and callable(module) and not isinstance(module, nn.ModuleFactory):
+            params["module"] = nn.ModuleFactory(module)
+        super().set_params(**params)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if isinstance(self.module, nn.Module):  # its outputs are those of one kind of targets
+            if tags.classifier_tags is not None:
+                tags.classifier_tags.multi_class = tags.classifier_tags.multi_label = False
+            tags.target_tags.multi_output = False
+        return tags
+
+    def _described(self) -> Architecture:
+        return architecture_of(self.module, type(self).__name__)
+
+
+class NetClassifier(NetOptions, Decisions):
+    """Classification by any network; module, loss and optimizer are hyperparameters.
+
+    Parameters
+    ----------
+    module : ModuleFactory, type of Module, callable or Module
+        The network. A factory, ``nn.ModuleFactory(MyNet, hidden=64)``, or a bare class builds it when the
+        data are known: arguments of its constructor are reached as ``module__hidden``, and of those called
+        ``n_features``, ``n_outputs`` and ``input_shape`` it is given the ones that it takes and you have
+        not set. A module that is there already is copied at each fit, with the weights it has.
+    loss : str or Loss, default="log_loss"
+        What is minimised; see `sknet.losses`.
+    optimizer : str or Optimizer, default="adam"
+        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
+        `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
+        there.
+    alpha : float, default=1e-4
+        Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
+    batch_size : int or "auto", default="auto"
+        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
+    max_iter : int, default=200
+        Epochs at most; for L-BFGS iterations.
+    shuffle : bool, default=True
+        Draw a new order of the rows in each epoch.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied into the sample weights. Classes that a dict does not
+        name weigh 1; "balanced" gives all classes the same total weight.
+    early_stopping : bool, default=False
+        Hold out rows, stop when their score does not improve, and restore the best epoch's weights.
+    validation_fraction : float in (0, 1), default=0.1
+        Share of rows to hold out.
+    n_iter_no_change : int or inf, default=10
+        Epochs without improvement before stopping.
+    tol : float, default=1e-4
+        By how much the training loss (or the held-out score) must be better to count; for L-BFGS
+        the largest component of the gradient at which to stop.
+    warm_start : bool, default=False
+        Let `fit` continue the fit before: weights, optimizer state, random state and history.
+    verbose : bool or int, default=False
+        Print the loss of every epoch.
+    callbacks : list of Callback or None, default=None
+        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
+        ``callbacks__0__patience``.
+    device : str, default="auto"
+        "cpu", "cuda", "cuda:1", or "auto": where X is.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
+        float32 is faster, takes half the memory, and serves as well for most data.
+    random_state : int, RandomState instance or None, default=None
+        Decides initial weights, held-out rows, order of rows and dropout.
+
+    Attributes
+    ----------
+    model_ : Model
+        The owner of parameters, optimizer state and random state.
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    history_ : History
+        Training loss and score, learning rate and seconds of every epoch, with early stopping also
+        validation loss and score.
+    loss_, loss_curve_, best_loss_ : float, list of float, float or None
+        Training loss: last, of every epoch, smallest (None with early stopping).
+    validation_scores_, best_validation_score_ : list of float, float, or None
+        Held-out accuracy of every epoch and the best, with early stopping.
+    callbacks_ : list of Callback
+        Clones of the callbacks, with what they learned in the last fit.
+    n_iter_, t_ : int
+        Epochs of the last fit, and training samples seen in all.
+    n_outputs_, out_activation_ : int, str
+        Outputs of the network, and what turns them into probabilities.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Of X; names only if X had string names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import NetClassifier, nn
+    >>> class Net(nn.Module):
+    ...     def __init__(self, n_features, n_outputs, hidden=8):
+    ...         self.body = nn.Sequential(nn.Linear(n_features, hidden), nn.LayerNorm(hidden), nn.ReLU())
+    ...         self.head = nn.Linear(hidden, n_outputs)
+    ...
+    ...     def forward(self, x):
+    ...         return self.head(self.body(x))
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = NetClassifier(nn.ModuleFactory(Net, hidden=32), batch_size=32, tol=1e-3, random_state=0)
+    >>> clf.fit(X, y).score(X, y) > 0.95
+    True
+    >>> clf.set_params(module__hidden=16).get_params()["module__hidden"]
+    16
+    """
+
+    _parameter_constraints = CONSTRAINTS | MODULE | CLASS_WEIGHT
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        loss: str | Loss = "log_loss",
+        optimizer: str | BaseOptimizer = "adam",
+        alpha: float = 1e-4,
+        batch_size: int | str = "auto",
+        max_iter: int = 200,
+        shuffle: bool = True,
+        class_weight: Any = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: float = 10,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        verbose: bool | int = False,
+        callbacks: list[Callback] | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.module = module
+        self.loss = loss
+        self.optimizer = optimizer
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+
+
+class NetRegressor(NetOptions, BaseRegressor):
+    """Regression by any network; module, loss and optimizer are hyperparameters.
+
+    Parameters
+    ----------
+    module : ModuleFactory, type of Module, callable or Module
+        The network. A factory, ``nn.ModuleFactory(MyNet, hidden=64)``, or a bare class builds it when the
+        data are known: arguments of its constructor are reached as ``module__hidden``, and of those called
+        ``n_features``, ``n_outputs`` and ``input_shape`` it is given the ones that it takes and you have
+        not set. A module that is there already is copied at each fit, with the weights it has.
+    loss : str or Loss, default="squared_error"
+        What is minimised: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
+        object of `sknet.losses`.
+    optimizer : str or Optimizer, default="adam"
+        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
+        `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
+        there.
+    alpha : float, default=1e-4
+        Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
+    batch_size : int or "auto", default="auto"
+        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
+    max_iter : int, default=200
+        Epochs at most; for L-BFGS iterations.
+    shuffle : bool, default=True
+        Draw a new order of the rows in each epoch.
+    early_stopping : bool, default=False
+        Hold out rows, stop when their score does not improve, and restore the best epoch's weights.
+    validation_fraction : float in (0, 1), default=0.1
+        Share of rows to hold out.
+    n_iter_no_change : int or inf, default=10
+        Epochs without improvement before stopping.
+    tol : float, default=1e-4
+        By how much the training loss (or the held-out score) must be better to count; for L-BFGS
+        the largest component of the gradient at which to stop.
+    warm_start : bool, default=False
+        Let `fit` continue the fit before: weights, optimizer state, random state and history.
+    verbose : bool or int, default=False
+        Print the loss of every epoch.
+    callbacks : list of Callback or None, default=None
+        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
+        ``callbacks__0__patience``.
+    device : str, default="auto"
+        "cpu", "cuda", "cuda:1", or "auto": where X is.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
+        float32 is faster, takes half the memory, and serves as well for most data.
+    random_state : int, RandomState instance or None, default=None
+        Decides initial weights, held-out rows, order of rows and dropout.
+
+    Attributes
+    ----------
+    model_ : Model
+        The owner of parameters, optimizer state and random state.
+    history_ : History
+        Training loss and score, learning rate and seconds of every epoch, with early stopping also
+        validation loss and score.
+    loss_, loss_curve_, best_loss_ : float, list of float, float or None
+        Training loss: last, of every epoch, smallest (None with early stopping).
+    validation_scores_, best_validation_score_ : list of float, float, or None
+        Held-out R2 of every epoch and the best, with early stopping.
+    callbacks_ : list of Callback
+        Clones of the callbacks, with what they learned in the last fit.
+    n_iter_, t_ : int
+        Epochs of the last fit, and training samples seen in all.
+    n_outputs_, out_activation_ : int, str
+        Outputs of the network, and what turns them into predictions.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Of X; names only if X had string names.
+
+    Notes
+    -----
+    The loss of several outputs is their sum; as in scikit-learn, it is reported as their mean
+    (Poisson's as the sum).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_regression
+    >>> from sknet import NetRegressor, nn
+    >>> X, y = make_regression(200, 5, random_state=0)
+    >>> network = nn.Sequential(nn.LazyLinear(32), nn.ReLU(), nn.LazyLinear(1))
+    >>> NetRegressor(network, optimizer="lbfgs", tol=0.1, random_state=0).fit(X, y).score(X, y) > 0.95
+    True
+    """
+
+    _parameter_constraints = CONSTRAINTS | MODULE
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        loss: str | Loss = "squared_error",
+        optimizer: str | BaseOptimizer = "adam",
+        alpha: float = 1e-4,
+        batch_size: int | str = "auto",
+        max_iter: int = 200,
+        shuffle: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: float = 10,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        verbose: bool | int = False,
+        callbacks: list[Callback] | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.module = module
+        self.loss = loss
+        self.optimizer = optimizer
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state

@@ -1,0 +1,132 @@
+"""What sknet's own estimators share: loss and optimizer as hyperparameters, whatever the network."""
+
+from abc import abstractmethod
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+
+from sknet._params import Interval, Options, StrOptions
+from sknet.callbacks.extend import check_callbacks
+from sknet.device import device_of
+from sknet.engine import active
+from sknet.estimators._architecture import Architecture
+from sknet.estimators._base import BaseNet
+from sknet.estimators._classifier import BaseClassifier
+from sknet.estimators._namespace import follows_namespace
+from sknet.estimators._recipe import Recipe, settings_of
+from sknet.losses import LOSSES, check_loss
+from sknet.optim import OPTIMIZERS, check_optimizer
+
+__all__ = ["CLASS_WEIGHT", "CONSTRAINTS", "Decisions", "NamedOptions"]
+
+CLASS_WEIGHT: dict[str, Any] = {"class_weight": [dict, list, StrOptions({"balanced"}), None]}
+CONSTRAINTS: dict[str, Any] = {
+    "loss": "no_validation",  # the names are better told by the functions that look them up
+    "optimizer": "no_validation",
+    "alpha": [Interval(Real, 0, None, closed="left")],
+    "batch_size": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "shuffle": ["boolean"],
+    "early_stopping": ["boolean"],
+    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+    "n_iter_no_change": [Interval(Integral, 1, None, closed="left"), Options(Real, {np.inf})],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "warm_start": ["boolean"],
+    "verbose": ["verbose"],
+    "callbacks": "no_validation",
+    "device": [str],
+    "dtype": [StrOptions({"float32", "float64", "auto"})],
+    "random_state": ["random_state"],
+}
+
+
+def _recipe(estimator: Any) -> Recipe:
+    """Translate the parameters that all estimators of sknet's own share."""
+    name = type(estimator).__name__
+    loss = check_loss(estimator.loss, name)
+    if loss.of_probabilities:
+        raise ValueError(
+            f"{loss!r} expects probabilities, but {name} outputs logits: use 'log_loss', the same from logits"
+        )
+    return Recipe(
+        architecture=estimator._described(),
+        loss=loss,
+        optimizer=check_optimizer(estimator.optimizer, name),
+        alpha=estimator.alpha,
+        batch_size=estimator.batch_size,
+        settings=settings_of(estimator),
+        early_stopping=estimator.early_stopping,
+        validation_fraction=estimator.validation_fraction,
+        class_weight=getattr(estimator, "class_weight", None),
+        dtype=estimator.dtype,
+        device=estimator.device,
+        random_state=estimator.random_state,
+        strict=True,
+        tol=estimator.tol,
+        n_iter_no_change=estimator.n_iter_no_change,
+        verbose=estimator.verbose,
+        callbacks=check_callbacks(estimator.callbacks, name),
+    )
+
+
+class NamedOptions(BaseNet):
+    """Lets a grid reach into a loss or optimizer that is given by its name."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also nested ones such as ``optimizer__lr``.
+
+        Parameters
+        ----------
+        **params : dict
+            New values; a loss or optimizer that is a name becomes an object when one of its own
+            parameters is set.
+
+        Returns
+        -------
+        self
+            The estimator.
+        """
+        for option, registry in (("optimizer", OPTIMIZERS), ("loss", LOSSES)):
+            value = params.get(option, getattr(self, option))
+            if (
+                isinstance(value, str)
+                and value in registry
+                and any(p.startswith(f"{option}__") for p in params)
+            ):
+                params[option] = registry[value]()
+        super().set_params(**params)
+        return self
+
+    @abstractmethod
+    def _described(self) -> Architecture:
+        """Return what the network is built from."""
+
+    def _recipe(self) -> Recipe:
+        return _recipe(self)
+
+    def _is_full_batch(self) -> bool:
+        value = OPTIMIZERS.get(self.optimizer) if isinstance(self.optimizer, str) else self.optimizer
+        return not getattr(value, "goes_in_steps", True)
+
+
+class Decisions(BaseClassifier):
+    """A classifier that shows its raw outputs."""
+
+    @follows_namespace
+    def decision_function(self, X: Any) -> Any:
+        """Return the network's raw outputs: logits, or whatever the loss expects.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one column, positive where the second is more likely.
+        """
+        output = self._predicted(X)
+        with active(device_of(output)):
+            return output[:, 0] if self._targets.task == "binary" else output
