@@ -15,8 +15,10 @@ from sknet.losses._likelihood import Gamma, GaussianNLL, Poisson, Tweedie
 from sknet.losses._margin import CosineEmbedding, MarginRanking, MultiMargin, TripletMargin
 from sknet.losses._other_names import CLASSES as _CLASSES
 from sknet.losses._other_names import SYNONYMS as _SYNONYMS
+from sknet.losses._ordinal import Ordinal
 from sknet.losses._probabilities import NLL, BinaryCrossEntropy, KLDivergence
-from sknet.losses._regression import AbsoluteError, Huber, LogCosh, Quantile, SquaredError
+from sknet.losses._quantile import Quantile
+from sknet.losses._regression import AbsoluteError, Huber, LogCosh, SquaredError
 
 __all__ = [
     "CTC",
@@ -36,6 +38,7 @@ __all__ = [
     "Loss",
     "MarginRanking",
     "MultiMargin",
+    "Ordinal",
     "Poisson",
     "Quantile",
     "SquaredError",
@@ -61,6 +64,7 @@ LOSSES: dict[str, type[Loss]] = {
     "nll": NLL,
     "binary_cross_entropy": BinaryCrossEntropy,
     "multi_margin": MultiMargin,
+    "ordinal": Ordinal,
     "ctc": CTC,
     "margin_ranking": MarginRanking,
     "cosine_embedding": CosineEmbedding,

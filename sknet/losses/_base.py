@@ -1,7 +1,7 @@
 """What every loss is: values per sample, an inverse link, a check of targets, the supported tasks."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,25 @@ from sknet._params import ParameterObject
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import DtypeError, ShapeError
 
-TASKS = ("binary", "multiclass", "multilabel", "regression")
+TASKS = ("binary", "multiclass", "multilabel", "ordinal", "regression")
+
+
+class Scaling(NamedTuple):
+    """How a loss changes with the unit of its targets.
+
+    Attributes
+    ----------
+    shifts : bool
+        Whether a number may be subtracted from all targets too; with a log link they can only be divided.
+    power : float
+        The loss of targets and predictions that are s times as large is ``s**power`` times as large.
+    adds_log : bool
+        Whether log(s) is added to it for every target, as to the likelihood of a density.
+    """
+
+    shifts: bool
+    power: float
+    adds_log: bool = False
 
 
 class Loss(ParameterObject, ABC):
@@ -42,19 +60,31 @@ class Loss(ParameterObject, ABC):
     """
 
     tasks: ClassVar[tuple[str, ...]] = ()
-    """The supported tasks, of "binary", "multiclass", "multilabel" and "regression"."""
+    """The supported tasks, of "binary", "multiclass", "multilabel", "ordinal" and "regression"."""
 
     mean_over_outputs: ClassVar[bool] = False
     """Whether the loss is reported as the mean over outputs, though its sum is descended."""
-
-    outputs_per_target: ClassVar[int] = 1
-    """Outputs of the network for each column of the targets."""
 
     of_probabilities: ClassVar[bool] = False
     """Whether it expects probabilities, from a network that ends in a softmax or sigmoid."""
 
     has_probabilities: ClassVar[bool] = True
     """Whether `predict` returns probabilities, where the task is a classification."""
+
+    @property
+    def outputs_per_target(self) -> int:
+        """Outputs of the network for each column of the targets."""
+        return 1
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """How the loss changes with the unit of the targets; None where they cannot be scaled."""
+        return None
+
+    @property
+    def reporting(self) -> "Loss":
+        """The loss whose mean is reported of a fit: this one, unless it is trained in other units."""
+        return self
 
     @abstractmethod
     def values(self, output: Tensor, target: Tensor) -> Tensor:
@@ -145,7 +175,7 @@ class Loss(ParameterObject, ABC):
 
         Parameters
         ----------
-        task : {"binary", "multiclass", "multilabel", "regression"}
+        task : {"binary", "multiclass", "multilabel", "ordinal", "regression"}
             What the targets ask for.
 
         Returns
@@ -216,6 +246,42 @@ class Loss(ParameterObject, ABC):
             One value for each sample.
         """
         return terms if terms.ndim == 1 else ops.sum(terms, axis=tuple(range(1 - terms.ndim, 0)))
+
+
+def of_blocks(loss: Loss, z: Tensor, y: Tensor, count: int) -> tuple[list[Tensor], Tensor]:
+    """Return `count` blocks of outputs, each of which has a column for every target, and the targets.
+
+    Parameters
+    ----------
+    loss : Loss
+        For the message.
+    z : Tensor of shape (n_samples, count * n_targets)
+        Raw outputs.
+    y : Tensor of shape (n_samples, n_targets), or (n_samples,) for a single target
+        The targets.
+    count : int
+        Blocks.
+
+    Returns
+    -------
+    blocks : list of Tensor of shape (n_samples, n_targets)
+        Parts of the outputs.
+    targets : Tensor of shape (n_samples, n_targets)
+        In the outputs' dtype.
+
+    Raises
+    ------
+    ShapeError
+        If the shapes do not match.
+    """
+    width = z.shape[1] // count if z.ndim == 2 and z.shape[1] % count == 0 else 0
+    fitting = [(z.shape[0], width), z.shape[:1]][: 2 if width == 1 else 1] if width else []
+    if y.shape not in fitting:
+        share = "half as wide as the output" if count == 2 else f"the output being {count} times as wide"
+        expected = " or ".join(map(str, fitting)) or f"(n_samples, n_targets), {share}"
+        raise shape_error(loss, z.shape, y.shape, expected=expected)
+    blocks = [z[:, k * width : (k + 1) * width] for k in range(count)]
+    return blocks, ops.astype(ops.reshape(y, blocks[0].shape), z.dtype)
 
 
 def shape_error(

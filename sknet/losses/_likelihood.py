@@ -1,12 +1,13 @@
 """Losses for regression that are likelihoods: of counts, of amounts, and of a mean with its variance."""
 
 from numbers import Real
+from statistics import NormalDist
 from typing import Any
 
 from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
-from sknet.losses._base import Loss, finite_numbers, reject, shape_error
+from sknet.losses._base import Loss, Scaling, finite_numbers, of_blocks, reject
 
 
 class Poisson(Loss):
@@ -34,6 +35,7 @@ class Poisson(Loss):
     """
 
     tasks = ("regression",)
+    scaling = Scaling(shifts=False, power=1.0)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         z, y = self.pair(output, target)
@@ -77,6 +79,7 @@ class Gamma(Loss):
     """
 
     tasks = ("regression",)
+    scaling = Scaling(shifts=False, power=0.0)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         z, y = self.pair(output, target)
@@ -135,6 +138,11 @@ class Tweedie(Loss):
     def __init__(self, power: float = 1.5) -> None:
         self.power = power
 
+    @property
+    def scaling(self) -> Scaling:
+        """How the loss changes with the unit of the targets: by the power of their means' variance."""
+        return Scaling(shifts=False, power=2.0 - float(self.power))
+
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         if self.power in (1, 2):
             return (Poisson() if self.power == 1 else Gamma()).values(output, target)
@@ -188,16 +196,11 @@ class GaussianNLL(Loss):
 
     tasks = ("regression",)
     outputs_per_target = 2
+    scaling = Scaling(shifts=True, power=0.0, adds_log=True)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
-        z, y = as_tensor(output), as_tensor(target)
-        count = z.shape[1] // 2 if z.ndim == 2 and z.shape[1] % 2 == 0 else 0
-        fitting = [(z.shape[0], count), z.shape[:1]][: 2 if count == 1 else 1] if count else []
-        if y.shape not in fitting:
-            expected = " or ".join(map(str, fitting)) or "(n_samples, n_targets), half as wide as the output"
-            raise shape_error(self, z.shape, y.shape, expected=expected)
-        mean, log_variance = z[:, :count], z[:, count:]
-        residual = ops.astype(ops.reshape(y, mean.shape), z.dtype) - mean
+        (mean, log_variance), y = of_blocks(self, as_tensor(output), as_tensor(target), 2)
+        residual = y - mean
         return 0.5 * self.total(log_variance + ops.square(residual) * ops.exp(-log_variance))
 
     def predict(self, output: Tensor) -> Tensor:
@@ -219,3 +222,22 @@ class GaussianNLL(Loss):
         """
         z = as_tensor(output)
         return ops.exp(0.5 * z[:, z.shape[-1] // 2 :])
+
+    def predict_interval(self, output: Tensor, coverage: float) -> Tensor:
+        """Return the interval around each mean in which a share of the targets is expected.
+
+        Parameters
+        ----------
+        output : Tensor or array of shape (n_samples, 2 * n_targets), dtype=floating
+            What the network returned.
+        coverage : float
+            The share, between 0 and 1.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, 2, n_targets)
+            Lower and upper bounds.
+        """
+        half = NormalDist().inv_cdf(0.5 + 0.5 * coverage) * self.predict_std(output)
+        mean = self.predict(output)
+        return ops.stack([mean - half, mean + half], axis=-2)

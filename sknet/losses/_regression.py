@@ -6,7 +6,7 @@ from numbers import Real
 from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
-from sknet.losses._base import Loss
+from sknet.losses._base import Loss, Scaling
 
 
 class SquaredError(Loss):
@@ -26,6 +26,7 @@ class SquaredError(Loss):
 
     tasks = ("regression",)
     mean_over_outputs = True
+    scaling = Scaling(shifts=True, power=2.0)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         z, y = self.pair(output, target)
@@ -48,6 +49,7 @@ class AbsoluteError(Loss):
 
     tasks = ("regression",)
     mean_over_outputs = True
+    scaling = Scaling(shifts=True, power=1.0)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         z, y = self.pair(output, target)
@@ -85,6 +87,7 @@ class Huber(Loss):
 
     tasks = ("regression",)
     mean_over_outputs = True
+    scaling = Scaling(shifts=True, power=2.0)
 
     _parameter_constraints = {"delta": [Interval(Real, 0, None, closed="neither")]}
 
@@ -96,48 +99,6 @@ class Huber(Loss):
         residual = z - y
         clipped = ops.clip(residual, -self.delta, self.delta)
         return self.total(clipped * (residual - 0.5 * clipped))
-
-
-class Quantile(Loss):
-    r"""Pinball loss; its minimiser is a quantile.
-
-    Parameters
-    ----------
-    quantile : float, default=0.5
-        Which quantile to predict, between 0 and 1.
-
-    Notes
-    -----
-    With :math:`r = y - z`, summed over outputs [1]_,
-
-    .. math:: \ell(z, y) = \max(q r, (q - 1) r).
-
-    At 0.5 it is half the absolute error. Where output and target are equal the gradient is -q, as
-    in scikit-learn.
-
-    References
-    ----------
-    .. [1] R. Koenker and G. Bassett, "Regression Quantiles", Econometrica 46(1), 1978.
-
-    Examples
-    --------
-    >>> from sknet.losses import Quantile
-    >>> Quantile(quantile=0.9).values([[0.0], [2.0]], [1.0, 1.0]).numpy()
-    array([0.9, 0.1])
-    """
-
-    tasks = ("regression",)
-    mean_over_outputs = True
-
-    _parameter_constraints = {"quantile": [Interval(Real, 0, 1, closed="neither")]}
-
-    def __init__(self, quantile: float = 0.5) -> None:
-        self.quantile = quantile
-
-    def values(self, output: Tensor, target: Tensor) -> Tensor:
-        z, y = self.pair(output, target)
-        excess = z - y
-        return self.total(ops.relu(excess) - self.quantile * excess)
 
 
 class LogCosh(Loss):
@@ -160,6 +121,7 @@ class LogCosh(Loss):
 
     tasks = ("regression",)
     mean_over_outputs = True
+    scaling = Scaling(shifts=True, power=2.0)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         z, y = self.pair(output, target)

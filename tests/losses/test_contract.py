@@ -31,6 +31,7 @@ from sknet.losses import (
     Loss,
     MarginRanking,
     MultiMargin,
+    Ordinal,
     Poisson,
     Quantile,
     SquaredError,
@@ -93,6 +94,14 @@ def half_as_wide(rng, shape):
     return rng.normal(size=(shape[0], shape[1] // 2))
 
 
+def third_as_wide(rng, shape):
+    return rng.normal(size=(shape[0], shape[1] // 3))
+
+
+def ordered(rng, shape):
+    return rng.integers(0, shape[1] + 1, size=shape[0])
+
+
 def distribution(rng, shape):
     weights = rng.gamma(1.0, size=shape)
     return weights / weights.sum(axis=-1, keepdims=True)
@@ -125,6 +134,21 @@ class Case(NamedTuple):
 
 def torch_pinball(functional, z, y, quantile=0.3):
     return (y - z).clamp(min=0) * quantile + (z - y).clamp(min=0) * (1 - quantile)
+
+
+def torch_quantiles(functional, z, y):
+    low, middle, high = z.tensor_split(3, dim=1)
+    every = [middle - functional.softplus(low), middle, middle + functional.softplus(high)]
+    pairs = zip((0.1, 0.4, 0.9), every, strict=True)
+    return sum(torch_pinball(functional, q, y, level) for level, q in pairs)
+
+
+def torch_ordinal(functional, z, y):
+    """Return what the definition says: differences of the probabilities of a class from k on."""
+    odds = z[:, :1] - functional.pad(functional.softplus(z[:, 1:]).cumsum(1), (1, 0))
+    from_here_on = functional.pad(functional.pad(odds.sigmoid(), (1, 0), value=1.0), (0, 1))
+    probability = from_here_on[:, :-1] - from_here_on[:, 1:]
+    return -probability.gather(1, y[:, None])[:, 0].log()
 
 
 def torch_poisson(functional, z, y):
@@ -250,6 +274,10 @@ CASES = [
     Case(Huber(), real, lambda f, z, y: f.huber_loss(z, y, reduction="none"), is_smooth=False),
     Case(Huber(0.3), real, lambda f, z, y: f.huber_loss(z, y, reduction="none", delta=0.3), is_smooth=False),
     Case(Quantile(0.3), real, torch_pinball, is_smooth=False),
+    Case(
+        Quantile([0.1, 0.4, 0.9]), third_as_wide, torch_quantiles, ((N, 3), (N, 6), (1, 3)), is_smooth=False
+    ),
+    Case(Ordinal(), ordered, torch_ordinal, ((N, 1), (N, 2), (N, 5), (1, 3))),
     Case(Poisson(), count, torch_poisson),
     Case(
         LogLoss(),
@@ -385,7 +413,10 @@ def test_second_derivatives_equal_central_differences_of_the_gradient(case):
     np.testing.assert_allclose(product.numpy(), (above - below) / 2e-6, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if (N, 1) in case.shapes], ids=case_id)
+ELEMENTWISE = [case for case in CASES if (N, 1) in case.shapes and case.target is not ordered]
+
+
+@pytest.mark.parametrize("case", ELEMENTWISE, ids=case_id)
 def test_target_without_the_axis_of_a_single_output(case):
     z, y = case.draw((N, 1))
     for form in (y.ravel(), y.reshape(-1, 1), y.ravel().astype(int)):
@@ -418,7 +449,7 @@ def test_inputs_are_left_as_they_are(case, shape):
 @each_row
 def test_nothing_reads_the_data_on_the_host(case, shape):
     z, y = (Tensor(x).to("meta") for x in case.draw(shape, np.float32))
-    predicted = (*shape[:-1], shape[-1] // case.loss.outputs_per_target)
+    predicted = (*shape[:-1], shape[-1] // case.loss.outputs_per_target + ("ordinal" in case.loss.tasks))
     for result, expected in ((case.loss.values(z, y), shape[:1]), (case.loss.predict(z), predicted)):
         assert (str(result.device), result.shape, result.dtype) == ("meta", expected, np.float32)
 
@@ -475,7 +506,7 @@ def test_for_task(case):
     assert all(isinstance(case.loss.for_task(task), type(case.loss)) for task in served)
     with pytest.raises(ValueError, match=r"task must be one of 'binary', .* Got 'ranking' instead"):
         case.loss.for_task("ranking")
-    for task in {"binary", "multiclass", "multilabel", "regression"} - set(case.loss.tasks):
+    for task in {"binary", "multiclass", "multilabel", "ordinal", "regression"} - set(case.loss.tasks):
         with pytest.raises(
             ValueError, match=rf"{type(case.loss).__name__} supports .* the task here is {task}"
         ):

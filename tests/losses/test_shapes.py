@@ -25,6 +25,8 @@ def target_shapes(loss, output):
     if type(loss).__name__ == "CTC":
         fits = len(output) == 3 and output[2] > 1
         return [shape for shape in SHAPES if fits and len(shape) == 2 and shape[0] == output[0]], True
+    if "ordinal" in loss.tasks:
+        return [output[:1]] if len(output) == 2 else [], True
     of_classes = "multiclass" in loss.tasks and len(output) > 1 and output[-1] > 1
     if of_classes or type(loss).__name__ in ("NLL", "MultiMargin"):
         return ([output[:-1]] if len(output) > 1 else []), True
