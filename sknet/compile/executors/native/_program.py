@@ -235,7 +235,7 @@ class NativeProgram:
             if isinstance(unit, Loop):
                 lines += LoopWriter(unit, self._names, self._scalars).lines()
             elif isinstance(unit, Call):
-                lines.append(self._call(unit.members[0]))
+                lines += self._call(unit.members[0])
             else:
                 [value] = unit.members
                 lines += [f"{x.name} = {self._names.array(x)}[0]" for x in value.values if not x.is_local]
@@ -246,8 +246,18 @@ class NativeProgram:
         self._place_values(schedule)
         return lines
 
-    def _call(self, value: Value) -> str:
-        return self._mask(value) if value.op == "dropout_mask" else self._product(value)
+    def _call(self, value: Value) -> list[str]:
+        if value.op == "scatter_add":
+            return self._columns(value)
+        return [self._mask(value) if value.op == "dropout_mask" else self._product(value)]
+
+    def _columns(self, value: Value) -> list[str]:
+        out, [x] = self._names.array(value, value.shape), value.operands
+        if not isinstance(x, Value):
+            given = self._scalars.number(x, value.dtype)
+        else:
+            given = x.name if x.is_local else self._names.array(x, value.params["shape_of_values"])
+        return [f"{out}[:] = T(0.0)", f"{out}[:, {value.params['columns']}] = {given}"]
 
     def _mask(self, value: Value) -> str:
         self._scalars.functions.add("fill_mask")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._indexing import is_basic
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._views import Views
 from sknet.compile.executors._expressions import used
@@ -391,6 +392,20 @@ class Values:
                 mine.unite(axis)
         return self._new("map", equation.primitive.name, operands, axes, output.dtype, output.shape)
 
+    def _scatter_add(self, equation: Equation) -> Value:
+        """Return zeros with some columns that are given: the gradient of taking columns of a matrix."""
+        [x], output = equation.operands, equation.output
+        columns = _columns_of(equation.params["index"], output.shape)
+        value = self.operand(x)
+        if columns is None or (isinstance(value, Value) and value.dtype != output.dtype):
+            raise UnsupportedError("scatter_add to other than columns is not known to the native executor")
+        axes = [None if n == 1 else Axis(n) for n in output.shape]
+        if isinstance(value, Value) and axes[0] is not None:
+            value.axes[0].unite(axes[0])
+        more = {"columns": columns, "shape_of_values": x.shape}
+        kept = [axis for axis in axes if axis is not None]
+        return self._new("call", "scatter_add", (value,), kept, output.dtype, output.shape, **more)
+
     def _dropout_mask(self, equation: Equation) -> Value:
         output, params = equation.output, dict(equation.params)
         axes = [Axis(n) for n in long_axes(output.shape)]
@@ -420,6 +435,23 @@ def dims_of(value: Value, shape: tuple[int, ...]) -> list[Axis | None]:
     return [None if n == 1 else next(axes) for n in shape]
 
 
+def _columns_of(index: Any, shape: tuple[int, ...]) -> str | None:
+    """Return as source which columns an index takes of all rows of a matrix; None if it takes anything else."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if len(shape) != 2 or not is_basic(index) or None in parts:
+        return None
+    if Ellipsis in parts:
+        at = parts.index(Ellipsis)
+        parts = (*parts[:at], *[slice(None)] * (3 - len(parts)), *parts[at + 1 :])
+    rows, columns = (*parts, slice(None), slice(None))[:2]
+    if not isinstance(rows, slice) or rows.indices(shape[0]) != (0, shape[0], 1):
+        return None
+    if not isinstance(columns, slice):
+        return str(int(columns) % shape[1])
+    start, stop, step = columns.indices(shape[1])
+    return f"{start}:{stop}:{step}" if step > 0 else None
+
+
 _SPECIAL: dict[str, Callable[[Values, Equation], Any]] = {
     "reshape": Values._reshape,
     "permute_dims": Values._permute,
@@ -433,6 +465,7 @@ _SPECIAL: dict[str, Callable[[Values, Equation], Any]] = {
     "take_at": Values._take_at,
     "put_at": Values._put_at,
     "subtract_at": Values._put_at,
+    "scatter_add": Values._scatter_add,
     "dropout_mask": Values._dropout_mask,
     "assemble": Values._assemble,
 }

@@ -9,7 +9,7 @@ from sknet import nn, ops
 from sknet.compile.executors.native import UnsupportedError
 from sknet.compile.executors.native._math import FUNCTIONS, fill_mask
 from sknet.device import philox_uniform
-from sknet.losses import LOSSES, Focal, Hinge, Huber, LogLoss, Quantile, Tweedie
+from sknet.losses import LOSSES, Focal, GaussianNLL, Hinge, Huber, LogLoss, Ordinal, Quantile, Tweedie
 from sknet.optim import SGD, Adam, AdamW, RMSprop
 from sknet.optim.schedules import InverseScaling
 from tests.compile.native import ELEMENTWISE, InterpretedSteps, assert_equal_training, trained, written
@@ -183,7 +183,7 @@ def test_a_rest_of_one_number_is_viewed_as_others_are(rows):
     check(make, X[:rows], y[:rows], dtype="float64", size=3, optimizer=SGD(0.1))
 
 
-ELSEWHERE = ("gaussian_nll", "kl_divergence")  # the one slices, whose gradient only NumPy's plan knows
+ELSEWHERE = ("gaussian_nll", "kl_divergence")  # of other targets than these, in tests of their own
 NAMES = [name for name, loss in LOSSES.items() if "regression" in loss.tasks and name not in ELSEWHERE]
 LABELS = (LogLoss(multilabel=True), Focal(multilabel=True), Hinge(multilabel=True))
 CASES = {
@@ -223,6 +223,43 @@ CLASS_LOSSES = (LogLoss(label_smoothing=0.2), Focal(), Focal(0.5), Hinge(), Hing
 def test_losses_of_classes(loss, kind):
     n_outputs = 3 if kind == "class" else 1
     check(network(nn.ReLU, n_outputs=n_outputs), *data(n_outputs=n_outputs, kind=kind), loss=loss)
+
+
+class Parts(nn.Module):
+    """Computes with some columns of its input, whose gradient is that of a part."""
+
+    def __init__(self, index):
+        self.inner, self.index = nn.Linear(FEATURES, 4), index
+
+    def forward(self, x):
+        hidden = self.inner(x)
+        return ops.tanh(hidden) * ops.reshape(hidden[self.index], (hidden.shape[0], -1))
+
+
+COLUMNS = [(..., 2), (..., slice(1, 2)), (slice(None), -1), (slice(None), slice(0, 4))]
+LEFT = [(slice(None), slice(None, None, -1)), (slice(None, None, -1), 1)]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("index", COLUMNS + LEFT, ids=str)
+def test_columns_of_a_matrix(index, size):
+    X, y = data("float64", n_outputs=4, kind="number")
+    settings = {"dtype": "float64", "size": size, "loss": "squared_error", "optimizer": SGD(0.1)}
+    if index not in LEFT:
+        check(partial(Parts, index), X, y, **settings)
+        return
+    with pytest.raises(UnsupportedError, match="scatter_add to other than columns is not known"):
+        check(partial(Parts, index), X, y, **settings)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", [GaussianNLL(), Quantile([0.2, 0.5, 0.6, 0.9]), Ordinal()], ids=str)
+def test_losses_of_several_outputs_for_a_target(loss, weighted):
+    kind = "class" if loss == Ordinal() else "number"
+    X, y = data(n_outputs=3 if kind == "class" else 2, kind=kind)
+    weight = np.random.default_rng(2).uniform(0.1, 2, ROWS).astype("float32") if weighted else None
+    n_outputs = 2 if kind == "class" else 2 * loss.outputs_per_target
+    check(network(nn.Tanh, n_outputs=n_outputs), X, y, weight, loss=loss)
 
 
 def test_losses_of_probabilities():
