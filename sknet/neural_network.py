@@ -181,6 +181,7 @@ class MLPClassifier(_ScikitLearnParameters, BaseClassifier):
     True
     """
 
+    _several_columns = False  # as there
     _parameter_constraints = CONSTRAINTS
     loss = "log_loss"  # an attribute and no parameter, as there
 

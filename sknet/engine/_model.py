@@ -282,6 +282,27 @@ class Model(Owner):
             note_last_layer(error, self.module)
             raise
 
+    def as_reported(
+        self, output: Tensor, y: Any, sample_weight: Any, data: Tensor, penalty: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the two `terms` of a batch as they are reported: in the units of the targets.
+
+        Parameters
+        ----------
+        output, y, sample_weight : Tensor, array, array or None
+            As for `loss`.
+        data, penalty : Tensor of shape (), and Tensor of shape () or None
+            What `terms` returned.
+
+        Returns
+        -------
+        data, penalty : Tensor of shape (), and Tensor of shape () or None
+            The same, unless the loss is of targets in other units.
+        """
+        weight = None if sample_weight is None else self._operand(sample_weight)
+        y = self._operand(y)
+        return _objective.as_reported(self.loss_function, output, y, weight, data, penalty)
+
     @on_device
     def backward(self, loss: Tensor, donate: bool = False) -> Gradient:
         """Return the gradient of a loss with respect to every parameter; nothing is changed.
@@ -423,7 +444,8 @@ class Model(Owner):
         """
         weight = None if sample_weight is None else self._operand(sample_weight)
         with no_grad():
-            mean = _objective.mean_term(self.loss_function, Tensor(output), self._operand(y), weight)
+            loss = self.loss_function.reporting
+            mean = _objective.mean_term(loss, Tensor(output), self._operand(y), weight)
         return self.per_output(mean.value.item(), output.shape[-1]), float(mean.weight)
 
     def per_output(self, loss: float, n_outputs: int) -> float:

@@ -8,18 +8,18 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import unique_labels
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.device import device_of, to_device, to_host
-from sknet.engine import Accuracy, Batches, Model, Score
-from sknet.engine.predict import Head
+from sknet.engine import Batches, Model, Score, active
 from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._fitting import Fit
-from sknet.estimators._frozen import FrozenClassifier, both_classes, gives_probabilities
+from sknet.estimators._frozen import FrozenClassifier
+from sknet.estimators._heads import gives_probabilities, probability_head
 from sknet.estimators._namespace import as_host, follows_namespace
 from sknet.estimators._recipe import Recipe
-from sknet.estimators._targets import ClassTargets
+from sknet.estimators._targets import ClassEncoder, ClassTargets, ColumnTargets, OrderedTargets
 
 __all__ = ["BaseClassifier"]
 
@@ -29,33 +29,43 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
     _numeric_targets = False
 
-    def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> ClassTargets:
-        targets = ClassTargets(y, classes)
-        if recipe.strict and len(targets.classes) < 2:
+    _several_columns = True  # whether each column of y may have classes of its own
+    _targets: ClassEncoder
+
+    def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> ClassEncoder:
+        if "ordinal" in recipe.loss.tasks:
+            targets: ClassEncoder = OrderedTargets(y, classes, getattr(recipe.loss, "order", None))
+        elif self._several_columns and (_has_columns(classes) or _is_of_columns(y)):
+            targets = ColumnTargets(y, classes)
+        else:
+            targets = ClassTargets(y, classes)
+        single = targets.single()
+        if recipe.strict and single is not None:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data "
-                f"contains only one class: {targets.classes.tolist()[0]!r}"
+                f"contains only one class: {single!r}"
             )
         return targets
 
     def _check_continued(self, y: Any) -> None:
         if self._targets.task == "multilabel":
             return
-        classes = unique_labels(y)
-        if set(classes) != set(self.classes_):
+        found = self._targets.found_in(y)
+        if self._targets.unlike(found):
             raise ValueError(
                 "warm_start can only be used where `y` has the same classes as in the previous call to fit. "
-                f"Previously got {self.classes_}, `y` has {classes}"
+                f"Previously got {self.classes_}, `y` has {found}"
             )
 
     def _check_classes(self, classes: Any) -> None:
         """Check the argument of partial_fit against the classes of the fit."""
-        known = getattr(self, "classes_", None)
-        if known is None and classes is None:
-            raise ValueError("classes must be passed on the first call to partial_fit.")
-        if known is not None and classes is not None and not np.array_equal(known, unique_labels(classes)):
+        if not self.__sklearn_is_fitted__():
+            if classes is None:
+                raise ValueError("classes must be passed on the first call to partial_fit.")
+        elif classes is not None and self._targets.unlike(classes):
             raise ValueError(
-                f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {known!r}"
+                f"`classes={classes!r}` is not the same as on last call to partial_fit, was: "
+                f"{self.classes_!r}"
             )
 
     def _weighted(self, recipe: Recipe, y: Any, weight: Any, incremental: bool) -> Any:
@@ -75,7 +85,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
     def _class_weights(self, class_weight: Any, y: Any) -> Any:
         _check_class_weight(class_weight)
-        if not isinstance(class_weight, dict) or self._targets.task == "multilabel":
+        one_label = self._targets.task != "multilabel" and not isinstance(self._targets, ColumnTargets)
+        if not (isinstance(class_weight, dict) and one_label):
             return compute_sample_weight(class_weight, y)
         classes = self._targets.classes.tolist()
         unknown = [label for label in class_weight if label not in classes]
@@ -86,8 +97,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         return weights[np.searchsorted(self._targets.classes, y)]
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
-        loss = model.loss_function
-        return lambda: Accuracy(loss.threshold, getattr(loss, "ignore_index", None))
+        return self._targets.new_score(model.loss_function)
 
     def _take(self, fit: Fit) -> None:
         self.classes_ = self._targets.classes
@@ -136,9 +146,14 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         ndarray of shape (n_samples,) or (n_samples, n_labels)
             The label of largest output; for several labels a row, a 0/1 indicator.
         """
-        output = self._predicted(X)
+        output = self._decided(X)
         labels = self._targets.decode(to_host(output), self.model_.loss_function.threshold)
         return to_device(labels, device_of(output)) if labels.dtype.kind in "biuf" else labels
+
+    def _decided(self, X: Any) -> Any:
+        """Return what decides between classes, from the network's outputs."""
+        head = self._targets.deciding(self.model_.loss_function) if self.__sklearn_is_fitted__() else None
+        return self._predicted(X) if head is None else self._predicted(X, "decisions", head)
 
     @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
     @follows_namespace
@@ -160,7 +175,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         AttributeError
             For a loss without probabilities, such as ``"hinge"``; `decision_function` is there then.
         """
-        return self._predicted(X, "probabilities", self._of_both_classes(self._link("predict")))
+        return self._probable(X, "probabilities", "predict")
 
     @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
     @follows_namespace
@@ -177,15 +192,38 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        return self._predicted(X, "log_probabilities", self._of_both_classes(self._link("log_predict")))
+        return self._probable(X, "log_probabilities", "log_predict")
 
-    def _of_both_classes(self, link: Head | None) -> Head | None:
-        """Return the link with one column per class, also if the network has a single output for two."""
-        return (
-            link
-            if link is None or self._targets.task != "binary"
-            else both_classes(link, self.model_.loss_function.threshold)
-        )
+    def _probable(self, X: Any, name: str, link: str) -> Any:
+        """Return probabilities or their logarithms, an array or one for each column of labels."""
+        if not self.__sklearn_is_fitted__():
+            check_is_fitted(self)
+        head = probability_head(self.model_.loss_function, self._targets, self._temperature, link)
+        result = self._predicted(X, name, head)
+        with active(device_of(result)):
+            return self._targets.per_column(result)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose labels are predicted, all of them where a row has several.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            The accuracy.
+        """
+        if not isinstance(getattr(self, "_targets", None), ColumnTargets):
+            return float(super().score(X, y, sample_weight))
+        right = (np.asarray(y) == self.predict(X)).all(axis=1)
+        return float(np.average(right, weights=sample_weight))
 
     def freeze(self) -> FrozenClassifier:
         """Return a predictor without any training state: small, picklable, fast for single rows.
@@ -197,12 +235,26 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         """
         check_is_fitted(self)
         label = self._architecture.label(self.model_.module)
-        return FrozenClassifier(self.model_, self._targets, self.n_features_in_, label)
+        return FrozenClassifier(self.model_, self._targets, self.n_features_in_, label, self._temperature)
+
+    @property
+    def _temperature(self) -> Any:
+        return getattr(self, "temperature_", None)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
+        tags.target_tags.multi_output = self._several_columns
         return tags
+
+
+def _is_of_columns(y: Any) -> bool:
+    return bool(type_of_target(y, input_name="y") == "multiclass-multioutput")
+
+
+def _has_columns(classes: Any) -> bool:
+    """Tell whether classes are given for each of several columns."""
+    return isinstance(classes, (list, tuple)) and any(np.ndim(of_column) for of_column in classes)
 
 
 def _check_class_weight(class_weight: Any) -> None:

@@ -170,7 +170,7 @@ def _check_rows(fit: Fit, X: Any, y: Any, sample_weight: Any, classes: Any) -> N
         estimator._check_continued(y)
     targets = estimator._targets
     fit.y = targets.encode(y)
-    fit.loss = recipe.loss.for_task(targets.task)
+    fit.loss = targets.trained(recipe.loss)
     fit.loss.check_target(fit.y, n_outputs=targets.n_outputs)
     fit.weight = estimator._weighted(recipe, y, weight, fit.incremental)
 

@@ -12,23 +12,23 @@ from sknet.core import Tensor, no_grad
 from sknet.device import Device
 from sknet.engine import Layout, Model, Predictor
 from sknet.engine.predict import MOST_ROWS, Head, apply_head, in_chunks, rows_at_once, warn_of_overflow
-from sknet.estimators._targets import ClassTargets, RealTargets
+from sknet.estimators._heads import (
+    check_deviations,
+    gives_deviations,
+    gives_intervals,
+    gives_probabilities,
+    gives_quantiles,
+    interval_head,
+    probability_head,
+)
+from sknet.estimators._targets import ClassEncoder, RealTargets
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Scope, run
 
-__all__ = ["FrozenClassifier", "FrozenRegressor", "both_classes", "gives_deviations", "gives_probabilities"]
+__all__ = ["FrozenClassifier", "FrozenRegressor"]
 
 HOST = Device("cpu")
-Targets = ClassTargets | RealTargets
-
-
-def both_classes(link: Head, threshold: float) -> Head:
-    """Return a link with a column for each of two classes, for a network that has one output for both.
-
-    The link of a binary loss is symmetric: class 0 has class 1's probability at the output on the other
-    side of the threshold, which is exact where 1 - p is not.
-    """
-    return lambda output: ops.concat([link(2.0 * threshold - output), link(output)], axis=1)
+Targets = ClassEncoder | RealTargets
 
 
 class _Frozen:
@@ -38,7 +38,7 @@ class _Frozen:
     ----------
     model : Model
         A fitted perceptron; what it predicts with is copied.
-    targets : ClassTargets or RealTargets
+    targets : ClassEncoder or RealTargets
         How outputs are decoded.
     n_features : int
         Columns of X.
@@ -47,7 +47,7 @@ class _Frozen:
     """
 
     def __init__(
-        self, model: Model, targets: ClassTargets | RealTargets, n_features: int, label: str
+        self, model: Model, targets: ClassEncoder | RealTargets, n_features: int, label: str
     ) -> None:
         self._dtype = model.dtype
         self._loss, self._targets = model.loss_function, targets
@@ -139,27 +139,6 @@ class _Frozen:
         return f"{type(self).__name__}({self._label}, {loss}, {self._dtype})"
 
 
-def gives_probabilities(classifier: Any) -> bool:
-    """Tell whether probabilities can be predicted; raise an AttributeError that says why not."""
-    loss = classifier._loss
-    if loss is not None and not loss.has_probabilities:
-        raise AttributeError(
-            f"{type(classifier).__name__} has no probabilities with {loss!r}, which trains distances to a "
-            "boundary: use decision_function, or train with 'log_loss'"
-        )
-    return True
-
-
-def gives_deviations(regressor: Any) -> bool:
-    """Tell whether standard deviations can be predicted; raise an AttributeError that says why not."""
-    if not hasattr(regressor._loss, "predict_std"):
-        raise AttributeError(
-            f"{type(regressor).__name__} has standard deviations with a loss that learns them alone: "
-            "use loss='gaussian_nll'"
-        )
-    return True
-
-
 class FrozenClassifier(_Frozen):
     """A classifier that only predicts: small, picklable, and with no state of a training.
 
@@ -170,12 +149,14 @@ class FrozenClassifier(_Frozen):
     ----------
     model : Model
         A fitted perceptron; what it predicts with is copied.
-    targets : ClassTargets
+    targets : ClassEncoder
         The labels.
     n_features : int
         Columns of X.
     label : str
         What the network is called.
+    temperature : float, tuple of float or None, default=None
+        By which probabilities are calibrated.
 
     Examples
     --------
@@ -190,7 +171,16 @@ class FrozenClassifier(_Frozen):
     True
     """
 
-    _targets: ClassTargets
+    _targets: ClassEncoder
+
+    def __init__(
+        self, model: Model, targets: ClassEncoder, n_features: int, label: str, temperature: Any = None
+    ) -> None:
+        super().__init__(model, targets, n_features, label)
+        self._temperature = temperature
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_temperature": self._temperature}
 
     @property
     def classes_(self) -> Any:
@@ -199,25 +189,29 @@ class FrozenClassifier(_Frozen):
 
     def decision_function(self, X: Any) -> Any:
         """Return raw outputs, as the estimator's method of this name does for X of shape (n, n_features)."""
-        output = self._predicted(X, "raw")
-        return output[:, 0] if self._targets.task == "binary" else output
+        return self._targets.decisions(self._decided(X))
 
     def predict(self, X: Any) -> Any:
         """Return labels, as the estimator's method of this name does for X of shape (n, n_features)."""
-        return self._targets.decode(self._predicted(X, "raw"), self._loss.threshold)
+        return self._targets.decode(self._decided(X), self._loss.threshold)
+
+    def _decided(self, X: Any) -> Any:
+        head = self._targets.deciding(self._loss)
+        return self._predicted(X, "raw" if head is None else "decisions", head)
 
     @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
         """Return probabilities, as the estimator's method of this name does for X of its shape."""
-        return self._predicted(X, "probabilities", self._of_every_class(self._loss.predict))
+        return self._probable(X, "probabilities", "predict")
 
     @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Any:
         """Return log probabilities, as the estimator's method of this name does for X of its shape."""
-        return self._predicted(X, "log_probabilities", self._of_every_class(self._loss.log_predict))
+        return self._probable(X, "log_probabilities", "log_predict")
 
-    def _of_every_class(self, link: Head) -> Head:
-        return both_classes(link, self._loss.threshold) if self._targets.task == "binary" else link
+    def _probable(self, X: Any, name: str, link: str) -> Any:
+        head = probability_head(self._loss, self._targets, self._temperature, link)
+        return self._targets.per_column(self._predicted(X, name, head))
 
 
 class FrozenRegressor(_Frozen):
@@ -249,11 +243,26 @@ class FrozenRegressor(_Frozen):
 
     _targets: RealTargets
 
-    def predict(self, X: Any) -> Any:
-        """Return predictions, as the estimator's method of this name does for X of shape (n, n_features)."""
-        return self._targets.decode(self._predicted(X, "means", self._loss.predict))
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return predictions for X of shape (n, n_features), with deviations too if `return_std`."""
+        found = self._targets.decode(self._predicted(X, "means", self._loss.predict))
+        if not return_std:
+            return found
+        check_deviations(self._loss)
+        return found, self.predict_std(X)
 
     @available_if(gives_deviations)  # type: ignore[untyped-decorator]
     def predict_std(self, X: Any) -> Any:
         """Return standard deviations, as the estimator's method of this name does for X of its shape."""
         return self._targets.decode(self._predicted(X, "deviations", self._loss.predict_std))
+
+    @available_if(gives_quantiles)  # type: ignore[untyped-decorator]
+    def predict_quantiles(self, X: Any) -> Any:
+        """Return every quantile, as the estimator's method of this name does for X of its shape."""
+        return self._targets.decode(self._predicted(X, "quantiles", self._loss.predict_quantiles))
+
+    @available_if(gives_intervals)  # type: ignore[untyped-decorator]
+    def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
+        """Return bounds of targets, as the estimator's method of this name does for X of its shape."""
+        head = interval_head(self._loss, coverage)
+        return self._targets.decode(self._predicted(X, "interval", head))

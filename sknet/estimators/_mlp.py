@@ -10,7 +10,7 @@ from sknet.estimators._architecture import Perceptron
 from sknet.estimators._options import CLASS_WEIGHT, CONSTRAINTS, Decisions, NamedOptions
 from sknet.estimators._perceptron import PerceptronLayers
 from sknet.estimators._recipe import layer_sizes
-from sknet.estimators._regressor import BaseRegressor
+from sknet.estimators._regressor import UncertainRegressor
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
 
@@ -174,7 +174,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
         self.random_state = random_state
 
 
-class MLPRegressor(NamedPerceptron, BaseRegressor):
+class MLPRegressor(NamedPerceptron, UncertainRegressor):
     """Multi-layer perceptron for regression; loss and optimizer are hyperparameters.
 
     Parameters

@@ -31,15 +31,20 @@ def follows_namespace(method: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(method)
-    def called(self: Any, X: Any) -> Any:
+    def called(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         if type(X) is np.ndarray or not _is_foreign(X):
-            return method(self, X)
+            return method(self, X, *args, **kwargs)
         from sklearn.utils._array_api import get_namespace_and_device  # loads what NumPy does not need
 
         xp, _, device = get_namespace_and_device(X)
-        result = method(self, as_host(X))
-        is_number = isinstance(result, np.ndarray) and result.dtype.kind in "biuf"
-        return xp.asarray(result, device=device) if is_number else result
+
+        def like(result: Any) -> Any:
+            if isinstance(result, (list, tuple)):
+                return type(result)(like(part) for part in result)
+            is_number = isinstance(result, np.ndarray) and result.dtype.kind in "biuf"
+            return xp.asarray(result, device=device) if is_number else result
+
+        return like(method(self, as_host(X), *args, **kwargs))
 
     return called
 

@@ -7,7 +7,7 @@ from sknet.callbacks import Callback
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._modules import architecture_of
 from sknet.estimators._options import CLASS_WEIGHT, CONSTRAINTS, Decisions, NamedOptions
-from sknet.estimators._regressor import BaseRegressor
+from sknet.estimators._regressor import UncertainRegressor
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
 
@@ -199,7 +199,7 @@ class NetClassifier(NetOptions, Decisions):
         self.random_state = random_state
 
 
-class NetRegressor(NetOptions, BaseRegressor):
+class NetRegressor(NetOptions, UncertainRegressor):
     """Regression by any network; module, loss and optimizer are hyperparameters.
 
     Parameters

@@ -124,9 +124,10 @@ class Decisions(BaseClassifier):
 
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes one column, positive where the second is more likely.
+        ndarray of shape (n_samples,) or (n_samples, n_classes), or a list of those
+            For two classes one column, positive where the second is more likely; for several columns of
+            labels an array for each, and for ordered classes log probabilities.
         """
-        output = self._predicted(X)
+        output = self._decided(X)
         with active(device_of(output)):
-            return output[:, 0] if self._targets.task == "binary" else output
+            return self._targets.decisions(output)

@@ -7,14 +7,21 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sknet.engine import Batches, Model, RSquared, Score
+from sknet.engine import Batches, Model, Score
 from sknet.estimators._base import BaseNet, goes_in_steps
-from sknet.estimators._frozen import FrozenRegressor, gives_deviations
+from sknet.estimators._frozen import FrozenRegressor
+from sknet.estimators._heads import (
+    check_deviations,
+    gives_deviations,
+    gives_intervals,
+    gives_quantiles,
+    interval_head,
+)
 from sknet.estimators._namespace import follows_namespace
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import RealTargets
 
-__all__ = ["BaseRegressor"]
+__all__ = ["BaseRegressor", "UncertainRegressor"]
 
 
 class BaseRegressor(RegressorMixin, BaseNet):
@@ -26,7 +33,8 @@ class BaseRegressor(RegressorMixin, BaseNet):
         return RealTargets(y)
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
-        return lambda: RSquared(batches.y, batches.weight, model.loss_function)
+        score: Callable[[], Score] = self._targets.new_score(batches, model.loss_function)
+        return score
 
     @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -70,23 +78,6 @@ class BaseRegressor(RegressorMixin, BaseNet):
         prediction = self._predicted(X, "means", self._link("predict"))
         return self._targets.decode(prediction)
 
-    @available_if(gives_deviations)  # type: ignore[untyped-decorator]
-    @follows_namespace
-    def predict_std(self, X: Any) -> Any:
-        """Predict standard deviations, if the loss is ``"gaussian_nll"``.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Standard deviations.
-        """
-        return self._targets.decode(self._predicted(X, "deviations", self._link("predict_std")))
-
     def freeze(self) -> FrozenRegressor:
         """Return a predictor without any training state: small, picklable, fast for single rows.
 
@@ -103,3 +94,101 @@ class BaseRegressor(RegressorMixin, BaseNet):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+class UncertainRegressor(BaseRegressor):
+    """Abstract base of the regressors that also say how sure they are, if their loss learns that."""
+
+    @follows_namespace
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        return_std : bool, default=False
+            Return standard deviations too, with the loss ``"gaussian_nll"``.
+
+        Returns
+        -------
+        prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            What the loss estimates: means, medians or quantiles; of several quantiles the one nearest to 0.5.
+        std : ndarray of the same shape
+            Standard deviations, if `return_std`.
+
+        Raises
+        ------
+        ValueError
+            For `return_std` with another loss.
+        """
+        prediction = self._targets_of(X, "means", "predict")
+        if not return_std:
+            return prediction
+        check_deviations(self._loss)
+        return prediction, self._targets_of(X, "deviations", "predict_std")
+
+    def _targets_of(self, X: Any, name: str, link: str) -> Any:
+        found = self._predicted(X, name, self._link(link))
+        return self._targets.decode(found)
+
+    @available_if(gives_deviations)  # type: ignore[untyped-decorator]
+    @follows_namespace
+    def predict_std(self, X: Any) -> Any:
+        """Predict standard deviations, if the loss is ``"gaussian_nll"``.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Standard deviations.
+        """
+        return self._targets_of(X, "deviations", "predict_std")
+
+    @available_if(gives_quantiles)  # type: ignore[untyped-decorator]
+    @follows_namespace
+    def predict_quantiles(self, X: Any) -> Any:
+        """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_quantiles) or (n_samples, n_quantiles, n_outputs)
+            In increasing order.
+        """
+        return self._targets_of(X, "quantiles", "predict_quantiles")
+
+    @available_if(gives_intervals)  # type: ignore[untyped-decorator]
+    @follows_namespace
+    def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
+        """Predict intervals in which a share of the targets is expected, half of the rest on each side.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        coverage : float, default=0.8
+            The share. With ``Quantile`` the two quantiles that bound it must be among its levels, such as
+            0.1 and 0.9 for 0.8; with ``"gaussian_nll"`` it may be any.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2) or (n_samples, 2, n_outputs)
+            Lower and upper bounds.
+
+        Raises
+        ------
+        ValueError
+            If `coverage` is not between 0 and 1, or bounded by other quantiles than those of the loss.
+        """
+        check_is_fitted(self)
+        head = interval_head(self.model_.loss_function, coverage)
+        return self._targets.decode(self._predicted(X, "interval", head))

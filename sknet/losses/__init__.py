@@ -13,9 +13,9 @@ from sknet.losses._classification import Focal, Hinge, LogLoss
 from sknet.losses._ctc import CTC
 from sknet.losses._likelihood import Gamma, GaussianNLL, Poisson, Tweedie
 from sknet.losses._margin import CosineEmbedding, MarginRanking, MultiMargin, TripletMargin
+from sknet.losses._ordinal import Ordinal
 from sknet.losses._other_names import CLASSES as _CLASSES
 from sknet.losses._other_names import SYNONYMS as _SYNONYMS
-from sknet.losses._ordinal import Ordinal
 from sknet.losses._probabilities import NLL, BinaryCrossEntropy, KLDivergence
 from sknet.losses._quantile import Quantile
 from sknet.losses._regression import AbsoluteError, Huber, LogCosh, SquaredError

@@ -86,6 +86,11 @@ class Loss(ParameterObject, ABC):
         """The loss whose mean is reported of a fit: this one, unless it is trained in other units."""
         return self
 
+    @property
+    def unit(self) -> float:
+        """How much a loss of 1 is in what is reported."""
+        return 1.0
+
     @abstractmethod
     def values(self, output: Tensor, target: Tensor) -> Tensor:
         """Return the loss of every sample, summed over outputs.

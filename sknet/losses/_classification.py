@@ -81,6 +81,23 @@ class LogitLoss(Loss):
         z = as_tensor(output)
         return ops.log_sigmoid(z) if self._is_bernoulli(z) else ops.log_softmax(z, axis=-1)
 
+    def tempered(self, output: Tensor, temperature: float) -> Tensor:
+        """Return outputs divided by a temperature: above 1 it makes probabilities less sure.
+
+        Parameters
+        ----------
+        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
+            Logits.
+        temperature : float
+            Positive.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n_outputs)
+            What `predict` turns into probabilities.
+        """
+        return as_tensor(output) / temperature
+
     def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
         if self.multilabel or n_outputs == 1:
             y = finite_numbers(y, name)

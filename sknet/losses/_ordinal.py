@@ -67,7 +67,11 @@ class Ordinal(Loss):
                 "their order. Cast them with astype."
             )
         # A number that is no class meets no boundary, and would cost nothing. A captured pass has no values.
-        if isinstance(y.data, np.ndarray) and y.size and not (y.data.min() >= 0 and y.data.max() <= z.shape[1]):
+        if (
+            isinstance(y.data, np.ndarray)
+            and y.size
+            and not (y.data.min() >= 0 and y.data.max() <= z.shape[1])
+        ):
             self.check_target(y.data, n_outputs=z.shape[1])
         columns, odds = _columns(z), self._log_odds(z)
         terms = []

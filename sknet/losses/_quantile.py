@@ -130,7 +130,7 @@ class Quantile(Loss):
         return ops.stack(self._quantiles(blocks), axis=-2)
 
     def predict_interval(self, output: Tensor, coverage: float) -> Tensor:
-        """Return the two quantiles between which a share of the targets is expected, half of the rest each side.
+        """Return the two quantiles between which a share of targets is expected, half of the rest each side.
 
         Parameters
         ----------

@@ -30,6 +30,8 @@ def _tables() -> dict[str, tuple[np.ndarray, np.ndarray]]:
         "multilabel": (X_many, many),
         "regression": (X_real, targets[:, 0]),
         "multioutput": (X_real, targets),
+        "ordinal": (X, np.digitize(X[:, 0] + 0.5 * X[:, 1], [-1.0, 0.0, 1.0])),
+        "columns": (X, np.stack([multiclass, binary + 3], axis=1)),
         "counts": (X_real, np.exp(targets[:, 0])),
         "many counts": (X_real, np.exp(targets)),
     }
@@ -38,14 +40,17 @@ def _tables() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 TABLES = _tables()
 WEIGHTS = np.random.default_rng(0).uniform(0, 3, N)
 CLASSIFICATIONS = ("binary", "multiclass", "multilabel")
+OTHER_CLASSIFICATIONS = ("ordinal", "columns")
 REGRESSIONS = ("regression", "multioutput")
 TASKS = CLASSIFICATIONS + REGRESSIONS
 
 
 def estimator_for(task: str, **params: Any) -> Any:
     """Return a small, quick estimator for a task."""
-    kind = sknet.MLPClassifier if task in CLASSIFICATIONS else sknet.MLPRegressor
+    classifies = task in CLASSIFICATIONS + OTHER_CLASSIFICATIONS
+    kind = sknet.MLPClassifier if classifies else sknet.MLPRegressor
     defaults = {"hidden_layer_sizes": (8,), "max_iter": 3, "batch_size": 64, "random_state": 0}
+    defaults |= {"loss": "ordinal"} if task == "ordinal" else {}
     return kind(**defaults | params)
 
 

@@ -10,11 +10,14 @@ import scipy.sparse
 
 import sknet
 from sknet import nn, ops
-from sknet.losses import LOSSES
+from sknet.losses import LOSSES, Ordinal, Quantile
 from tests.estimators.data import TABLES, estimator_for, quiet
 
 ROWS = (1, 2, 3, 7, 64, 230)
-METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "predict_std")
+METHODS = (
+    *("predict", "predict_proba", "predict_log_proba", "decision_function"),
+    *("predict_std", "predict_quantiles", "predict_interval"),
+)
 
 
 class Gate(nn.Module):
@@ -68,17 +71,25 @@ def assert_frozen_is(estimator, X, dtype):
                 continue
             ours, theirs = getattr(predictor, method), getattr(estimator, method)
             for n in ROWS:
-                expected = theirs(X[:n])
-                found = ours(X[:n])
-                assert found.dtype == expected.dtype
-                assert found.shape == expected.shape
-                if n == 1:
-                    np.testing.assert_array_equal(found, expected)
-                else:
-                    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+                for found, expected in pairs(ours(X[:n]), theirs(X[:n])):
+                    assert found.dtype == expected.dtype
+                    assert found.shape == expected.shape
+                    if n == 1:
+                        np.testing.assert_array_equal(found, expected)
+                    else:
+                        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
             sparse = scipy.sparse.csr_array(X[:5])
-            np.testing.assert_allclose(ours(sparse), theirs(sparse), rtol=tolerance, atol=tolerance)
-            np.testing.assert_allclose(ours(sparse.tocsc()), theirs(sparse), rtol=tolerance, atol=tolerance)
+            for found, expected in (
+                *pairs(ours(sparse), theirs(sparse)),
+                *pairs(ours(sparse.tocsc()), theirs(sparse)),
+            ):
+                np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def pairs(found, expected):
+    """Return what two methods returned side by side, array by array."""
+    assert isinstance(found, list) == isinstance(expected, list)
+    return zip(found, expected, strict=True) if isinstance(found, list) else [(found, expected)]
 
 
 def fitted(task, **params):
@@ -102,11 +113,12 @@ def test_every_name_of_an_activation(name):
 
 
 def tasks_of(loss):
-    return [task for task in ("binary", "multiclass", "multilabel", "multioutput") if serves(loss, task)]
+    tasks = ("binary", "multiclass", "multilabel", "multioutput", "ordinal", "columns")
+    return [task for task in tasks if serves(loss, task)]
 
 
 def serves(loss, task):
-    kind = "regression" if task == "multioutput" else task
+    kind = {"multioutput": "regression", "columns": "multiclass"}.get(task, task)
     return kind in LOSSES[loss].tasks and not LOSSES[loss]().of_probabilities
 
 
@@ -123,6 +135,26 @@ def test_every_loss(loss, task):
     X, y = targets_for(loss, task)
     with quiet():
         estimator = estimator_for(task, loss=loss, activation=trained_inside(), dtype="float64").fit(X, y)
+    assert_frozen_is(estimator, X, "float64")
+
+
+@pytest.mark.parametrize("task", ["regression", "multioutput"])
+def test_several_quantiles(task):
+    estimator = fitted(task, loss=Quantile([0.1, 0.3, 0.6, 0.9]), dtype="float64")
+    assert_frozen_is(estimator, TABLES[task][0], "float64")
+    X = TABLES[task][0][:7]
+    for coverage in (0.8, 0.8 + 1e-12):
+        np.testing.assert_allclose(
+            estimator.freeze().predict_interval(X, coverage), estimator.predict_interval(X, coverage)
+        )
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_an_order_other_than_the_sorted_one(task):
+    X, y = TABLES[task]
+    order = [1, 0] if task == "binary" else [1, 2, 0]
+    with quiet():
+        estimator = estimator_for("ordinal", loss=Ordinal(order), dtype="float64").fit(X, y)
     assert_frozen_is(estimator, X, "float64")
 
 

@@ -9,7 +9,7 @@ from sklearn.base import clone
 import sknet
 from sknet import Model, nn, ops
 from sknet.losses import LOSSES, Focal, GaussianNLL, Hinge, LogLoss, Loss
-from tests.estimators.data import CLASSIFICATIONS, TABLES, estimator_for, quiet
+from tests.estimators.data import CLASSIFICATIONS, OTHER_CLASSIFICATIONS, TABLES, estimator_for, quiet
 
 LOSSES_OF_PROBABILITIES = ("nll", "binary_cross_entropy")
 SETTINGS = {"max_iter": 60, "optimizer": sknet.optim.Adam(lr=0.01), "tol": 0.0}
@@ -20,20 +20,21 @@ def _shares(X, y):
     return X, weights / weights.sum(axis=1, keepdims=True)
 
 
-REGRESSIONS = {
+TASKS = {
     "gamma": ("counts", "many counts"),
     "tweedie": ("counts", "many counts"),
     "poisson": ("counts", "many counts"),
     "kl_divergence": ("shares",),
-    "multi_margin": ("multiclass",),
+    "multi_margin": ("multiclass", "columns"),
+    "ordinal": ("ordinal",),
 }
 DATA = {**TABLES, "shares": _shares(*TABLES["multioutput"])}
 ROWS = [
     (name, task)
     for name, loss in LOSSES.items()
     if name not in LOSSES_OF_PROBABILITIES and loss.tasks
-    for task in (
-        CLASSIFICATIONS if "binary" in loss.tasks else REGRESSIONS.get(name, ("regression", "multioutput"))
+    for task in TASKS.get(
+        name, (*CLASSIFICATIONS, "columns") if "binary" in loss.tasks else ("regression", "multioutput")
     )
 ]
 
@@ -48,8 +49,8 @@ def test_fit(name, task, optimizer):
         short = estimator_for(task, loss=name, **{**more, "max_iter": 1}).fit(X, y)
     assert estimator.loss_ < short.loss_
     chance = 0.0
-    if task in CLASSIFICATIONS:
-        chance = 0.3 if task == "multilabel" else np.bincount(y).max() / len(y) + 0.1
+    if task in CLASSIFICATIONS + OTHER_CLASSIFICATIONS:
+        chance = 0.3 if task in ("multilabel", "columns") else np.bincount(y).max() / len(y) + 0.1
     assert estimator.score(X, y) > chance
     assert estimator.predict(X).shape == y.shape
 

@@ -34,7 +34,7 @@ def test_objects_pass():
         ),
         (
             Quantile(1.0),
-            r"The 'quantile' parameter of Quantile must be a float in the range \(0\.0, 1\.0\) or .*\. Got 1\.0",
+            r"The 'quantile' parameter of Quantile must be a float in the range \(0\.0, 1\.0\) .* Got 1\.0",
         ),
         (
             LogLoss(multilabel="yes"),

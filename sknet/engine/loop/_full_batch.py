@@ -152,6 +152,8 @@ class _Objective:
         loss = data if penalty is None else data + penalty
         value = loss.item()
         # What is reported is a mean over outputs, and what is descended their sum.
+        with no_grad():
+            data, penalty = model.as_reported(output, y, weight, data, penalty)
         self._reported[value] = model.per_output(data.item(), output.shape[-1]) + _number(penalty)
         return value, to_host(model.backward(loss).flat).astype(np.float64)
 
@@ -192,6 +194,7 @@ def _reported(model: Model, X: Any, y: Any, weight: Any) -> float:
     with no_grad(), active(model.device):
         output = model(X)
         data, penalty = model.terms(output, y, weight, trained)
+        data, penalty = model.as_reported(output, y, weight, data, penalty)
     return model.per_output(data.item(), output.shape[-1]) + _number(penalty)
 
 

@@ -9,7 +9,7 @@ from sknet.core import Tensor
 from sknet.exceptions import ShapeError
 from sknet.losses import Loss
 
-__all__ = ["mean_term", "per_output", "terms"]
+__all__ = ["as_reported", "mean_term", "per_output", "terms"]
 
 
 class Mean(NamedTuple):
@@ -91,6 +91,17 @@ def terms(
     if not penalized:
         return data, None
     return data, ops.sum_squares(*penalized) * (0.5 * alpha / total)
+
+
+def as_reported(
+    loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None, data: Tensor, penalty: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Return the two terms as they are reported: those of `terms`, unless targets have other units."""
+    if loss.reporting is loss:
+        return data, penalty
+    return mean_term(
+        loss.reporting, output, y, weight
+    ).value, None if penalty is None else penalty * loss.unit
 
 
 def per_output(loss: Loss, value: float, n_outputs: int) -> float:

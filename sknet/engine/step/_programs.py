@@ -170,6 +170,7 @@ def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientO
         output = check_output(model.module, run(model.module, scope, (X,)))
         data, penalty = model.terms(output, y, weight, values.values())
         [found] = gradients(data if penalty is None else data + penalty, [leaf])
+        data, penalty = model.as_reported(output, y, weight, data, penalty)
         changed = {name: scope.updates[places[name]] for name in untrained if places[name] in scope.updates}
         return GradientOutputs(
             found, changed, output, data, ops.zeros_like(data) if penalty is None else penalty

@@ -9,7 +9,7 @@ import numpy as np
 
 from sknet import ops
 from sknet.compile import Compiled
-from sknet.core import Tensor
+from sknet.core import Tensor, no_grad
 from sknet.engine.state import Fingerprint, Gradient, StepResult
 from sknet.engine.step._programs import Programs
 from sknet.engine.step._update import apply_update, check_finite_step
@@ -57,6 +57,8 @@ def eager_step(
     output = model(X)
     data, penalty = model.terms(output, y, weight)
     found = model.gradient_into(gradient, data if penalty is None else data + penalty)
+    with no_grad():
+        data, penalty = model.as_reported(output, y, weight, data, penalty)
     data_loss, penalty_value = data.item(), 0.0 if penalty is None else penalty.item()
     if check_finite:
         check_finite_step(data_loss + penalty_value, found, optimizer.squares)

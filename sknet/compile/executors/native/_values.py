@@ -436,7 +436,7 @@ def dims_of(value: Value, shape: tuple[int, ...]) -> list[Axis | None]:
 
 
 def _columns_of(index: Any, shape: tuple[int, ...]) -> str | None:
-    """Return as source which columns an index takes of all rows of a matrix; None if it takes anything else."""
+    """Return as source which columns of a matrix an index takes, all rows of them; None for anything else."""
     parts = index if isinstance(index, tuple) else (index,)
     if len(shape) != 2 or not is_basic(index) or None in parts:
         return None

@@ -1,0 +1,133 @@
+"""What estimators and frozen predictors can be asked for, and how it follows from a network's outputs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from sknet.core import Tensor
+from sknet.engine.predict import Head
+from sknet.estimators._targets import ClassEncoder
+
+__all__ = [
+    "check_deviations",
+    "gives_deviations",
+    "gives_intervals",
+    "gives_probabilities",
+    "gives_quantiles",
+    "interval_head",
+    "probability_head",
+]
+
+
+def gives_probabilities(classifier: Any) -> bool:
+    """Tell whether probabilities can be predicted; raise an AttributeError that says why not."""
+    loss = classifier._loss
+    if loss is not None and not loss.has_probabilities:
+        raise AttributeError(
+            f"{type(classifier).__name__} has no probabilities with {loss!r}, which trains distances to a "
+            "boundary: use decision_function, or train with 'log_loss'"
+        )
+    return True
+
+
+def _gives(method: str, what: str, advice: str) -> Callable[[Any], bool]:
+    def gives(regressor: Any) -> bool:
+        loss = regressor._loss
+        # Bounds are two numbers: a loss with one output for a target has no interval.
+        if not hasattr(loss, method) or (method == "predict_interval" and loss.outputs_per_target < 2):
+            raise AttributeError(
+                f"{type(regressor).__name__} has {what} with a loss that learns them alone: use {advice}"
+            )
+        return True
+
+    return gives
+
+
+gives_deviations = _gives("predict_std", "standard deviations", "loss='gaussian_nll'")
+gives_quantiles = _gives("predict_quantiles", "quantiles", "loss=Quantile([0.1, 0.5, 0.9])")
+gives_intervals = _gives(
+    "predict_interval", "intervals", "loss=Quantile([0.1, 0.5, 0.9]) or loss='gaussian_nll'"
+)
+
+
+def check_deviations(loss: Any) -> None:
+    """Raise a ValueError unless a loss learns standard deviations."""
+    if not hasattr(loss, "predict_std"):
+        raise ValueError(
+            f"return_std=True needs a loss that learns standard deviations, got {loss!r}: use "
+            "loss='gaussian_nll'"
+        )
+
+
+@dataclass(frozen=True)
+class _Tempered:
+    """A link whose probabilities are calibrated by a temperature."""
+
+    link: Head
+    tempered: Callable[[Tensor, Any], Tensor]
+    temperature: Any
+
+    def __call__(self, output: Tensor) -> Tensor:
+        return self.link(self.tempered(output, self.temperature))
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """The bounds between which a share of the targets is expected."""
+
+    predict_interval: Callable[[Tensor, float], Tensor]
+    coverage: float
+
+    def __call__(self, output: Tensor) -> Tensor:
+        return self.predict_interval(output, self.coverage)
+
+
+def probability_head(loss: Any, targets: ClassEncoder, temperature: Any, name: str = "predict") -> Head:
+    """Return the head that makes probabilities of outputs, in the order of the classes.
+
+    Parameters
+    ----------
+    loss : Loss
+        Of the fit.
+    targets : ClassEncoder
+        Of the fit.
+    temperature : float, tuple of float or None
+        By which they are calibrated.
+    name : {"predict", "log_predict"}
+        Probabilities, or their logarithms.
+
+    Returns
+    -------
+    callable
+        From raw outputs to a column for each class.
+    """
+    link = getattr(loss, name)
+    return targets.probable(
+        link if temperature is None else _Tempered(link, loss.tempered, temperature), loss
+    )
+
+
+def interval_head(loss: Any, coverage: Any) -> Head:
+    """Return the head that makes bounds of outputs, of shape (n_samples, 2, n_targets).
+
+    Parameters
+    ----------
+    loss : Loss
+        Of the fit, that has `predict_interval`.
+    coverage : float
+        Share of the targets that is expected inside.
+
+    Returns
+    -------
+    callable
+        From raw outputs to bounds.
+
+    Raises
+    ------
+    ValueError
+        If `coverage` is not between 0 and 1.
+    """
+    if not isinstance(coverage, Real) or not 0 < float(coverage) < 1:
+        raise ValueError(f"coverage must be a number between 0 and 1, got {coverage!r}")
+    return _Interval(loss.predict_interval, float(coverage))

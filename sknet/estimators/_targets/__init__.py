@@ -1,0 +1,12 @@
+"""Targets: what a user calls them, encoded for the loss, and what outputs mean, decoded.
+
+An encoder is made of the targets of a first fit, and serves those that continue it.
+"""
+
+from sknet.estimators._targets._base import ClassEncoder
+from sknet.estimators._targets._classes import ClassTargets
+from sknet.estimators._targets._columns import ColumnTargets
+from sknet.estimators._targets._ordered import OrderedTargets
+from sknet.estimators._targets._real import RealTargets
+
+__all__ = ["ClassEncoder", "ClassTargets", "ColumnTargets", "OrderedTargets", "RealTargets"]

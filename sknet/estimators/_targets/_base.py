@@ -1,0 +1,138 @@
+"""What every encoder of classes can do."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import unique_labels
+
+from sknet.device import to_host
+from sknet.engine import Score
+from sknet.engine.predict import Head
+from sknet.losses import Loss
+
+__all__ = ["Agreement", "ClassEncoder"]
+
+
+class ClassEncoder(ABC):
+    """Abstract base: labels as numbers for a loss, and labels and probabilities from what a network returns.
+
+    Attributes
+    ----------
+    task : str
+        The task of the loss.
+    classes : ndarray of shape (n_classes,), or a list of those
+        Sorted; one array for each column of labels.
+    n_outputs : int
+        Outputs of the network.
+    """
+
+    task: str
+    classes: Any
+    n_outputs: int
+
+    @abstractmethod
+    def encode(self, y: Any) -> Any:
+        """Encode labels as the loss expects them.
+
+        Parameters
+        ----------
+        y : array of shape (n_samples,) or (n_samples, n_columns)
+            Labels that all occur in `classes`.
+
+        Returns
+        -------
+        ndarray
+            Numbers of classes, or 0.0 and 1.0.
+
+        Raises
+        ------
+        ValueError
+            If a label is none of the classes.
+        """
+
+    @abstractmethod
+    def decode(self, decision: Any, threshold: float = 0.0) -> Any:
+        """Return the labels that decisions mean.
+
+        Parameters
+        ----------
+        decision : ndarray of shape (n_samples, n_outputs)
+            What `deciding` makes of outputs.
+        threshold : float, default=0.0
+            Of the loss: above it lies the second of two classes, and a label that a row has.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_columns)
+            Labels.
+        """
+
+    def trained(self, loss: Loss) -> Loss:
+        """Return the loss to train with, for these targets."""
+        return loss.for_task(self.task)
+
+    def deciding(self, loss: Loss) -> Head | None:
+        """Return what turns outputs into decisions; None where they are decisions as they are."""
+        return None
+
+    def probable(self, link: Head, loss: Loss) -> Head:
+        """Return a link of the loss, such as its `predict`, with a column for each class."""
+        return link
+
+    def decisions(self, decision: Any) -> Any:
+        """Return decisions as `decision_function` does."""
+        return self.per_column(decision)
+
+    def per_column(self, result: Any) -> Any:
+        """Return decisions or probabilities as users get them: a list, if there are several columns."""
+        return result
+
+    @abstractmethod
+    def new_score(self, loss: Loss) -> Callable[[], Score]:
+        """Return a function that creates an empty score of training rows."""
+
+    def unlike(self, classes: Any) -> bool:
+        """Tell whether some classes are others than these."""
+        return not np.array_equal(self.classes, unique_labels(classes))
+
+    def found_in(self, y: Any) -> Any:
+        """Return the classes that occur in labels, as `classes` has them."""
+        return unique_labels(y)
+
+    def single(self) -> Any:
+        """Return a class beside which there is no other, or None."""
+        return self.classes.tolist()[0] if len(self.classes) == 1 else None
+
+
+class Agreement(Score):
+    """Share of rows for which all predicted classes are the true ones.
+
+    Parameters
+    ----------
+    decide : callable
+        From raw outputs to numbers of classes, of the targets' shape.
+    """
+
+    def __init__(self, decide: Callable[[Any], Any]) -> None:
+        self._decide = decide
+        self._right = self._all = 0.0
+        self._finite = True
+
+    def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
+        output, target = to_host(output), to_host(target)
+        self._finite = self._finite and bool(np.isfinite(output.sum()))
+        right = (self._decide(output) == target).reshape(len(target), -1).all(axis=1)
+        weight = np.ones(len(right)) if weight is None else to_host(weight)
+        self._right += float(weight[right].sum())
+        self._all += float(weight.sum())
+
+    def result(self) -> float:
+        return self._right / self._all if self._finite and self._all else float("nan")
+
+    def state(self) -> dict[str, Any]:
+        return {"right": self._right, "all": self._all, "finite": self._finite}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._right, self._all, self._finite = state["right"], state["all"], state["finite"]

@@ -1,0 +1,110 @@
+"""One label a row, or several that a row has or has not."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets, type_of_target, unique_labels
+
+from sknet import ops
+from sknet.engine import Accuracy, Score
+from sknet.engine.predict import Head
+from sknet.estimators._targets._base import ClassEncoder
+from sknet.losses import Loss
+
+__all__ = ["ClassTargets", "both_classes"]
+
+
+def both_classes(link: Head, threshold: float) -> Head:
+    """Return a link with a column for each of two classes, for a network that has one output for both.
+
+    The link of a binary loss is symmetric: class 0 has class 1's probability at the output on the other
+    side of the threshold, which is exact where 1 - p is not.
+    """
+    return lambda output: ops.concat([link(2.0 * threshold - output), link(output)], axis=1)
+
+
+class ClassTargets(ClassEncoder):
+    """The classes of a classification, and their numbers.
+
+    Parameters
+    ----------
+    y : array of shape (n_samples,) or (n_samples, n_labels)
+        Labels, or a 0/1 indicator of several labels a row.
+    classes : array of shape (n_classes,), default=None
+        All classes, where y may lack some.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Sorted.
+    task : {"binary", "multiclass", "multilabel"}
+        The task of the loss.
+    n_outputs : int
+        Outputs of the network: 1 for two classes (or one).
+
+    Raises
+    ------
+    ValueError
+        For continuous targets, or several classes a row.
+
+    Examples
+    --------
+    >>> targets = ClassTargets(np.array(["b", "a", "b"]))
+    >>> targets.task, targets.encode(np.array(["b", "a"])).ravel()
+    ('binary', array([1., 0.]))
+    """
+
+    def __init__(self, y: Any, classes: Any = None) -> None:
+        check_classification_targets(y)
+        kind = type_of_target(y, input_name="y")
+        if kind == "multiclass-multioutput":
+            raise ValueError(
+                "Multioutput target data is not supported: expected one label a row, or a 0/1 indicator "
+                f"matrix of labels, got y of shape {np.shape(y)} with several classes a column"
+            )
+        if kind == "multilabel-indicator":
+            self.task, self.classes = "multilabel", np.arange(y.shape[1])
+        else:
+            self.classes = unique_labels(y if classes is None else classes)
+            self.task = "binary" if len(self.classes) <= 2 else "multiclass"
+        self.n_outputs = 1 if self.task == "binary" else len(self.classes)
+
+    def encode(self, y: Any) -> Any:
+        if self.task == "multilabel":
+            if np.ndim(y) != 2 or y.shape[1] != self.n_outputs:
+                raise ValueError(
+                    f"y must be an indicator of {self.n_outputs} labels a row, got shape {np.shape(y)}"
+                )
+            return np.asarray(y, dtype=np.float64)
+        numbers = numbers_of(y, self.classes)
+        return numbers.astype(np.float64).reshape(-1, 1) if self.task == "binary" else numbers
+
+    def decode(self, decision: Any, threshold: float = 0.0) -> Any:
+        if self.task == "multilabel":
+            return (decision > threshold).astype(np.int64)
+        if self.task == "binary":
+            positive = (decision[:, 0] > threshold).astype(np.intp)
+            return self.classes[np.minimum(positive, len(self.classes) - 1)]
+        return self.classes[decision.argmax(axis=1)]
+
+    def decisions(self, decision: Any) -> Any:
+        return decision[:, 0] if self.task == "binary" else decision
+
+    def probable(self, link: Head, loss: Loss) -> Head:
+        return both_classes(link, loss.threshold) if self.task == "binary" else link
+
+    def new_score(self, loss: Loss) -> Callable[[], Score]:
+        return lambda: Accuracy(loss.threshold, getattr(loss, "ignore_index", None))
+
+
+def numbers_of(y: Any, classes: Any, name: str = "`y`") -> Any:
+    """Return the places of labels among sorted classes; raise a ValueError for a label that is none."""
+    seen = unique_labels(y)
+    if len(np.setdiff1d(seen, classes)):
+        raise ValueError(
+            f"{name} has classes not in `self.classes_`. `self.classes_` has {classes}. "
+            f"{name.strip('`')!r} has {seen}. Name all classes in the first call: "
+            "partial_fit(X, y, classes=...)."
+        )
+    return np.searchsorted(classes, y)

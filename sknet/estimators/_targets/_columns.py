@@ -1,0 +1,101 @@
+"""Several columns of labels, each with classes of its own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
+
+from sknet.engine import Score
+from sknet.estimators._targets._base import Agreement, ClassEncoder
+from sknet.estimators._targets._classes import numbers_of
+from sknet.losses import Loss
+from sknet.losses.extend import Columns
+
+__all__ = ["ColumnTargets"]
+
+
+class ColumnTargets(ClassEncoder):
+    """The classes of each column of labels, and their numbers.
+
+    Parameters
+    ----------
+    y : array of shape (n_samples, n_columns)
+        Labels.
+    classes : list of array of shape (n_classes,), default=None
+        All classes of each column, where y may lack some.
+
+    Attributes
+    ----------
+    classes : list of ndarray of shape (n_classes,)
+        Sorted, for each column.
+    task : str
+        ``"multiclass"``: that of each column.
+    n_outputs : int
+        Outputs of the network: one for each class of each column.
+
+    Raises
+    ------
+    ValueError
+        If `classes` are those of more or fewer columns, or y has other than labels.
+
+    Examples
+    --------
+    >>> targets = ColumnTargets(np.array([["a", "x"], ["b", "y"], ["c", "x"]]))
+    >>> targets.n_outputs, targets.encode(np.array([["c", "y"]]))
+    (5, array([[2, 1]]))
+    """
+
+    task = "multiclass"
+
+    def __init__(self, y: Any, classes: Any = None) -> None:
+        check_classification_targets(y)
+        if classes is not None and len(classes) != y.shape[1]:
+            raise ValueError(
+                f"classes must be a list of the classes of each of {y.shape[1]} columns of y, got "
+                f"{len(classes)} of them"
+            )
+        given = y.T if classes is None else classes
+        self.classes = [unique_labels(column) for column in given]
+        self.n_outputs = sum(self.n_classes)
+
+    @property
+    def n_classes(self) -> tuple[int, ...]:
+        """Of each column."""
+        return tuple(len(classes) for classes in self.classes)
+
+    def encode(self, y: Any) -> Any:
+        if np.ndim(y) != 2 or y.shape[1] != len(self.classes):
+            raise ValueError(f"y must have {len(self.classes)} columns of labels, got shape {np.shape(y)}")
+        columns = [numbers_of(y[:, k], known, f"`y[:, {k}]`") for k, known in enumerate(self.classes)]
+        return np.stack(columns, axis=1)
+
+    def decode(self, decision: Any, threshold: float = 0.0) -> Any:
+        numbers = self._numbers(decision)
+        return np.stack([known[numbers[:, k]] for k, known in enumerate(self.classes)], axis=1)
+
+    def _numbers(self, decision: Any) -> Any:
+        return np.stack([part.argmax(axis=1) for part in self.per_column(decision)], axis=1)
+
+    def trained(self, loss: Loss) -> Loss:
+        return Columns(loss.for_task(self.task), self.n_classes)
+
+    def per_column(self, result: Any) -> Any:
+        ends = np.cumsum(self.n_classes)[:-1]
+        return [result[:, start:stop] for start, stop in zip([0, *ends], [*ends, None], strict=True)]
+
+    def new_score(self, loss: Loss) -> Callable[[], Score]:
+        return lambda: Agreement(self._numbers)
+
+    def unlike(self, classes: Any) -> bool:
+        return len(classes) != len(self.classes) or not all(
+            np.array_equal(unique_labels(new), known)
+            for new, known in zip(classes, self.classes, strict=True)
+        )
+
+    def found_in(self, y: Any) -> Any:
+        return [unique_labels(column) for column in y.T]
+
+    def single(self) -> Any:
+        """Return a class that is the only one of its column, or None."""
+        return next((classes.tolist()[0] for classes in self.classes if len(classes) == 1), None)

@@ -1,0 +1,117 @@
+"""One label a row, of classes that have an order."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets, type_of_target, unique_labels
+
+from sknet import ops
+from sknet.core import Tensor, as_tensor, no_grad
+from sknet.engine import Score
+from sknet.engine.predict import Head
+from sknet.estimators._targets._base import Agreement, ClassEncoder
+from sknet.estimators._targets._classes import numbers_of
+
+__all__ = ["OrderedTargets"]
+
+
+class OrderedTargets(ClassEncoder):
+    """Classes from the lowest to the highest, and their numbers in this order.
+
+    Parameters
+    ----------
+    y : array of shape (n_samples,)
+        Labels.
+    classes : array of shape (n_classes,), default=None
+        All classes, where y may lack some.
+    order : array-like of shape (n_classes,), default=None
+        All classes from the lowest to the highest; None for the sorted order.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Sorted, as scikit-learn's tools expect them.
+    order : ndarray of shape (n_classes,)
+        From the lowest to the highest.
+    task : str
+        ``"ordinal"``.
+    n_outputs : int
+        Outputs of the network, one for each boundary.
+
+    Raises
+    ------
+    ValueError
+        If y has no single column, or the order lacks a label or names one twice.
+
+    Examples
+    --------
+    >>> targets = OrderedTargets(np.array(["low", "high", "mid"]), order=["low", "mid", "high"])
+    >>> targets.encode(np.array(["high", "low"])), targets.classes.tolist()
+    (array([2, 0]), ['high', 'low', 'mid'])
+    """
+
+    task = "ordinal"
+
+    def __init__(self, y: Any, classes: Any = None, order: Any = None) -> None:
+        check_classification_targets(y)
+        if type_of_target(y, input_name="y") not in ("binary", "multiclass"):
+            raise ValueError(f"loss='ordinal' needs one label a row, got y of shape {np.shape(y)}")
+        labels = unique_labels(y if classes is None else classes)
+        self.order = labels if order is None else np.asarray(order)
+        self.classes = np.unique(self.order)
+        missing = [label for label in labels.tolist() if label not in self.order.tolist()]
+        if self.order.ndim != 1 or len(self.classes) < len(self.order) or missing:
+            raise ValueError(
+                f"Ordinal(order={self.order.tolist()!r}) must name every class once, from the lowest to the "
+                f"highest; the labels of y are {labels.tolist()}"
+            )
+        self.n_outputs = max(len(self.order) - 1, 1)
+
+    @property
+    def _places(self) -> Any:
+        """For each of the sorted classes its number in the order."""
+        return np.argsort(np.searchsorted(self.classes, self.order))
+
+    def encode(self, y: Any) -> Any:
+        return self._places[numbers_of(y, self.classes)]
+
+    def decode(self, decision: Any, threshold: float = 0.0) -> Any:
+        if decision.shape[1] == 1:
+            return self.classes[(decision[:, 0] > threshold).astype(np.intp)]
+        return self.classes[decision.argmax(axis=1)]
+
+    def deciding(self, loss: Any) -> Head | None:
+        if len(self.classes) > 2:
+            return self.probable(loss.log_predict, loss)
+        return None if self._is_sorted else ops.negative
+
+    def decisions(self, decision: Any) -> Any:
+        return decision[:, 0] if len(self.classes) == 2 else decision
+
+    def probable(self, link: Head, loss: Any) -> Head:
+        places = tuple(self._places.tolist())
+        return link if self._is_sorted else lambda output: _columns(link(output), places)
+
+    @property
+    def _is_sorted(self) -> bool:
+        return bool((self.order == self.classes).all())
+
+    def new_score(self, loss: Any) -> Callable[[], Score]:
+        def decide(output: Any) -> Any:
+            with no_grad():
+                found = loss.log_predict(Tensor(output)).data
+            return found.argmax(axis=1)
+
+        return lambda: Agreement(decide)
+
+    def unlike(self, classes: Any) -> bool:
+        return bool(len(np.setdiff1d(unique_labels(classes), self.classes)))
+
+    def found_in(self, y: Any) -> Any:
+        """Return all classes: an order may have some that do not occur."""
+        return self.classes if not self.unlike(y) else unique_labels(y)
+
+
+def _columns(x: Tensor, places: tuple[int, ...]) -> Tensor:
+    return ops.stack([as_tensor(x)[..., place] for place in places], axis=-1)

@@ -1,0 +1,268 @@
+"""Losses that wrap another: for targets in other units, and for several columns of classes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from sknet import ops
+from sknet.core import Tensor, as_tensor
+from sknet.device import to_device
+from sknet.exceptions import DtypeError
+from sknet.losses._base import Loss, Scaling, shape_error
+
+__all__ = ["Columns", "Standardized"]
+
+
+class Wrapping(Loss):
+    """Abstract base of losses that compute with another, whose properties they have."""
+
+    loss: Loss
+
+    @property
+    def tasks(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The supported tasks: those of the loss inside."""
+        return self.loss.tasks
+
+    @property
+    def mean_over_outputs(self) -> bool:  # type: ignore[override]
+        """Whether the loss is reported as the mean over outputs."""
+        return self.loss.mean_over_outputs
+
+    @property
+    def of_probabilities(self) -> bool:  # type: ignore[override]
+        """Whether it expects probabilities."""
+        return self.loss.of_probabilities
+
+    @property
+    def has_probabilities(self) -> bool:  # type: ignore[override]
+        """Whether `predict` returns probabilities, where the task is a classification."""
+        return self.loss.has_probabilities
+
+    @property
+    def outputs_per_target(self) -> int:
+        """Outputs of the network for each column of the targets."""
+        return self.loss.outputs_per_target
+
+    def for_task(self, task: str) -> Loss:
+        super().for_task(task)
+        return self
+
+
+@dataclass(frozen=True)
+class _InUnits:
+    """A head of a loss whose result is multiplied by a scale, and shifted, column by column."""
+
+    head: Callable[..., Tensor]
+    scale: tuple[float, ...]
+    shift: tuple[float, ...] | None
+
+    def __call__(self, output: Tensor, *args: Any) -> Tensor:
+        x: Tensor = self.head(output, *args) * row_of(self.scale, output)
+        return x if self.shift is None else x + row_of(self.shift, output)
+
+
+def row_of(numbers: Sequence[float], like: Any) -> Tensor | float:
+    """Return numbers as a row in the dtype and on the device of a tensor; a single one as a float."""
+    if len(numbers) == 1:
+        return numbers[0]
+    like = as_tensor(like)
+    return Tensor(to_device(np.asarray(numbers, like.dtype), like.device))
+
+
+class Standardized(Wrapping):
+    r"""A loss for targets that were standardized: predictions and what is reported are in their own units.
+
+    Parameters
+    ----------
+    loss : Loss
+        Computed from targets :math:`(y - m) / s`.
+    mean : sequence of float
+        :math:`m`, a number for each column of the targets; zeros for a loss with a log link.
+    scale : sequence of float
+        :math:`s`, likewise.
+
+    Notes
+    -----
+    What is minimised is the loss of standardized targets, so that each column counts alike, whatever its
+    unit. What is reported is the loss of the targets themselves: for a loss of power p that of a column
+    times :math:`s^p`, for a density plus :math:`\log s`.
+
+    Examples
+    --------
+    >>> from sknet.losses import SquaredError
+    >>> from sknet.losses.extend import Standardized
+    >>> loss = Standardized(SquaredError(), mean=[100.0], scale=[10.0])
+    >>> loss.values([[1.0]], [0.0]).numpy(), loss.reporting.values([[1.0]], [0.0]).numpy()
+    (array([0.5]), array([50.]))
+    >>> loss.predict([[1.0]]).numpy()
+    array([[110.]])
+    """
+
+    _parameter_constraints = {"loss": [Loss], "mean": ["array-like"], "scale": ["array-like"]}
+
+    def __init__(self, loss: Loss, mean: Sequence[float] = (0.0,), scale: Sequence[float] = (1.0,)) -> None:
+        self.loss = loss
+        self.mean = mean
+        self.scale = scale
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        return self.loss.values(output, target)
+
+    def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
+        return self.loss.counts(output, target)
+
+    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
+        self.loss.check_target(y, name=name, n_outputs=n_outputs)
+
+    def predict(self, output: Tensor) -> Tensor:
+        return self._in_units("predict")(as_tensor(output))
+
+    @property
+    def reporting(self) -> Loss:
+        """The loss of the targets in their own units."""
+        return _OfTargets(self.loss, self.scale)
+
+    @property
+    def unit(self) -> float:
+        """How much a loss of 1 is in the units of the targets, on average over the columns."""
+        return float(np.mean([s**self._scaling.power for s in self.scale]))
+
+    @property
+    def _scaling(self) -> Scaling:
+        scaling = self.loss.scaling
+        assert scaling is not None
+        return scaling
+
+    def _in_units(self, name: str) -> _InUnits:
+        shift = tuple(self.mean) if self._scaling.shifts and name != "predict_std" else None
+        return _InUnits(getattr(self.loss, name), tuple(self.scale), shift)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("predict_std", "predict_quantiles", "predict_interval"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self._in_units(name)  # without such a method of the loss inside, an AttributeError too
+
+
+class _OfTargets(Wrapping):
+    """The loss of targets and predictions in units of their own, from standardized ones."""
+
+    def __init__(self, loss: Loss, scale: Sequence[float]) -> None:
+        self.loss = loss
+        self.scale = scale
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        scaling, count = self.loss.scaling, len(self.scale)
+        assert scaling is not None
+        z, y = as_tensor(output), as_tensor(target)
+        factors = [s**scaling.power for s in self.scale]
+        found: Tensor
+        if len(set(factors)) == 1:
+            found = self.loss.values(z, y) * factors[0]
+        else:
+            columns = [self.loss.values(z[:, k::count], y[:, k : k + 1]) * factors[k] for k in range(count)]
+            found = sum(columns[1:], columns[0])
+        return found + float(np.log(self.scale).sum()) if scaling.adds_log else found
+
+    def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
+        return self.loss.counts(output, target)
+
+
+class Columns(Wrapping):
+    """The sum of a loss of classes over several columns, each of which has classes of its own.
+
+    Parameters
+    ----------
+    loss : Loss
+        Of mutually exclusive classes, such as `LogLoss`.
+    n_classes : sequence of int
+        Of each column. The outputs of the first column's classes come first.
+
+    Examples
+    --------
+    >>> from sknet.losses import LogLoss
+    >>> from sknet.losses.extend import Columns
+    >>> loss = Columns(LogLoss(), (3, 2))
+    >>> loss.values([[2.0, 0.0, 0.0, 0.0, 0.0]], [[0, 1]]).numpy()
+    array([0.9327])
+    """
+
+    _parameter_constraints = {"loss": [Loss], "n_classes": ["array-like"]}
+
+    def __init__(self, loss: Loss, n_classes: Sequence[int]) -> None:
+        self.loss = loss
+        self.n_classes = n_classes
+
+    def values(self, output: Tensor, target: Tensor) -> Tensor:
+        z, y = as_tensor(output), as_tensor(target)
+        width, count = sum(self.n_classes), len(self.n_classes)
+        if z.ndim != 2 or z.shape[1] != width or y.shape != (z.shape[0], count):
+            expected = f"(n_samples, {count}), and the output (n_samples, {width})"
+            raise shape_error(self, z.shape, y.shape, expected=expected)
+        if np.dtype(y.dtype).kind not in "iu":
+            raise DtypeError(
+                f"Columns got targets of dtype {y.dtype}; they must be integers, the numbers of classes. "
+                "Cast them with astype."
+            )
+        each = [self.loss.values(part, y[:, k]) for k, part in enumerate(self.parts(z))]
+        return sum(each[1:], each[0])
+
+    def parts(self, output: Any) -> list[Any]:
+        """Return the outputs of each column's classes.
+
+        Parameters
+        ----------
+        output : Tensor or array of shape (n_samples, n_outputs)
+            What the network returned, or something computed of it.
+
+        Returns
+        -------
+        list of Tensor or array of shape (n_samples, n_classes)
+            One for each column.
+        """
+        return [output[:, start:stop] for start, stop in pairwise(accumulate(self.n_classes, initial=0))]
+
+    def predict(self, output: Tensor) -> Tensor:
+        return self._of_each(self.loss.predict, output)
+
+    def log_predict(self, output: Tensor) -> Tensor:
+        """Return the logarithm of what `predict` returns, accurate also where that is nearly 0.
+
+        Parameters
+        ----------
+        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
+            Logits.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n_outputs)
+            Log probabilities.
+        """
+        return self._of_each(self.loss.log_predict, output)
+
+    def tempered(self, output: Tensor, temperature: Sequence[float]) -> Tensor:
+        """Return outputs divided by the temperature of their column.
+
+        Parameters
+        ----------
+        output : Tensor or array of shape (n_samples, n_outputs), dtype=floating
+            Logits.
+        temperature : sequence of float
+            One for each column.
+
+        Returns
+        -------
+        Tensor of shape (n_samples, n_outputs)
+            What `predict` turns into probabilities.
+        """
+        z = as_tensor(output)
+        return z / row_of(np.repeat(temperature, self.n_classes).tolist(), z)
+
+    def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
+        for k, count in enumerate(self.n_classes):
+            self.loss.check_target(y[:, k], name=f"{name}[:, {k}]", n_outputs=count)
+
+    def _of_each(self, link: Callable[[Tensor], Tensor], output: Tensor) -> Tensor:
+        return ops.concat([link(part) for part in self.parts(as_tensor(output))], axis=-1)

@@ -1,0 +1,6 @@
+"""What estimators make of losses; users of losses do without it."""
+
+from sknet.losses._base import Scaling
+from sknet.losses._wrapped import Columns, Standardized
+
+__all__ = ["Columns", "Scaling", "Standardized"]
