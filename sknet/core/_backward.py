@@ -90,15 +90,21 @@ def from_here(
     taken = {id(owner_of(seed.data))}
     wanted: set[Node | None] | None = None if owners is None else {*owners}
     for node, g in pull_back([(_node_of(output), seed)], wanted, create_graph).items():
-        # A leaf's weak reference: the leaf may be gone.
-        keeper = node.output() if node.primitive is None else keeper_of(node)
-        owner = keeper if owners is None else owners[node]
+        owner = _keeper_of(node) if owners is None else owners[node]
         if owner is not None:
             with _accumulating:
                 before = owner.grad
                 owner.grad = _own(g, taken) if before is None else bind(p.add, (before, g), {})
     if not retain_graph:
         release(output)
+
+
+def _keeper_of(node: Node) -> "Tensor | None":
+    """Return the tensor whose `grad` a backward pass fills; None if it is gone, or frozen by now."""
+    if node.primitive is not None:
+        return keeper_of(node)
+    leaf: Tensor | None = node.output()
+    return leaf if leaf is not None and leaf.node is node else None
 
 
 def _owners(inputs: "Tensor | Sequence[Tensor]") -> "dict[Node, Tensor]":
@@ -289,6 +295,36 @@ def depends_on(output: "Tensor", inputs: "Iterable[Tensor]") -> bool:
     """
     nodes = set() if output.node is None else set(newest_first(output.node))
     return any(x.node in nodes for x in inputs)
+
+
+def is_later(leaf: "Tensor", output: "Tensor") -> bool:
+    """Tell whether a leaf requires a gradient only since after an output was recorded, or again.
+
+    Parameters
+    ----------
+    leaf, output : Tensor
+        Both on the tape.
+
+    Returns
+    -------
+    bool
+        If so, what was computed from the leaf before the output was recorded may not know of it.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> from sknet.core.extend import is_later
+    >>> w, x = Tensor([1.0], requires_grad=True), Tensor([2.0])
+    >>> y = w * x
+    >>> x.requires_grad = True
+    >>> is_later(x, y), is_later(w, y)
+    (True, False)
+    """
+    if leaf.node is None or output.node is None:
+        return False
+    notes = getattr(leaf.node, "notes", None)
+    since = leaf.node.order if notes is None or notes.since is None else notes.since
+    return bool(since > output.node.order)
 
 
 def newest_first(*roots: Node, stop: "Container[Node | None] | None" = None) -> list[Node]:

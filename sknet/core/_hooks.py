@@ -21,14 +21,18 @@ _numbers = itertools.count()
 
 
 class Notes:
-    """What few nodes have: hooks by their number, a tensor that keeps the gradient, a line of code."""
+    """What few nodes have: hooks by their number, a tensor that keeps the gradient, a line of code.
 
-    __slots__ = ("__weakref__", "hooks", "keeper", "line")
+    Of a leaf that was frozen for a while, also the time since which it requires a gradient again.
+    """
+
+    __slots__ = ("__weakref__", "hooks", "keeper", "line", "since")
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[[Any], Any]] = {}
         self.keeper: weakref.ref[Tensor] | None = None
         self.line: Line | None = None
+        self.since: int | None = None
 
 
 # The notes of living nodes with hooks or a keeper. While there are none, backward does not ask for any.

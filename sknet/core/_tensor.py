@@ -13,8 +13,8 @@ from sknet.core import _bind
 from sknet.core import _primitive as p
 from sknet.core._axes import normalize_axes
 from sknet.core._backward import from_here
-from sknet.core._bind import Node, bind
-from sknet.core._hooks import Hookable
+from sknet.core._bind import Node, bind, next_time
+from sknet.core._hooks import Hookable, notes_of
 from sknet.core._inplace import Changeable, plain_index
 from sknet.core._methods import Count, Methods
 from sknet.core._modes import modes
@@ -150,8 +150,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
                 f"only floating-point tensors have gradients, this one is {self.dtype}: use .astype"
             )
         if value:
-            # A tape that was recorded before knows this leaf by its former node.
-            self.node = getattr(self, "_resting", None) or leaf_node(self)
+            self.node = _leaf_again(self)
         else:
             self._resting, self.node = self.node, None
 
@@ -398,6 +397,22 @@ def make_tensor(data: Any, node: Node | None) -> Tensor:
 def leaf_node(tensor: Tensor) -> Node:
     """Return a node for a leaf; it finds its tensor again (to fill `grad`) while that is alive."""
     return Node(output=weakref.ref(tensor))
+
+
+# The slot itself: reading an empty one takes no search for similar names.
+_resting_node = vars(Tensor)["_resting"].__get__
+
+
+def _leaf_again(tensor: Tensor) -> Node:
+    """Return the node of a leaf that is thawed: the one that a tape knows, if it had one before."""
+    try:
+        node: Node | None = _resting_node(tensor)
+    except AttributeError:
+        node = None
+    if node is None:
+        return leaf_node(tensor)
+    notes_of(node).since = next_time()
+    return node
 
 
 def as_tensor(x: Any) -> Tensor:

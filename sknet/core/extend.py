@@ -5,7 +5,15 @@ nodes, the walk over them, the modes of a thread, and what else a transform has 
 """
 
 from sknet.core import _primitive as primitives
-from sknet.core._backward import exchange_push, newest_first, ones_like, pull_back, push, zeros_like
+from sknet.core._backward import (
+    exchange_push,
+    is_later,
+    newest_first,
+    ones_like,
+    pull_back,
+    push,
+    zeros_like,
+)
 from sknet.core._bind import Node, next_time
 from sknet.core._hooks import notes_of
 from sknet.core._modes import Context, modes
@@ -18,6 +26,7 @@ __all__ = [
     "Node",
     "exchange_push",
     "first_run",
+    "is_later",
     "line_of",
     "make_tensor",
     "modes",

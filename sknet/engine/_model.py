@@ -323,9 +323,10 @@ class Model(Owner):
         Raises
         ------
         GradientError
-            If the loss does not depend on this model's parameters, or is no scalar.
+            If the loss does not depend on this model's parameters, or was computed before one of them was
+            thawed or put in, or is no scalar.
         """
-        check_reached(loss, self._memory.leaves.values())
+        check_reached(loss, self._memory.leaves)
         found = self.gradient_into(self._memory.zeros(), loss)
         if donate:
             release(loss)

@@ -368,6 +368,41 @@ class TestRequiresGrad:
         x.requires_grad = False
         assert not (x * 2).requires_grad
 
+    @pytest.mark.parametrize("seed", range(20))
+    def test_taken_back_and_given_again_it_is_the_same_leaf(self, seed):
+        """What was recorded before, between and after counts for the leaf, as in PyTorch."""
+        rng = np.random.default_rng(seed)
+        torch = pytest.importorskip("torch")
+        xs = [Tensor([float(i + 1)], requires_grad=i == 0 or bool(rng.integers(2))) for i in range(3)]
+        theirs = [torch.tensor([float(i + 1)], requires_grad=x.requires_grad) for i, x in enumerate(xs)]
+        y, z = Tensor([0.0], requires_grad=True) * 1, torch.zeros(1, requires_grad=True) * 1
+        for factor in range(1, 12):
+            i, mode = int(rng.integers(3)), bool(rng.integers(2))
+            if rng.random() < 0.5:
+                xs[i].requires_grad = theirs[i].requires_grad = mode
+            y, z = y + xs[i] * xs[i] * factor, z + theirs[i] * theirs[i] * factor
+        xs[0].requires_grad = theirs[0].requires_grad = True
+        learned = [i for i, x in enumerate(xs) if x.requires_grad]
+        assert learned == [i for i, x in enumerate(theirs) if x.requires_grad]
+        found = gradients(y, [xs[i] for i in learned])
+        expected = torch.autograd.grad(
+            z, [theirs[i] for i in learned], allow_unused=True, retain_graph=True, materialize_grads=True
+        )
+        assert [g.item() for g in found] == [g.item() for g in expected]
+        y.backward()
+        z.backward()
+        for x, other in zip(xs, theirs, strict=True):
+            assert (x.grad is None) == (other.grad is None)
+            assert x.grad is None or x.grad.item() == other.grad.item()
+
+    def test_hooks_stay_with_a_leaf_that_is_frozen_for_a_while(self):
+        x = Tensor([3.0], requires_grad=True)
+        x.register_hook(lambda gradient: gradient * 10)
+        x.requires_grad = False
+        x.requires_grad = True
+        (x * 2).backward()
+        assert x.grad.item() == 20.0
+
     def test_results_inherit_it(self):
         x = Tensor([3.0], requires_grad=True)
         assert (x + Tensor([1.0])).requires_grad
@@ -435,6 +470,15 @@ def test_a_leaf_that_is_frozen_and_thawed_is_the_one_on_the_tape():
     loss.backward()
     np.testing.assert_array_equal(x.grad.numpy(), [6.0, 16.0])
     assert (x * 2).requires_grad
+
+
+def test_a_leaf_is_made_without_a_search_for_similar_names(monkeypatch):
+    def fail(*args):
+        raise AssertionError("looked up names")
+
+    monkeypatch.setattr("sknet.core._methods.suggestion", fail)
+    x = Tensor([1.0], requires_grad=True)
+    x.detach().requires_grad = True
 
 
 def test_a_leaf_that_became_another_value_is_not_the_one_on_the_tape():

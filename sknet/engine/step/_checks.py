@@ -1,10 +1,11 @@
 """What arithmetic would take in without a word, found before anything is computed with it."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
 from sknet.core import Tensor, depends_on
+from sknet.core.extend import is_later
 from sknet.device import namespace
 from sknet.exceptions import GradientError
 from sknet.losses import Loss
@@ -162,18 +163,26 @@ def _least(x: Tensor) -> float:
     return namespace(x.data).min(x.data, axis=None).item()  # type: ignore[no-any-return]
 
 
-def check_reached(loss: Tensor, leaves: Iterable[Tensor]) -> None:
-    """Raise a GradientError unless a loss was computed from at least one of the leaves.
+def check_reached(loss: Tensor, leaves: Mapping[str, Tensor]) -> None:
+    """Raise a GradientError unless a loss can have a gradient for a model's parameters.
 
     Parameters
     ----------
     loss : Tensor
         On the tape.
-    leaves : iterable of Tensor
-        A model's parameters.
+    leaves : mapping of str to Tensor
+        The parameters. The loss must have been computed from one at least, and may not be older than one
+        that it was not computed from: that was frozen then, or no part of the network.
     """
-    if not depends_on(loss, leaves):
+    later = [name for name, leaf in leaves.items() if is_later(leaf, loss)]
+    if not depends_on(loss, leaves.values()):
         raise GradientError(
             "the loss does not depend on this model's parameters: compute it from this model's output, "
             "model.loss(model(X), y), and not inside no_grad"
         )
+    for name in later:
+        if not depends_on(loss, (leaves[name],)):
+            raise GradientError(
+                f"{name!r} was frozen, or no part of the network, when this loss was computed, and its "
+                "gradient is not known: compute the loss again"
+            )

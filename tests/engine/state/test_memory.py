@@ -292,6 +292,64 @@ def test_parameters_that_become_one_are_trained_as_one():
 # -- tapes ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_recorded_loss_keeps_its_gradient_while_parameters_are_frozen_and_thawed(seed):
+    rng = np.random.default_rng(seed)
+    model = new()
+    known = dict(model.module.named_parameters())
+    loss = model.loss(model(X), CLASSES)
+    expected = dict(model.backward(loss))
+    for _ in range(4):
+        for name in rng.choice(list(known), 2):
+            known[str(name)].requires_grad = bool(rng.integers(2))
+        found = {}
+        if any(parameter.requires_grad for parameter in known.values()):
+            found = dict(model.backward(loss))
+        assert list(found) == [name for name, parameter in known.items() if parameter.requires_grad]
+        for name, gradient in found.items():
+            np.testing.assert_array_equal(gradient, expected[name])
+
+
+@pytest.mark.parametrize("was_trained", [True, False])
+def test_a_loss_of_before_a_parameter_was_thawed_has_no_gradient_for_it(was_trained):
+    model = new()
+    model.module[0].weight.requires_grad = False
+    if was_trained:
+        model.module[0].weight.requires_grad = True
+        model.module[0].weight.requires_grad = False
+    loss = model.loss(model(X), CLASSES)
+    assert "0.weight" not in model.backward(loss)
+    model.module[0].weight.requires_grad = True
+    with pytest.raises(GradientError, match=r"'0.weight' was frozen, or no part .*: compute the loss again"):
+        model.backward(loss)
+    assert model.backward(model.loss(model(X), CLASSES))["0.weight"].any()
+
+
+def test_a_loss_of_before_a_parameter_was_put_in_has_no_gradient_for_it():
+    model = new()
+    loss = model.loss(model(X), CLASSES)
+    model.module[0].bias = nn.Parameter(np.ones(8))
+    with pytest.raises(GradientError, match=r"'0.bias' was frozen, or no part .*: compute the loss again"):
+        model.backward(loss)
+
+
+def test_a_parameter_that_is_not_used_has_a_gradient_of_zeros():
+    class Two(nn.Module):
+        def __init__(self):
+            self.one, self.other = nn.Linear(4, 3), nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.one(x)
+
+    model = Model(Two(), loss="log_loss", random_state=0)
+    for _ in range(2):
+        gradient = model.backward(model.loss(model(X), CLASSES))
+        assert gradient["one.weight"].any()
+        assert not gradient["other.weight"].any()
+        model.module.other.requires_grad_(False)  # a thawed one is none that was missed
+        model.module.other.requires_grad_(True)
+
+
 def one_step(model):
     model.step(X, CLASSES)
 
