@@ -5,7 +5,7 @@ scalar expression for Numba and in C.
 """
 
 import itertools
-import math
+from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 from sknet.compile import compile
 from sknet.compile._internal import OWN
 from sknet.compile.executors.native._math import source_of
+from sknet.compile.executors.native._program import HEAD
 from sknet.compile.executors.native._scalar import ScalarWriter
 from sknet.compile.executors.native._values import Value
 from sknet.core import PRIMITIVES, Primitive, bind
@@ -135,10 +136,10 @@ def test_kernels_in_c(dtype, fake_device):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_native_code(dtype):
-    """All records in one function, which the compiler takes faster than one function each."""
-    numba = pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
-    computing = dtype if dtype.startswith("float") else "float64"
-    writer, lines, arguments = ScalarWriter(computing), [], {}
+    """All records in one function with a loop for each size, which is compiled faster than one each."""
+    pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
+    writer = ScalarWriter(dtype if dtype.startswith("float") else "float64")
+    loops, arguments = defaultdict(list), {}
     applied = [each for each in applications(dtype) if each.dtype != "float16"]  # not known to Numba
     for k, each in enumerate(applied):
         names = {f"{letter}{k}": array for letter, array in zip("abc", each.arrays, strict=False)}
@@ -146,14 +147,13 @@ def test_native_code(dtype):
         value = Value("out", "map", each.primitive.name, tuple(values), (), each.dtype, ())
         text = writer.expression(value, {x: f"{x.name}[{'i' if names[x.name].ndim else ()}]" for x in values})
         arguments |= names | {f"out{k}": np.zeros_like(each.expected)}
-        lines.append(f"    for i in range(out{k}.size):\n        out{k}[i] = {text}\n")
-    names = {"np": np, "math": math, "T": writer.dtype.type}
+        loops[each.expected.size].append(f"        out{k}[i] = {text}\n")
+    names = {}
+    exec(HEAD.format(dtype=writer.dtype.name), names)
     names |= {f"c{i}": writer.dtype.type(number) for i, number in enumerate(writer.numbers)}
-    names |= {name: getattr(np, name) for name in ("float32", "float64", "int32", "int64")}
-    names["scalar"] = numba.njit(fastmath={"contract", "nsz"}, error_model="numpy")
     exec(source_of(writer.functions), names)
-    exec(f"def run({', '.join(arguments)}):\n{''.join(lines)}", names)
-    options = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy"}
-    numba.njit(names["run"], **options)(*arguments.values())
+    body = [f"    for i in range({size}):\n{''.join(lines)}" for size, lines in loops.items()]
+    exec(f"@loops\ndef run({', '.join(arguments)}):\n{''.join(body)}", names)
+    names["run"](*arguments.values())
     for k, each in enumerate(applied):
         check(each, arguments[f"out{k}"], "native code")

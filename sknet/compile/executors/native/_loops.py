@@ -164,7 +164,8 @@ class LoopWriter:
                 continue
             if self._is_full(value):
                 if value.needs_all_rows and not value.axes:
-                    block.lines.append(f"{value.name}_sum += {value.name}_row")
+                    total, term = f"{value.name}_sum", f"{value.name}_row"
+                    block.lines.append(f"{total} = plus({total}, {term})")
                 elif value.is_row_reduction and value.stored:
                     block.store(value)
             else:
@@ -256,18 +257,17 @@ class _Block:
                 is_larger += f" or {terms[0]} != {terms[0]}"
             self.lines.append(f"{value.name} = {terms[0]} if {is_larger} else {value.name}")
             return
-        if value.op == "pick":
-            term = f"({terms[0]} if j == {terms[1]} else T(0.0))"
+        if value.needs_all_rows and value.axes:
+            self.lines.append(f"{self._at(value)} += {terms[0]}")
+            return
+        # Over all elements in double precision: long sums keep their digits.
+        of_all = self._is_flat or (not value.axes and self._depth == 1)
+        total = f"{value.name}_sum" if of_all else value.name if value.axes else f"{value.name}_row"
+        if value.op == "inner":
+            self.lines.append(f"{total} = plus_product({total}, {terms[0]}, {terms[-1]})")
         else:
-            term = f"{terms[0]} * {terms[-1]}" if value.op == "inner" else terms[0]
-        if self._is_flat or (not value.axes and self._depth == 1):
-            if value.op == "inner":  # in double precision: long sums keep their digits
-                term = f"np.float64({terms[0]}) * {terms[-1]}"
-            self.lines.append(f"{value.name}_sum += {term}")
-        elif value.needs_all_rows and value.axes:
-            self.lines.append(f"{self._at(value)} += {term}")
-        else:
-            self.lines.append(f"{value.name}{'' if value.axes else '_row'} += {term}")
+            term = f"({terms[0]} if j == {terms[1]} else T(0.0))" if value.op == "pick" else terms[0]
+            self.lines.append(f"{total} = plus({total}, {term})")
 
     def _at(self, value: Value) -> str:
         if self._is_flat and value.axes:

@@ -28,10 +28,35 @@ from numba.np.numpy_support import from_dtype
 from numpy import float32, float64, int32, int64, uint32, uint64
 
 T = np.{dtype}
-# Sums may be reordered and products contracted; NaN and infinity stay what they are.
 options = dict(nogil=True, error_model="numpy", boundscheck=False)
-scalar = njit(fastmath={{"contract", "nsz"}}, **options)
-loops = njit(fastmath={{"reassoc", "contract", "arcp", "nsz"}}, **options)
+loops = njit(**options)
+# Polynomials, for which a product and a sum may be rounded once.
+scalar = njit(fastmath={{"contract"}}, **options)
+# Terms of a sum may be added in any order; all else is computed as it is written. For whole functions
+# the flag would let x / y be x * (1 / y), and (x + y) - (y + x) be 0 where x is NaN.
+REORDERED = ("reassoc", "nsz", "contract")
+
+
+@intrinsic
+def plus(typing, total, x):
+    """Add a term to a sum."""
+
+    def generate(context, builder, signature, values):
+        term = context.cast(builder, values[1], x, total)
+        return builder.fadd(values[0], term, flags=REORDERED)
+
+    return total(total, x), generate
+
+
+@intrinsic
+def plus_product(typing, total, x, y):
+    """Add a product to a sum, in the precision of the sum."""
+
+    def generate(context, builder, signature, values):
+        factors = [context.cast(builder, value, kind, total) for value, kind in zip(values[1:], (x, y))]
+        return builder.fadd(values[0], builder.fmul(*factors, flags=("contract",)), flags=REORDERED)
+
+    return total(total, x, y), generate
 
 
 '''
@@ -187,8 +212,7 @@ class NativeProgram:
             "if check:",
             "    squares = T(0.0)",
             f"    for k in range({name}.size):",
-            f"        squares += {name}[k] * {name}[k]",
-            # Comparisons: a difference of equals would be taken for 0, whatever they are.
+            f"        squares = plus_product(squares, {name}[k], {name}[k])",
             f"    if not (abs({scalars[0].name} + {scalars[1].name}) < np.inf and squares < np.inf):",
             "        return b",
         ]
