@@ -34,6 +34,8 @@ class Callback(ParameterObject):
         batches is slower then.
     keeps_result : bool
         Whether the fit ends in order, with a warning, when this callback raises.
+    pauses : bool
+        Whether its ``"stop"`` is a break only: a fit that is resumed from a `Checkpoint` goes on after it.
     order : int
         Callbacks of a lower order are called first, others in the order they are given in; `on_fit_end` is
         called in reverse. What adds scores has -1, what saves the state of a fit has 1.
@@ -57,6 +59,7 @@ class Callback(ParameterObject):
 
     steps_per_block: int | None = None
     keeps_result: bool = False
+    pauses: ClassVar[bool] = False
     order: ClassVar[int] = 0
 
     def on_fit_begin(self, fit: FitView) -> Answer:

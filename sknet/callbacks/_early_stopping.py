@@ -111,6 +111,8 @@ class EarlyStopping(Callback):
         self._name = self.monitor or fit.monitor
         self._reductions = 0
         loaded = self._loaded
+        if fit.epoch:  # resumed: its epochs are counted on
+            self.best_epoch_, self.best_step_ = loaded.get("best_epoch", 0), loaded.get("best_step", 0)
         if self.higher_is_better is not None or self._name in fit.directions:
             self._plateau = self._new_plateau(fit)
         if self.restore_best and loaded.get("monitor") == self._name and math.isfinite(loaded["best"]):

@@ -38,9 +38,13 @@ class FitState(Protocol):
     directions: dict[str, bool]
     exception: BaseException | None
     failed: bool
+    stopped_by: Any
 
     def estimator(self) -> Any:
         """Return the estimator as if the fit ended here; None without one."""
+
+    def state(self) -> dict[str, Any]:
+        """Return all that the fit depends on from here on."""
 
     def rows(self, which: str) -> Rows | None:
         """Return the rows, as given, of `which`: "training" or "validation"; None if there are none."""
@@ -180,6 +184,26 @@ class FitView:
     def exception(self) -> BaseException | None:
         """What cut the fit short, for `on_fit_end`: an error, an interrupt, or None."""
         return self._fit.exception
+
+    @property
+    def stopped_by(self) -> Any:
+        """The callback that has ended the fit; None while it goes on."""
+        return self._fit.stopped_by
+
+    def state(self) -> dict[str, Any]:
+        """Return all that the fit depends on from here on: model, random state, history, callbacks, position.
+
+        Returns
+        -------
+        dict
+            Nested, of numbers, texts and arrays that stay as they are: what `Checkpoint` writes.
+
+        Raises
+        ------
+        ValueError
+            For L-BFGS, whose state is inside of SciPy.
+        """
+        return self._fit.state()
 
     @property
     def failed(self) -> bool:

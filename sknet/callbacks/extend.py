@@ -1,7 +1,18 @@
 """What a loop needs to call callbacks."""
 
 from sknet.callbacks._callback import HOOKS, check_callbacks, fresh_callbacks
+from sknet.callbacks._checkpoint import SavedFit, read_checkpoint, saved_fit
 from sknet.callbacks._plateau import Plateau
 from sknet.callbacks._view import FitState, Rows
 
-__all__ = ["HOOKS", "FitState", "Plateau", "Rows", "check_callbacks", "fresh_callbacks"]
+__all__ = [
+    "HOOKS",
+    "FitState",
+    "Plateau",
+    "Rows",
+    "SavedFit",
+    "check_callbacks",
+    "fresh_callbacks",
+    "read_checkpoint",
+    "saved_fit",
+]

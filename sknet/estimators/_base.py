@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -92,7 +93,13 @@ class BaseNet(HoldsLists, ABC):
     # -- fitting --------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, callbacks: "list[Callback] | None" = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        callbacks: "list[Callback] | None" = None,
+        resume_from: "str | PathLike[str] | None" = None,
     ) -> Self:
         """Fit the network.
 
@@ -106,6 +113,10 @@ class BaseNet(HoldsLists, ABC):
             Sample weights; None weights all alike.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
+        resume_from : str or PathLike, default=None
+            What a `sknet.callbacks.Checkpoint` has written, its folder or a file: the fit goes on from there,
+            and ends as if it had not been interrupted. X, y and parameters must be the same, but for
+            `max_iter`, `verbose`, `warm_start` and `callbacks`.
 
         Returns
         -------
@@ -116,11 +127,12 @@ class BaseNet(HoldsLists, ABC):
         ------
         ValueError
             For parameters, inputs, targets or weights that cannot be used, and for a fit that
-            diverges (`NonFiniteError`).
+            diverges (`NonFiniteError`); for a checkpoint that is damaged (`LoadError`), or of a fit with
+            other parameters, data or network (`StateError`).
         """
         with all_or_nothing(self, in_place=False):
             validate_parameters(self)
-            fit_network(self, X, y, sample_weight, callbacks=callbacks)
+            fit_network(self, X, y, sample_weight, callbacks=callbacks, resume_from=resume_from)
         return self
 
     def _fit_part(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:

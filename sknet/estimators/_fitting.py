@@ -5,13 +5,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import _safe_indexing
 
 from sknet import nn
 from sknet._params import same
 from sknet.callbacks import Callback, EarlyStopping, PrintLog
-from sknet.callbacks.extend import Rows, check_callbacks, fresh_callbacks
+from sknet.callbacks.extend import Rows, SavedFit, check_callbacks, fresh_callbacks, saved_fit
 from sknet.device import device_of, to_host
 from sknet.engine import (
     Batches,
@@ -35,6 +36,7 @@ from sknet.losses import Loss
 __all__ = ["Fit", "fit_network"]
 
 DEFAULT_BATCH = 200
+MAY_CHANGE = ("max_iter", "verbose", "warm_start", "callbacks")  # of a fit that is resumed
 NOT_FINITE = (
     "Solver produced non-finite parameter weights. The input data may contain large values and need to be "
     "preprocessed."
@@ -81,6 +83,10 @@ class Fit:
         By the estimator's own parameters.
     n_iter : int
         Epochs (or iterations) of this fit.
+    saved : SavedFit or None
+        What it goes on from, if it was interrupted.
+    began : dict
+        State of the random numbers before rows were held out.
     """
 
     estimator: Any
@@ -100,6 +106,8 @@ class Fit:
     callbacks: list[Callback] = field(default_factory=list)
     stopping: EarlyStopping = field(init=False)
     n_iter: int = 0
+    saved: SavedFit | None = None
+    began: Any = None
 
     @property
     def dtype(self) -> Any:
@@ -121,6 +129,7 @@ def fit_network(
     incremental: bool = False,
     classes: Any = None,
     callbacks: Any = None,
+    resume_from: Any = None,
 ) -> None:
     """Fit an estimator; its fitted attributes are set at the end.
 
@@ -136,6 +145,8 @@ def fit_network(
         As for `partial_fit`.
     callbacks : list of Callback, default=None
         For this fit, after those of the estimator.
+    resume_from : str, PathLike or None, default=None
+        As for `fit`.
     """
     recipe = estimator._recipe()
     if incremental and recipe.early_stopping:
@@ -144,6 +155,7 @@ def fit_network(
     fit = Fit(estimator, recipe, incremental, continuing, Rows(X, y, sample_weight))
     given = [*recipe.callbacks, *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
     fit.callbacks = fresh_callbacks(given, estimator.callbacks_ if continuing else ())
+    fit.saved = None if incremental else saved_fit(fit.callbacks, resume_from)
     _check_rows(fit, X, y, sample_weight, classes)
     _take_model(fit)
     if estimator._is_full_batch():
@@ -197,7 +209,8 @@ def _take_model(fit: Fit) -> None:
         alpha=recipe.alpha,
         dtype=fit.dtype,
         device=device_of(fit.X) if recipe.device == "auto" else recipe.device,
-        random_state=recipe.random_state,
+        # What a resumed fit draws is in its checkpoint: NumPy's global state is nothing to it.
+        random_state=RandomState() if fit.saved and recipe.random_state is None else recipe.random_state,
     )
 
 
@@ -229,6 +242,9 @@ def _check_network(fit: Fit) -> None:
 
 def _fit_in_steps(fit: Fit) -> None:
     """Train by an optimizer that goes step by step."""
+    if fit.saved is not None:
+        fit.model.random_state.set_state(fit.saved.state["began"])
+    fit.began = fit.model.random_state.get_state(legacy=False)
     fit.batches = _training_batches(fit)
     fit.stopping = _new_stopping(fit, "loss" if fit.validation is None else "validation_score")
     if fit.continuing:
@@ -286,6 +302,7 @@ def _trained(fit: Fit) -> Outcome:
             fit.validation,
             [*fit.callbacks, *printed, fit.stopping],
             _FitSource(fit),
+            fit.saved,
         )
     except NonFiniteError as error:
         if recipe.strict:
@@ -298,6 +315,14 @@ class _FitSource(Source):
 
     def __init__(self, fit: Fit) -> None:
         self._fit = fit
+        self.began = fit.began
+
+    def parameters(self) -> dict[str, Any]:
+        estimator = self._fit.estimator
+        params = estimator.get_params(deep=False)
+        told = {name: value for name, value in params.items() if name not in MAY_CHANGE}
+        classes = getattr(estimator._targets, "classes", None)
+        return {"estimator": type(estimator), **told, "classes_": classes}
 
     def estimator(self, epoch: int) -> Any:
         fit = copy.copy(self._fit)
@@ -369,6 +394,8 @@ def _check_finite_parameters(model: Model) -> None:
 def _fit_full_batch(fit: Fit) -> None:
     """Minimise over all rows at once."""
     recipe, settings, model = fit.recipe, fit.settings, fit.model
+    if fit.saved is not None:
+        raise ValueError("a fit by L-BFGS cannot be resumed: use an optimizer that goes step by step")
     only_in_steps = {
         "early_stopping": recipe.early_stopping,
         "dropout": recipe.architecture.parameters().get("dropout"),

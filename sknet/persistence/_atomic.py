@@ -57,6 +57,8 @@ def keep_as(path: Path, other: Path) -> None:
     except OSError:  # a file system without hard links
         shutil.copyfile(path, temporary)
     os.replace(temporary, other)
+    temporary.unlink(missing_ok=True)  # renaming a file to another name of itself does nothing
+    _sync_folder(path.parent)
 
 
 def remove_leftovers(path: Path) -> None:

@@ -100,6 +100,15 @@ def test_where_there_are_no_hard_links_the_file_is_copied(tmp_path, monkeypatch)
     assert (read(tmp_path / "b", "example"), read(tmp_path / "a", "example")) == ([1], [2])
 
 
+def test_a_file_that_is_kept_twice_leaves_nothing_else(tmp_path):
+    write(tmp_path / "a", [1], "example")
+    for _ in range(2):
+        keep_as(tmp_path / "a", tmp_path / "b")
+    assert {p.name for p in tmp_path.iterdir()} == {"a", "b"}
+    write(tmp_path / "a", [2], "example")
+    assert (read(tmp_path / "b", "example"), read(tmp_path / "a", "example")) == ([1], [2])
+
+
 def test_only_leftovers_of_ended_processes_of_this_machine_are_removed(tmp_path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()

@@ -1,11 +1,12 @@
 """What a loop knows of the fit under way, and shows to its callbacks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from sknet.callbacks import Callback
 from sknet.callbacks.extend import Rows
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
@@ -25,6 +26,8 @@ class Source:
         Name of the number that the fit goes by; None is that of the validation, if there is one.
     directions : mapping of str to bool
         Whether higher is better, of numbers that only this fit has.
+    began : dict or None
+        State of the random numbers before held-out rows were drawn.
 
     Examples
     --------
@@ -35,9 +38,14 @@ class Source:
 
     monitor: str | None = None
     directions: Mapping[str, bool] = {}
+    began: dict[str, Any] | None = None
 
     def estimator(self, epoch: int) -> Any:
         """Return the estimator as if the fit ended after that epoch; None without one."""
+        return None
+
+    def parameters(self) -> dict[str, Any] | None:
+        """Return what must be the same for a saved fit to go on; None is what the loop knows."""
         return None
 
     def training(self) -> Rows | None:
@@ -126,18 +134,24 @@ class Fit:
         self.monitor = source.monitor or ("validation_score" if is_validated else "loss")
         self.exception: BaseException | None = None
         self.failed = False
-        self._source = source
+        self.stopped_by: Callback | None = None
+        self.state: Callable[[], dict[str, Any]] = _no_state
+        self.source = source
 
     def estimator(self) -> Any:
         """Return the estimator as if the fit ended here."""
-        return self._source.estimator(self.epoch)
+        return self.source.estimator(self.epoch)
 
     def rows(self, which: str) -> Rows | None:
         """Return the training or validation rows, as given."""
-        found: Rows | None = getattr(self._source, which)()
+        found: Rows | None = getattr(self.source, which)()
         return found
 
     def close_epoch(self, values: Mapping[str, float]) -> None:
         """Take in the numbers of a finished epoch."""
         self.history.append(**values)
         self.record = Record(values, self.history)
+
+
+def _no_state() -> dict[str, Any]:
+    raise ValueError("a fit by L-BFGS has no state to save: use an optimizer that goes step by step")

@@ -39,6 +39,8 @@ class Hooks:
 
     Attributes
     ----------
+    callbacks : list of Callback
+        In this order.
     stopped_by : Callback or None
         The first that ended the fit.
     steps_per_block : int
@@ -57,14 +59,15 @@ class Hooks:
     """
 
     def __init__(self, callbacks: Sequence[Callback], fit: Fit) -> None:
-        self._callbacks = sorted(callbacks, key=lambda callback: callback.order)
+        self.callbacks = sorted(callbacks, key=lambda callback: callback.order)
         self._fit, self._view = fit, FitView(fit)
         self._begun: list[Callback] = []
         self._errors = np.geterr()  # the loop ignores them, and callbacks are not of the loop
         # Only hooks that somebody defines are called.
-        self._of = {name: [c for c in self._callbacks if _defines(c, name)] for name in HOOKS}
+        self._of = {name: [c for c in self.callbacks if _defines(c, name)] for name in HOOKS}
         self.stopped_by: Callback | None = None
-        sizes = [c.steps_per_block for c in self._callbacks if c.steps_per_block is not None]
+        self._stopped_in = ""
+        sizes = [c.steps_per_block for c in self.callbacks if c.steps_per_block is not None]
         self.steps_per_block = min(sizes, default=sys.maxsize)
 
     @property
@@ -73,7 +76,7 @@ class Hooks:
         return bool(self._of["on_block_end"])
 
     def __bool__(self) -> bool:
-        return bool(self._callbacks)
+        return bool(self.callbacks)
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +84,7 @@ class Hooks:
     def begin(self) -> bool:
         """Call `on_fit_begin`; tell whether the fit ends there."""
         with np.errstate(**self._errors):
-            for callback in self._callbacks:
+            for callback in self.callbacks:
                 self._begun.append(callback)
                 self._call(callback, "on_fit_begin")
         return self.stopped_by is not None
@@ -95,11 +98,18 @@ class Hooks:
                     self._call(callback, name)
         return self.stopped_by is not None
 
+    def stop(self, callback: Callback, hook: str = "") -> None:
+        """Let a callback end the fit, if none has yet; of several in one hook an end comes before a break."""
+        first = self.stopped_by
+        if first is None or (first.pauses and not callback.pauses and hook == self._stopped_in):
+            self.stopped_by = self._fit.stopped_by = callback
+            self._stopped_in = hook
+
     def _call(self, callback: Callback, name: str) -> None:
         try:
             said = getattr(callback, name)(self._view)
             if said is not None and self._stops(callback, name, said):
-                self.stopped_by = self.stopped_by or callback
+                self.stop(callback, name)
         except Exception as error:
             if callback.keeps_result:
                 raise KeptError(f"{_name(callback, name)} raised {error!r}", error) from error

@@ -3,25 +3,27 @@
 import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sknet.callbacks import Callback
-from sknet.device import active, namespace, to_host
+from sknet.callbacks.extend import SavedFit
+from sknet.device import active, namespace, to_device, to_host
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._choice import steps_for
-from sknet.engine.loop._fit import Fit, Source
+from sknet.engine.loop._fit import Fit, Record, Source
+from sknet.engine.loop._fit_state import FitKeeper
 from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks, KeptError
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._scores import Score
 from sknet.engine.loop._steps import Block, Steps, rows_of_a_block
 from sknet.engine.predict import predict_raw
-from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError
+from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError, StateError
 
 __all__ = ["Outcome", "Settings", "Validation", "train"]
 
@@ -175,6 +177,21 @@ class _Epoch:
             self.score.add(self._outputs[: self._to - self._from], y, weight)
         self._from = self._to
 
+    def state(self) -> dict[str, Any]:
+        """Return what the batches so far came to; outputs that are not scored yet stay so."""
+        kept = None if self._outputs is None else to_host(self._outputs[: self._to - self._from]).copy()
+        score = self.score.state()
+        return {"loss": self.loss, "rows": [self._from, self._to], "outputs": kept, "score": score}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned, after `begin` with the same order."""
+        self.loss = state["loss"]
+        self.score.load_state(state["score"])
+        first, last = state["rows"]
+        self._from = self._to = first
+        if last > first:
+            self._keep(to_device(state["outputs"], self._batches.device))
+
 
 def train(
     model: Model,
@@ -185,6 +202,7 @@ def train(
     validation: Validation | None = None,
     callbacks: Sequence[Callback] = (),
     source: Source | None = None,
+    saved: SavedFit | None = None,
 ) -> Outcome:
     """Train a model in place.
 
@@ -207,6 +225,8 @@ def train(
         They keep what they learn; give each fit its own.
     source : Source, default=None
         What callbacks see beyond the model.
+    saved : SavedFit, default=None
+        A fit with the same data and parameters, to go on from.
 
     Returns
     -------
@@ -219,17 +239,26 @@ def train(
         If a loss or gradient is not finite: names epoch, batch and parameter.
     KeyboardInterrupt
         At the second Ctrl-C, which a step does not hold back; the first ends the loop with a warning.
+    StateError
+        If `saved` is of another fit: names what differs.
     Exception
         What a callback raises, unless it says that the result is kept: that is a warning.
     """
     model.materialize(batches.X).stepping_optimizer()
     planned = settings.max_iter * batches.n_batches
     model.progress = model.progress._replace(total_steps=model.progress.step + planned, counts_epochs=True)
-    steps = steps_for(model, batches, settings.check_finite, planned, settings.seeded)
     fit = Fit(model, batches, history, settings.max_iter, validation is not None, source)
-    loop = _Loop(fit, steps, settings, new_score, validation)
+    loop = _Loop(fit, settings, new_score, validation)
     interrupted = False
     with Hooks(callbacks, fit) as hooks:
+        keeper = FitKeeper(fit, loop, hooks, None if validation is None else validation.batches)
+        fit.state = keeper.state
+        if saved is not None:
+            keeper.load(saved)
+        left = planned - loop.n_iter * batches.n_batches
+        loop.steps = steps_for(model, batches, settings.check_finite, left, settings.seeded)
+        if saved is not None:
+            keeper.warn_of_environment(saved)
         try:
             loop.run(hooks)
         except KeyboardInterrupt as error:
@@ -258,45 +287,48 @@ class _Loop:
     ----------
     fit : Fit
         What the callbacks see.
-    steps : Steps
-        How to train on a block of batches.
     settings, new_score, validation
         As for `train`.
+
+    Attributes
+    ----------
+    steps : Steps
+        How to train on a block of batches; set before `run`.
     """
+
+    steps: Steps
 
     def __init__(
         self,
         fit: Fit,
-        steps: Steps,
         settings: Settings,
         new_score: Callable[[], Score],
         validation: Validation | None,
     ) -> None:
-        self._fit, self._steps, self._settings = fit, steps, settings
+        self._fit, self._settings = fit, settings
         self._new_score, self._validation = new_score, validation
         self._epoch = _Epoch(fit.batches)
+        self._order = np.arange(fit.batches.n_samples) if settings.shuffle else None
+        self._number: int | None = None  # of the next batch; None between epochs
         self.guard = InterruptGuard()
         self.n_iter = 0
 
     def run(self, hooks: Hooks) -> None:
         """Train until the limit of epochs or a callback ends it."""
-        fit, settings, n_samples = self._fit, self._settings, self._fit.batches.n_samples
-        order = np.arange(n_samples) if settings.shuffle else None
+        fit = self._fit
         # What is not finite is an error that names its place; NumPy's warnings before it are noise.
         with self.guard, active(fit.model.device), np.errstate(all="ignore"):
             stopped = hooks.begin()
-            while self.n_iter < settings.max_iter and not stopped:
+            while self._number is not None or (self.n_iter < fit.max_epochs and not stopped):
                 started = time.perf_counter()
                 fit.epoch = self.n_iter + 1
-                if hooks.call("on_epoch_begin"):
+                if hooks.call("on_epoch_begin") and self._number is None:
                     break
                 self._follow()
-                if order is not None:
-                    # scikit-learn's draw: the order is itself permuted anew, so the seeds agree
-                    order = order[fit.model.random_state.permutation(n_samples)]
-                self._epoch.begin(order, self._new_score())
-                self._run_epoch(order, hooks)
-                self.n_iter += 1
+                if self._number is None:
+                    self._begin_epoch()
+                self._run_epoch(hooks)
+                self.n_iter, self._number = self.n_iter + 1, None
                 record = self._measured()
                 fit.model.end_epoch(self._epoch.n_rows)
                 fit.close_epoch({**record, "time": time.perf_counter() - started})
@@ -304,20 +336,30 @@ class _Loop:
 
     def _follow(self) -> None:
         """Make other steps, if what these were made of has changed."""
-        if not self._steps.hold():
+        if not self.steps.hold():
             fit, settings = self._fit, self._settings
             left = (settings.max_iter - self.n_iter) * fit.batches.n_batches
-            self._steps = steps_for(fit.model, fit.batches, settings.check_finite, left, settings.seeded)
+            self.steps = steps_for(fit.model, fit.batches, settings.check_finite, left, settings.seeded)
 
-    def _run_epoch(self, order: Any, hooks: Hooks) -> None:
-        """Train on all batches, or until a callback ends it."""
-        fit, epoch, steps = self._fit, self._epoch, self._steps
-        batches, number, most, looked_at = fit.batches, 0, hooks.steps_per_block, hooks.looks_at_blocks
-        while number < batches.n_batches:
+    def _begin_epoch(self) -> None:
+        """Draw the order of the rows, and forget those of the epoch before."""
+        if self._order is not None:
+            # scikit-learn's draw: the order is itself permuted anew, so the seeds agree
+            random_state, n_samples = self._fit.model.random_state, self._fit.batches.n_samples
+            self._order = self._order[random_state.permutation(n_samples)]
+        self._epoch.begin(self._order, self._new_score())
+        self._number = 0
+
+    def _run_epoch(self, hooks: Hooks) -> None:
+        """Train on the batches that are left, or until a callback ends it."""
+        fit, epoch, steps, order = self._fit, self._epoch, self.steps, self._order
+        batches, number = fit.batches, self._number or 0
+        most, looked_at = hooks.steps_per_block, hooks.looks_at_blocks
+        while number < batches.n_batches and hooks.stopped_by is None:
             self.guard.poll()
             if batches.weight is not None and not batches.in_a_row(order, number, 1):
                 epoch.skip(batches.part(order, number)[1])  # no row counts: nothing to learn from it
-                number += 1
+                self._number = number = number + 1
                 continue
             try:
                 block = steps.run(order, number, most)
@@ -326,12 +368,11 @@ class _Loop:
                 place = f"epoch {fit.epoch}, batch {number + 1} of {batches.n_batches}"
                 raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None
             epoch.add(block)
-            number += len(block.losses)
+            self._number = number = number + len(block.losses)
             fit.step += len(block.losses)
             if looked_at:
                 fit.losses = block.losses
-                if hooks.call("on_block_end"):
-                    break
+                hooks.call("on_block_end")
         epoch.flush()
 
     def _measured(self) -> dict[str, float]:
@@ -342,3 +383,46 @@ class _Loop:
         if validation is not None:
             record["validation_loss"], record["validation_score"] = validation.evaluate(model)
         return record
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    @property
+    def steps_name(self) -> str:
+        """What kind of steps it takes."""
+        return type(self.steps).__name__
+
+    def state(self) -> dict[str, Any]:
+        """Return how far the fit has come, as values that stay as they are."""
+        fit = self._fit
+        inside = None if self._number is None else {"batch": self._number, **self._epoch.state()}
+        return {
+            "n_iter": self.n_iter,
+            "epoch": fit.epoch,
+            "step": fit.step,
+            "max_epochs": fit.max_epochs,
+            "order": self._order,
+            "inside": inside,
+            "history": {name: np.array(column) for name, column in fit.history.items()},
+            "record": dict(fit.record),
+            "directions": dict(fit.directions),
+        }
+
+    def load_state(self, state: Mapping[str, Any], path: str) -> None:
+        """Go on from what `state` returned, which was saved at `path`."""
+        fit, inside = self._fit, state["inside"]
+        begun = state["n_iter"] + (inside is not None)
+        if begun > fit.max_epochs:
+            raise StateError(
+                f"{path} is in epoch {begun}, and max_iter is {fit.max_epochs}: it must be as large as "
+                "it was, or larger"
+            )
+        self.n_iter, self._order = state["n_iter"], state["order"]
+        fit.epoch, fit.step = state["epoch"], state["step"]
+        fit.history.clear()
+        fit.history.update({name: column.tolist() for name, column in state["history"].items()})
+        fit.directions |= state["directions"]
+        fit.record = Record(state["record"], fit.history)
+        if inside is not None:
+            self._number = inside["batch"]
+            self._epoch.begin(self._order, self._new_score())
+            self._epoch.load_state(inside)

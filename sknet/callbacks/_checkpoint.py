@@ -1,0 +1,288 @@
+"""The state of a fit on disk, so that a fit that was killed goes on as if nothing had happened."""
+
+import math
+import os
+import re
+import time
+import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sknet._params import Interval, InvalidParameterError, StrOptions
+from sknet.callbacks._callback import Callback
+from sknet.callbacks._view import FitView
+from sknet.exceptions import CallbackWarning, LoadError
+from sknet.persistence import keep_as, read, remove_leftovers, write
+
+__all__ = ["Checkpoint", "SavedFit", "read_checkpoint", "saved_fit"]
+
+KIND = "checkpoint"
+LAST, PREVIOUS, BEST = "last.safetensors", "previous.safetensors", "best.safetensors"
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+EVERY = re.compile(r"(\d+(?:\.\d+)?) ?(epochs?|steps?|s|min|h)")
+
+
+class SavedFit(NamedTuple):
+    """A fit that was saved.
+
+    Attributes
+    ----------
+    path : str
+        Where, for messages.
+    state : dict
+        What `FitView.state` returned.
+    """
+
+    path: str
+    state: dict[str, Any]
+
+
+class Checkpoint(Callback):
+    """Write the state of the fit to a folder, so that it can go on after the process has died.
+
+    A fit that is resumed ends with the same bits as if it had not been interrupted: weights, state of the
+    optimizer, history (but for the seconds), random state, early stopping and its best weights. That holds
+    with the same versions of NumPy, Numba and BLAS on the same kind of machine with the same number of
+    threads, which a checkpoint notes; a warning says what is different.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        A folder for this fit alone; made if it is not there. ``last.safetensors`` is the newest state,
+        ``previous.safetensors`` the one before, ``best.safetensors`` that of the best epoch so far, by what
+        the fit goes by (`FitView.monitor`).
+    every : int or str, default=1
+        How often: a number of epochs, or ``"500 steps"``, ``"30 s"``, ``"10 min"``, ``"2 h"``. Steps and
+        times also save inside of an epoch, between two blocks of steps. The end of a fit is always saved.
+    resume : bool or "fall_back", default=False
+        Whether to go on from what is in the folder; begin anew if there is nothing. "fall_back" takes the one
+        before, with a warning, if the last is damaged, which otherwise is an error.
+
+    Notes
+    -----
+    Files are written under another name, flushed to the disk and renamed, so they are never half-written;
+    each has a checksum. They contain no code. Data and parameters must be those the fit began with, but for
+    `max_iter`, `verbose`, `warm_start` and `callbacks`: whatever else has changed is an error that names it.
+    With a larger `max_iter` a fit that had reached the limit goes on. One that a callback had ended stays as
+    it was, unless that callback only takes a break (`Callback.pauses`). A write that fails is a warning, and
+    the fit goes on. L-BFGS, whose state is inside of SciPy, cannot be saved.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import MLPClassifier
+    >>> from sknet.callbacks import Checkpoint
+    >>> X, y = load_iris(return_X_y=True)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> clf = MLPClassifier(tol=0.1, random_state=0, callbacks=[Checkpoint(folder.name, resume=True)])
+    >>> clf.fit(X, y).n_iter_
+    12
+    >>> same = clf.fit(X, y)  # had the first been killed, this one would go on with it
+    >>> same.n_iter_
+    12
+    >>> folder.cleanup()
+    """
+
+    order = 1
+    _parameter_constraints = {
+        "path": [str, os.PathLike],
+        "every": [Interval(Integral, 1, None, closed="left"), str],
+        "resume": ["boolean", StrOptions({"fall_back"})],
+    }
+
+    def __init__(
+        self, path: "str | os.PathLike[str]", *, every: int | str = 1, resume: bool | str = False
+    ) -> None:
+        self.path = path
+        self.every = every
+        self.resume = resume
+
+    def validate(self) -> None:
+        super().validate()
+        _parsed(self.every)
+
+    def on_fit_begin(self, fit: FitView) -> None:
+        if not fit.model.optimizer.goes_in_steps:
+            raise ValueError(
+                "a fit by L-BFGS cannot be saved: the state of its search is inside of SciPy. Use an "
+                "optimizer that goes step by step, such as Adam(), or leave out the Checkpoint"
+            )
+        self._unit, self._amount = _parsed(self.every)
+        folder = Path(self.path)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (LAST, PREVIOUS, BEST):
+            remove_leftovers(folder / name)
+        self._best: Any = None  # the state of the best epoch, if that is not written yet
+        self._place = _place(fit) if fit.epoch and self.resume else None
+        self._is_paused = False
+        self._step, self._time = fit.step, time.monotonic()
+
+    def on_block_end(self, fit: FitView) -> None:
+        # A break inside of an epoch cuts its numbers short: what goes on is the epoch as it was before.
+        self._is_paused = fit.stopped_by is not None and fit.stopped_by.pauses
+        if self._is_paused or (self._unit != "epochs" and self._is_due(fit)):
+            self._write(fit, fit.state())
+
+    def on_epoch_end(self, fit: FitView) -> None:
+        if self._is_paused:
+            return
+        is_best, is_due = _is_best(fit), self._is_due(fit)
+        if is_best or is_due:
+            state = fit.state()
+            self._best = state if is_best else self._best
+            if is_due:
+                self._write(fit, state)
+
+    def on_fit_end(self, fit: FitView) -> None:
+        ended = fit.exception is None or isinstance(fit.exception, KeyboardInterrupt)
+        is_new = self._best is not None or self._place != _place(fit)
+        if ended and is_new and not (fit.failed or self._is_paused):
+            self._write(fit, fit.state())
+
+    def saved(self) -> SavedFit | None:
+        """Return what is in the folder, if this is to be resumed.
+
+        Returns
+        -------
+        SavedFit or None
+            None where there is nothing, or `resume` is False.
+
+        Raises
+        ------
+        LoadError
+            If the file is damaged; with "fall_back" if the one before is, too.
+        """
+        folder = Path(self.path)
+        last, previous = folder / LAST, folder / PREVIOUS
+        if not self.resume or not last.exists():
+            return None
+        try:
+            return read_checkpoint(last)
+        except LoadError as error:
+            if self.resume != "fall_back" or not previous.exists():
+                raise
+            found = read_checkpoint(previous)
+            warnings.warn(f"{error}. The fit goes on from that", CallbackWarning, stacklevel=2)
+            keep_as(previous, last)  # what is written next must not put the damaged one in its place
+            return found
+
+    def _is_due(self, fit: FitView) -> bool:
+        if self._unit == "epochs":
+            return fit.epoch % self._amount == 0
+        if self._unit == "steps":
+            return fit.step // self._amount > self._step // self._amount
+        return time.monotonic() - self._time >= self._amount
+
+    def _write(self, fit: FitView, state: dict[str, Any]) -> None:
+        """Write the best state first: the last one leads to it again, should the process die in between."""
+        folder = Path(self.path)
+        last, best = folder / LAST, folder / BEST
+        try:
+            if self._best is not None:
+                write(best, self._best, KIND)
+            if last.exists():
+                keep_as(last, folder / PREVIOUS)
+            if self._best is state:
+                keep_as(best, last)
+            else:
+                write(last, state, KIND)
+        except OSError as error:
+            warnings.warn(
+                f"no checkpoint of epoch {fit.epoch} was written to {folder}: {error}. The fit goes on, and "
+                "the checkpoint before stays",
+                CallbackWarning,
+                stacklevel=2,
+            )
+            return
+        self._best = None
+        self._place = _place(fit)
+        self._step, self._time = fit.step, time.monotonic()
+
+
+def _place(fit: FitView) -> tuple[int, int, bool]:
+    """Return what tells two states of a fit apart."""
+    return fit.step, fit.history.n_epochs, fit.stopped_by is not None
+
+
+def _parsed(every: int | str) -> tuple[str, float]:
+    """Return the unit, ``"epochs"``, ``"steps"`` or ``"seconds"``, and how many of it."""
+    if not isinstance(every, str):
+        return "epochs", every
+    found = EVERY.fullmatch(every.strip())
+    amount = float(found[1]) if found else 0.0
+    unit = found[2] if found else ""
+    is_counted = unit.startswith(("epoch", "step"))
+    if not amount or (is_counted and not amount.is_integer()):
+        raise InvalidParameterError(
+            "The 'every' parameter of Checkpoint must be a number of epochs, or a text such as '500 steps', "
+            f"'30 s', '10 min' or '2 h'. Got {every!r} instead."
+        )
+    return (f"{unit.rstrip('s')}s", amount) if is_counted else ("seconds", amount * SECONDS[unit])
+
+
+def _is_best(fit: FitView) -> bool:
+    """Tell whether the epoch that has just ended is the best of this fit so far."""
+    column = fit.history.get(fit.monitor, [])[-fit.epoch :]
+    if fit.monitor not in fit.record or fit.monitor not in fit.directions:
+        return False
+    *before, now = column if fit.directions[fit.monitor] else [-value for value in column]
+    return not math.isnan(now) and all(now > value for value in before if not math.isnan(value))
+
+
+def read_checkpoint(path: "str | os.PathLike[str]") -> SavedFit:
+    """Read a checkpoint.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file, or the folder of a `Checkpoint`, of which it is the last.
+
+    Returns
+    -------
+    SavedFit
+        To be resumed.
+
+    Raises
+    ------
+    LoadError
+        If it is damaged or no checkpoint; names it, and the one before if there is one.
+    FileNotFoundError
+        If there is none.
+    """
+    file = Path(path)
+    file = file / LAST if file.is_dir() else file
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no checkpoint {file}: Checkpoint({str(file.parent)!r}) writes one")
+    try:
+        return SavedFit(str(file), read(file, KIND))
+    except LoadError as error:
+        previous = file.with_name(PREVIOUS)
+        if file.name == LAST and previous.exists():
+            raise LoadError(f"{error}; the one before it is {previous}") from None
+        raise
+
+
+def saved_fit(
+    callbacks: Sequence[Callback], resume_from: "str | os.PathLike[str] | None" = None
+) -> SavedFit | None:
+    """Return what a fit is to go on from.
+
+    Parameters
+    ----------
+    callbacks : sequence of Callback
+        Of the fit: a `Checkpoint` among them may ask to resume.
+    resume_from : str, PathLike or None, default=None
+        What the user gave instead.
+
+    Returns
+    -------
+    SavedFit or None
+        None for a fit that begins anew.
+    """
+    if resume_from is not None:
+        return read_checkpoint(resume_from)
+    found = (callback.saved() for callback in callbacks if isinstance(callback, Checkpoint))
+    return next((saved for saved in found if saved is not None), None)

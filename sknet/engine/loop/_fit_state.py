@@ -1,0 +1,213 @@
+"""What a fit goes on from, as one object, and whether a saved one is of the same fit."""
+
+import platform
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Protocol
+
+from threadpoolctl import threadpool_info
+
+from sknet.callbacks import Callback
+from sknet.callbacks.extend import SavedFit
+from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._fit import Fit
+from sknet.engine.loop._hooks import Hooks
+from sknet.engine.loop._model_state import load_model_state, model_state
+from sknet.exceptions import StateError
+from sknet.persistence import describe, differences, digest
+
+__all__ = ["FitKeeper"]
+
+MOST = 4  # differences that are named
+
+Tree = dict[str, Any]
+
+
+class Loop(Protocol):
+    """Whoever trains: knows how far it has come."""
+
+    @property
+    def steps_name(self) -> str:
+        """What kind of steps it takes."""
+
+    def state(self) -> Tree:
+        """Return how far it has come."""
+
+    def load_state(self, state: Mapping[str, Any], path: str) -> None:
+        """Go on from there."""
+
+
+class FitKeeper:
+    """Saves the state of a fit between two blocks of steps, and puts a saved one back.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of which model and history are saved.
+    loop : Loop
+        Knows how far it has come.
+    hooks : Hooks
+        Hold the callbacks.
+    validation : Batches or None
+        The held-out rows.
+    """
+
+    def __init__(self, fit: Fit, loop: Loop, hooks: Hooks, validation: Batches | None) -> None:
+        self._fit, self._loop, self._hooks, self._validation = fit, loop, hooks, validation
+
+    def state(self) -> Tree:
+        """Return all that the fit depends on from here on, as values that stay as they are."""
+        fit, callbacks = self._fit, self._hooks.callbacks
+        stopped = [number for number, each in enumerate(callbacks) if each is self._hooks.stopped_by]
+        return {
+            "environment": self._environment,
+            "parameters": self._parameters,
+            "data": self._data,
+            "began": fit.source.began,
+            "model": model_state(fit.model),
+            "loop": self._loop.state(),
+            "callbacks": [{"class": _name(each), "state": each.state()} for each in callbacks],
+            "stopped_by": stopped[0] if stopped else None,
+        }
+
+    def load(self, saved: SavedFit) -> None:
+        """Put a saved state back, before the fit has begun.
+
+        Parameters
+        ----------
+        saved : SavedFit
+            Of a fit with the same parameters, data and network.
+
+        Raises
+        ------
+        StateError
+            If it is another fit: names what differs.
+        """
+        path, state = saved
+        _check_same(state["parameters"], self._parameters, path, "parameters")
+        _check_same(state["data"], self._data, path, "data")
+        load_model_state(self._fit.model, state["model"], path)
+        more = self._fit.max_epochs - state["loop"]["max_epochs"]
+        self._plan(more * self._fit.batches.n_batches)
+        self._loop.load_state(state["loop"], path)
+        known = _load_callbacks(self._hooks.callbacks, state["callbacks"], path)
+        stopped_by = None if state["stopped_by"] is None else known[state["stopped_by"]]
+        if stopped_by is not None and not stopped_by.pauses:
+            self._hooks.stop(stopped_by)
+
+    def _plan(self, more: int) -> None:
+        """Count on more steps than were planned when the fit was saved."""
+        progress = self._fit.model.progress
+        total = (progress.total_steps or 0) + more
+        self._fit.model.progress = progress._replace(total_steps=total)
+
+    def warn_of_environment(self, saved: SavedFit) -> None:
+        """Warn if numbers may be rounded otherwise here than where a fit was saved; names what differs."""
+        _warn_of_environment(saved.state["environment"], self._environment, saved.path)
+
+    @cached_property
+    def _parameters(self) -> Any:
+        fit = self._fit
+        told = fit.source.parameters()
+        if told is not None:
+            return describe(told)
+        model = fit.model
+        hyper = {"loss": model.loss_function, "optimizer": model.optimizer, "alpha": model.alpha}
+        return describe({**hyper, "batch_size": fit.batches.size})
+
+    @cached_property
+    def _data(self) -> Any:
+        found = _digests(self._fit.batches, "")
+        if self._validation is not None:
+            found |= _digests(self._validation, "validation ", self._fit.batches.X)
+        return found
+
+    @cached_property
+    def _environment(self) -> Tree:
+        return _environment(self._loop.steps_name)
+
+
+def _name(callback: Callback) -> str:
+    return f"{type(callback).__module__}.{type(callback).__qualname__}"
+
+
+def _load_callbacks(
+    callbacks: Sequence[Callback], saved: Sequence[Mapping[str, Any]], path: str
+) -> list[Callback | None]:
+    """Let callbacks go on, each from the saved state of the next one of its class; return whose is whose."""
+    left, known = list(callbacks), []
+    for each in saved:
+        found = next((callback for callback in left if _name(callback) == each["class"]), None)
+        known.append(found)
+        if found is not None:
+            left = [callback for callback in left if callback is not found]  # equal ones are others
+            found.load_state(each["state"])
+        elif each["state"]:
+            name = each["class"].rpartition(".")[2]
+            raise StateError(
+                f"{path} has the state of a callback {name}, and this fit has no {name}: give it the "
+                "callbacks of the fit that was saved"
+            )
+    return known
+
+
+# -- whether it is the same fit --------------------------------------------------------------------
+
+
+def _digests(batches: Batches, of: str, known: Any = None) -> Tree:
+    arrays = {"y": batches.y, "sample_weight": batches.weight, "choice of rows": batches.chosen}
+    if batches.X is not known:
+        arrays = {"X": batches.X, **arrays}
+    return {f"{of}{name}": _digested(array) for name, array in arrays.items()}
+
+
+def _digested(array: Any) -> Any:
+    if isinstance(array, Mapping):
+        return {name: _digested(each) for name, each in array.items()}
+    return None if array is None else digest(array)
+
+
+def _check_same(before: Any, now: Any, path: str, what: str) -> None:
+    """Raise a StateError that names what differs."""
+    found = differences(before, now)
+    if found:
+        left_out = len(found) - MOST
+        named = "; ".join(found[:MOST]) + (f"; and {left_out} more" if left_out > 0 else "")
+        raise StateError(
+            f"{path} is of a fit with other {what}: {named}. A fit goes on with what it began with; leave "
+            "out the checkpoint to begin anew"
+        )
+
+
+# -- where it runs ---------------------------------------------------------------------------------
+
+
+def _environment(steps: str) -> Tree:
+    """Return what decides how numbers are rounded: versions of what computes, and the kind of machine."""
+    found: Tree = {"steps": steps, "machine": platform.machine()}
+    for name in ("sknet", "numpy", "numba"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    for library in threadpool_info():
+        if library.get("user_api") == "blas":
+            told = [library.get(key) for key in ("internal_api", "version", "architecture")]
+            found["BLAS"] = " ".join(str(each) for each in told if each)
+            found["BLAS threads"] = library.get("num_threads")
+            break
+    return found
+
+
+def _warn_of_environment(saved: Mapping[str, Any], now: Mapping[str, Any], path: str) -> None:
+    """Warn if a saved fit goes on where numbers may be rounded otherwise."""
+    found = differences(dict(saved), dict(now))
+    if found:
+        warnings.warn(
+            f"{path} was written where numbers may be rounded otherwise: {'; '.join(found)}. The fit goes "
+            "on, but may not end with the same bits",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,120 @@
+"""The state of a model as a document holds it, and whether a saved one is of the same network."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from sknet.device import to_device, to_host
+from sknet.engine._model import Model
+from sknet.engine.state import ModelState
+from sknet.exceptions import StateError
+from sknet.optim import OptimizerState
+from sknet.optim.schedules import Progress
+
+__all__ = ["load_model_state", "model_state", "random_state_of"]
+
+KINDS = {"parameters": "parameter", "frozen": "frozen parameter", "buffers": "buffer"}
+
+Tree = dict[str, Any]
+
+
+def model_state(model: Model) -> Tree:
+    """Return all that training changes in a model, as arrays of the host that stay as they are.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from.
+
+    Returns
+    -------
+    dict
+        For a document.
+    """
+    state = model.state
+    slots = {name: model.layout.views(to_host(flat)) for name, flat in state.optimizer.slots.items()}
+    return {
+        "parameters": {name: to_host(array) for name, array in state.parameters.items()},
+        "frozen": {name: np.array(to_host(array)) for name, array in _frozen(model).items()},
+        "buffers": {name: to_host(array) for name, array in state.buffers.items()},
+        "slots": slots,
+        "progress": model.progress._asdict(),
+        "key": list(model.key),
+        "random_state": random_state_of(model.random_state),
+    }
+
+
+def random_state_of(random_state: np.random.RandomState) -> Tree:
+    """Return the state of a generator; its `set_state` takes it."""
+    state: Tree = random_state.get_state(legacy=False)
+    return state
+
+
+def load_model_state(model: Model, saved: Mapping[str, Any], path: str) -> None:
+    """Put a saved state into a model of the same network.
+
+    Parameters
+    ----------
+    model : Model
+        Changed in place, unless it does not fit.
+    saved : mapping
+        What `model_state` returned.
+    path : str
+        Where it was saved.
+
+    Raises
+    ------
+    StateError
+        If the network or the optimizer is another one: names the layer and parameter.
+    """
+    for difference in _of_networks(model, saved):
+        raise StateError(f"{path} is a checkpoint of another network: {difference}")
+    layout, slots = model.layout, {}
+    _, own = model.flat_buffers()
+    if set(own) != set(saved["slots"]):
+        raise StateError(
+            f"{path} is a checkpoint of another optimizer: it keeps {sorted(saved['slots'])} for each "
+            f"parameter, and this one {sorted(own)}"
+        )
+    for name, arrays in saved["slots"].items():
+        slots[name] = np.zeros(layout.size, model.dtype)
+        layout.fill(slots[name], arrays)
+    progress = Progress(**saved["progress"])
+
+    def placed(arrays: Mapping[str, Any]) -> Tree:
+        return {name: to_device(array, model.device) for name, array in arrays.items()}
+
+    optimizer = OptimizerState(progress.step, placed(slots))
+    model.load(ModelState(placed(saved["parameters"]), optimizer, placed(saved["buffers"]), progress))
+    parameters = dict(model.module.own_parameters())
+    for name, array in saved["frozen"].items():
+        parameters[name].data = array
+    low, high = saved["key"]
+    model.key = low, high
+    model.random_state.set_state(saved["random_state"])
+
+
+def _frozen(model: Model) -> Tree:
+    return {name: array for name, array in model.untrained.items() if name not in model.buffers}
+
+
+def _of_networks(model: Model, saved: Mapping[str, Any]) -> Iterator[str]:
+    """Yield in what a model's network differs from a saved one."""
+    here = {"parameters": model.parameters, "frozen": _frozen(model), "buffers": model.buffers}
+    then = {name: (kind, array) for kind in KINDS for name, array in saved[kind].items()}
+    now = {name: (kind, array) for kind in KINDS for name, array in here[kind].items()}
+    for name in {**now, **then}:
+        kind, array = now.get(name) or then[name]
+        what = f"{KINDS[kind]} {name!r} of shape {tuple(array.shape)}"
+        if name not in then:
+            yield f"this one has a {what}, and the saved one has not"
+        elif name not in now:
+            yield f"it has a {what}, and this one has not"
+        elif then[name][0] != kind:
+            yield f"{name!r} was a {KINDS[then[name][0]]} and is a {KINDS[kind]}"
+        elif tuple(array.shape) != tuple(then[name][1].shape):
+            shape = tuple(then[name][1].shape)
+            yield f"{KINDS[kind]} {name!r} had shape {shape} and has shape {tuple(array.shape)}"
+        elif array.dtype != then[name][1].dtype:
+            yield f"{KINDS[kind]} {name!r} was {then[name][1].dtype} and is {array.dtype}"
