@@ -14,8 +14,8 @@ from numpy.random import RandomState
 
 import sknet
 from sknet import Tensor, engine, nn, ops, optim
-from sknet.callbacks import EarlyStopping, FitView
-from sknet.callbacks.extend import Rows
+from sknet.callbacks import Checkpoint, EarlyStopping, FitView
+from sknet.callbacks.extend import Rows, SavedFit
 from sknet.compile import Equation, Graph, Plan, Variable, compile
 from sknet.compile.executors import NumpyProgram
 from sknet.compile.passes import Group
@@ -161,6 +161,8 @@ SPECIAL = {
     NonFiniteError: lambda: NonFiniteError("a message", "0.weight"),
     ops.SparseSlot: slot,
     engine.Batches: lambda: engine.Batches(X, Y, None, 2, np.dtype("float32"), Device("cpu")),
+    Checkpoint: lambda: Checkpoint("folder"),
+    SavedFit: lambda: SavedFit("folder", {}),
     engine.Gathered: lambda: engine.Gathered(3, print, ["score"]),
     engine.Gradient: gradient,
     engine.ModelState: lambda: model().state,
