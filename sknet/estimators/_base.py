@@ -155,7 +155,9 @@ class BaseNet(HoldsLists, ABC):
         self.n_iter_ = fit.n_iter
         self.t_ = fit.model.progress.samples
         self.n_outputs_ = self._targets.n_outputs * fit.loss.outputs_per_target
-        self.out_activation_ = OUT_ACTIVATIONS.get((self._targets.task, type(fit.loss).__name__), "identity")
+        self.out_activation_ = OUT_ACTIVATIONS.get(
+            (self._targets.task, type(fit.recipe.loss).__name__), "identity"
+        )
         self.loss_curve_ = history.get("loss", [])
         self.loss_ = self.loss_curve_[-1] if self.loss_curve_ else math.nan
         best = fit.stopping.best_

@@ -101,6 +101,10 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
     def _take(self, fit: Fit) -> None:
         self.classes_ = self._targets.classes
+        self.__dict__.pop("temperature_", None)
+        if fit.temperature is not None:
+            several = isinstance(fit.temperature, tuple)
+            self.temperature_ = np.array(fit.temperature) if several else fit.temperature
         super()._take(fit)
 
     @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
@@ -239,7 +243,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
     @property
     def _temperature(self) -> Any:
-        return getattr(self, "temperature_", None)
+        found = getattr(self, "temperature_", None)
+        return tuple(found.tolist()) if isinstance(found, np.ndarray) else found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

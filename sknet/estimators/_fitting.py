@@ -26,9 +26,11 @@ from sknet.engine import (
     minimize,
     train,
 )
+from sknet.estimators._calibration import check_calibration, temperature_of
 from sknet.estimators._input import check_weights, check_X_y
 from sknet.estimators._outputs import check_outputs, output_shape
 from sknet.estimators._recipe import Recipe
+from sknet.estimators._units import standardize
 from sknet.estimators._warn import warn_caller
 from sknet.exceptions import NonFiniteError
 from sknet.losses import Loss
@@ -81,6 +83,8 @@ class Fit:
         The user's, for this fit only.
     stopping : EarlyStopping
         By the estimator's own parameters.
+    temperature : float, tuple of float or None
+        By which probabilities are calibrated.
     n_iter : int
         Epochs (or iterations) of this fit.
     saved : SavedFit or None
@@ -105,6 +109,7 @@ class Fit:
     history: History = field(default_factory=History)
     callbacks: list[Callback] = field(default_factory=list)
     stopping: EarlyStopping = field(init=False)
+    temperature: Any = None
     n_iter: int = 0
     saved: SavedFit | None = None
     began: Any = None
@@ -252,6 +257,7 @@ def _fit_in_steps(fit: Fit) -> None:
         fit.stopping.load_state(fit.estimator._stopping)
     outcome = _trained(fit)
     _check_finite_parameters(fit.model)
+    fit.temperature = temperature_of(fit)
     fit.n_iter = outcome.n_iter
     fit.estimator._batch = fit.batches.like()
     fit.estimator._take(fit)
@@ -268,9 +274,13 @@ def _training_batches(fit: Fit) -> Batches:
     model, recipe, rows = fit.model, fit.recipe, None
     if recipe.early_stopping:
         rows, held_out = fit.parts = _split(fit)
+        standardize(fit, rows)
         chunk = chunk_rows(model, tuple(fit.X.shape[1:]))
         kept = Batches(fit.X, fit.y, fit.weight, chunk, model.dtype, model.device, held_out)
         fit.validation = Validation(kept, fit.estimator._score_of(kept, model))
+    else:
+        standardize(fit)
+    check_calibration(fit)
     n_samples = int(fit.X.shape[0]) if rows is None else len(rows)
     size = _batch_size(recipe.batch_size, n_samples)
     return Batches(fit.X, fit.y, fit.weight, size, model.dtype, model.device, rows)
@@ -282,7 +292,7 @@ def _new_stopping(fit: Fit, monitor: str) -> EarlyStopping:
     return EarlyStopping(
         monitor,
         patience=recipe.n_iter_no_change,
-        tol=recipe.tol,
+        tol=recipe.tol * (fit.loss.unit if monitor.endswith("loss") else 1.0),  # which is that of y
         restore_best=fit.validation is not None,
         verbose=bool(recipe.verbose),
     )
@@ -405,6 +415,8 @@ def _fit_full_batch(fit: Fit) -> None:
             raise ValueError(
                 f"{name}={value} needs an optimizer that goes step by step, got LBFGS: use Adam()"
             )
+    standardize(fit)
+    check_calibration(fit)
     fit.batches = Batches(fit.X, fit.y, fit.weight, int(fit.X.shape[0]), model.dtype, model.device)
     fit.stopping = _new_stopping(fit, "loss")  # not called: L-BFGS knows when it has converged
     fit.n_iter, loss = minimize(

@@ -135,7 +135,7 @@ class _Frozen:
         self._own(module)  # into an array of its own: joblib may hand out read-only maps of a file
 
     def __repr__(self) -> str:
-        loss = type(self._loss).__name__
+        loss = type(getattr(self._loss, "loss", self._loss)).__name__  # the one inside of a wrapping loss
         return f"{type(self).__name__}({self._label}, {loss}, {self._dtype})"
 
 

@@ -7,7 +7,14 @@ from sknet import nn
 from sknet._params import Interval, resolve
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Perceptron
-from sknet.estimators._options import CLASS_WEIGHT, CONSTRAINTS, Decisions, NamedOptions
+from sknet.estimators._options import (
+    CALIBRATE,
+    CLASS_WEIGHT,
+    CONSTRAINTS,
+    SCALE_TARGET,
+    Decisions,
+    NamedOptions,
+)
 from sknet.estimators._perceptron import PerceptronLayers
 from sknet.estimators._recipe import layer_sizes
 from sknet.estimators._regressor import UncertainRegressor
@@ -67,6 +74,9 @@ class MLPClassifier(NamedPerceptron, Decisions):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights. Classes that a dict does not
         name weigh 1; "balanced" gives all classes the same total weight.
+    calibrate : {"temperature"} or None, default=None
+        Divide the outputs by the temperature for which the log loss of the held-out rows is smallest, before
+        they become probabilities; `predict` stays as it is. Needs rows to validate on.
     early_stopping : bool, default=False
         Hold out rows, stop when their score does not improve, and restore the best epoch's weights.
     validation_fraction : float in (0, 1), default=0.1
@@ -95,8 +105,10 @@ class MLPClassifier(NamedPerceptron, Decisions):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
-    classes_ : ndarray of shape (n_classes,)
-        The labels.
+    classes_ : ndarray of shape (n_classes,), or a list of those
+        The labels, sorted; for several columns of labels those of each.
+    temperature_ : float or ndarray of shape (n_columns,)
+        With `calibrate`: above 1 where the outputs were too sure.
     coefs_, intercepts_ : list of ndarray
         Weight matrices of shape (n_in, n_out) and bias vectors, one a layer.
     history_ : History
@@ -126,7 +138,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | PERCEPTRON | CLASS_WEIGHT
+    _parameter_constraints = CONSTRAINTS | PERCEPTRON | CLASS_WEIGHT | CALIBRATE
 
     def __init__(
         self,
@@ -141,6 +153,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
         max_iter: int = 200,
         shuffle: bool = True,
         class_weight: Any = None,
+        calibrate: str | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: float = 10,
@@ -162,6 +175,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
         self.max_iter = max_iter
         self.shuffle = shuffle
         self.class_weight = class_weight
+        self.calibrate = calibrate
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -201,6 +215,9 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         Epochs at most; for L-BFGS iterations.
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
+    scale_target : bool, default=False
+        Train on targets that are standardized (divided by their means with the losses of positive targets).
+        Predictions, and losses that are reported, are in the targets' own units.
     early_stopping : bool, default=False
         Hold out rows, stop when their score does not improve, and restore the best epoch's weights.
     validation_fraction : float in (0, 1), default=0.1
@@ -261,7 +278,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | PERCEPTRON
+    _parameter_constraints = CONSTRAINTS | SCALE_TARGET | PERCEPTRON
 
     def __init__(
         self,
@@ -275,6 +292,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         batch_size: int | str = "auto",
         max_iter: int = 200,
         shuffle: bool = True,
+        scale_target: bool = False,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: float = 10,
@@ -295,6 +313,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.shuffle = shuffle
+        self.scale_target = scale_target
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change

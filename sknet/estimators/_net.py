@@ -6,7 +6,14 @@ from sknet import nn
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._modules import architecture_of
-from sknet.estimators._options import CLASS_WEIGHT, CONSTRAINTS, Decisions, NamedOptions
+from sknet.estimators._options import (
+    CALIBRATE,
+    CLASS_WEIGHT,
+    CONSTRAINTS,
+    SCALE_TARGET,
+    Decisions,
+    NamedOptions,
+)
 from sknet.estimators._regressor import UncertainRegressor
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
@@ -90,6 +97,9 @@ class NetClassifier(NetOptions, Decisions):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights. Classes that a dict does not
         name weigh 1; "balanced" gives all classes the same total weight.
+    calibrate : {"temperature"} or None, default=None
+        Divide the outputs by the temperature for which the log loss of the held-out rows is smallest, before
+        they become probabilities; `predict` stays as it is. Needs rows to validate on.
     early_stopping : bool, default=False
         Hold out rows, stop when their score does not improve, and restore the best epoch's weights.
     validation_fraction : float in (0, 1), default=0.1
@@ -118,8 +128,10 @@ class NetClassifier(NetOptions, Decisions):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
-    classes_ : ndarray of shape (n_classes,)
-        The labels.
+    classes_ : ndarray of shape (n_classes,), or a list of those
+        The labels, sorted; for several columns of labels those of each.
+    temperature_ : float or ndarray of shape (n_columns,)
+        With `calibrate`: above 1 where the outputs were too sure.
     history_ : History
         Training loss and score, learning rate and seconds of every epoch, with early stopping also
         validation loss and score.
@@ -155,7 +167,7 @@ class NetClassifier(NetOptions, Decisions):
     16
     """
 
-    _parameter_constraints = CONSTRAINTS | MODULE | CLASS_WEIGHT
+    _parameter_constraints = CONSTRAINTS | MODULE | CLASS_WEIGHT | CALIBRATE
 
     def __init__(
         self,
@@ -168,6 +180,7 @@ class NetClassifier(NetOptions, Decisions):
         max_iter: int = 200,
         shuffle: bool = True,
         class_weight: Any = None,
+        calibrate: str | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: float = 10,
@@ -187,6 +200,7 @@ class NetClassifier(NetOptions, Decisions):
         self.max_iter = max_iter
         self.shuffle = shuffle
         self.class_weight = class_weight
+        self.calibrate = calibrate
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -224,6 +238,9 @@ class NetRegressor(NetOptions, UncertainRegressor):
         Epochs at most; for L-BFGS iterations.
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
+    scale_target : bool, default=False
+        Train on targets that are standardized (divided by their means with the losses of positive targets).
+        Predictions, and losses that are reported, are in the targets' own units.
     early_stopping : bool, default=False
         Hold out rows, stop when their score does not improve, and restore the best epoch's weights.
     validation_fraction : float in (0, 1), default=0.1
@@ -283,7 +300,7 @@ class NetRegressor(NetOptions, UncertainRegressor):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | MODULE
+    _parameter_constraints = CONSTRAINTS | SCALE_TARGET | MODULE
 
     def __init__(
         self,
@@ -295,6 +312,7 @@ class NetRegressor(NetOptions, UncertainRegressor):
         batch_size: int | str = "auto",
         max_iter: int = 200,
         shuffle: bool = True,
+        scale_target: bool = False,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: float = 10,
@@ -313,6 +331,7 @@ class NetRegressor(NetOptions, UncertainRegressor):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.shuffle = shuffle
+        self.scale_target = scale_target
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change

@@ -18,8 +18,10 @@ from sknet.estimators._recipe import Recipe, settings_of
 from sknet.losses import LOSSES, check_loss
 from sknet.optim import OPTIMIZERS, check_optimizer
 
-__all__ = ["CLASS_WEIGHT", "CONSTRAINTS", "Decisions", "NamedOptions"]
+__all__ = ["CALIBRATE", "CLASS_WEIGHT", "CONSTRAINTS", "SCALE_TARGET", "Decisions", "NamedOptions"]
 
+SCALE_TARGET: dict[str, Any] = {"scale_target": ["boolean"]}
+CALIBRATE: dict[str, Any] = {"calibrate": [StrOptions({"temperature"}), None]}
 CLASS_WEIGHT: dict[str, Any] = {"class_weight": [dict, list, StrOptions({"balanced"}), None]}
 CONSTRAINTS: dict[str, Any] = {
     "loss": "no_validation",  # the names are better told by the functions that look them up
@@ -59,6 +61,8 @@ def _recipe(estimator: Any) -> Recipe:
         early_stopping=estimator.early_stopping,
         validation_fraction=estimator.validation_fraction,
         class_weight=getattr(estimator, "class_weight", None),
+        scale_target=getattr(estimator, "scale_target", False),
+        calibrate=getattr(estimator, "calibrate", None),
         dtype=estimator.dtype,
         device=estimator.device,
         random_state=estimator.random_state,

@@ -50,6 +50,10 @@ class Recipe:
         Whether contradictory settings are errors. scikit-learn's networks allow them: a single
         class can be fitted, L-BFGS ignores early stopping, and training continues after a non-finite
         loss if the weights of the best epoch will be restored.
+    scale_target : bool
+        Whether to train on standardized targets.
+    calibrate : str or None
+        Whether, and how, to calibrate probabilities on held-out rows.
     tol, n_iter_no_change : float
         By how much an epoch must be better to count as an improvement, and how many may not.
     verbose : bool, int or str
@@ -74,6 +78,8 @@ class Recipe:
     other_dtype: str = "float32"
     device: str = "auto"
     strict: bool = False
+    scale_target: bool = False
+    calibrate: str | None = None
     tol: float = 1e-4
     n_iter_no_change: float = 10
     verbose: bool | int | str = False
@@ -87,7 +93,8 @@ class Recipe:
 
     def lasting_parameters(self) -> dict[str, Any]:
         """Return the parameters that a continued fit cannot change, by name."""
-        return {**self.architecture.parameters(), "dtype": self.dtype, "device": self.device}
+        own = {"dtype": self.dtype, "device": self.device, "scale_target": self.scale_target}
+        return {**self.architecture.parameters(), **own}
 
 
 def settings_of(estimator: Any, **more: Any) -> Settings:

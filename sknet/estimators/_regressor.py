@@ -30,6 +30,11 @@ class BaseRegressor(RegressorMixin, BaseNet):
     _numeric_targets = True
 
     def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> RealTargets:
+        if recipe.scale_target and recipe.loss.scaling is None:
+            raise ValueError(
+                f"scale_target=True does not fit {recipe.loss!r}, which does not say how it changes with the "
+                "unit of its targets: set scale_target=False. A loss of your own says it by its scaling"
+            )
         return RealTargets(y)
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:

@@ -81,6 +81,11 @@ class LogitLoss(Loss):
         z = as_tensor(output)
         return ops.log_sigmoid(z) if self._is_bernoulli(z) else ops.log_softmax(z, axis=-1)
 
+    @property
+    def likelihood(self) -> Loss:
+        """The negative log likelihood of what `predict` returns, which this loss need not be."""
+        return LogLoss(self.multilabel, ignore_index=self.ignore_index)
+
     def tempered(self, output: Tensor, temperature: float) -> Tensor:
         """Return outputs divided by a temperature: above 1 it makes probabilities less sure.
 

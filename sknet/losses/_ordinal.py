@@ -107,6 +107,11 @@ class Ordinal(Loss):
         found.append(ops.log_sigmoid(odds[-1]))
         return ops.stack(found, axis=-1)
 
+    @property
+    def likelihood(self) -> Loss:
+        """The negative log likelihood of what `predict` returns: this loss."""
+        return self
+
     def tempered(self, output: Tensor, temperature: float) -> Tensor:
         """Return outputs whose log odds are those of `output` divided by a temperature.
 

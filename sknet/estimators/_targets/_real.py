@@ -65,8 +65,8 @@ class RealTargets:
         y = np.asarray(y, np.float64)
         mean = np.average(y, axis=0, weights=weight)
         scale = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight)) if shifts else mean
-        # Deviations that rounding alone has made are none.
-        tiny = 10 * np.finfo(np.float64).eps * np.abs(mean) if shifts else 0.0
+        # A deviation that rounding alone can have made is none.
+        tiny = len(y) * np.finfo(np.float64).eps * np.abs(mean) if shifts else 0.0
         self.mean, self.scale = mean if shifts else np.zeros_like(mean), np.where(scale > tiny, scale, 1.0)
         return self
 
@@ -86,7 +86,11 @@ class RealTargets:
     def trained(self, loss: Loss) -> Loss:
         """Return the loss to train with, for these targets."""
         loss = loss.for_task(self.task)
-        return loss if self.scale is None else Standardized(loss, tuple(self.mean), tuple(self.scale))
+        return (
+            loss
+            if self.scale is None
+            else Standardized(loss, tuple(self.mean.tolist()), tuple(self.scale.tolist()))
+        )
 
     def new_score(self, batches: Batches, loss: Any) -> Callable[[], Score]:
         """Return a function that creates an empty score of these rows."""

@@ -1,0 +1,110 @@
+"""Temperatures: probabilities that are as sure as the held-out rows justify."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sknet.core import Tensor, no_grad
+from sknet.device import to_host
+from sknet.engine.predict import predict_raw
+from sknet.estimators._warn import warn_caller
+from sknet.losses.extend import Columns
+
+if TYPE_CHECKING:
+    from sknet.estimators._fitting import Fit
+
+__all__ = ["best_temperature", "check_calibration", "temperature_of"]
+
+LARGEST = 100.0  # a temperature beyond this, or below its reciprocal, is none that rows determine
+
+
+def check_calibration(fit: "Fit") -> None:
+    """Raise a ValueError if a fit cannot be calibrated as its estimator asks for.
+
+    Parameters
+    ----------
+    fit : Fit
+        Before the training.
+    """
+    if fit.recipe.calibrate is None:
+        return
+    asked, loss = f"calibrate={fit.recipe.calibrate!r}", fit.recipe.loss
+    if not (loss.has_probabilities and hasattr(loss, "tempered")):
+        raise ValueError(
+            f"{asked} needs a loss with probabilities from logits, got {loss!r}: use 'log_loss', or set "
+            "calibrate=None"
+        )
+    if fit.validation is None:
+        raise ValueError(
+            f"{asked} needs held-out rows, and there are none: set early_stopping=True, with an optimizer "
+            "that goes step by step, or set calibrate=None"
+        )
+
+
+def temperature_of(fit: "Fit") -> Any:
+    """Return the temperature for which the log loss of the held-out rows is smallest.
+
+    Parameters
+    ----------
+    fit : Fit
+        After the training.
+
+    Returns
+    -------
+    float, tuple of float or None
+        One for each column of labels; None where nothing is calibrated.
+    """
+    if fit.recipe.calibrate is None or fit.validation is None:
+        return None
+    model, batches = fit.model, fit.validation.batches
+    parts = [batches.take(chosen) for chosen, _ in batches.parts(None)]
+    outputs = np.concatenate([to_host(predict_raw(model, part.X)) for part in parts]).astype(np.float64)
+    y = np.concatenate([to_host(part.y) for part in parts])
+    weight = None if batches.weight is None else np.concatenate([to_host(part.weight) for part in parts])
+    loss: Any = fit.loss
+    if not isinstance(loss, Columns):
+        return best_temperature(loss, outputs, y, weight)
+    each = enumerate(loss.parts(outputs))
+    return tuple(best_temperature(loss.loss, part, y[:, k], weight) for k, part in each)
+
+
+def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
+    """Return the temperature for which the weighted log loss is smallest.
+
+    Parameters
+    ----------
+    loss : Loss
+        With `tempered` and `likelihood`.
+    outputs : ndarray of shape (n_samples, n_outputs)
+        Raw, in double precision.
+    y : ndarray of shape (n_samples, ...)
+        Targets as the loss reads them.
+    weight : ndarray of shape (n_samples,) or None
+        Sample weights.
+
+    Returns
+    -------
+    float
+        1.0, with a warning, where rows do not determine it: all are predicted right, or none.
+    """
+    from scipy.optimize import minimize_scalar  # it takes long to load, and is seldom needed
+
+    likelihood = loss.likelihood
+
+    def log_loss(logarithm: float) -> float:
+        with no_grad():
+            values = likelihood.values(loss.tempered(Tensor(outputs), math.exp(logarithm)), Tensor(y))
+        return float(np.average(values.data, weights=weight))
+
+    # The loss is convex in the reciprocal of the temperature, so it has no second minimum.
+    bound = math.log(LARGEST)
+    found = minimize_scalar(log_loss, bounds=(-bound, bound), method="bounded", options={"xatol": 1e-9})
+    if abs(found.x) > bound - 1e-3:
+        warn_caller(
+            f"the temperature is left at 1: the log loss of the {len(y)} held-out rows gets ever smaller "
+            f"with {'lower' if found.x < 0 else 'higher'} temperatures. Hold out more rows.",
+            UserWarning,
+        )
+        return 1.0
+    return math.exp(found.x) if found.fun <= log_loss(0.0) else 1.0

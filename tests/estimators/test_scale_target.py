@@ -1,0 +1,281 @@
+"""Standardized targets: the fit is that of scaled data, and all that is told is in the targets' own units."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.metrics import mean_gamma_deviance, mean_poisson_deviance, mean_tweedie_deviance
+from sklearn.preprocessing import StandardScaler
+
+import sknet
+from sknet import nn, ops
+from sknet.losses import (
+    AbsoluteError,
+    Gamma,
+    GaussianNLL,
+    Huber,
+    LogCosh,
+    Loss,
+    Poisson,
+    Quantile,
+    SquaredError,
+    Tweedie,
+)
+from sknet.losses.extend import Scaling, Standardized
+from tests.estimators.data import TABLES, WEIGHTS, estimator_for, quiet, same_bits
+
+X, Y = TABLES["regression"]
+_, MANY = TABLES["multioutput"]
+COUNTS = TABLES["counts"][1]
+UNITS = np.array([1e-3, 1.0, 5e4])
+SHIFTS = np.array([-2.0, 300.0, 1e6])
+LARGE, OTHERS = 1e5 * Y + 3e5, MANY * UNITS + SHIFTS
+LOCATION = [
+    SquaredError(),
+    AbsoluteError(),
+    Huber(),
+    LogCosh(),
+    Quantile(0.8),
+    Quantile([0.1, 0.5, 0.9]),
+    GaussianNLL(),
+]
+POSITIVE = [Poisson(), Gamma(), Tweedie(), Tweedie(2.5)]
+TARGETS = {"one": LARGE, "several": OTHERS}
+
+
+def fitted(y, weight=None, **params):
+    params = {"scale_target": True, "dtype": "float64", "max_iter": 20} | params
+    with quiet():
+        return estimator_for("regression", **params).fit(X, y, weight)
+
+
+def standardized(y, weight=None):
+    y = y.reshape(len(y), -1)
+    mean = np.average(y, axis=0, weights=weight)
+    return mean, np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize("loss", LOCATION, ids=str)
+def test_it_is_the_fit_of_standardized_targets(loss, kind, optimizer):
+    y = TARGETS[kind]
+    ours = fitted(y, loss=loss, optimizer=optimizer)
+    regressor = clone(ours).set_params(scale_target=False)
+    with quiet():
+        theirs = TransformedTargetRegressor(regressor, transformer=StandardScaler()).fit(X, y)
+    mean, scale = (x if kind == "several" else x[0] for x in standardized(y))
+    plain = theirs.regressor_
+    for mine, other in zip(ours.coefs_, plain.coefs_, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-6)
+    assert ours.score(X, y) == pytest.approx(theirs.score(X, y), rel=1e-6)
+    if hasattr(ours, "predict_std"):
+        np.testing.assert_allclose(ours.predict_std(X), plain.predict_std(X) * scale, rtol=1e-6)
+    if hasattr(ours, "predict_quantiles"):
+        np.testing.assert_allclose(
+            ours.predict_quantiles(X), plain.predict_quantiles(X) * scale + mean, rtol=1e-6
+        )
+    if hasattr(ours, "predict_interval"):
+        np.testing.assert_allclose(
+            ours.predict_interval(X, 0.8), plain.predict_interval(X, 0.8) * scale + mean, rtol=1e-6
+        )
+
+
+def reported(loss, estimator, y, weight):
+    """Return the loss of a fitted estimator's predictions, by formulas for the targets' own units."""
+    y, mean = y.reshape(len(y), -1), estimator.predict(X).reshape(len(y), -1)
+    scale, r = standardized(y, weight)[1], mean - y
+    if isinstance(loss, GaussianNLL):
+        std = estimator.predict_std(X).reshape(len(y), -1)
+        return np.average((np.log(std) + 0.5 * (r / std) ** 2).sum(axis=1), weights=weight)
+    if isinstance(loss, Quantile):
+        every = estimator.predict_quantiles(X).reshape(len(y), len(loss.levels), -1)
+        levels = np.array(loss.levels)[None, :, None]
+        excess = every - y[:, None]
+        return np.average(np.maximum(excess, 0) - levels * excess, axis=0, weights=weight).mean()
+    terms = {
+        SquaredError: lambda: 0.5 * r**2,
+        AbsoluteError: lambda: np.abs(r),
+        # their bend is one standard deviation
+        Huber: lambda: np.where(np.abs(r) < scale, 0.5 * r**2, scale * (np.abs(r) - 0.5 * scale)),
+        LogCosh: lambda: scale**2 * np.log(np.cosh(r / scale)),
+    }[type(loss)]()
+    return np.average(terms, axis=0, weights=weight).mean()
+
+
+@pytest.mark.parametrize("mode", ["auto", False])
+@pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["alike", "weights"])
+@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize("loss", LOCATION, ids=str)
+def test_losses_are_reported_for_the_targets_in_their_own_units(loss, kind, weight, mode):
+    """A step so small that it changes nothing reports the loss of the network as it is."""
+    y, settings = TARGETS[kind], {"optimizer": sknet.optim.SGD(1e-300), "alpha": 0.0}
+    settings |= {"batch_size": len(X), "max_iter": 1}
+    estimator = fitted(y, weight, loss=loss, **settings)
+    expected = reported(loss, estimator, y, weight)
+    assert estimator.loss_ == pytest.approx(expected, rel=1e-9)
+    model = estimator.model_.copy()
+    model.compile = mode
+    encoded = (y.reshape(len(y), -1) - standardized(y, weight)[0]) / standardized(y, weight)[1]
+    steps = [model.reported(model.step(X, encoded, weight)) for _ in range(3)]  # the second is compiled
+    np.testing.assert_allclose(steps, expected, rtol=1e-9)
+    estimator.set_params(optimizer="lbfgs", max_iter=1)
+    with quiet():
+        assert estimator.fit(X, y, weight).loss_ == pytest.approx(
+            reported(loss, estimator, y, weight), rel=1e-9
+        )
+
+
+@pytest.mark.parametrize("loss", POSITIVE, ids=str)
+def test_positive_targets_are_divided_by_their_means(loss):
+    y = 1e4 * COUNTS
+    estimator = fitted(y, loss=loss, optimizer="lbfgs", alpha=0.0)
+    plain = fitted(y / y.mean(), loss=loss, optimizer="lbfgs", alpha=0.0, scale_target=False)
+    np.testing.assert_allclose(estimator.predict(X), plain.predict(X) * y.mean(), rtol=1e-6)
+    assert (estimator.predict(X) > 0).all()
+    deviance = {
+        Poisson: mean_poisson_deviance,
+        Gamma: mean_gamma_deviance,
+        Tweedie: lambda a, b: mean_tweedie_deviance(a, b, power=loss.power),
+    }[type(loss)]
+    assert estimator.loss_ == pytest.approx(deviance(y, estimator.predict(X)) / 2, rel=1e-9)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_the_unit_of_the_targets_decides_nothing(unit):
+    """Number of epochs, early stopping and all predictions are those of other units."""
+    stopping = {"early_stopping": True, "max_iter": 300, "optimizer": sknet.optim.Adam(0.02)}
+    for settings in ({"max_iter": 300, "tol": 1e-3, "optimizer": sknet.optim.Adam(0.02)}, stopping):
+        one, other = (fitted(Y * u, alpha=0.01, **settings) for u in (1.0, unit))
+        assert one.n_iter_ == other.n_iter_ < 300
+        np.testing.assert_allclose(other.predict(X), one.predict(X) * unit, rtol=1e-6, atol=1e-9 * unit)
+        np.testing.assert_allclose(other.loss_curve_, np.array(one.loss_curve_) * unit**2, rtol=1e-6)
+        np.testing.assert_allclose(other.history_["score"], one.history_["score"], rtol=1e-6)
+
+
+def test_mean_and_scale_are_those_of_the_rows_that_are_trained_on():
+    y = LARGE.copy()
+    estimator = fitted(y, early_stopping=True)
+    shift, scale = estimator.model_.loss_function.mean[0], estimator.model_.loss_function.scale[0]
+    mean, std = (x[0] for x in standardized(y))
+    assert shift != pytest.approx(mean, rel=1e-9)
+    assert abs(shift - mean) < 0.1 * std
+    assert scale == pytest.approx(std, rel=0.1)
+    held_out = estimator.history_["validation_loss"]
+    assert 0.0 < min(held_out) < 2 * y.var()
+
+
+def test_weights_are_repetitions():
+    weight = np.random.default_rng(0).integers(0, 3, len(X))
+    settings = {"optimizer": "lbfgs", "alpha": 0.0}
+    repeated = np.repeat(np.arange(len(X)), weight)
+    with quiet():
+        one = estimator_for("regression", scale_target=True, dtype="float64", **settings)
+        other = clone(one).fit(X[repeated], LARGE[repeated])
+        one.fit(X, LARGE, weight)
+    np.testing.assert_allclose(one.model_.loss_function.scale, other.model_.loss_function.scale, rtol=1e-12)
+    np.testing.assert_allclose(one.predict(X), other.predict(X), rtol=1e-5)
+
+
+def test_columns_that_do_not_vary():
+    y = np.stack([Y, np.full(len(Y), 7.0), np.full(len(Y), 0.1)], axis=1)
+    estimator = fitted(y, max_iter=200, optimizer=sknet.optim.Adam(0.02))
+    assert estimator.model_.loss_function.scale[1:] == (1.0, 1.0)
+    np.testing.assert_allclose(estimator.predict(X)[:, 1:], y[:, 1:], atol=0.5)
+
+
+def test_a_fit_that_continues_keeps_mean_and_scale():
+    part = estimator_for("regression", scale_target=True).partial_fit(X[:100], LARGE[:100])
+    before = part.model_.loss_function
+    part.partial_fit(X, 1000 * LARGE)
+    assert part.model_.loss_function == before
+    warm = fitted(LARGE, warm_start=True, max_iter=100)
+    known, scale = warm.predict(X), warm.model_.loss_function.scale
+    warm.set_params(optimizer=sknet.optim.SGD(1e-300), max_iter=1)
+    with quiet():
+        warm.fit(X, LARGE * 10)
+    assert warm.model_.loss_function.scale == scale
+    np.testing.assert_array_equal(warm.predict(X), known)
+    assert warm.loss_ > 10 * warm.loss_curve_[-2]  # of other targets, in the same units
+    with pytest.raises(
+        ValueError, match="scale_target was True when this network was fitted and is False now"
+    ):
+        warm.set_params(scale_target=False).fit(X, LARGE)
+
+
+def test_parts_are_those_of_a_whole():
+    """The first part decides mean and scale: with all rows in it, parts are epochs."""
+    part = estimator_for("regression", scale_target=True, shuffle=False)
+    for _ in range(3):
+        part.partial_fit(X, LARGE)
+    assert same_bits(part, fitted(LARGE, max_iter=3, shuffle=False, dtype="auto"))
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_copies_and_frozen_predictors(kind):
+    estimator = fitted(TARGETS[kind], loss=Quantile([0.1, 0.5, 0.9]), dtype="float32")
+    assert estimator.predict(X).dtype == np.float32
+    for other in (copy.deepcopy(estimator), pickle.loads(pickle.dumps(estimator)), estimator.freeze()):
+        for method in ("predict", "predict_quantiles", "predict_interval"):
+            np.testing.assert_allclose(getattr(other, method)(X), getattr(estimator, method)(X), rtol=1e-5)
+        np.testing.assert_array_equal(other.predict(X[:1]), estimator.predict(X[:1]))
+    frozen = pickle.loads(pickle.dumps(estimator.freeze()))
+    np.testing.assert_allclose(frozen.predict(X), estimator.predict(X), rtol=1e-5)
+    assert "Quantile" in repr(frozen)
+    assert clone(estimator).scale_target is True
+
+
+def test_networks_of_ones_own():
+    settings = {"scale_target": True, "random_state": 0, "max_iter": 20, "dtype": "float64"}
+    network = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(6))
+    with quiet():
+        estimator = sknet.NetRegressor(network, loss="gaussian_nll", **settings).fit(X, OTHERS)
+    mean, std = estimator.predict(X, return_std=True)
+    assert mean.shape == std.shape == OTHERS.shape
+    assert (
+        (std / OTHERS.std(axis=0) > 0.1) & (std / OTHERS.std(axis=0) < 10)
+    ).all()  # of units from 1e-3 to 5e4
+
+
+class Mine(Loss):
+    tasks = ("regression",)
+
+    def values(self, output, target):
+        z, y = self.pair(output, target)
+        return self.total(abs(z - y) ** 1.5)
+
+
+class Scaled(Mine):
+    scaling = Scaling(shifts=True, power=1.5)
+
+
+@pytest.mark.parametrize("loss", ["kl_divergence", Mine()], ids=str)
+def test_losses_that_do_not_say_how_they_scale_are_refused(loss):
+    y = np.full((len(X), 2), 0.5)
+    with pytest.raises(
+        ValueError, match=r"scale_target=True does not fit (KLDivergence|Mine)\(\), which does"
+    ):
+        fitted(y, loss=loss)
+
+
+def test_a_loss_of_ones_own():
+    estimator = fitted(LARGE, loss=Scaled(), optimizer="lbfgs", alpha=0.0)
+    assert estimator.loss_ == pytest.approx((np.abs(estimator.predict(X) - LARGE) ** 1.5).mean(), rel=1e-9)
+
+
+def test_predictions_of_a_standardized_loss_are_in_units_of_the_targets():
+    loss = Standardized(Quantile([0.1, 0.5, 0.9]), (1.0, 10.0), (2.0, 5.0))
+    z = np.random.default_rng(0).normal(size=(4, 6))
+    inner = loss.loss
+    scale, mean = np.array([2.0, 5.0]), np.array([1.0, 10.0])
+    for name, more in (("predict", ()), ("predict_quantiles", ()), ("predict_interval", (0.8,))):
+        expected = getattr(inner, name)(z, *more).numpy() * scale + mean
+        np.testing.assert_allclose(getattr(loss, name)(z, *more).numpy(), expected, rtol=1e-14)
+    assert not hasattr(loss, "predict_std")
+    assert not hasattr(Standardized(SquaredError()), "predict_quantiles")
+    assert pickle.loads(pickle.dumps(loss)) == loss == clone(loss)
+    assert ops.astype(loss.predict(z.astype("float32")), "float32").dtype == np.float32
