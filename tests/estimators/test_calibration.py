@@ -51,10 +51,9 @@ def fitted(task, weight=None, **params):
 
 
 def held_out_rows(task, estimator):
-    """Return the rows that a fit has held out: they are drawn as by scikit-learn's function."""
+    """Return the rows that a fit has held out: drawn after the weights, by scikit-learn's function."""
     y = TARGETS[task]
     random_state = np.random.RandomState(0)
-    nn.Sequential()  # nothing is drawn but weights, in the order of the layers
     for weight, bias in zip(estimator.coefs_, estimator.intercepts_, strict=True):
         random_state.uniform(size=weight.size)
         random_state.uniform(size=bias.size)
