@@ -247,6 +247,7 @@ def _check_network(fit: Fit) -> None:
 
 def _fit_in_steps(fit: Fit) -> None:
     """Train by an optimizer that goes step by step."""
+    fit.model.materialize(fit.X)
     if fit.saved is not None:
         fit.model.random_state.set_state(fit.saved.state["began"])
     fit.began = fit.model.random_state.get_state(legacy=False)
