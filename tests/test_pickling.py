@@ -14,7 +14,7 @@ from numpy.random import RandomState
 
 import sknet
 from sknet import Tensor, engine, nn, ops, optim
-from sknet.callbacks import Checkpoint, EarlyStopping, FitView
+from sknet.callbacks import Checkpoint, CSVLog, EarlyStopping, FitView, Pruning, TimeLimit
 from sknet.callbacks.extend import Rows, SavedFit
 from sknet.compile import Equation, Graph, Plan, Variable, compile
 from sknet.compile.executors import NumpyProgram
@@ -152,6 +152,9 @@ SPECIAL = {
     nn.ChannelShuffle: lambda: nn.ChannelShuffle(2),
     nn.Upsample: lambda: nn.Upsample(scale_factor=2),
     Rows: lambda: Rows(X, Y),
+    CSVLog: lambda: CSVLog("fit.csv"),
+    Pruning: lambda: Pruning(None),
+    TimeLimit: lambda: TimeLimit(2.5),
     Equation: lambda: graph().equations[0],
     Graph: graph,
     Plan: plan,

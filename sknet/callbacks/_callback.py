@@ -61,6 +61,8 @@ class Callback(ParameterObject):
     keeps_result: bool = False
     pauses: ClassVar[bool] = False
     order: ClassVar[int] = 0
+    may_warn: ClassVar[bool] = True
+    """Whether it computes something that NumPy may warn of; without, calling it is cheaper."""
 
     def on_fit_begin(self, fit: FitView) -> Answer:
         """Called once, before the first epoch.

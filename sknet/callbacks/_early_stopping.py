@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sknet._hints import suggestion
 from sknet._params import Interval, Options
 from sknet.callbacks._callback import Answer, Callback
+from sknet.callbacks._monitored import check_monitored
 from sknet.callbacks._plateau import Plateau
 from sknet.callbacks._view import FitView
 from sknet.device import to_device, to_host
@@ -72,6 +72,7 @@ class EarlyStopping(Callback):
     True
     """
 
+    may_warn = False
     _parameter_constraints = {
         "monitor": [str, None],
         "patience": [Interval(Integral, 0, None, closed="left"), Options(Real, {np.inf})],
@@ -109,7 +110,7 @@ class EarlyStopping(Callback):
 
     def on_fit_begin(self, fit: FitView) -> None:
         self._name = self.monitor or fit.monitor
-        self._reductions = 0
+        self._reductions = fit.model.progress.reductions
         loaded = self._loaded
         if fit.epoch:  # resumed: its epochs are counted on
             self.best_epoch_, self.best_step_ = loaded.get("best_epoch", 0), loaded.get("best_step", 0)
@@ -119,12 +120,9 @@ class EarlyStopping(Callback):
             # The fit that is continued has seen a best epoch: its weights are the model's, or in the state.
             self._weights = _weights_of(fit.model, loaded.get("weights"))
 
-    def on_epoch_begin(self, fit: FitView) -> None:
-        self._reductions = fit.model.progress.reductions
-
     def on_epoch_end(self, fit: FitView) -> Answer:
         if self._name not in fit.record:
-            self._check_known(fit)
+            check_monitored("EarlyStopping", self._name, fit)
             return None
         if self._plateau is None:
             self._plateau = self._new_plateau(fit)
@@ -164,43 +162,35 @@ class EarlyStopping(Callback):
             plateau.load_state(self._loaded)
         return plateau
 
-    def _check_known(self, fit: FitView) -> None:
-        """Raise a ValueError if nobody has said that there will be such a number, and no epoch had one."""
-        if self._name not in fit.history and self._name not in fit.directions:
-            known = sorted(fit.record)
-            raise ValueError(
-                f"EarlyStopping(monitor={self._name!r}): this fit has no such number, but {', '.join(known)}"
-                f"{suggestion(self._name, known)}"
-            )
-
     def _decided(self, model: Any, plateau: Plateau, exhausted: bool) -> Answer:
         """Lower the learning rate where its schedule asks for it; tell whether the fit ends."""
-        name = SPOKEN.get(self._name, self._name)
-        missed = f"{name} did not improve more than tol={self.tol:f} for {{}} consecutive epochs."
-        optimizer = model.optimizer
+        optimizer, progress = model.optimizer, model.progress
         schedules = optimizer.schedules if optimizer.goes_in_steps else []
         own = min([s.patience for s in schedules if s.patience is not None], default=None)
         due = exhausted if own is None else plateau.waited > own
-        # Another callback may have lowered it in this epoch: once is enough.
-        was_reduced = model.progress.reductions > self._reductions
-        can_reduce = due and (was_reduced or any(s.can_reduce(model.progress) for s in schedules))
+        # Another callback may have lowered it since the last epoch: once is enough.
+        was_reduced = progress.reductions > self._reductions
+        can_reduce = due and (was_reduced or any(s.can_reduce(progress) for s in schedules))
         if can_reduce:
             if not was_reduced:
-                model.progress = model.progress._replace(reductions=model.progress.reductions + 1)
-                rate = optimizer.learning_rate(model.progress)
-                epochs = self.patience if own is None else own
-                self._say(f"{missed.format(epochs)} Setting learning rate to {rate:f}")
+                model.progress = progress = progress._replace(reductions=progress.reductions + 1)
+                rate = optimizer.learning_rate(progress)
+                self._say(self.patience if own is None else own, f"Setting learning rate to {rate:f}")
             plateau.restart(also_count=own is None, cooldown=max(s.cooldown for s in schedules))
+        self._reductions = progress.reductions
         if not exhausted or (can_reduce and own is None):
             return None
         lowers = any(type(schedule).can_reduce is not Schedule.can_reduce for schedule in schedules)
-        reason = "Learning rate too small. " if lowers and not can_reduce else ""
-        self._say(f"{missed.format(self.patience)} {reason}Stopping.")
+        self._say(
+            self.patience, "Learning rate too small. Stopping." if lowers and not can_reduce else "Stopping."
+        )
         return "stop"
 
-    def _say(self, message: str) -> None:
+    def _say(self, epochs: float, consequence: str) -> None:
         if self.verbose:
-            print(message)
+            name = SPOKEN.get(self._name, self._name)
+            missed = f"{name} did not improve more than tol={self.tol:f} for {epochs} consecutive epochs."
+            print(f"{missed} {consequence}")
 
 
 def _as_arrays(weights: Any) -> dict[str, Any]:

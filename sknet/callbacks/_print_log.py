@@ -38,7 +38,6 @@ class PrintLog(Callback):
     15: 0.7
     """
 
-    order = 0
     _parameter_constraints = {
         "every": [Interval(Integral, 1, None, closed="left")],
         "report": [callable, None],

@@ -11,7 +11,7 @@ from sklearn.utils import _safe_indexing
 
 from sknet import nn
 from sknet._params import same
-from sknet.callbacks import Callback, EarlyStopping, PrintLog
+from sknet.callbacks import Callback, EarlyStopping, PrintLog, ProgressBar
 from sknet.callbacks.extend import Rows, SavedFit, check_callbacks, fresh_callbacks, saved_fit
 from sknet.device import device_of, to_host
 from sknet.engine import (
@@ -295,14 +295,24 @@ def _new_stopping(fit: Fit, monitor: str) -> EarlyStopping:
         patience=recipe.n_iter_no_change,
         tol=recipe.tol * (fit.loss.unit if monitor.endswith("loss") else 1.0),  # which is that of y
         restore_best=fit.validation is not None,
-        verbose=bool(recipe.verbose),
+        verbose=_prints(recipe),
     )
+
+
+def _prints(recipe: Recipe) -> bool:
+    return bool(recipe.verbose) and recipe.verbose != "bar"
+
+
+def _shown(recipe: Recipe) -> list[Callback]:
+    """Return what `verbose` asks for."""
+    if recipe.verbose == "bar":
+        return [ProgressBar()]
+    return [PrintLog(report=recipe.report)] if recipe.verbose else []
 
 
 def _trained(fit: Fit) -> Outcome:
     """Run the loop."""
     recipe = fit.recipe
-    printed = [PrintLog(report=recipe.report)] if recipe.verbose else []
     try:
         return train(
             fit.model,
@@ -311,7 +321,7 @@ def _trained(fit: Fit) -> Outcome:
             fit.settings,
             fit.estimator._score_of(fit.batches, fit.model),
             fit.validation,
-            [*fit.callbacks, *printed, fit.stopping],
+            [*fit.callbacks, *_shown(recipe), fit.stopping],
             _FitSource(fit),
             fit.saved,
         )
@@ -425,9 +435,9 @@ def _fit_full_batch(fit: Fit) -> None:
         fit.batches,
         settings.max_iter,
         recipe.tol,
-        bool(recipe.verbose),
+        _prints(recipe),
         fit.history,
-        fit.callbacks,
+        [*fit.callbacks, *(_shown(recipe) if recipe.verbose == "bar" else [])],
         _FitSource(fit),
     )
     fit.estimator._take(fit)

@@ -88,8 +88,8 @@ class MLPClassifier(NamedPerceptron, Decisions):
         the largest component of the gradient at which to stop.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
-    verbose : bool or int, default=False
-        Print the loss of every epoch.
+    verbose : bool, int or "bar", default=False
+        Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
     callbacks : list of Callback or None, default=None
         What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
         ``callbacks__0__patience``.
@@ -159,7 +159,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
         warm_start: bool = False,
-        verbose: bool | int = False,
+        verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
         device: str = "auto",
         dtype: str = "auto",
@@ -229,8 +229,8 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         the largest component of the gradient at which to stop.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
-    verbose : bool or int, default=False
-        Print the loss of every epoch.
+    verbose : bool, int or "bar", default=False
+        Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
     callbacks : list of Callback or None, default=None
         What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
         ``callbacks__0__patience``.
@@ -298,7 +298,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
         warm_start: bool = False,
-        verbose: bool | int = False,
+        verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
         device: str = "auto",
         dtype: str = "auto",

@@ -111,8 +111,8 @@ class NetClassifier(NetOptions, Decisions):
         the largest component of the gradient at which to stop.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
-    verbose : bool or int, default=False
-        Print the loss of every epoch.
+    verbose : bool, int or "bar", default=False
+        Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
     callbacks : list of Callback or None, default=None
         What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
         ``callbacks__0__patience``.
@@ -186,7 +186,7 @@ class NetClassifier(NetOptions, Decisions):
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
         warm_start: bool = False,
-        verbose: bool | int = False,
+        verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
         device: str = "auto",
         dtype: str = "auto",
@@ -252,8 +252,8 @@ class NetRegressor(NetOptions, UncertainRegressor):
         the largest component of the gradient at which to stop.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
-    verbose : bool or int, default=False
-        Print the loss of every epoch.
+    verbose : bool, int or "bar", default=False
+        Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
     callbacks : list of Callback or None, default=None
         What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
         ``callbacks__0__patience``.
@@ -318,7 +318,7 @@ class NetRegressor(NetOptions, UncertainRegressor):
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
         warm_start: bool = False,
-        verbose: bool | int = False,
+        verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
         device: str = "auto",
         dtype: str = "auto",

@@ -35,7 +35,7 @@ CONSTRAINTS: dict[str, Any] = {
     "n_iter_no_change": [Interval(Integral, 1, None, closed="left"), Options(Real, {np.inf})],
     "tol": [Interval(Real, 0, None, closed="left")],
     "warm_start": ["boolean"],
-    "verbose": ["verbose"],
+    "verbose": ["verbose", StrOptions({"bar"})],
     "callbacks": "no_validation",
     "device": [str],
     "dtype": [StrOptions({"float32", "float64", "auto"})],

@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,6 +15,8 @@ from sknet.engine.loop._fit import Fit
 from sknet.exceptions import CallbackWarning
 
 __all__ = ["Hooks", "KeptError"]
+
+UNCHANGED = nullcontext()
 
 
 class KeptError(Exception):
@@ -62,7 +65,8 @@ class Hooks:
         self.callbacks = sorted(callbacks, key=lambda callback: callback.order)
         self._fit, self._view = fit, FitView(fit)
         self._begun: list[Callback] = []
-        self._errors = np.geterr()  # the loop ignores them, and callbacks are not of the loop
+        # The loop ignores NumPy's warnings, and callbacks do not; to change that takes microseconds.
+        self._errors = np.geterr() if any(c.may_warn for c in self.callbacks) else None
         # Only hooks that somebody defines are called.
         self._of = {name: [c for c in self.callbacks if _defines(c, name)] for name in HOOKS}
         self.stopped_by: Callback | None = None
@@ -83,7 +87,7 @@ class Hooks:
 
     def begin(self) -> bool:
         """Call `on_fit_begin`; tell whether the fit ends there."""
-        with np.errstate(**self._errors):
+        with self._errors_as_outside():
             for callback in self.callbacks:
                 self._begun.append(callback)
                 self._call(callback, "on_fit_begin")
@@ -93,10 +97,13 @@ class Hooks:
         """Call a hook of all callbacks; tell whether the fit ends there."""
         callbacks = self._of[name]
         if callbacks:
-            with np.errstate(**self._errors):
+            with self._errors_as_outside():
                 for callback in callbacks:
                     self._call(callback, name)
         return self.stopped_by is not None
+
+    def _errors_as_outside(self) -> AbstractContextManager[Any]:
+        return UNCHANGED if self._errors is None else np.errstate(**self._errors)
 
     def stop(self, callback: Callback, hook: str = "") -> None:
         """Let a callback end the fit, if none has yet; of several in one hook an end comes before a break."""
