@@ -5,6 +5,7 @@ and forks for its names: those that load nothing more of sknet share a child, th
 is no part of sknet is loaded before all of them.
 """
 
+import contextlib
 import doctest
 import gc
 import importlib
@@ -16,6 +17,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
+LARGE = ("sknet", "sknet.neural_network")  # whose names load most of what any does
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -111,10 +113,27 @@ def run_module(module: str, names: list[str]) -> dict[str, object]:
     return found
 
 
+def others(wanted: dict[str, list[str]]) -> list[str]:
+    """Return what is loaded for names and their examples, and is no part of sknet."""
+    for module, names in wanted.items():
+        for name in names:
+            run_name(module, name)
+    return [name for name in sys.modules if name.split(".")[0] not in ("sknet", "__main__")]
+
+
+def load_others(wanted: dict[str, list[str]]) -> None:
+    """Load what children would load each for itself."""
+    for name in finished(*started(partial(others, wanted))):
+        with contextlib.suppress(ImportError):  # some names are made up by those that have loaded them
+            importlib.import_module(name)
+
+
 def main() -> None:
     """Try what standard input lists."""
     wanted = json.load(sys.stdin)
     sys.stdout, out = io.StringIO(), sys.stdout
+    if sum(map(len, wanted.values())) > 1:
+        load_others({m: names for m, names in wanted.items() if m in LARGE})
     gc.disable()  # a collection writes to all objects, and children share the memory
     # The root loads what its names need when they are asked for: each is an import of its own.
     jobs = [(m, [n]) for m, names in wanted.items() for n in names if m == "sknet"]
