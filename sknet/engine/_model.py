@@ -11,7 +11,7 @@ from sknet import ops
 from sknet.core import Tensor, cargo_of, carry, gradients, is_capturing, no_grad, note_write, release
 from sknet.device import Device, available, check_float_dtype, is_array, on_device, to_device
 from sknet.engine._owner import Epoch, Owner, check_alpha
-from sknet.engine.predict import Head, Pass, Predictor, warn_of_overflow
+from sknet.engine.predict import MOST_ROWS, Head, Pass, Predictor, warn_of_overflow
 from sknet.engine.state import (
     Gradient,
     Memory,
@@ -473,7 +473,9 @@ class Model(Owner):
             warn_of_overflow(found, X.data if isinstance(X, Tensor) else X, "the model", stacklevel=3)
         return found
 
-    def predictor(self, name: str, head: Head | None, by: Pass = run) -> Predictor | None:
+    def predictor(
+        self, name: str, head: Head | None, by: Pass = run, most_rows: int = MOST_ROWS
+    ) -> Predictor | None:
         """Return the compiled forward pass with a head, which is made when it is first asked for.
 
         Parameters
@@ -484,6 +486,8 @@ class Model(Owner):
             From raw outputs to the result, in operations that can be captured.
         by : callable, default=nn.run
             Computes the raw outputs: ``by(module, scope, args)``.
+        most_rows : int, default=1024
+            Of the largest program.
 
         Returns
         -------
@@ -497,7 +501,7 @@ class Model(Owner):
             return found
         if flat is None or memory.device.kind != "cpu" or self._not_captured.get(name) is latest.settings:
             return None
-        found = self._predictors[name] = Predictor(memory.module, memory.layout, flat, head, by=by)
+        found = self._predictors[name] = Predictor(memory.module, memory.layout, flat, head, most_rows, by)
         return found
 
     def forget_predictor(self, name: str) -> None:

@@ -17,6 +17,7 @@ from sknet.engine.predict import Head, warn_of_overflow
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._fitting import Fit, fit_network
 from sknet.estimators._input import check_X
+from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._undo import all_or_nothing
 from sknet.losses import LOSSES, Loss
@@ -33,7 +34,7 @@ def goes_in_steps(estimator: "BaseNet") -> bool:
     return True
 
 
-class BaseNet(HoldsLists, ABC):
+class BaseNet(HiddenLayers, HoldsLists, ABC):
     """Abstract base of all estimators, independent of the names of their parameters."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -178,15 +179,15 @@ class BaseNet(HoldsLists, ABC):
             raise AttributeError(f"this {type(self).__name__} has no compiled step: {why}")
         return CompiledStep(self.model_, *self._batch)
 
-    def _predicted(self, X: Any, name: str = "raw", head: Head | None = None) -> Any:
-        """Return a head's result for the network's outputs, on the device of X."""
+    def _predicted(self, X: Any, *args: Any, by: Callable[..., Any] = predict_rows) -> Any:
+        """Return what ``by(model, X, *args)`` computes, such as a link of the outputs, on the device of X."""
         if "model_" not in self.__dict__:
             check_is_fitted(self)
         model = self.model_
         mine = model.dtype.type
         with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
             X = check_X(self, X, [mine, np.float32 if mine is np.float64 else np.float64])
-            result = predict_rows(model, X, name, head)
+            result = by(model, X, *args)
             warn_of_overflow(result, X, type(self).__name__, stacklevel=4)
         return (
             result

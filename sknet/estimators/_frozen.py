@@ -11,7 +11,17 @@ from sknet import ops
 from sknet.core import Tensor, no_grad
 from sknet.device import Device
 from sknet.engine import Layout, Model, Predictor
-from sknet.engine.predict import MOST_ROWS, Head, apply_head, in_chunks, rows_at_once, warn_of_overflow
+from sknet.engine.predict import (
+    MOST_ROWS,
+    Head,
+    Layer,
+    Pass,
+    apply_head,
+    find_layer,
+    in_chunks,
+    rows_at_once,
+    warn_of_overflow,
+)
 from sknet.estimators._heads import (
     check_deviations,
     gives_deviations,
@@ -21,6 +31,7 @@ from sknet.estimators._heads import (
     interval_head,
     probability_head,
 )
+from sknet.estimators._layers import LayerOutput
 from sknet.estimators._targets import ClassEncoder, RealTargets
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Scope, run
@@ -79,25 +90,25 @@ class _Frozen:
         buffers = [buffer.data.nbytes for _, buffer in self._module.named_buffers()]
         return int(self._flat.nbytes + sum(buffers))
 
-    def _predicted(self, X: Any, name: str, head: Head | None = None) -> Any:
+    def _predicted(self, X: Any, name: str, head: Head | None = None, by: Pass = run) -> Any:
         with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
             X = self._checked(X)
-            result = self._computed(X, name, head)
+            result = self._computed(X, name, head, by)
             warn_of_overflow(result, X, type(self).__name__, stacklevel=3)
         return result
 
-    def _computed(self, X: Any, name: str, head: Head | None) -> Any:
+    def _computed(self, X: Any, name: str, head: Head | None, by: Pass) -> Any:
         if self._rows is None:
             self._rows = rows_at_once(self._module, X.shape[1:], self._flat.dtype)
         if type(X) is np.ndarray:
             try:
-                predictor = self._predictor(name, head)
+                predictor = self._predictor(name, head, by)
                 if predictor is not None:
                     return predictor(X)
             except (CaptureError, GraphError):
                 self._predictors[name] = None  # computed one operation after the other
         return in_chunks(
-            lambda chunk: apply_head(head, self._raw(chunk)), X, self._rows, self._flat.dtype, HOST
+            lambda chunk: apply_head(head, self._raw(chunk, by)), X, self._rows, self._flat.dtype, HOST
         )
 
     def _checked(self, X: Any) -> Any:
@@ -115,15 +126,37 @@ class _Frozen:
             raise ValueError("Input X contains NaN or infinity: impute or drop such rows first")
         return X
 
-    def _predictor(self, name: str, head: Head | None) -> Predictor | None:
+    def _predictor(self, name: str, head: Head | None, by: Pass) -> Predictor | None:
         if name not in self._predictors:
             rows = min(MOST_ROWS, self._rows or 1)
-            self._predictors[name] = Predictor(self._module, self._layout, self._flat, head, rows)
+            self._predictors[name] = Predictor(self._module, self._layout, self._flat, head, rows, by)
         return self._predictors[name]
 
-    def _raw(self, X: Any) -> Any:
+    def _raw(self, X: Any, by: Pass) -> Any:
         with no_grad():
-            return run(self._module, Scope({}), (X if ops.is_sparse(X) else Tensor(X),)).data
+            return by(self._module, Scope({}), (X if ops.is_sparse(X) else Tensor(X),)).data
+
+    # -- hidden activations ---------------------------------------------------------------------
+
+    def transform(self, X: Any, layer: int | str = -2) -> Any:
+        """Return the output of a layer, as the estimator's method of this name does for X of its shape."""
+        found = self._layer(layer)
+        return self._predicted(X, found.name, by=found)
+
+    def layer(self, layer: int | str = -2) -> LayerOutput:
+        """Return a transformer whose output is that of a layer, as the estimator's method does."""
+        return LayerOutput(self, layer).fit()
+
+    def _layer(self, layer: int | str) -> Layer:
+        row = Tensor(np.zeros((1, self._n_features), self._dtype))
+
+        def compute(by: Pass) -> Any:
+            return by(self._module, Scope({}), (row,))
+
+        return find_layer(layer, self._module, self._layout, row.shape[1:], compute)
+
+    def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
+        return self._layer(layer).shape
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("_loss", "_targets", "_n_features", "_label", "_dtype", "_module")

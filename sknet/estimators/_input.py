@@ -10,7 +10,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from sknet import ops
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
-from sknet.estimators._namespace import as_host
+from sknet.estimators._namespace import as_host, note_namespace
 
 __all__ = ["check_X", "check_X_y", "check_weights", "is_on_device"]
 
@@ -86,6 +86,8 @@ def check_X_y(  # noqa: N802
     y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         On the host.
     """
+    if reset:
+        note_namespace(estimator, X)
     X, y = as_host(X), as_host(y)
     if y is not None and not isinstance(y, np.ndarray) and is_array(y) and not ops.is_sparse(y):
         y = to_host(y)

@@ -5,15 +5,19 @@ standard becomes a NumPy array at the door, and what is computed from it goes ba
 """
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
 import numpy as np
 from sklearn import get_config
 
-from sknet.device import is_array
+from sknet.device import is_array, to_host
 
-__all__ = ["as_host", "follows_namespace"]
+__all__ = ["as_host", "follows_namespace", "note_namespace", "on_host"]
+
+# Whether a method is called by another, with what that has converted.
+_is_converted: ContextVar[bool] = ContextVar("sknet.estimators.is_converted", default=False)
 
 
 def follows_namespace(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,16 +26,23 @@ def follows_namespace(method: Callable[..., Any]) -> Callable[..., Any]:
     Parameters
     ----------
     method : callable
-        ``method(self, X)``, which knows NumPy and sknet's devices.
+        ``method(self, X, ...)``, which knows NumPy and sknet's devices.
 
     Returns
     -------
     callable
         The method for any namespace.
+
+    Raises
+    ------
+    ValueError
+        Under ``array_api_dispatch``, if the estimator was fitted in another namespace than X's.
     """
 
     @wraps(method)
     def called(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if "_namespace" in self.__dict__ and not _is_converted.get():
+            _check_namespace(self, X, method.__name__)
         if type(X) is np.ndarray or not _is_foreign(X):
             return method(self, X, *args, **kwargs)
         from sklearn.utils._array_api import get_namespace_and_device  # loads what NumPy does not need
@@ -44,9 +55,47 @@ def follows_namespace(method: Callable[..., Any]) -> Callable[..., Any]:
             is_number = isinstance(result, np.ndarray) and result.dtype.kind in "biuf"
             return xp.asarray(result, device=device) if is_number else result
 
-        return like(method(self, as_host(X), *args, **kwargs))
+        given = {name: as_host(value) for name, value in kwargs.items()}
+        token = _is_converted.set(True)
+        try:
+            return like(method(self, as_host(X), *map(as_host, args), **given))
+        finally:
+            _is_converted.reset(token)
 
     return called
+
+
+def note_namespace(estimator: Any, X: Any) -> None:
+    """Remember the namespace and device of the inputs of a fit, if they are not NumPy's or sknet's own.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is fitted.
+    X : object
+        The user's inputs.
+    """
+    vars(estimator).pop("_namespace", None)
+    if type(X) is not np.ndarray and _is_foreign(X):
+        estimator._namespace = _place_of(X)
+
+
+def _check_namespace(estimator: Any, X: Any, method: str) -> None:
+    """Raise what scikit-learn asks of an estimator that was fitted in another namespace than X's."""
+    if get_config()["array_api_dispatch"] and _place_of(X) != estimator._namespace:
+        name, (fitted, there), (given, here) = type(estimator).__name__, estimator._namespace, _place_of(X)
+        raise ValueError(
+            f"Inputs passed to {name}.{method}() must use the same namespace and the same device as those "
+            f"passed to fit(): fitted with {fitted} on device {there}, got {given} on device {here}. Convert "
+            "X, or turn array_api_dispatch off."
+        )
+
+
+def _place_of(X: Any) -> tuple[str, str]:
+    from sklearn.utils._array_api import get_namespace_and_device
+
+    xp, _, device = get_namespace_and_device(X)
+    return xp.__name__.rpartition("array_api_compat.")[2], str(device)
 
 
 def as_host(x: Any) -> Any:
@@ -67,6 +116,23 @@ def as_host(x: Any) -> Any:
     from sklearn.utils._array_api import _convert_to_numpy, get_namespace
 
     return _convert_to_numpy(x, get_namespace(x)[0])
+
+
+def on_host(x: Any) -> Any:
+    """Return an array of another namespace or of a device as a NumPy array, and anything else as it is.
+
+    Parameters
+    ----------
+    x : object
+        What a user passed as targets or weights.
+
+    Returns
+    -------
+    object
+        The same values.
+    """
+    x = as_host(x)
+    return to_host(x) if type(x) is not np.ndarray and is_array(x) else x
 
 
 def _is_foreign(x: Any) -> bool:

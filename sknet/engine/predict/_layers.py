@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from sknet._tree import leaves
 from sknet.core import Tensor, no_grad
 from sknet.device import active, device_of, to_device
-from sknet.engine.predict._predictor import Pass
-from sknet.engine.predict._rows import predict_rows
+from sknet.engine.predict._predictor import MOST_ROWS, Pass
+from sknet.engine.predict._rows import chunk_rows, predict_rows
 from sknet.engine.state import Fingerprint, Layout
-from sknet.exceptions import ShapeError
+from sknet.exceptions import CaptureError, ShapeError
 from sknet.nn import Module, Scope, run
 from sknet.nn.extend import Call, Calls, run_to
 
@@ -102,7 +104,7 @@ def find_layer(
 
 
 def layer_rows(model: "Model", X: Any, layer: int | str) -> Any:
-    """Return the output of a layer for all rows.
+    """Return the output of a layer for all rows, by compiled programs for parts of them if they can be.
 
     Parameters
     ----------
@@ -119,6 +121,14 @@ def layer_rows(model: "Model", X: Any, layer: int | str) -> Any:
         On the model's device.
     """
     found = model_layer(model, X, layer)
+    if type(X) is np.ndarray:
+        n_rows = min(MOST_ROWS, chunk_rows(model, X.shape[1:]))
+        predictor = model.predictor(found.name, None, found, n_rows)
+        try:
+            if predictor is not None:
+                return predictor(X)
+        except CaptureError:
+            model.forget_predictor(found.name)
     return predict_rows(model, X, found.name, by=found)
 
 
