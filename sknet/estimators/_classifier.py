@@ -17,7 +17,7 @@ from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._fitting import Fit
 from sknet.estimators._frozen import FrozenClassifier
 from sknet.estimators._heads import gives_probabilities, probability_head
-from sknet.estimators._namespace import as_host, follows_namespace
+from sknet.estimators._namespace import as_host, follows_namespace, on_host
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import ClassEncoder, ClassTargets, ColumnTargets, OrderedTargets
 
@@ -224,10 +224,12 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         float
             The accuracy.
         """
-        if not isinstance(getattr(self, "_targets", None), ColumnTargets):
-            return float(super().score(X, y, sample_weight))
-        right = (np.asarray(y) == self.predict(X)).all(axis=1)
-        return float(np.average(right, weights=sample_weight))
+        from sklearn.metrics import accuracy_score  # it loads half of scikit-learn
+
+        y, predicted, weight = on_host(y), on_host(self.predict(X)), on_host(sample_weight)
+        if not isinstance(self._targets, ColumnTargets):
+            return float(accuracy_score(y, predicted, sample_weight=weight))
+        return float(np.average((np.asarray(y) == predicted).all(axis=1), weights=weight))
 
     def freeze(self) -> FrozenClassifier:
         """Return a predictor without any training state: small, picklable, fast for single rows.

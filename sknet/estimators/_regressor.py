@@ -17,7 +17,7 @@ from sknet.estimators._heads import (
     gives_quantiles,
     interval_head,
 )
-from sknet.estimators._namespace import follows_namespace
+from sknet.estimators._namespace import follows_namespace, on_host
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import RealTargets
 
@@ -82,6 +82,28 @@ class BaseRegressor(RegressorMixin, BaseNet):
         """
         prediction = self._predicted(X, "means", self._link("predict"))
         return self._targets.decode(prediction)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination of the predictions, R2.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            1 at best; 0 is what the mean of y would score. Several outputs are averaged.
+        """
+        from sklearn.metrics import r2_score  # it loads half of scikit-learn
+
+        predicted = on_host(self.predict(X))
+        return float(r2_score(on_host(y), predicted, sample_weight=on_host(sample_weight)))
 
     def freeze(self) -> FrozenRegressor:
         """Return a predictor without any training state: small, picklable, fast for single rows.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.core import Tensor
-from sknet.device import to_device, to_host
+from sknet.device import is_array, to_device, to_host
 from sknet.exceptions import StateError
 from sknet.nn._protocols import Stateful
 from sknet.nn._registry import join, nearest
@@ -121,7 +121,8 @@ def _state(module: Stateful) -> Iterator[tuple[str, Tensor]]:
 
 
 def _host(value: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(to_host(value.data) if isinstance(value, Tensor) else value)
+    value = value.data if isinstance(value, Tensor) else value
+    return np.asarray(to_host(value) if is_array(value) else value)
 
 
 def _differences(keys: Keys) -> list[str]:

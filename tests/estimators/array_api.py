@@ -20,7 +20,7 @@ TARGETS = {
     "several": X[:, :2] * 2,
 }
 DEVICES = [xp.Device("CPU_DEVICE"), xp.Device("device1")]
-METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+METHODS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
 
 
 def new(module, task):
@@ -43,7 +43,12 @@ def check(estimator, twin, device):
     for name in METHODS:
         if hasattr(twin, name):
             check_same(getattr(estimator, name)(points), getattr(twin, name)(X), device)
-            assert type(getattr(estimator, name)(X)) is np.ndarray
+            check_same(estimator.layer(0).transform(points), twin.layer(0).transform(X), device)
+            with pytest.raises(ValueError, match=rf"passed to MLP\w+.{name}\(\) must use the same namespace"):
+                getattr(estimator, name)(X)
+            with config_context(array_api_dispatch=False):
+                assert type(getattr(estimator, name)(X)) is np.ndarray
+            assert type(getattr(twin, name)(points)) is type(points)
 
 
 def main():
@@ -56,8 +61,9 @@ def main():
                 with config_context(array_api_dispatch=True):
                     estimator = new(module, task).fit(*given[:2], sample_weight=given[2])
                     check(estimator, twin, device)
-                    if task != "multilabel":
-                        np.testing.assert_allclose(estimator.score(*given[:2]), twin.score(X, y), rtol=1e-6)
+                    np.testing.assert_allclose(estimator.score(*given[:2]), twin.score(X, y), rtol=1e-6)
+                    found = estimator.score(*given)
+                    np.testing.assert_allclose(found, twin.score(X, y, weight), rtol=1e-6)
                     estimator.partial_fit(*given[:2])
                     check(estimator, twin.partial_fit(X, y), device)
                     single = new(module, task).fit(xp.astype(given[0], xp.float32), given[1])
@@ -72,6 +78,8 @@ def main():
         regressor = MLPRegressor(max_iter=3).fit(xp.asarray(X), xp.asarray(TARGETS["one"]))
         with pytest.raises(ValueError, match="X has 2 features, but MLPRegressor is expecting 5"):
             regressor.predict(xp.asarray(X[:, :2]))
+        regressor.fit(X, TARGETS["one"])  # in NumPy again
+        assert type(regressor.predict(X)) is np.ndarray
 
 
 if __name__ == "__main__":

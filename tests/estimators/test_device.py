@@ -37,7 +37,7 @@ def assert_agree(there, here, rtol=RTOL):
 
 
 def methods(estimator):
-    names = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+    names = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
     return [name for name in names if hasattr(estimator, name)]
 
 
@@ -76,6 +76,28 @@ def test_device_follows_the_data(task, place):
         np.testing.assert_allclose(to_host(found), getattr(here, name)(X), rtol=RTOL, atol=1e-9)
         assert isinstance(getattr(there, name)(X), np.ndarray)
         assert isinstance(getattr(here, name)(given[0]), FakeArray)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_scores(task, place):
+    X, y = TABLES[task]
+    given = [to_device(array, place) for array in (X, y, WEIGHTS)]
+    with quiet():
+        there, here = (estimator_for(task, dtype="float64").fit(*data) for data in (given, (X, y, WEIGHTS)))
+    for data in (given, given[:2]):
+        found = there.score(*data)
+        assert type(found) is float
+        np.testing.assert_allclose(found, here.score(*map(to_host, data)), rtol=1e-6)
+        assert there.score(*map(to_host, data)) == found
+
+
+def test_a_layer_on_its_own(place):
+    X, y = TABLES["multiclass"]
+    with quiet():
+        there = estimator_for("multiclass").fit(to_device(X, place), y)
+    found = there.layer(0).transform(to_device(X, place))
+    assert isinstance(found, FakeArray)
+    np.testing.assert_allclose(to_host(found), there.transform(X, layer=0), rtol=1e-6, atol=1e-12)
 
 
 def test_words_stay_on_the_host(place):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, nn
+from sknet.device import to_device, to_host
 from sknet.exceptions import StateError
 
 
@@ -178,3 +179,15 @@ def test_a_state_brings_the_version_of_its_initial_weights():
     assert net.init_versions() == {"0": 2}
     net.load_state_dict(old.state_dict())
     assert net.init_versions() == {"0": 1}
+
+
+@pytest.mark.parametrize("wrap", [lambda array: array, nn.Parameter], ids=["array", "parameter"])
+def test_arrays_of_another_device_are_moved(wrap, fake_device):
+    here, there = nn.Linear(3, 2).initialize(0), nn.Linear(3, 2).initialize(1)
+    there.to(device=fake_device)
+    there.load_state_dict(
+        {path: wrap(to_device(value, fake_device)) for path, value in here.state_dict().items()}
+    )
+    assert there.weight.device == fake_device
+    here.load_state_dict({path: wrap(p.data) for path, p in there.named_parameters()})
+    np.testing.assert_array_equal(here.weight.numpy(), to_host(there.weight.data))
