@@ -8,7 +8,7 @@ import pytest
 from tests.project import module_name, source_files
 
 LAYERS = [
-    {"exceptions", "_hints"},
+    {"exceptions", "_hints", "_warnings"},
     {"_indexing", "_late", "_params", "_tree"},
     {"device"},
     {"core"},

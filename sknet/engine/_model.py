@@ -470,7 +470,7 @@ class Model(Owner):
         """
         with no_grad(), np.errstate(all="ignore"):
             found = self.loss_function.predict(self(X, training=False)).data
-            warn_of_overflow(found, X.data if isinstance(X, Tensor) else X, "the model", stacklevel=3)
+            warn_of_overflow(found, X.data if isinstance(X, Tensor) else X, "the model")
         return found
 
     def predictor(

@@ -188,7 +188,7 @@ class BaseNet(HiddenLayers, HoldsLists, ABC):
         with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
             X = check_X(self, X, [mine, np.float32 if mine is np.float64 else np.float64])
             result = by(model, X, *args)
-            warn_of_overflow(result, X, type(self).__name__, stacklevel=4)
+            warn_of_overflow(result, X, type(self).__name__)
         return (
             result
             if type(X) is np.ndarray and type(result) is np.ndarray

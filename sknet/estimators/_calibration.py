@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sknet._warnings import warn_caller
 from sknet.core import Tensor, no_grad
 from sknet.device import to_host
 from sknet.engine.predict import predict_raw
-from sknet.estimators._warn import warn_caller
 from sknet.losses.extend import Columns
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from sklearn.utils import _safe_indexing
 
 from sknet import nn
 from sknet._params import same
+from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping, PrintLog, ProgressBar
 from sknet.callbacks.extend import Rows, SavedFit, check_callbacks, fresh_callbacks, saved_fit
 from sknet.device import device_of, to_host
@@ -31,7 +32,6 @@ from sknet.estimators._input import check_weights, check_X_y
 from sknet.estimators._outputs import check_outputs, output_shape
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._units import standardize
-from sknet.estimators._warn import warn_caller
 from sknet.exceptions import NonFiniteError
 from sknet.losses import Loss
 

@@ -94,7 +94,7 @@ class _Frozen:
         with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
             X = self._checked(X)
             result = self._computed(X, name, head, by)
-            warn_of_overflow(result, X, type(self).__name__, stacklevel=3)
+            warn_of_overflow(result, X, type(self).__name__)
         return result
 
     def _computed(self, X: Any, name: str, head: Head | None, by: Pass) -> Any:

@@ -188,7 +188,7 @@ class LayerOutput(TransformerMixin, BaseEstimator):
     >>> from sklearn.pipeline import make_pipeline
     >>> from sknet import MLPClassifier
     >>> X, y = load_digits(return_X_y=True)
-    >>> clf = MLPClassifier((32,), max_iter=20, early_stopping=True, random_state=0).fit(X[:800], y[:800] % 2)
+    >>> clf = MLPClassifier((32,), tol=0.01, random_state=0).fit(X[:800], y[:800] % 2)
     >>> model = make_pipeline(clf.layer(-2), LogisticRegression(max_iter=1000)).fit(X[:800], y[:800])
     >>> model[0].transform(X).shape
     (1797, 32)

@@ -1,17 +1,17 @@
 """The warning about predictions that have overflowed."""
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 
+from sknet._warnings import warn_caller
 from sknet.device import active, device_of, namespace, to_host
 
 __all__ = ["warn_of_overflow"]
 
 
-def warn_of_overflow(result: Any, X: Any, who: str, stacklevel: int) -> None:
+def warn_of_overflow(result: Any, X: Any, who: str) -> None:
     """Warn if predictions are NaN or infinite though the inputs are finite.
 
     Parameters
@@ -22,18 +22,15 @@ def warn_of_overflow(result: Any, X: Any, who: str, stacklevel: int) -> None:
         The inputs; looked at only where a prediction is not finite.
     who : str
         The name of the predictor in the message.
-    stacklevel : int
-        Whose line the warning shows, as `warnings.warn` counts.
     """
     if _is_finite(result) or not _is_finite(X.data if hasattr(X, "tocsr") else X):
         return
     found = to_host(result)
     wrong = int((~np.isfinite(found.reshape(len(found), -1))).any(axis=1).sum())
-    warnings.warn(
+    warn_caller(
         f"{wrong} of {len(found)} predictions of {who} are NaN or infinite though X is finite: numbers "
         "overflow on the way. Scale the inputs as those of the fit were.",
         RuntimeWarning,
-        stacklevel=stacklevel + 1,
     )
 
 

@@ -1,4 +1,4 @@
-"""Warnings that show the line of the user who called an estimator, however deep in it they are raised."""
+"""Warnings that show the line of the user, however deep inside of sknet they are issued."""
 
 import sys
 import warnings
@@ -7,7 +7,7 @@ from types import FrameType
 
 __all__ = ["warn_caller"]
 
-PACKAGE = str(Path(__file__).parents[1])
+PACKAGE = str(Path(__file__).parent)
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
