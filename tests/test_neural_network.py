@@ -1,6 +1,8 @@
 """sknet.neural_network is scikit-learn's module of that name: its signatures, its own tests, its printing."""
 
+import copy
 import inspect
+import operator
 import os
 import pickle
 import re
@@ -173,6 +175,39 @@ def test_weights_that_do_not_fit_change_nothing(change, message):
         change(ours)
     for array, expected in zip(ours.coefs_ + ours.intercepts_, before, strict=True):
         np.testing.assert_array_equal(array, expected)
+
+
+LENGTHENED = [
+    *(lambda w: w.append(w[0]), lambda w: w.extend(w), lambda w: w.insert(0, w[0]), lambda w: w.pop()),
+    *(lambda w: w.remove(w[0]), lambda w: w.clear(), lambda w: w.sort(), lambda w: w.reverse()),
+    *(lambda w: w.__delitem__(0), lambda w: operator.iadd(w, w), lambda w: operator.imul(w, 2)),
+]
+
+
+@pytest.mark.parametrize("name", ["coefs_", "intercepts_"])
+@pytest.mark.parametrize("kind", [neural_network.MLPClassifier, sknet.MLPClassifier])
+def test_layers_cannot_be_added_removed_or_moved(kind, name):
+    X, y = TABLES["binary"]
+    with quiet():
+        clf = kind((3,), max_iter=2, random_state=0).fit(X, y)
+    before = clf.predict_proba(X)
+    for change in LENGTHENED:
+        with pytest.raises(TypeError, match=rf"{name} has one array for each of 2 layers, so none can be"):
+            change(getattr(clf, name))
+    np.testing.assert_array_equal(clf.predict_proba(X), before)
+    copied = copy.deepcopy(getattr(clf, name))
+    copied.append(1)  # a copy is a list of one's own
+    assert len(copied) == 3
+
+
+def test_what_is_written_into_averages_is_not_lost_without_a_word():
+    with quiet():
+        clf = sknet.MLPClassifier((3,), optimizer=EMA(Adam()), max_iter=2).fit(*TABLES["binary"])
+    with pytest.raises(ValueError, match="read-only"):
+        clf.coefs_[0][0, 0] = 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        clf.intercepts_[0] += 1.0
+    clf.model_.module[0].weight.data = np.zeros((12, 3))
 
 
 def test_averages_cannot_be_set():

@@ -233,6 +233,13 @@ def _new_network(fit: Fit) -> nn.Module:
 
 def _check_network(fit: Fit) -> None:
     """Raise a ValueError if a continued fit asks for another network than the fitted one."""
+    n_outputs = fit.estimator._targets.n_outputs * fit.loss.outputs_per_target
+    if n_outputs != fit.estimator.n_outputs_:
+        raise ValueError(
+            f"{fit.recipe.loss!r} needs {n_outputs} output(s), and the network that was fitted has "
+            f"{fit.estimator.n_outputs_}: a fit that continues cannot change it. Set warm_start=False and "
+            "call fit for a new network."
+        )
     for name, value in fit.recipe.lasting_parameters().items():
         before = fit.estimator._lasting.get(name)
         if not same(value, before):

@@ -1,14 +1,14 @@
 """The arrays of a perceptron's linear layers, as a list that writes to the network."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 
 from sknet.device import to_host
 from sknet.engine import Model
 
-__all__ = ["LayerArrays", "write_arrays"]
+__all__ = ["LayerArrays", "read_only", "write_arrays"]
 
 
 class LayerArrays(list[Any]):
@@ -20,11 +20,13 @@ class LayerArrays(list[Any]):
         Of the layers.
     write : callable
         Takes a new list of arrays, all of them, and writes them to the network.
+    name : str
+        What the list is called in a message.
     """
 
-    def __init__(self, arrays: Iterable[Any], write: Callable[[list[Any]], None]) -> None:
+    def __init__(self, arrays: Iterable[Any], write: Callable[[list[Any]], None], name: str) -> None:
         super().__init__(arrays)
-        self._write = write
+        self._write, self._name = write, name
 
     def __setitem__(self, index: "SupportsIndex | slice", value: Any) -> None:
         changed = list(self)
@@ -32,11 +34,27 @@ class LayerArrays(list[Any]):
         self._write(changed)
         super().__setitem__(index, value)
 
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"{self._name} has one array for each of {len(self)} layers, so none can be added, removed or "
+            f"moved: assign to an item, {self._name}[0] = array, or to all of them, {self._name} = arrays"
+        )
+
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+    __delitem__ = __iadd__ = __imul__ = _refuse
+
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (list(self),)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return self.__reduce__()
+
+
+def read_only(array: Any) -> Any:
+    """Return a view of an array that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def write_arrays(model: Model, paths: list[str], values: Iterable[Any], name: str) -> None:

@@ -7,7 +7,7 @@ from sknet.device import to_host
 from sknet.estimators._architecture import Perceptron
 from sknet.estimators._base import BaseNet
 from sknet.estimators._fitting import Fit
-from sknet.estimators._layer_arrays import LayerArrays, write_arrays
+from sknet.estimators._layer_arrays import LayerArrays, read_only, write_arrays
 
 __all__ = ["PerceptronLayers"]
 
@@ -45,4 +45,6 @@ class PerceptronLayers(BaseNet):
         model, arrays = self.model_, self.model_.evaluation_parameters
         paths = [f"{path}.{parameter}" for path in self._architecture.linear_layers]
         found = [to_host(arrays[path]) for path in paths]
-        return LayerArrays(found, lambda values: write_arrays(model, paths, values, name))
+        if model.optimizer.averaging:  # what is written into averages would be lost
+            found = [read_only(array) for array in found]
+        return LayerArrays(found, lambda values: write_arrays(model, paths, values, name), name)

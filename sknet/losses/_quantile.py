@@ -93,20 +93,21 @@ class Quantile(Loss):
         return len(self.levels)
 
     def values(self, output: Tensor, target: Tensor) -> Tensor:
-        if isinstance(self.quantile, Real):
+        levels = self.levels
+        if len(levels) == 1:
             z, y = self.pair(output, target)
             excess = z - y
-            return self.total(ops.relu(excess) - self.quantile * excess)
-        blocks, y = of_blocks(self, as_tensor(output), as_tensor(target), len(self.levels))
+            return self.total(ops.relu(excess) - levels[0] * excess)
+        blocks, y = of_blocks(self, as_tensor(output), as_tensor(target), len(levels))
         terms = []
-        for quantile, z in zip(self.levels, self._quantiles(blocks), strict=True):
+        for quantile, z in zip(levels, self._quantiles(blocks), strict=True):
             excess = z - y
             terms.append(ops.relu(excess) - quantile * excess)
         return self.total(sum(terms[1:], terms[0]))
 
     def predict(self, output: Tensor) -> Tensor:
         z = as_tensor(output)
-        if isinstance(self.quantile, Real):
+        if len(self.levels) == 1:
             return z
         count, middle = z.shape[-1] // len(self.levels), self._middle
         return z[..., middle * count : (middle + 1) * count]

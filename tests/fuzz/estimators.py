@@ -11,14 +11,16 @@ import copy
 import pickle
 import sys
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 from sklearn.base import clone
 
 from sknet import MLPClassifier, MLPRegressor, nn
+from sknet.losses import Focal, Ordinal, Quantile
 from sknet.optim import EMA, SGD, Adam
 from tests.fuzz.command import run
 
@@ -26,6 +28,44 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 4))
 Y = np.sin(X @ RNG.normal(size=(4, 2)))
 LABELS = np.arange(24) % 3
+NAMES, NOT_SORTED = np.array(["low", "mid", "top"]), np.array(["some", "more", "all"])
+
+
+class Case(NamedTuple):
+    """A loss, targets for it, what the first partial_fit has to know of them, and other parameters."""
+
+    loss: Callable[[], Any]
+    y: Any
+    classes: Any = None
+    more: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def first(self) -> dict[str, Any]:
+        return {} if self.classes is None else {"classes": self.classes}
+
+
+SCALED = MappingProxyType({"scale_target": True})
+CASES = [
+    Case(lambda: "log_loss", LABELS, [0, 1, 2]),
+    Case(lambda: "log_loss", NAMES[LABELS], NAMES),
+    Case(lambda: "log_loss", LABELS % 2, [0, 1]),
+    Case(lambda: "log_loss", np.eye(3, dtype=int)[LABELS], [0, 1, 2]),
+    Case(lambda: Focal(1.5), np.stack([LABELS, 3 + LABELS % 2], axis=1), [[0, 1, 2], [3, 4]]),
+    Case(lambda: "hinge", np.stack([LABELS, LABELS], axis=1), [[0, 1, 2], [0, 1, 2]]),
+    Case(Ordinal, LABELS, [0, 1, 2]),
+    Case(lambda: Ordinal(NOT_SORTED), NOT_SORTED[LABELS], NOT_SORTED),
+    Case(lambda: "squared_error", Y),
+    Case(lambda: "squared_error", 1e3 * Y, more=SCALED),
+    Case(lambda: "gaussian_nll", Y),
+    Case(lambda: "gaussian_nll", 100 + Y[:, 0], more=SCALED),
+    Case(lambda: Quantile([0.1, 0.5, 0.9]), Y),
+    Case(lambda: Quantile([0.2, 0.3]), 50 * Y, more=SCALED),
+    Case(lambda: "poisson", np.exp(3 * Y), more=SCALED),
+]
+METHODS = (
+    *("predict", "predict_proba", "predict_log_proba", "decision_function"),
+    *("predict_std", "predict_quantiles"),
+)
 LONGEST = 8
 
 Act = Callable[[Any], Any]
@@ -36,7 +76,7 @@ def fit_part(rng: Generator) -> Act:
 
     def act(estimator: Any) -> Any:
         for _ in range(times):
-            estimator.partial_fit(X[rows], _targets(estimator)[rows], **_classes(estimator))
+            estimator.partial_fit(X[rows], _case(estimator).y[rows], **_case(estimator).first)
         return estimator
 
     return act
@@ -45,7 +85,7 @@ def fit_part(rng: Generator) -> Act:
 def warm_start(rng: Generator) -> Act:
     def act(estimator: Any) -> Any:
         estimator.set_params(warm_start=True, max_iter=2)
-        return estimator.fit(X, _targets(estimator))
+        return estimator.fit(X, _case(estimator).y)
 
     return act
 
@@ -53,7 +93,7 @@ def warm_start(rng: Generator) -> Act:
 def fit_anew(rng: Generator) -> Act:
     def act(estimator: Any) -> Any:
         estimator.set_params(warm_start=False, max_iter=2)
-        return estimator.fit(X, _targets(estimator))
+        return estimator.fit(X, _case(estimator).y)
 
     return act
 
@@ -114,7 +154,7 @@ def failing(rng: Generator) -> Act:
     def act(estimator: Any) -> Any:
         for wrong in (X[:, :2], X * np.nan):
             try:
-                estimator.partial_fit(wrong, _targets(estimator), **_classes(estimator))
+                estimator.partial_fit(wrong, _case(estimator).y, **_case(estimator).first)
             except ValueError:
                 continue
             raise AssertionError("a fit of wrong inputs passed")
@@ -129,53 +169,66 @@ ACTIONS = [
 ]
 
 
-def _targets(estimator: Any) -> Any:
-    return LABELS if isinstance(estimator, MLPClassifier) else Y
-
-
-def _classes(estimator: Any) -> dict[str, Any]:
-    return {"classes": [0, 1, 2]} if isinstance(estimator, MLPClassifier) else {}
+def _case(estimator: Any) -> Case:
+    return CASES[estimator.number_of_case]
 
 
 def check(estimator: Any) -> None:
     """Assert that all ways to ask an estimator give the same answer."""
-    together = estimator.predict(X[:5])
-    decided = [_decided(estimator, X[i : i + 1]) for i in range(5)]
-    close(np.concatenate(decided), _decided(estimator, X[:5]), "single rows")
+    frozen = estimator.freeze()
+    for method in METHODS:
+        if not hasattr(estimator, method):
+            continue
+        together = _asked(estimator, method, X[:5])
+        single = np.concatenate([_asked(estimator, method, X[i : i + 1]) for i in range(5)])
+        close(single, together, f"{method} of single rows")
+        close(_asked(frozen, method, X[:5]), together, f"{method} of a frozen predictor")
     model = estimator.model_
-    by_hand = np.asarray(X[:5], model.dtype)
     if not isinstance(estimator.optimizer, EMA):  # which predicts with averages
         module = model.module
         was = module._training
-        found = module.eval()(by_hand).numpy()
+        found = module.eval()(np.asarray(X[:5], model.dtype))
         module.train(was)
-        close(_decided(estimator, X[:5]), found[:, 0] if found.shape[1] == 1 else found, "module")
+        if isinstance(estimator, MLPRegressor):
+            found = model.loss_function.predict(found)
+        if not isinstance(estimator.loss, Ordinal):
+            close(
+                _decided(estimator, X[:5]), found.numpy().reshape(_decided(estimator, X[:5]).shape), "module"
+            )
         for shown, layer in ((estimator.coefs_[0], module[0]), (estimator.coefs_[-1], module[-1])):
             np.testing.assert_array_equal(shown, layer.weight.numpy(), err_msg="coefs_")
+    together = estimator.predict(X[:5])
     for other in (pickle.loads(pickle.dumps(estimator)), copy.deepcopy(estimator)):
         np.testing.assert_array_equal(other.predict(X[:5]), together, err_msg="copies")
-    close(_frozen(estimator), together, "frozen")
     clone(estimator)
 
 
+def _asked(estimator: Any, method: str, rows: Any) -> Any:
+    """Return what a method returns, side by side if it returns an array for each column."""
+    found = getattr(estimator, method)(rows)
+    return np.concatenate(found, axis=1) if isinstance(found, list) else found
+
+
 def _decided(estimator: Any, rows: Any) -> Any:
-    found = estimator.decision_function(rows) if hasattr(estimator, "decision_function") else None
-    return estimator.predict(rows) if found is None else found
-
-
-def _frozen(estimator: Any) -> Any:
-    return estimator.freeze().predict(X[:5])
+    return _asked(
+        estimator, "decision_function" if hasattr(estimator, "decision_function") else "predict", rows
+    )
 
 
 def close(a: Any, b: Any, what: str) -> None:
     """Assert that two results are equal to rounding."""
+    if np.asarray(a).dtype.kind not in "fc":
+        np.testing.assert_array_equal(a, b, err_msg=what)
+        return
     tolerance = 1e-3 if np.asarray(a).dtype == np.float32 else 1e-7
     np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=what)
 
 
 def drawn(rng: Generator) -> Callable[[], Any]:
     """Draw an estimator."""
-    kind = [MLPClassifier, MLPRegressor][int(rng.integers(2))]
+    number = int(rng.integers(len(CASES)))
+    case = CASES[number]
+    kind = MLPRegressor if case.classes is None else MLPClassifier
     optimizer = [lambda: Adam(0.01), lambda: SGD(0.01, momentum=0.9), lambda: EMA(Adam(0.01), 0.9)]
     chosen = optimizer[int(rng.integers(3))]
     activation = ["relu", "tanh", nn.PReLU(), nn.Sequential(nn.Linear(6, 6), nn.Tanh())][int(rng.integers(4))]
@@ -184,8 +237,17 @@ def drawn(rng: Generator) -> Callable[[], Any]:
         "batch_size": int(rng.choice([5, 12])),
         "max_iter": 2,
         "random_state": int(rng.integers(100)),
+        **case.more,
     }
-    return lambda: kind((6,), activation=copy.deepcopy(activation), optimizer=chosen(), **settings)
+
+    def made() -> Any:
+        found = kind(
+            (6,), activation=copy.deepcopy(activation), optimizer=chosen(), loss=case.loss(), **settings
+        )
+        found.number_of_case = number  # an attribute goes with pickles and copies
+        return found
+
+    return made
 
 
 def mismatch(seed: int) -> str | None:
@@ -195,9 +257,7 @@ def mismatch(seed: int) -> str | None:
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            compiled, eager = (
-                made().fit(X, LABELS if isinstance(made(), MLPClassifier) else Y) for _ in range(2)
-            )
+            compiled, eager = (made().fit(X, _case(made()).y) for _ in range(2))
             eager.model_.compile = False
             for _ in range(int(rng.integers(2, LONGEST))):
                 function = ACTIONS[int(rng.integers(len(ACTIONS)))]
