@@ -35,7 +35,7 @@ class FitState(Protocol):
     model: Any
     batches: Any
     monitor: str
-    directions: dict[str, bool]
+    directions: dict[str, bool | None]
     exception: BaseException | None
     failed: bool
     stopped_by: Any
@@ -164,7 +164,7 @@ class FitView:
         return self._fit.monitor
 
     @property
-    def directions(self) -> Mapping[str, bool]:
+    def directions(self) -> Mapping[str, bool | None]:
         """Whether higher is better, by name of the numbers that have a direction."""
         return self._fit.directions
 

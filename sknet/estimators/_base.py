@@ -20,6 +20,7 @@ from sknet.estimators._input import check_X
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._undo import all_or_nothing
+from sknet.estimators._validation import Given
 from sknet.losses import LOSSES, Loss
 
 __all__ = ["BaseNet", "goes_in_steps"]
@@ -87,9 +88,12 @@ class BaseNet(HiddenLayers, HoldsLists, ABC):
     def _check_continued(self, y: Any) -> None:
         """Check the targets of a warm start against those of the previous fit."""
 
-    def _weighted(self, recipe: Recipe, y: Any, weight: Any, incremental: bool) -> Any:
-        """Return the sample weights multiplied by the class weights."""
+    def _weighted(self, recipe: Recipe, y: Any, weight: Any, incremental: bool, like: Any = None) -> Any:
+        """Return the sample weights multiplied by the class weights; rows `like` these may decide them."""
         return weight
+
+    def _take_targets(self) -> None:
+        """Set the fitted attributes that say what the targets are."""
 
     # -- fitting --------------------------------------------------------------------------------
 
@@ -99,6 +103,10 @@ class BaseNet(HiddenLayers, HoldsLists, ABC):
         y: Any,
         sample_weight: Any = None,
         *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        groups: Any = None,
         callbacks: "list[Callback] | None" = None,
         resume_from: "str | PathLike[str] | None" = None,
     ) -> Self:
@@ -112,6 +120,16 @@ class BaseNet(HiddenLayers, HoldsLists, ABC):
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights; None weights all alike.
+        X_val : array-like or sparse matrix of shape (n_val, n_features), default=None
+            Inputs to validate on, instead of rows held out of X. A Pipeline transforms them as it does X
+            if it is told to: ``Pipeline(..., transform_input=["X_val"])``.
+        y_val : array-like of shape (n_val,) or (n_val, n_outputs), default=None
+            Their targets.
+        sample_weight_val : array-like of shape (n_val,), default=None
+            Their sample weights.
+        groups : array-like of shape (n_samples,), default=None
+            Groups that the rows of X belong to: those held out are whole groups, or what `validation_split`
+            makes of them.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str or PathLike, default=None
@@ -133,14 +151,15 @@ class BaseNet(HiddenLayers, HoldsLists, ABC):
         """
         with all_or_nothing(self, in_place=False):
             validate_parameters(self)
-            fit_network(self, X, y, sample_weight, callbacks=callbacks, resume_from=resume_from)
+            given = Given(X, y, sample_weight, X_val, y_val, sample_weight_val, groups)
+            fit_network(self, given, callbacks=callbacks, resume_from=resume_from)
         return self
 
-    def _fit_part(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+    def _fit_part(self, given: Given, classes: Any = None) -> Self:
         """Train for one epoch, continuing the previous fit if there is one."""
         with all_or_nothing(self, in_place=True):
             validate_parameters(self)
-            fit_network(self, X, y, sample_weight, incremental=True, classes=classes)
+            fit_network(self, given, incremental=True, classes=classes)
         return self
 
     _numeric_targets: bool
@@ -150,7 +169,8 @@ class BaseNet(HiddenLayers, HoldsLists, ABC):
 
     def _take(self, fit: Fit) -> None:
         """Set all fitted attributes, after everything has succeeded."""
-        history, validated = fit.history, fit.validation is not None
+        history = fit.history
+        self._take_targets()
         self.model_, self.history_, self.callbacks_ = fit.model, history, fit.callbacks
         self._stopping = fit.stopping.state()
         self.n_iter_ = fit.n_iter
@@ -161,10 +181,11 @@ class BaseNet(HiddenLayers, HoldsLists, ABC):
         )
         self.loss_curve_ = history.get("loss", [])
         self.loss_ = self.loss_curve_[-1] if self.loss_curve_ else math.nan
-        best = fit.stopping.best_
-        self.best_loss_ = None if validated else best
-        self.validation_scores_ = history.get("validation_score", []) if validated else None
-        self.best_validation_score_ = best if validated else None
+        self.best_loss_ = fit.stopping.best_ if fit.compared is None else None
+        self.monitor_, self._compared, self.stopped_early_ = fit.monitor, fit.compared, fit.stopped_early
+        best, curve = fit.best_epoch, fit.validation_scores
+        self.best_epoch_, self.validation_scores_ = best, curve
+        self.best_validation_score_ = curve[best - 1] if curve and best else None
 
     # -- fitted -----------------------------------------------------------------------------------
 

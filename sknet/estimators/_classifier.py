@@ -20,6 +20,7 @@ from sknet.estimators._heads import gives_probabilities, probability_head
 from sknet.estimators._namespace import as_host, follows_namespace, on_host
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import ClassEncoder, ClassTargets, ColumnTargets, OrderedTargets
+from sknet.estimators._validation import Given
 
 __all__ = ["BaseClassifier"]
 
@@ -68,7 +69,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
                 f"{self.classes_!r}"
             )
 
-    def _weighted(self, recipe: Recipe, y: Any, weight: Any, incremental: bool) -> Any:
+    def _weighted(self, recipe: Recipe, y: Any, weight: Any, incremental: bool, like: Any = None) -> Any:
         if recipe.class_weight is None:
             return weight
         if incremental and recipe.class_weight == "balanced":
@@ -77,14 +78,18 @@ class BaseClassifier(ClassifierMixin, BaseNet):
                 "the classes as a dict, from sklearn.utils.class_weight.compute_class_weight('balanced', "
                 "classes=..., y=...)"
             )
-        of_class = self._class_weights(recipe.class_weight, y)
+        of_class = self._class_weights(recipe.class_weight, y, y if like is None else like)
         weight = of_class if weight is None else (weight * of_class).astype(weight.dtype)
         if not weight.any():
             raise ValueError("class_weight: at least one sample must have a positive weight, got zeros only")
         return weight
 
-    def _class_weights(self, class_weight: Any, y: Any) -> Any:
+    def _class_weights(self, class_weight: Any, y: Any, like: Any) -> Any:
+        """Return the weight of each row's class; "balanced" counts the classes of `like`."""
         _check_class_weight(class_weight)
+        if isinstance(class_weight, str) and like is not y:
+            both = np.concatenate([like, y])
+            return compute_sample_weight(class_weight, both, indices=np.arange(len(like)))[len(like) :]
         one_label = self._targets.task != "multilabel" and not isinstance(self._targets, ColumnTargets)
         if not (isinstance(class_weight, dict) and one_label):
             return compute_sample_weight(class_weight, y)
@@ -99,8 +104,10 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
         return self._targets.new_score(model.loss_function)
 
-    def _take(self, fit: Fit) -> None:
+    def _take_targets(self) -> None:
         self.classes_ = self._targets.classes
+
+    def _take(self, fit: Fit) -> None:
         self.__dict__.pop("temperature_", None)
         if fit.temperature is not None:
             several = isinstance(fit.temperature, tuple)
@@ -108,7 +115,17 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         super()._take(fit)
 
     @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        classes: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+    ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state.
 
         Parameters
@@ -121,6 +138,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             Sample weights.
         classes : array-like of shape (n_classes,), default=None
             All labels that will occur; required in the first call.
+        X_val, y_val, sample_weight_val : array-like, default=None
+            As for `fit`.
 
         Returns
         -------
@@ -134,7 +153,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         """
         classes = as_host(classes)
         self._check_classes(classes)
-        return self._fit_part(X, y, sample_weight, classes)
+        given = Given(X, y, sample_weight, X_val, y_val, sample_weight_val)
+        return self._fit_part(given, classes)
 
     @follows_namespace
     def predict(self, X: Any) -> Any:

@@ -1,19 +1,17 @@
 """The procedure of a fit: check, encode, build or take up the network, hold rows out, train, take over."""
 
-import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import _safe_indexing
 
 from sknet import nn
 from sknet._params import same
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping, PrintLog, ProgressBar
-from sknet.callbacks.extend import Rows, SavedFit, check_callbacks, fresh_callbacks, saved_fit
+from sknet.callbacks.extend import SavedFit, check_callbacks, fresh_callbacks, saved_fit
 from sknet.device import device_of, to_host
 from sknet.engine import (
     Batches,
@@ -21,7 +19,6 @@ from sknet.engine import (
     Model,
     Outcome,
     Settings,
-    Source,
     Validation,
     chunk_rows,
     minimize,
@@ -31,14 +28,26 @@ from sknet.estimators._calibration import check_calibration, temperature_of
 from sknet.estimators._input import check_weights, check_X_y
 from sknet.estimators._outputs import check_outputs, output_shape
 from sknet.estimators._recipe import Recipe
+from sknet.estimators._scoring import DEFAULT_SCORING, HELD_OUT, LOSS, Scoring, check_scoring
+from sknet.estimators._source import FitSource
+from sknet.estimators._stopping import StoppingInParts
 from sknet.estimators._units import standardize
+from sknet.estimators._validation import (
+    Compared,
+    DataSet,
+    Given,
+    check_given,
+    data_sets,
+    monitored,
+    new_score_of,
+    split_rows,
+)
 from sknet.exceptions import NonFiniteError
 from sknet.losses import Loss
 
 __all__ = ["Fit", "fit_network"]
 
 DEFAULT_BATCH = 200
-MAY_CHANGE = ("max_iter", "verbose", "warm_start", "callbacks")  # of a fit that is resumed
 NOT_FINITE = (
     "Solver produced non-finite parameter weights. The input data may contain large values and need to be "
     "preprocessed."
@@ -59,30 +68,38 @@ class Fit:
         Whether it is a `partial_fit`: one epoch, in place.
     continuing : bool
         Whether it goes on from the fit before.
-    given : Rows
-        X, y and sample_weight as they came in.
+    given : Given
+        Its arguments as they came in.
     X : array or CSR matrix of shape (n_samples, ...)
         Checked inputs.
     y : array of shape (n_samples, ...)
         Targets as the loss reads them.
     weight : array of shape (n_samples,) or None
         Sample weights, multiplied by those of the classes.
+    labels, sample_weight : array of shape (n_samples, ...), array of shape (n_samples,) or None
+        Checked targets and weights, before they were encoded and multiplied.
     loss : Loss
         For the task of the targets.
     model : Model
         Trained.
-    batches : Batches
-        The training rows.
-    validation : Validation or None
-        The held-out rows.
-    parts : tuple of ndarray, or None
-        Numbers of the training and of the held-out rows; None where all are trained on.
+    scoring : Scoring
+        What is measured besides the loss.
+    monitor : str
+        The column of the history that decides when to stop.
+    training, held_out : DataSet, DataSet or None
+        The rows to train on and to validate on.
+    batches, validation : Batches, Validation or None
+        The same, as the loop reads them.
+    compared : Compared or None
+        With early stopping, since when the epochs of the history can be compared.
     history : History
         Of this fit, and of those that it continues.
     callbacks : list of Callback
         The user's, for this fit only.
     stopping : EarlyStopping
         By the estimator's own parameters.
+    stopped_early : bool
+        Whether the validation has ended the training.
     temperature : float, tuple of float or None
         By which probabilities are calibrated.
     n_iter : int
@@ -97,18 +114,25 @@ class Fit:
     recipe: Recipe
     incremental: bool
     continuing: bool
-    given: Rows
+    given: Given
     X: Any = None
     y: Any = None
     weight: Any = None
+    labels: Any = None
+    sample_weight: Any = None
     loss: Loss = field(init=False)
     model: Model = field(init=False)
+    scoring: Scoring = DEFAULT_SCORING
+    monitor: str = LOSS
+    training: DataSet = field(init=False)
+    held_out: DataSet | None = None
     batches: Batches = field(init=False)
     validation: Validation | None = None
-    parts: tuple[Any, Any] | None = None
+    compared: Compared | None = None
     history: History = field(default_factory=History)
     callbacks: list[Callback] = field(default_factory=list)
     stopping: EarlyStopping = field(init=False)
+    stopped_early: bool = False
     temperature: Any = None
     n_iter: int = 0
     saved: SavedFit | None = None
@@ -124,12 +148,25 @@ class Fit:
         """Of the loop."""
         return replace(self.recipe.settings, max_iter=1) if self.incremental else self.recipe.settings
 
+    @property
+    def best_epoch(self) -> int | None:
+        """With early stopping, the epoch of the history, from 1, with the best weights."""
+        return None if self.compared is None else self.compared.best_epoch(self.history)
+
+    @property
+    def validation_scores(self) -> list[float] | None:
+        """The column of the history that holds the score of the validation rows."""
+        if self.validation is None:
+            return None
+        scores = [name for name in self.scoring.directions if name != LOSS]
+        monitored = self.monitor.removeprefix(HELD_OUT)
+        shown = [monitored] if monitored in scores else scores[:1]
+        return self.history.get(HELD_OUT + shown[0], []) if shown else None
+
 
 def fit_network(
     estimator: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
+    given: Given,
     *,
     incremental: bool = False,
     classes: Any = None,
@@ -142,8 +179,8 @@ def fit_network(
     ----------
     estimator : BaseNet
         Whose parameters have been validated.
-    X, y, sample_weight
-        As for its `fit`.
+    given : Given
+        The arguments of its `fit`.
     incremental : bool, default=False
         Train for one epoch, continuing the fit before if there is one.
     classes : array of shape (n_classes,), default=None
@@ -154,14 +191,13 @@ def fit_network(
         As for `fit`.
     """
     recipe = estimator._recipe()
-    if incremental and recipe.early_stopping:
-        raise ValueError("partial_fit does not support early_stopping=True")
     continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
-    fit = Fit(estimator, recipe, incremental, continuing, Rows(X, y, sample_weight))
-    given = [*recipe.callbacks, *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
-    fit.callbacks = fresh_callbacks(given, estimator.callbacks_ if continuing else ())
+    fit = Fit(estimator, recipe, incremental, continuing, given)
+    check_given(fit)
+    asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
+    fit.callbacks = fresh_callbacks(asked, estimator.callbacks_ if continuing else ())
     fit.saved = None if incremental else saved_fit(fit.callbacks, resume_from)
-    _check_rows(fit, X, y, sample_weight, classes)
+    _check_rows(fit, classes)
     _take_model(fit)
     if estimator._is_full_batch():
         _fit_full_batch(fit)
@@ -169,18 +205,18 @@ def fit_network(
         _fit_in_steps(fit)
 
 
-def _check_rows(fit: Fit, X: Any, y: Any, sample_weight: Any, classes: Any) -> None:
+def _check_rows(fit: Fit, classes: Any) -> None:
     """Check inputs, targets and weights, and encode the targets."""
-    estimator, recipe = fit.estimator, fit.recipe
+    estimator, recipe, given = fit.estimator, fit.recipe, fit.given
     fit.X, y = check_X_y(
         estimator,
-        X,
-        y,
+        given.X,
+        given.y,
         recipe.accepted_dtypes(),
         reset=not fit.continuing,
         numeric=estimator._numeric_targets,
     )
-    weight = check_weights(sample_weight, fit.X, fit.dtype)
+    fit.labels, fit.sample_weight = y, check_weights(given.sample_weight, fit.X, fit.dtype)
     if not fit.continuing:
         estimator._targets = estimator._new_targets(recipe, y, classes)
     elif not fit.incremental:
@@ -189,7 +225,7 @@ def _check_rows(fit: Fit, X: Any, y: Any, sample_weight: Any, classes: Any) -> N
     fit.y = targets.encode(y)
     fit.loss = targets.trained(recipe.loss)
     fit.loss.check_target(fit.y, n_outputs=targets.n_outputs)
-    fit.weight = estimator._weighted(recipe, y, weight, fit.incremental)
+    fit.weight = estimator._weighted(recipe, y, fit.sample_weight, fit.incremental)
 
 
 # -- the model -------------------------------------------------------------------------------------
@@ -258,15 +294,19 @@ def _fit_in_steps(fit: Fit) -> None:
     if fit.saved is not None:
         fit.model.random_state.set_state(fit.saved.state["began"])
     fit.began = fit.model.random_state.get_state(legacy=False)
-    fit.batches = _training_batches(fit)
-    fit.stopping = _new_stopping(fit, "loss" if fit.validation is None else "validation_score")
+    _take_rows(fit)
+    fit.stopping = _new_stopping(fit)
     if fit.continuing:
         fit.history = fit.estimator.history_.copy()
+    if _can_compare(fit):
         fit.stopping.load_state(fit.estimator._stopping)
+        if fit.incremental and fit.compared is not None and fit.estimator.stopped_early_:
+            return _warn_of_the_end(fit)
     outcome = _trained(fit)
     _check_finite_parameters(fit.model)
     fit.temperature = temperature_of(fit)
     fit.n_iter = outcome.n_iter
+    fit.stopped_early = fit.compared is not None and outcome.stopped_by is fit.stopping
     fit.estimator._batch = fit.batches.like()
     fit.estimator._take(fit)
     if not (fit.incremental or outcome.stopped_by or outcome.interrupted):
@@ -277,31 +317,30 @@ def _fit_in_steps(fit: Fit) -> None:
         )
 
 
-def _training_batches(fit: Fit) -> Batches:
-    """Return the rows to train on, after holding others out for the validation."""
-    model, recipe, rows = fit.model, fit.recipe, None
-    if recipe.early_stopping:
-        rows, held_out = fit.parts = _split(fit)
-        standardize(fit, rows)
-        chunk = chunk_rows(model, tuple(fit.X.shape[1:]))
-        kept = Batches(fit.X, fit.y, fit.weight, chunk, model.dtype, model.device, held_out)
-        fit.validation = Validation(kept, fit.estimator._score_of(kept, model))
-    else:
-        standardize(fit)
+def _take_rows(fit: Fit) -> None:
+    """Set the rows to train and to validate on, and what is measured there."""
+    model, recipe = fit.model, fit.recipe
+    fit.scoring = check_scoring(recipe.scoring, type(fit.estimator).__name__)
+    fit.monitor = monitored(fit)
+    rows, held_out = split_rows(fit)
+    standardize(fit, rows)
+    fit.training, fit.held_out = data_sets(fit, rows, held_out)
+    fit.batches = fit.training.batches(model, _batch_size(recipe.batch_size, fit.training.n_samples))
+    if fit.held_out is not None:
+        kept = fit.held_out.batches(model, chunk_rows(model, tuple(fit.X.shape[1:])))
+        fit.validation = Validation(kept, new_score_of(fit, fit.held_out, kept))
     check_calibration(fit)
-    n_samples = int(fit.X.shape[0]) if rows is None else len(rows)
-    size = _batch_size(recipe.batch_size, n_samples)
-    return Batches(fit.X, fit.y, fit.weight, size, model.dtype, model.device, rows)
 
 
-def _new_stopping(fit: Fit, monitor: str) -> EarlyStopping:
+def _new_stopping(fit: Fit) -> EarlyStopping:
     """Return the estimator's own patience; best weights are those of held-out rows."""
     recipe = fit.recipe
-    return EarlyStopping(
-        monitor,
+    kind = StoppingInParts if fit.incremental and recipe.early_stopping else EarlyStopping
+    return kind(
+        fit.monitor,
         patience=recipe.n_iter_no_change,
-        tol=recipe.tol * (fit.loss.unit if monitor.endswith("loss") else 1.0),  # which is that of y
-        restore_best=fit.validation is not None,
+        tol=recipe.tol * (fit.loss.unit if fit.monitor.removeprefix(HELD_OUT) == LOSS else 1.0),
+        restore_best=recipe.early_stopping,
         verbose=_prints(recipe),
     )
 
@@ -317,6 +356,31 @@ def _shown(recipe: Recipe) -> list[Callback]:
     return [PrintLog(report=recipe.report)] if recipe.verbose else []
 
 
+def _can_compare(fit: Fit) -> bool:
+    """Tell whether this fit goes on comparing with what the fit before has found best."""
+    if fit.held_out is None or not fit.recipe.early_stopping:
+        return fit.continuing
+    higher_is_better = bool(fit.scoring.directions[fit.monitor.removeprefix(HELD_OUT)])
+    # scikit-learn's networks go on comparing with the best on other rows, and their trajectory is followed.
+    digests = fit.held_out.digests() if fit.recipe.strict else []
+    fit.compared = Compared(fit.monitor, higher_is_better, digests, fit.history.n_epochs)
+    before = getattr(fit.estimator, "_compared", None) if fit.continuing else None
+    if before is None or not before.is_like(fit.compared):
+        return False
+    fit.compared = before
+    return True
+
+
+def _warn_of_the_end(fit: Fit) -> None:
+    """Say that a training in parts has ended; nothing has been changed."""
+    warn_caller(
+        f"this {type(fit.estimator).__name__} has stopped early, after epoch {fit.history.n_epochs}, and has "
+        f"the weights of epoch {fit.best_epoch}: partial_fit leaves it as it is. Set early_stopping=False to "
+        "go on, or call fit to begin anew.",
+        UserWarning,
+    )
+
+
 def _trained(fit: Fit) -> Outcome:
     """Run the loop."""
     recipe = fit.recipe
@@ -326,76 +390,16 @@ def _trained(fit: Fit) -> Outcome:
             fit.batches,
             fit.history,
             fit.settings,
-            fit.estimator._score_of(fit.batches, fit.model),
+            new_score_of(fit, fit.training, fit.batches),
             fit.validation,
             [*fit.callbacks, *_shown(recipe), fit.stopping],
-            _FitSource(fit),
+            FitSource(fit),
             fit.saved,
         )
     except NonFiniteError as error:
         if recipe.strict:
             raise error from None
         raise NonFiniteError(f"{NOT_FINITE} ({error})", error.parameter) from None
-
-
-class _FitSource(Source):
-    """What callbacks see of the estimator and its rows."""
-
-    def __init__(self, fit: Fit) -> None:
-        self._fit = fit
-        self.began = fit.began
-
-    def parameters(self) -> dict[str, Any]:
-        estimator = self._fit.estimator
-        params = estimator.get_params(deep=False)
-        told = {name: value for name, value in params.items() if name not in MAY_CHANGE}
-        classes = getattr(estimator._targets, "classes", None)
-        return {"estimator": type(estimator), **told, "classes_": classes}
-
-    def estimator(self, epoch: int) -> Any:
-        fit = copy.copy(self._fit)
-        fit.n_iter = epoch
-        snapshot = object.__new__(type(fit.estimator))
-        snapshot.__dict__.update(fit.estimator.__dict__)
-        snapshot._take(fit)
-        return snapshot
-
-    def training(self) -> Rows:
-        fit = self._fit
-        return fit.given if fit.parts is None else _rows_of(fit.given, fit.parts[0])
-
-    def validation(self) -> Rows | None:
-        fit = self._fit
-        return None if fit.parts is None else _rows_of(fit.given, fit.parts[1])
-
-
-def _rows_of(given: Rows, rows: Any) -> Rows:
-    return Rows(*(None if array is None else _safe_indexing(array, rows) for array in given))
-
-
-def _split(fit: Fit) -> tuple[Any, Any]:
-    """Return the training and validation rows, drawn as scikit-learn's networks draw them."""
-    from sklearn.model_selection import train_test_split  # it loads half of scikit-learn
-
-    # Shares of classes are kept for two classes only, as there: the same seed gives the same split.
-    stratify = fit.y.astype(bool) if fit.estimator._targets.task == "binary" else None
-    training, held_out = train_test_split(
-        np.arange(len(fit.y)),
-        random_state=fit.model.random_state,
-        test_size=fit.recipe.validation_fraction,
-        stratify=stratify,
-    )
-    if len(held_out) < 2:
-        raise ValueError(
-            "The validation set is too small. Increase 'validation_fraction' or the size of your dataset."
-        )
-    for rows, what in ((training, "the training rows"), (held_out, "the validation set")):
-        if fit.weight is not None and not fit.weight[rows].any():
-            raise ValueError(
-                f"all sample weights of {what} are zero: give more rows a positive weight, or set "
-                "early_stopping=False"
-            )
-    return training, held_out
 
 
 def _batch_size(batch_size: int | str, n_samples: int) -> int:
@@ -427,16 +431,19 @@ def _fit_full_batch(fit: Fit) -> None:
     only_in_steps = {
         "early_stopping": recipe.early_stopping,
         "dropout": recipe.architecture.parameters().get("dropout"),
+        "validation_split": recipe.validation_split,
+        "scoring": recipe.scoring,
     }
-    for name, value in only_in_steps.items():
-        if recipe.strict and value:
-            raise ValueError(
-                f"{name}={value} needs an optimizer that goes step by step, got LBFGS: use Adam()"
-            )
+    asked = [f"{name}={value!r}" for name, value in only_in_steps.items() if value and recipe.strict]
+    if asked or fit.given.X_val is not None:
+        raise ValueError(
+            f"{(asked or ['X_val'])[0]} needs an optimizer that goes step by step, got LBFGS: use Adam()"
+        )
     standardize(fit)
     check_calibration(fit)
     fit.batches = Batches(fit.X, fit.y, fit.weight, int(fit.X.shape[0]), model.dtype, model.device)
-    fit.stopping = _new_stopping(fit, "loss")  # not called: L-BFGS knows when it has converged
+    fit.training = DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight)
+    fit.stopping = _new_stopping(fit)  # not called: L-BFGS knows when it has converged
     fit.n_iter, loss = minimize(
         model,
         fit.batches,
@@ -445,7 +452,7 @@ def _fit_full_batch(fit: Fit) -> None:
         _prints(recipe),
         fit.history,
         [*fit.callbacks, *(_shown(recipe) if recipe.verbose == "bar" else [])],
-        _FitSource(fit),
+        FitSource(fit),
     )
     fit.estimator._take(fit)
     fit.estimator.loss_ = fit.estimator.best_loss_ = loss

@@ -78,9 +78,21 @@ class MLPClassifier(NamedPerceptron, Decisions):
         Divide the outputs by the temperature for which the log loss of the held-out rows is smallest, before
         they become probabilities; `predict` stays as it is. Needs rows to validate on.
     early_stopping : bool, default=False
-        Hold out rows, stop when their score does not improve, and restore the best epoch's weights.
+        Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
+        weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
+        `fit`.
     validation_fraction : float in (0, 1), default=0.1
-        Share of rows to hold out.
+        Share of rows to hold out; of groups, if `fit` gets them.
+    validation_split : splitter of scikit-learn, pair of arrays or None, default=None
+        Which rows to hold out: the first split of ``ShuffleSplit(1)``, ``GroupKFold(5)``,
+        ``TimeSeriesSplit()``, ..., or a pair (training, validation) of row numbers.
+    scoring : str, callable, list, dict or None, default=None
+        What is measured in each epoch besides the loss: names of scikit-learn's scorers, or scorers
+        ``(estimator, X, y)``; in a dict by the names of their columns in `history_`. None is accuracy;
+        "loss" nothing more.
+    monitor : str or None, default=None
+        What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
+        any the loss.
     n_iter_no_change : int or inf, default=10
         Epochs without improvement before stopping.
     tol : float, default=1e-4
@@ -112,12 +124,18 @@ class MLPClassifier(NamedPerceptron, Decisions):
     coefs_, intercepts_ : list of ndarray
         Weight matrices of shape (n_in, n_out) and bias vectors, one a layer.
     history_ : History
-        Training loss and score, learning rate and seconds of every epoch, with early stopping also
-        validation loss and score.
+        Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
+        scores, as "validation_loss", ...
+    monitor_ : str
+        The column of `history_` that decided when to stop.
+    best_epoch_ : int or None
+        The epoch of `history_`, from 1, whose weights were restored; None without early stopping.
+    stopped_early_ : bool
+        Whether the validation rows ended the training.
     loss_, loss_curve_, best_loss_ : float, list of float, float or None
         Training loss: last, of every epoch, smallest (None with early stopping).
     validation_scores_, best_validation_score_ : list of float, float, or None
-        Held-out accuracy of every epoch and the best, with early stopping.
+        Score of the validation rows in every epoch, and in the best; None without.
     callbacks_ : list of Callback
         Clones of the callbacks, with what they learned in the last fit.
     n_iter_, t_ : int
@@ -156,6 +174,9 @@ class MLPClassifier(NamedPerceptron, Decisions):
         calibrate: str | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
+        validation_split: Any = None,
+        scoring: Any = None,
+        monitor: str | None = None,
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
         warm_start: bool = False,
@@ -178,6 +199,9 @@ class MLPClassifier(NamedPerceptron, Decisions):
         self.calibrate = calibrate
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
+        self.validation_split = validation_split
+        self.scoring = scoring
+        self.monitor = monitor
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.warm_start = warm_start
@@ -219,9 +243,21 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         Train on targets that are standardized (divided by their means with the losses of positive targets).
         Predictions, and losses that are reported, are in the targets' own units.
     early_stopping : bool, default=False
-        Hold out rows, stop when their score does not improve, and restore the best epoch's weights.
+        Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
+        weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
+        `fit`.
     validation_fraction : float in (0, 1), default=0.1
-        Share of rows to hold out.
+        Share of rows to hold out; of groups, if `fit` gets them.
+    validation_split : splitter of scikit-learn, pair of arrays or None, default=None
+        Which rows to hold out: the first split of ``ShuffleSplit(1)``, ``GroupKFold(5)``,
+        ``TimeSeriesSplit()``, ..., or a pair (training, validation) of row numbers.
+    scoring : str, callable, list, dict or None, default=None
+        What is measured in each epoch besides the loss: names of scikit-learn's scorers, or scorers
+        ``(estimator, X, y)``; in a dict by the names of their columns in `history_`. None is R2;
+        "loss" nothing more.
+    monitor : str or None, default=None
+        What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
+        any R2 for the squared error, and the loss for all others.
     n_iter_no_change : int or inf, default=10
         Epochs without improvement before stopping.
     tol : float, default=1e-4
@@ -249,12 +285,18 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     coefs_, intercepts_ : list of ndarray
         Weight matrices of shape (n_in, n_out) and bias vectors, one a layer.
     history_ : History
-        Training loss and score, learning rate and seconds of every epoch, with early stopping also
-        validation loss and score.
+        Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
+        scores, as "validation_loss", ...
+    monitor_ : str
+        The column of `history_` that decided when to stop.
+    best_epoch_ : int or None
+        The epoch of `history_`, from 1, whose weights were restored; None without early stopping.
+    stopped_early_ : bool
+        Whether the validation rows ended the training.
     loss_, loss_curve_, best_loss_ : float, list of float, float or None
         Training loss: last, of every epoch, smallest (None with early stopping).
     validation_scores_, best_validation_score_ : list of float, float, or None
-        Held-out R2 of every epoch and the best, with early stopping.
+        Score of the validation rows in every epoch, and in the best; None without.
     callbacks_ : list of Callback
         Clones of the callbacks, with what they learned in the last fit.
     n_iter_, t_ : int
@@ -295,6 +337,9 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         scale_target: bool = False,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
+        validation_split: Any = None,
+        scoring: Any = None,
+        monitor: str | None = None,
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
         warm_start: bool = False,
@@ -316,6 +361,9 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         self.scale_target = scale_target
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
+        self.validation_split = validation_split
+        self.scoring = scoring
+        self.monitor = monitor
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.warm_start = warm_start

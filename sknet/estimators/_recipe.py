@@ -46,6 +46,12 @@ class Recipe:
         The precision of the computation; "auto" is that of X, and `other_dtype` if X has no floats.
     device : str
         The device of the computation; "auto" is that of X.
+    validation_split : splitter, pair of arrays or None
+        Which rows to hold out, instead of a share.
+    scoring : None, str, callable, list or dict
+        What is measured besides the loss.
+    monitor : str or None
+        What of it decides when to stop; None is what fits the loss.
     strict : bool
         Whether contradictory settings are errors. scikit-learn's networks allow them: a single
         class can be fitted, L-BFGS ignores early stopping, and training continues after a non-finite
@@ -77,6 +83,9 @@ class Recipe:
     dtype: str = "auto"
     other_dtype: str = "float32"
     device: str = "auto"
+    validation_split: Any = None
+    scoring: Any = None
+    monitor: str | None = "score"
     strict: bool = False
     scale_target: bool = False
     calibrate: str | None = None

@@ -20,6 +20,7 @@ from sknet.estimators._heads import (
 from sknet.estimators._namespace import follows_namespace, on_host
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import RealTargets
+from sknet.estimators._validation import Given
 
 __all__ = ["BaseRegressor", "UncertainRegressor"]
 
@@ -42,7 +43,16 @@ class BaseRegressor(RegressorMixin, BaseNet):
         return score
 
     @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+    ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state.
 
         Parameters
@@ -53,6 +63,8 @@ class BaseRegressor(RegressorMixin, BaseNet):
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
+        X_val, y_val, sample_weight_val : array-like, default=None
+            As for `fit`.
 
         Returns
         -------
@@ -64,7 +76,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
         ValueError
             As `fit`.
         """
-        return self._fit_part(X, y, sample_weight)
+        return self._fit_part(Given(X, y, sample_weight, X_val, y_val, sample_weight_val))
 
     @follows_namespace
     def predict(self, X: Any) -> Any:

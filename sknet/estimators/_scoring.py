@@ -10,7 +10,7 @@ import numpy as np
 from sknet._hints import suggestion
 from sknet._params import InvalidParameterError
 
-__all__ = ["Scorer", "Scoring", "check_scoring", "evaluated"]
+__all__ = ["DEFAULT_SCORING", "HELD_OUT", "LOSS", "SCORE", "Scorer", "Scoring", "check_scoring", "evaluated"]
 
 LOSS = "loss"
 SCORE = "score"  # the estimator's own: accuracy or R2
@@ -85,14 +85,8 @@ class Scoring(NamedTuple):
         InvalidParameterError
             If nothing of that name is measured, if several could decide, or without a direction.
         """
-        directions = self.directions
-        name = self._default(default, caller) if monitor is None else monitor.removeprefix(HELD_OUT)
-        if name not in directions:
-            raise InvalidParameterError(
-                f"The 'monitor' parameter of {caller} must be one of {sorted(directions)}, which are "
-                f"measured. Got {monitor!r} instead{suggestion(name, directions)}"
-            )
-        higher_is_better = directions[name]
+        name = self._default(default, caller) if monitor is None else self.check_monitor(monitor, caller)
+        higher_is_better = self.directions[name]
         if higher_is_better is None:
             raise InvalidParameterError(
                 f"nobody has said whether a higher or a lower {name!r} is better, so {caller} cannot stop by "
@@ -101,6 +95,16 @@ class Scoring(NamedTuple):
                 f"let another one decide: monitor={LOSS!r}."
             )
         return name, higher_is_better
+
+    def check_monitor(self, monitor: str, caller: str) -> str:
+        """Return the name of what is monitored, without ``"validation_"`` in front, once it is measured."""
+        name, directions = monitor.removeprefix(HELD_OUT), self.directions
+        if name not in directions:
+            raise InvalidParameterError(
+                f"The 'monitor' parameter of {caller} must be one of {sorted(directions)}, which are "
+                f"measured. Got {monitor!r} instead{suggestion(name, directions)}"
+            )
+        return name
 
     def _default(self, default: str, caller: str) -> str:
         if self.scorers is None:
@@ -112,6 +116,9 @@ class Scoring(NamedTuple):
                 f"monitor={names[0]!r} or monitor={LOSS!r}"
             )
         return self.scorers[0].name if self.scorers else LOSS
+
+
+DEFAULT_SCORING = Scoring(None)
 
 
 def check_scoring(scoring: Any, caller: str) -> Scoring:
@@ -136,7 +143,7 @@ def check_scoring(scoring: Any, caller: str) -> Scoring:
         If one is no scorer, or two have one name.
     """
     if scoring is None:
-        return Scoring(None)
+        return DEFAULT_SCORING
     if isinstance(scoring, Mapping):
         given = list(scoring.items())
     elif isinstance(scoring, (list, tuple, set, frozenset)):

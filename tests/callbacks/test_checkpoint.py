@@ -93,7 +93,7 @@ def test_the_last_the_one_before_and_the_best(tmp_path):
             fit.record["loss of mine"] = 0.0
 
     clf = fitted(Checkpoint(tmp_path), Score(), early_stopping=True, max_iter=6)
-    best = 1 + int(np.argmax(clf.history_["validation_score"]))
+    best = 1 + int(np.argmin(clf.history_["validation_loss"]))
     assert epochs(tmp_path) == {"best": best, "last": 6, "previous": 5}
     weights = read_checkpoint(tmp_path / "best.safetensors").state["model"]["parameters"]
     for name, array in clf.model_.parameters.items():  # early stopping went back to it

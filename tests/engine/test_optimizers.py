@@ -262,9 +262,11 @@ def test_the_best_epoch_is_one_of_averages(optimizer):
     history, last = History(), LastValidation(validation)
     callbacks = [last, EarlyStopping("validation_score", patience=10, tol=0.0)]
     train(model, batches, history, Settings(max_iter=15), Accuracy, validation, callbacks)
-    np.testing.assert_allclose([history["validation_loss"][-1], history["validation_score"][-1]], last.found)
+    np.testing.assert_allclose(
+        [history["validation_loss"][-1], history["validation_score"][-1]], list(last.found.values())
+    )
     best = int(np.argmax(history["validation_score"]))
-    found = validation.evaluate(model)
+    found = list(validation.evaluate(model).values())
     np.testing.assert_allclose(found, [history[f"validation_{what}"][best] for what in ("loss", "score")])
     assert_same(model.evaluation_parameters, averaged_by_hand(model))
 

@@ -127,7 +127,7 @@ def _listed(found):
 @pytest.mark.parametrize("task", ["binary", "multiclass", "ordinal"])
 def test_new_rows_are_predicted_better(task):
     """A network that is trained too long is too sure, and its log loss shows it."""
-    settings = {"n_iter_no_change": 1000, "max_iter": 150, "alpha": 0.0}
+    settings = {"n_iter_no_change": 1000, "max_iter": 150, "alpha": 0.0, "monitor": "score"}
     y = NEW_MULTICLASS if task != "binary" else NEW_MULTICLASS > 0
     plain, calibrated = (fitted(task, calibrate=c, **settings) for c in (None, "temperature"))
     assert calibrated.temperature_ > 1

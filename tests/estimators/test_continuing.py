@@ -154,7 +154,7 @@ def test_history(task, stop):
     assert estimator.loss_ == history["loss"][-1]
     assert estimator.validation_scores_ == (history["validation_score"] if stop else None)
     if stop:
-        assert estimator.best_validation_score_ == max(history["validation_score"])
+        assert estimator.best_validation_score_ == history["validation_score"][estimator.best_epoch_ - 1]
         assert estimator.best_loss_ is None
     else:
         assert estimator.best_loss_ == min(history["loss"])
@@ -215,7 +215,8 @@ def test_reaching_the_limit_of_epochs_is_warned_of_where_fit_was_called():
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["alike", "weighted"])
-def test_early_stopping_restores_the_best_weights(task, weight):
+@pytest.mark.parametrize("monitor", ["loss", "score"])
+def test_early_stopping_restores_the_best_weights(task, weight, monitor):
     """The held-out rows are those that scikit-learn's split gives with the same random numbers."""
     from sklearn.model_selection import train_test_split
     from sklearn.utils import check_random_state
@@ -223,6 +224,7 @@ def test_early_stopping_restores_the_best_weights(task, weight):
     X, y = TABLES[task]
     params = {
         "early_stopping": True,
+        "monitor": monitor,
         "optimizer": Adam(0.1),
         "max_iter": 25,
         "n_iter_no_change": 3,
@@ -240,8 +242,8 @@ def test_early_stopping_restores_the_best_weights(task, weight):
     _, held_out = train_test_split(np.arange(len(y)), random_state=state, test_size=0.1, stratify=stratify)
     found = estimator.score(X[held_out], y[held_out], None if weight is None else weight[held_out])
     assert found == pytest.approx(estimator.best_validation_score_)
-    assert found == pytest.approx(max(estimator.validation_scores_))
     assert len(estimator.validation_scores_) == estimator.n_iter_
+    curve = np.array(estimator.history_[f"validation_{monitor}"]) * (1 if monitor == "score" else -1)
+    assert estimator.best_epoch_ == 1 + curve.argmax()
     if estimator.n_iter_ < 25:
-        late = estimator.validation_scores_[-4:]
-        assert max(late) <= max(estimator.validation_scores_[:-4]) + estimator.tol
+        assert max(curve[-4:]) <= max(curve[:-4]) + estimator.tol

@@ -184,7 +184,7 @@ def test_an_interrupt_restores_the_best_epoch():
     )
     with pytest.warns(FitInterruptedWarning):
         estimator.fit(rows(), Y)
-    assert estimator.best_validation_score_ == max(estimator.validation_scores_)
+    assert estimator.best_epoch_ == 1 + np.argmin(estimator.history_["validation_loss"])
 
 
 @pytest.mark.parametrize("name", [name for name in FITS if name != "part in one step"])

@@ -104,7 +104,7 @@ def test_parts_go_on_from_what_was_trained(optimizer):
 def test_early_stopping_keeps_the_best_average(optimizer):
     clf = fit(optimizer=optimizer, early_stopping=True, validation_fraction=0.3, max_iter=25)
     rng = np.random.RandomState(0)
-    best = int(np.argmax(clf.validation_scores_))
+    best = int(np.argmin(clf.history_["validation_loss"]))
     assert clf.best_validation_score_ == clf.validation_scores_[best]
     again = fit(optimizer=optimizer, early_stopping=True, validation_fraction=0.3, max_iter=25)
     assert same_bits(clf, again)

@@ -107,7 +107,7 @@ OWN = [*ACTIVATIONS[::3], *SCHEDULES[::2], *OTHERS]
 
 @pytest.mark.parametrize(("task", "params"), OWN, ids=shown)
 def test_sknets_signature(task, params):
-    ours = fitted(sknet, task, translated(dict(params)) | {"dtype": "float64"})
+    ours = fitted(sknet, task, translated(dict(params)) | {"dtype": "float64", "monitor": "score"})
     assert_follows(ours, fitted(sklearn.neural_network, task, params))
 
 

@@ -24,8 +24,9 @@ class Source:
     ----------
     monitor : str or None
         Name of the number that the fit goes by; None is that of the validation, if there is one.
-    directions : mapping of str to bool
-        Whether higher is better, of numbers that only this fit has.
+    measured : mapping of str to bool or None
+        What the loop measures of the rows of an epoch, and whether higher is better; None where nobody has
+        said.
     began : dict or None
         State of the random numbers before held-out rows were drawn.
 
@@ -37,7 +38,7 @@ class Source:
     """
 
     monitor: str | None = None
-    directions: Mapping[str, bool] = {}
+    measured: Mapping[str, bool | None] = MEASURED
     began: dict[str, Any] | None = None
 
     def estimator(self, epoch: int) -> Any:
@@ -109,8 +110,8 @@ class Fit:
         Whether there is a validation.
     source : Source or None
         Where the fit comes from.
-    measured : mapping of str to bool
-        What the loop measures of an epoch, and whether higher is better.
+    measured : mapping of str to bool or None
+        What the loop measures of an epoch, and whether higher is better; None is what the source says.
     """
 
     def __init__(
@@ -121,13 +122,14 @@ class Fit:
         max_epochs: int,
         is_validated: bool = False,
         source: Source | None = None,
-        measured: Mapping[str, bool] = MEASURED,
+        measured: Mapping[str, bool | None] | None = None,
     ) -> None:
         source = source or Source()
         self.model, self.batches, self.history, self.max_epochs = model, batches, history, max_epochs
         self.epoch = self.step = 0
         self.losses: np.ndarray[Any, Any] = np.zeros(0)
-        self.directions = {**measured, **source.directions}
+        measured = source.measured if measured is None else measured
+        self.directions = dict(measured)
         if is_validated:
             self.directions |= {f"validation_{name}": higher for name, higher in measured.items()}
         self.record = Record({}, history)

@@ -84,17 +84,17 @@ class Validation:
     >>> from sknet.engine import Accuracy, Batches, Validation
     >>> model = Model(nn.Linear(2, 1), loss="log_loss", random_state=0)
     >>> batches = Batches(np.eye(2), np.array([[0.0], [1.0]]), None, 2, model.dtype, model.device)
-    >>> loss, score = Validation(batches, Accuracy).evaluate(model)
-    >>> 0 <= score <= 1
-    True
+    >>> numbers = Validation(batches, Accuracy).evaluate(model)
+    >>> list(numbers), 0 <= numbers["score"] <= 1
+    (['loss', 'score'], True)
     """
 
     def __init__(self, batches: Batches, new_score: Callable[[], Score]) -> None:
         self.batches = batches
         self.new_score = new_score
 
-    def evaluate(self, model: Model) -> tuple[float, float]:
-        """Return the mean loss (without penalty) and the score of the held-out rows.
+    def evaluate(self, model: Model) -> dict[str, float]:
+        """Return the mean loss (without penalty) and the scores of the held-out rows by name.
 
         Parameters
         ----------
@@ -103,8 +103,8 @@ class Validation:
 
         Returns
         -------
-        loss, score : float
-            NaN where the model has diverged.
+        dict of str to float
+            ``"loss"`` and what the score is called; NaN where the model has diverged.
         """
         score, loss, total = self.new_score(), 0.0, 0.0
         for chosen, _ in self.batches.parts(None):
@@ -114,8 +114,8 @@ class Validation:
                 mean, size = model.mean_loss(output, y, weight)
                 loss += mean * size
                 total += size
-            score.add(output, y, weight)
-        return loss / total if total else math.nan, score.result()
+            score.add(output, y, weight, chosen)
+        return {"loss": loss / total if total else math.nan, **score.results()}
 
 
 class _Epoch:
@@ -173,8 +173,9 @@ class _Epoch:
         """Score the outputs that have gathered, all at once: a few calls for many batches."""
         if self._to > self._from:
             rows = slice(self._from, self._to)
-            y, weight = self._batches.take_targets(rows if self._order is None else self._order[rows])
-            self.score.add(self._outputs[: self._to - self._from], y, weight)
+            rows = rows if self._order is None else self._order[rows]
+            y, weight = self._batches.take_targets(rows)
+            self.score.add(self._outputs[: self._to - self._from], y, weight, rows)
         self._from = self._to
 
     def state(self) -> dict[str, Any]:
@@ -379,9 +380,9 @@ class _Loop:
         """Return what an epoch came to."""
         model, epoch, validation = self._fit.model, self._epoch, self._validation
         lr = model.optimizer.in_steps().learning_rate(model.progress)
-        record = {"loss": epoch.mean_loss, "score": epoch.score.result(), "lr": lr}
+        record = {"loss": epoch.mean_loss, **epoch.score.results(), "lr": lr}
         if validation is not None:
-            record["validation_loss"], record["validation_score"] = validation.evaluate(model)
+            record |= {f"validation_{name}": value for name, value in validation.evaluate(model).items()}
         return record
 
     # -- saving ---------------------------------------------------------------------------------

@@ -134,15 +134,15 @@ def test_best_weights_are_those_of_the_best_score():
     validation = validated(model)
     stopping = EarlyStopping(tol=0, patience=50)
     _, history = run(model, Settings(max_iter=30), validation=validation, callbacks=[stopping])
-    assert validation.evaluate(model)[1] == max(history["validation_score"]) == stopping.best_
+    assert validation.evaluate(model)["score"] == max(history["validation_score"]) == stopping.best_
     best = int(np.argmax(history["validation_score"]))
     assert (stopping.best_epoch_, stopping.best_step_) == (best + 1, (best + 1) * 4)
-    assert validation.evaluate(model)[0] == pytest.approx(history["validation_loss"][best])
+    assert validation.evaluate(model)["loss"] == pytest.approx(history["validation_loss"][best])
 
 
 def test_validation_is_the_weighted_mean_of_all_rows():
     model, weight = model_for(), RNG.uniform(0, 2, 20)
-    loss, score = validated(model, weight).evaluate(model)
+    loss, score = validated(model, weight).evaluate(model).values()
     output = model(X[:20], training=False).numpy()
     values = LogLoss().values(output, CLASSES[:20]).numpy()
     assert loss == pytest.approx(np.average(values, weights=weight))

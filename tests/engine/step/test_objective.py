@@ -18,7 +18,7 @@ def test_held_out_rows_in_parts(loss, weighted):
     weight = RNG.uniform(0.1, 2, 30) if weighted else None
     model = Model(nn.Linear(4, 3), loss, dtype="float64", random_state=0)
     found = [
-        Validation(Batches(X, y, weight, size, model.dtype, model.device), Accuracy).evaluate(model)[0]
+        Validation(Batches(X, y, weight, size, model.dtype, model.device), Accuracy).evaluate(model)["loss"]
         for size in (30, 7, 1)
     ]
     np.testing.assert_allclose(found, model.loss(model(X), y, weight).item(), rtol=1e-12)

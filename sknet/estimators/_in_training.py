@@ -1,0 +1,49 @@
+"""An estimator whose fit is under way, as scorers see it."""
+
+from typing import Any
+
+from sknet.device import to_host
+from sknet.engine import Model
+from sknet.engine.predict import Head, apply_head
+
+__all__ = ["in_training"]
+
+
+def in_training(estimator: Any, model: Model, inputs: Any, outputs: Any) -> Any:
+    """Return an estimator that predicts as if the fit ended now.
+
+    What its methods compute from the network's outputs is computed here too, so a scorer sees what it
+    will see of the fitted estimator.
+
+    Parameters
+    ----------
+    estimator : BaseNet
+        Whose fit is under way; only read from.
+    model : Model
+        That is being trained.
+    inputs : object
+        Stands for rows whose outputs are known: they are not computed again.
+    outputs : array of shape (n_samples, ...)
+        The network's outputs for these rows.
+
+    Returns
+    -------
+    BaseNet
+        Shares the model: it is of use until the next step.
+    """
+    view = object.__new__(type(estimator))
+    view.__dict__.update(estimator.__dict__)
+    view.__dict__.pop("feature_names_in_", None)  # scorers get arrays, of columns that have been checked
+    view.model_ = model
+    view._take_targets()
+    known: dict[str, Any] = {}
+
+    def predicted(X: Any, name: str = "raw", head: Head | None = None) -> Any:
+        if X is not inputs:
+            return type(view)._predicted(view, X, name, head)
+        if name not in known:
+            known[name] = to_host(apply_head(head, outputs))
+        return known[name]
+
+    view._predicted = predicted
+    return view

@@ -1,0 +1,56 @@
+"""What callbacks and checkpoints see of an estimator whose fit is under way."""
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from sklearn.utils import _safe_indexing
+
+from sknet.callbacks.extend import Rows
+from sknet.engine import Source
+
+if TYPE_CHECKING:
+    from sknet.estimators._fitting import Fit
+
+__all__ = ["FitSource"]
+
+MAY_CHANGE = ("max_iter", "verbose", "warm_start", "callbacks")  # of a fit that is resumed
+
+
+class FitSource(Source):
+    """What callbacks see of the estimator and its rows."""
+
+    def __init__(self, fit: "Fit") -> None:
+        self._fit = fit
+        self.monitor = fit.monitor
+        self.measured = fit.scoring.directions
+        self.began = fit.began
+
+    def parameters(self) -> dict[str, Any]:
+        estimator = self._fit.estimator
+        params = estimator.get_params(deep=False)
+        told = {name: value for name, value in params.items() if name not in MAY_CHANGE}
+        classes = getattr(estimator._targets, "classes", None)
+        return {"estimator": type(estimator), **told, "classes_": classes}
+
+    def estimator(self, epoch: int) -> Any:
+        fit = copy.copy(self._fit)
+        fit.n_iter = epoch
+        snapshot = object.__new__(type(fit.estimator))
+        snapshot.__dict__.update(fit.estimator.__dict__)
+        snapshot._take(fit)
+        return snapshot
+
+    def training(self) -> Rows:
+        return _rows_of(self._fit.given.rows, self._fit.training.rows)
+
+    def validation(self) -> Rows | None:
+        given, held_out = self._fit.given, self._fit.held_out
+        if held_out is None:
+            return None
+        return _rows_of(given.rows if given.X_val is None else given.validation_rows, held_out.rows)
+
+
+def _rows_of(given: Rows, rows: Any) -> Rows:
+    if rows is None:
+        return given
+    return Rows(*(None if array is None else _safe_indexing(array, rows) for array in given))
