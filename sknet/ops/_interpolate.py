@@ -11,13 +11,16 @@ from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.device import to_device
 from sknet.exceptions import ShapeError
 from sknet.ops._index import take
+from sknet.ops._pool import enlarged
 from sknet.ops._rules import check_floating
 from sknet.ops._shape import broadcast_to, expand_dims, reshape
+from sknet.ops._windows import as_image, from_image
 
 __all__ = ["interpolate"]
 
 Size = int | Sequence[int]
 Factor = float | Sequence[float]
+Step = tuple[int, float]  # the new length of an axis, and how far apart its elements are
 
 AXES = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}  # of an image, for each mode but nearest
 CUBIC = -0.75  # slope of the kernel at 1, as in PyTorch
@@ -73,7 +76,10 @@ def interpolate(
     """
     x = out = as_tensor(x)
     _check(x, mode, align_corners)
-    for axis, (length, step) in enumerate(_steps(x.shape, size, scale_factor), start=2):
+    steps = _steps(x.shape, size, scale_factor)
+    if mode == "nearest" and x.ndim < 5:
+        out, steps = _repeated(x, steps)
+    for axis, (length, step) in enumerate(steps, start=2):
         if mode == "nearest":
             out = _nearest(out, axis, length, step)
         elif length != out.shape[axis] or step != 1.0:
@@ -102,7 +108,7 @@ def _check(x: Tensor, mode: str, align_corners: bool) -> None:
         raise ShapeError(f"interpolate: an input of shape {x.shape} has no element to interpolate from")
 
 
-def _steps(shape: tuple[int, ...], size: Any, factor: Any) -> list[tuple[int, float]]:
+def _steps(shape: tuple[int, ...], size: Any, factor: Any) -> list[Step]:
     """Return the new length of each axis behind the channels, and how far apart its elements are."""
     if (size is None) == (factor is None):
         raise ValueError("interpolate: exactly one of size and scale_factor must be given")
@@ -122,12 +128,29 @@ def _steps(shape: tuple[int, ...], size: Any, factor: Any) -> list[tuple[int, fl
     return [(m, 1.0 / float(f)) for m, f in zip(lengths, each, strict=True)]
 
 
+def _times(old: int, length: int, step: float) -> int:
+    """Return how many times each element is repeated; 0 if not all are as often."""
+    return length // old if length % old == 0 and step == old / length else 0
+
+
+def _repeated(x: Tensor, steps: list[Step]) -> tuple[Tensor, list[Step]]:
+    """Return x enlarged along axes whose elements are all repeated as often, and the steps that are left."""
+    rank = x.ndim - 2
+    times = [_times(old, *step) for old, step in zip(x.shape[2:], steps, strict=True)]
+    each = [n or 1 for n in times]
+    image = enlarged(as_image("interpolate", x, rank), (each[0] if rank == 2 else 1, each[-1]))
+    left = [(length, 1.0) if n else (length, step) for n, (length, step) in zip(times, steps, strict=True)]
+    return from_image(image, x, rank), left
+
+
 def _nearest(x: Tensor, axis: int, length: int, step: float) -> Tensor:
-    old = x.shape[axis]
-    if length % old == 0 and step == old / length:  # repeated: no index, and the gradient is a sum
-        shape, times = x.shape, length // old
+    old, shape = x.shape[axis], x.shape
+    times = _times(old, length, step)
+    if times == 1:
+        return x
+    if times:  # no index, and the gradient is a sum
         repeated = broadcast_to(expand_dims(x, axis + 1), (*shape[: axis + 1], times, *shape[axis + 1 :]))
-        return x if times == 1 else reshape(repeated, (*shape[:axis], length, *shape[axis + 1 :]))
+        return reshape(repeated, (*shape[:axis], length, *shape[axis + 1 :]))
     # In single precision, as PyTorch: which of two elements is the nearer one may depend on it.
     places = np.floor(np.arange(length, dtype=np.float32) * np.float32(step)).astype(np.int64)
     return _taken(x, axis, np.minimum(places, old - 1))

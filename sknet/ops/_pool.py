@@ -150,6 +150,13 @@ _spread: Primitive = Primitive("sum_pool_spread").define(
 )
 
 
+def enlarged(image: Tensor, times: Pair) -> Tensor:
+    """Return images (N, C, H, W) with rows and columns repeated so many times; the gradient is a sum pool."""
+    rows, columns = image.shape[2:]
+    windows = Windows((rows * times[0], columns * times[1]), times, times, ((0, 0), (0, 0)), (1, 1))
+    return image if times == (1, 1) else bind(_spread, (image,), windows._asdict())
+
+
 # -- what users call --------------------------------------------------------------------------
 
 

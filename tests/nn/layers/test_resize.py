@@ -26,6 +26,20 @@ def test_factors(factor, mode):
     same(nn.Upsample(scale_factor=factor, mode=mode), torch.nn.Upsample(None, factor, mode), (2, 1, 6, 5))
 
 
+@pytest.mark.parametrize("seed", range(200))
+def test_nearest(seed):
+    """Values and gradients: repeated elements, chosen ones, and both in one image or volume."""
+    rng = np.random.default_rng(seed)
+    rank = int(rng.integers(1, 4))
+    shape = (2, 3, *(int(n) for n in rng.integers(1, 6, rank)))
+    if rng.random() < 0.5:
+        layer = {"size": tuple(int(n) for n in rng.integers(1, 13, rank))}
+    else:
+        factors = [1.0, 2.0, 3.0, 1.5, 2.5, *([0.5] if min(shape) > 1 else [])]
+        layer = {"scale_factor": tuple(float(rng.choice(factors)) for _ in range(rank))}
+    same(nn.Upsample(**layer), torch.nn.Upsample(**layer), shape)
+
+
 @pytest.mark.parametrize("shape", [(2, 12, 3, 4), (8, 2, 1), (2, 3, 4, 5, 6)])
 def test_pixel_shuffles(shape):
     same(nn.PixelShuffle(2), torch.nn.PixelShuffle(2), shape) if shape[-3] % 4 == 0 else None
