@@ -87,6 +87,7 @@ class Checkpoint(Callback):
     """
 
     order = 1
+    may_warn = False
     _parameter_constraints = {
         "path": [str, os.PathLike],
         "every": [Interval(Integral, 1, None, closed="left"), str],

@@ -1,6 +1,7 @@
 """Which learning rates a network can be trained with."""
 
 import math
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -83,7 +84,13 @@ class LearningRateFinder(Callback):
         self.divergence = divergence
         self.stop = stop
 
+    _loaded: Mapping[str, Any] = {}
+
     def on_fit_begin(self, fit: FitView) -> Answer:
+        if fit.epoch and self._loaded:  # resumed: the rates were tried before the first step
+            self.rates_, self.losses_ = self._loaded["rates"], self._loaded["losses"]
+            self.suggestion_ = self._loaded["suggestion"]
+            return None
         if self.min_lr >= self.max_lr:
             raise ValueError(
                 f"LearningRateFinder tries rates from min_lr to max_lr, got min_lr={self.min_lr} and "
@@ -98,6 +105,14 @@ class LearningRateFinder(Callback):
         self.rates_ = self.min_lr * factor ** np.arange(len(losses))
         self.suggestion_ = _suggested(self.rates_, _smoothed(self.losses_))
         return "stop" if self.stop else None
+
+    def state(self) -> dict[str, Any]:
+        """Return what was found."""
+        return {"rates": self.rates_, "losses": self.losses_, "suggestion": self.suggestion_}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Keep what was found, if the fit is resumed; one that continues another tries anew."""
+        self._loaded = state
 
     def _tested(self, model: Any, batches: Any) -> list[float]:
         """Return the losses of the steps, up to the one that diverges."""

@@ -1,6 +1,7 @@
 """How large gradients are."""
 
 import math
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
@@ -53,10 +54,13 @@ class GradientMonitor(Callback):
     def __init__(self, every: int = 1) -> None:
         self.every = every
 
+    _loaded: Mapping[str, Any] = {}
+
     def on_fit_begin(self, fit: FitView) -> None:
-        self.norms_: dict[str, list[float]] = {}
-        self.weight_norms_: dict[str, list[float]] = {}
-        self.epochs_: list[int] = []
+        known = self._loaded if fit.epoch else {}  # of a fit that is resumed
+        self.epochs_: list[int] = list(known.get("epochs", []))
+        self.norms_: dict[str, list[float]] = _columns(known.get("norms", {}))
+        self.weight_norms_: dict[str, list[float]] = _columns(known.get("weight_norms", {}))
 
     def on_epoch_end(self, fit: FitView) -> None:
         if fit.epoch % self.every:
@@ -71,6 +75,18 @@ class GradientMonitor(Callback):
         self.epochs_.append(fit.epoch)
         fit.record["gradient_norm"] = math.hypot(*norms.values())
 
+    def state(self) -> dict[str, Any]:
+        """Return the norms so far."""
+        return {
+            "epochs": list(self.epochs_),
+            "norms": {name: np.array(column) for name, column in self.norms_.items()},
+            "weight_norms": {name: np.array(column) for name, column in self.weight_norms_.items()},
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on with these norms, if the fit is resumed; one that continues another begins anew."""
+        self._loaded = state
+
 
 def _batch(batches: Any, number: int) -> Any:
     """Return a batch in which some row counts."""
@@ -79,6 +95,10 @@ def _batch(batches: Any, number: int) -> Any:
         if batches.in_a_row(None, chosen, 1):
             break
     return batches.take(batches.part(None, chosen)[0])
+
+
+def _columns(arrays: Mapping[str, Any]) -> dict[str, list[float]]:
+    return {name: np.asarray(array).tolist() for name, array in arrays.items()}
 
 
 def _norm(array: Any) -> float:

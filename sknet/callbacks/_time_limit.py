@@ -17,7 +17,8 @@ class TimeLimit(Callback):
     ----------
     seconds : float
         How long the training of one call of `fit` or `partial_fit` may take. The block of steps under way,
-        which takes about a twentieth of a second, is finished, and so are the callbacks of the epoch.
+        which takes about a twentieth of a second, is finished, and so are the callbacks of the epoch. A fit
+        that is resumed from a `Checkpoint` goes on for as long again.
 
     Examples
     --------
@@ -31,6 +32,7 @@ class TimeLimit(Callback):
     """
 
     may_warn = False
+    pauses = True
     _parameter_constraints = {"seconds": [Interval(Real, 0, None, closed="left")]}
 
     def __init__(self, seconds: float) -> None:

@@ -251,6 +251,34 @@ def test_a_fitted_estimator_with_it_is_pickled_and_cloned(name, tmp_path):
     assert type(fresh.fit(X, Y).callbacks_[0]) is type(clf.callbacks_[0])
 
 
+class Dies(Callback):
+    order = 2
+
+    def on_epoch_end(self, fit):
+        if fit.epoch == 2:
+            raise RuntimeError("died")
+
+
+def numbers(estimator):
+    return {name: column for name, column in estimator.history_.items() if name != "time"}
+
+
+@ALL
+def test_it_goes_on_in_a_fit_that_is_resumed(name, tmp_path):
+    whole = classifier([ROWS[name].make(tmp_path)]).fit(X, Y)
+    part = classifier([ROWS[name].make(tmp_path)])
+    with pytest.raises(RuntimeError, match="died"):
+        part.fit(X, Y, callbacks=[Checkpoint(tmp_path / "saved"), Dies()])
+    resumed = part.fit(X, Y, resume_from=tmp_path / "saved")
+    assert resumed.n_iter_ == whole.n_iter_
+    assert numbers(resumed) == numbers(whole)
+    for ours, theirs in zip(resumed.coefs_, whole.coefs_, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for attribute in ROWS[name].learns:
+        found, expected = (getattr(clf.callbacks_[0], attribute) for clf in (resumed, whole))
+        np.testing.assert_equal(found, expected, err_msg=attribute)
+
+
 @ALL
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_a_search_takes_it(name, n_jobs, tmp_path):

@@ -405,7 +405,6 @@ class _Loop:
             "inside": inside,
             "history": {name: np.array(column) for name, column in fit.history.items()},
             "record": dict(fit.record),
-            "directions": dict(fit.directions),
         }
 
     def load_state(self, state: Mapping[str, Any], path: str) -> None:
@@ -421,7 +420,6 @@ class _Loop:
         fit.epoch, fit.step = state["epoch"], state["step"]
         fit.history.clear()
         fit.history.update({name: column.tolist() for name, column in state["history"].items()})
-        fit.directions |= state["directions"]
         fit.record = Record(state["record"], fit.history)
         if inside is not None:
             self._number = inside["batch"]
