@@ -7,7 +7,7 @@ import numpy as np
 
 from sknet._warnings import warn_caller
 from sknet.core import Tensor, no_grad
-from sknet.device import to_host
+from sknet.device import active, to_host
 from sknet.engine.predict import predict_raw
 from sknet.losses.extend import Columns
 
@@ -58,10 +58,10 @@ def temperature_of(fit: "Fit") -> Any:
     if fit.recipe.calibrate is None or fit.validation is None:
         return None
     model, batches = fit.model, fit.validation.batches
-    parts = [batches.take(chosen) for chosen, _ in batches.parts(None)]
-    outputs = np.concatenate([to_host(predict_raw(model, part.X)) for part in parts]).astype(np.float64)
-    y = np.concatenate([to_host(part.y) for part in parts])
-    weight = None if batches.weight is None else np.concatenate([to_host(part.weight) for part in parts])
+    with active(model.device):
+        parts = [batches.take(chosen).X for chosen, _ in batches.parts(None)]
+        outputs = np.concatenate([to_host(predict_raw(model, part)) for part in parts]).astype(np.float64)
+    y, weight = to_host(batches.y), None if batches.weight is None else to_host(batches.weight)
     loss: Any = fit.loss
     if not isinstance(loss, Columns):
         return best_temperature(loss, outputs, y, weight)

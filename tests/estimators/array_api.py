@@ -9,6 +9,7 @@ from sklearn import config_context
 from sklearn.exceptions import ConvergenceWarning
 
 from sknet import MLPClassifier, MLPRegressor, neural_network
+from sknet.losses import Ordinal, Quantile
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 5))
@@ -51,7 +52,40 @@ def check(estimator, twin, device):
             assert type(getattr(twin, name)(points)) is type(points)
 
 
+HEADS = {
+    "columns": (MLPClassifier, np.stack([TARGETS["multiclass"], TARGETS["binary"] + 2], axis=1), {}),
+    "ordinal": (MLPClassifier, TARGETS["multiclass"], {"loss": Ordinal([1, 0, 2])}),
+    "quantiles": (MLPRegressor, TARGETS["several"], {"loss": Quantile([0.1, 0.5, 0.9])}),
+    "deviations": (MLPRegressor, TARGETS["one"], {"loss": "gaussian_nll", "scale_target": True}),
+}
+ASKED = (*METHODS[:4], "predict_std", "predict_quantiles", "predict_interval")
+
+
+def check_heads(device):
+    """Compare lists, pairs and arrays of three axes."""
+    for kind, y, params in HEADS.values():
+        twin = kind((8,), max_iter=3, random_state=0, **params).fit(X, y)
+        with config_context(array_api_dispatch=True):
+            given = [xp.asarray(array, device=device) for array in (X, y)]
+            estimator = kind((8,), max_iter=3, random_state=0, **params).fit(*given)
+            asked = [(name, {}) for name in ASKED if hasattr(twin, name)]
+            asked += [("predict", {"return_std": True})] * hasattr(twin, "predict_std")
+            for name, more in asked:
+                found, expected = getattr(estimator, name)(given[0], **more), getattr(twin, name)(X, **more)
+                assert isinstance(expected, (list, tuple)) == isinstance(found, (list, tuple))
+                pairs = (
+                    zip(found, expected, strict=True)
+                    if isinstance(found, (list, tuple))
+                    else [(found, expected)]
+                )
+                for mine, other in pairs:
+                    check_same(mine, other, device)
+            np.testing.assert_allclose(estimator.score(*given), twin.score(X, y), rtol=1e-6)
+
+
 def main():
+    for device in DEVICES:
+        check_heads(device)
     weight = RNG.uniform(0.5, 1.5, 60)
     for device in DEVICES:
         for task, y in TARGETS.items():

@@ -9,7 +9,8 @@ import scipy.sparse
 import sknet
 from sknet import neural_network
 from sknet.device import Device, to_device, to_host
-from sknet.optim import SGD
+from sknet.losses import Ordinal, Quantile
+from sknet.optim import SGD, Adam
 from tests.devices.fake import FakeArray
 from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, first_part, quiet
 
@@ -38,6 +39,7 @@ def assert_agree(there, here, rtol=RTOL):
 
 def methods(estimator):
     names = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform")
+    names += ("predict_std", "predict_quantiles", "predict_interval")
     return [name for name in names if hasattr(estimator, name)]
 
 
@@ -57,6 +59,43 @@ def test_device_by_name(task, params, place):
         found = getattr(there, name)(X)
         assert isinstance(found, np.ndarray)
         np.testing.assert_allclose(found, getattr(here, name)(X), rtol=rtol, atol=100 * rtol)
+
+
+CALIBRATED = {"calibrate": "temperature", "early_stopping": True, "max_iter": 20, "optimizer": Adam(0.02)}
+HEADS = {
+    "columns": ("columns", {}),
+    "columns, calibrated": ("columns", CALIBRATED),
+    "multiclass, calibrated": ("multiclass", CALIBRATED),
+    "ordinal": ("ordinal", CALIBRATED),
+    "another order": ("multiclass", {"loss": Ordinal([2, 0, 1])}),
+    "quantiles": ("multioutput", {"loss": Quantile([0.1, 0.5, 0.9])}),
+    "deviations": ("regression", {"loss": "gaussian_nll", "scale_target": True}),
+    "scaled quantiles": ("multioutput", {"loss": Quantile([0.1, 0.9]), "scale_target": True}),
+    "scaled": ("multioutput", {"scale_target": True, "early_stopping": True}),
+    "scaled counts": ("many counts", {"loss": "poisson", "scale_target": True, "optimizer": "lbfgs"}),
+}
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_heads(case, place):
+    task, params = HEADS[case]
+    X, y = TABLES[task]
+    given = [to_device(array, place) for array in (X, y, WEIGHTS)]
+    with quiet():
+        there, here = (estimator_for(task, **params).fit(*rows) for rows in (given, (X, y, WEIGHTS)))
+    assert there.model_.device == place
+    rtol = 1e-4 if params.get("optimizer") == "lbfgs" else 1e-6
+    assert_agree(there, here, rtol)
+    for name in methods(here):
+        for rows in (given[0], X):
+            found, expected = getattr(there, name)(rows), getattr(here, name)(X)
+            found, expected = ([r] if not isinstance(r, list) else r for r in (found, expected))
+            for mine, other in zip(found, expected, strict=True):
+                assert isinstance(mine, FakeArray if rows is given[0] else np.ndarray)
+                np.testing.assert_allclose(to_host(mine), other, rtol=rtol, atol=1e-6)
+    if hasattr(here, "predict_std"):
+        assert all(isinstance(found, FakeArray) for found in there.predict(given[0], return_std=True))
+    assert there.score(*given[:2]) == pytest.approx(here.score(X, y))
 
 
 @pytest.mark.parametrize("task", TASKS)

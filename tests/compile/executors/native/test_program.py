@@ -9,7 +9,19 @@ from sknet import nn, ops
 from sknet.compile.executors.native import UnsupportedError
 from sknet.compile.executors.native._math import FUNCTIONS, fill_mask
 from sknet.device import philox_uniform
-from sknet.losses import LOSSES, Focal, GaussianNLL, Hinge, Huber, LogLoss, Ordinal, Quantile, Tweedie
+from sknet.losses import (
+    LOSSES,
+    Focal,
+    GaussianNLL,
+    Hinge,
+    Huber,
+    LogLoss,
+    Ordinal,
+    Quantile,
+    SquaredError,
+    Tweedie,
+)
+from sknet.losses.extend import Columns, Standardized
 from sknet.optim import SGD, Adam, AdamW, RMSprop
 from sknet.optim.schedules import InverseScaling
 from tests.compile.native import ELEMENTWISE, InterpretedSteps, assert_equal_training, trained, written
@@ -260,6 +272,22 @@ def test_losses_of_several_outputs_for_a_target(loss, weighted):
     weight = np.random.default_rng(2).uniform(0.1, 2, ROWS).astype("float32") if weighted else None
     n_outputs = 2 if kind == "class" else 2 * loss.outputs_per_target
     check(network(nn.Tanh, n_outputs=n_outputs), X, y, weight, loss=loss)
+
+
+WRAPPED = [
+    *(Standardized(loss, (1.0, 2.0), (3.0, 0.5)) for loss in (SquaredError(), Huber(), Quantile(0.3))),
+    *(Standardized(loss, (1.0, 2.0), (3.0, 0.5)) for loss in (GaussianNLL(), Quantile([0.1, 0.5, 0.9]))),
+    *(Columns(loss, (3, 2)) for loss in CLASS_LOSSES[:4]),
+]
+
+
+@pytest.mark.parametrize("loss", WRAPPED, ids=lambda loss: str(loss).replace("\n", ""))
+def test_losses_that_wrap_another(loss):
+    X, y = data(n_outputs=2, kind="number")
+    if isinstance(loss, Columns):
+        y = np.random.default_rng(0).integers(0, [3, 2], y.shape)
+    n_outputs = 5 if isinstance(loss, Columns) else 2 * loss.outputs_per_target
+    check(network(nn.Tanh, n_outputs=n_outputs), X, y, loss=loss)
 
 
 def test_losses_of_probabilities():
