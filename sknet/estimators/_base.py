@@ -19,6 +19,7 @@ from sknet.estimators._fitting import Fit, fit_network
 from sknet.estimators._input import check_X
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._recipe import Recipe
+from sknet.estimators._tasks import CallbackSupportMixin, fit_as_task
 from sknet.estimators._undo import all_or_nothing
 from sknet.estimators._validation import Given
 from sknet.losses import LOSSES, Loss
@@ -35,7 +36,7 @@ def goes_in_steps(estimator: "BaseNet") -> bool:
     return True
 
 
-class BaseNet(HiddenLayers, HoldsLists, ABC):
+class BaseNet(CallbackSupportMixin, HiddenLayers, HoldsLists, ABC):
     """Abstract base of all estimators, independent of the names of their parameters."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -149,10 +150,13 @@ class BaseNet(HiddenLayers, HoldsLists, ABC):
             diverges (`NonFiniteError`); for a checkpoint that is damaged (`LoadError`), or of a fit with
             other parameters, data or network (`StateError`).
         """
-        with all_or_nothing(self, in_place=False):
+
+        def fit(beside: list[Callback]) -> None:
             validate_parameters(self)
-            given = Given(X, y, sample_weight, X_val, y_val, sample_weight_val, groups)
-            fit_network(self, given, callbacks=callbacks, resume_from=resume_from)
+            fit_network(self, given, callbacks=callbacks, resume_from=resume_from, beside=beside)
+
+        given = Given(X, y, sample_weight, X_val, y_val, sample_weight_val, groups)
+        fit_as_task(self, given.rows, fit)
         return self
 
     def _fit_part(self, given: Given, classes: Any = None) -> Self:

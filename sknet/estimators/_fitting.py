@@ -1,5 +1,6 @@
 """The procedure of a fit: check, encode, build or take up the network, hold rows out, train, take over."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -96,6 +97,8 @@ class Fit:
         Of this fit, and of those that it continues.
     callbacks : list of Callback
         The user's, for this fit only.
+    beside : sequence of Callback
+        Called as well, and not the user's.
     stopping : EarlyStopping
         By the estimator's own parameters.
     stopped_early : bool
@@ -131,6 +134,7 @@ class Fit:
     compared: Compared | None = None
     history: History = field(default_factory=History)
     callbacks: list[Callback] = field(default_factory=list)
+    beside: Sequence[Callback] = ()
     stopping: EarlyStopping = field(init=False)
     stopped_early: bool = False
     temperature: Any = None
@@ -172,6 +176,7 @@ def fit_network(
     classes: Any = None,
     callbacks: Any = None,
     resume_from: Any = None,
+    beside: Sequence[Callback] = (),
 ) -> None:
     """Fit an estimator; its fitted attributes are set at the end.
 
@@ -189,6 +194,8 @@ def fit_network(
         For this fit, after those of the estimator.
     resume_from : str, PathLike or None, default=None
         As for `fit`.
+    beside : sequence of Callback, default=()
+        Called as well, and not the user's.
     """
     recipe = estimator._recipe()
     continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
@@ -196,6 +203,7 @@ def fit_network(
     check_given(fit)
     asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
     fit.callbacks = fresh_callbacks(asked, estimator.callbacks_ if continuing else ())
+    fit.beside = beside
     fit.saved = None if incremental else saved_fit(fit.callbacks, resume_from)
     _check_rows(fit, classes)
     _take_model(fit)
@@ -392,7 +400,7 @@ def _trained(fit: Fit) -> Outcome:
             fit.settings,
             new_score_of(fit, fit.training, fit.batches),
             fit.validation,
-            [*fit.callbacks, *_shown(recipe), fit.stopping],
+            [*fit.callbacks, *fit.beside, *_shown(recipe), fit.stopping],
             FitSource(fit),
             fit.saved,
         )
@@ -451,7 +459,7 @@ def _fit_full_batch(fit: Fit) -> None:
         recipe.tol,
         _prints(recipe),
         fit.history,
-        [*fit.callbacks, *(_shown(recipe) if recipe.verbose == "bar" else [])],
+        [*fit.callbacks, *fit.beside, *(_shown(recipe) if recipe.verbose == "bar" else [])],
         FitSource(fit),
     )
     fit.estimator._take(fit)

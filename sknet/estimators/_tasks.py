@@ -1,0 +1,100 @@
+"""scikit-learn's own callbacks, where the installed version has them: a fit is a task, and so is an epoch."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from sknet.callbacks import Callback, FitView
+from sknet.callbacks.extend import Rows
+from sknet.estimators._undo import all_or_nothing
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """In the place of scikit-learn's: without callbacks."""
+
+    def with_callbacks(method: Any) -> Any:
+        """Return the method as it is."""
+        return method
+
+
+__all__ = ["CallbackSupportMixin", "fit_as_task"]
+
+
+def fit_as_task(estimator: Any, rows: Rows, fit: Callable[[list[Callback]], None]) -> None:
+    """Run a fit; if it fails, the estimator is as it was before.
+
+    Parameters
+    ----------
+    estimator : estimator
+        If scikit-learn's callbacks were set, or it is a part of one that tells them, they are called.
+    rows : Rows
+        X, y and sample_weight as they were given.
+    fit : callable
+        The fit, which calls the callbacks that it receives.
+    """
+    if {"_skl_callbacks", "_parent_callback_ctx"}.isdisjoint(estimator.__dict__):
+        with all_or_nothing(estimator, in_place=False):
+            fit([])
+    else:
+        _fit_as_task(estimator, rows, fit)
+
+
+@with_callbacks  # type: ignore[untyped-decorator, unused-ignore]
+def _fit_as_task(estimator: Any, rows: Rows, fit: Callable[[list[Callback]], None]) -> None:
+    context = estimator._init_callback_context(max_subtasks=estimator.max_iter)
+    data = {"estimator": estimator, "X": rows.X, "y": rows.y, "metadata": _metadata(rows)}
+    with all_or_nothing(estimator, in_place=False):
+        context.call_on_fit_task_begin(**data)
+        fit([_EpochTasks(context, estimator)])
+        context.call_on_fit_task_end(**data, reconstruction_attributes={})
+
+
+class _EpochTasks(Callback):
+    """Makes every epoch a task of scikit-learn's.
+
+    Parameters
+    ----------
+    context : CallbackContext
+        Of the fit.
+    estimator : estimator
+        Whose fit it is.
+    """
+
+    order = 1
+
+    def __init__(self, context: Any, estimator: Any) -> None:
+        self.context = context
+        self.estimator = estimator
+
+    def on_epoch_begin(self, fit: FitView) -> None:
+        self._task = self.context.subcontext(task_name="epoch")
+        self._task.call_on_fit_task_begin(**self._data(fit))
+
+    def on_epoch_end(self, fit: FitView) -> Literal["stop"] | None:
+        return "stop" if self._task.call_on_fit_task_end(**self._data(fit)) else None
+
+    def _data(self, fit: FitView) -> dict[str, Any]:
+        """Return what a callback may ask for; functions are called if it does."""
+
+        def learned() -> dict[str, Any]:
+            before = self.estimator.__dict__
+            return {name: x for name, x in vars(fit.estimator).items() if before.get(name, self) is not x}
+
+        return {
+            "estimator": self.estimator,
+            "X": lambda: _training(fit).X,
+            "y": lambda: _training(fit).y,
+            "metadata": lambda: _metadata(_training(fit)),
+            "reconstruction_attributes": learned,
+        }
+
+
+def _training(fit: FitView) -> Rows:
+    rows = fit.training
+    return Rows(None, None) if rows is None else rows
+
+
+def _metadata(rows: Rows) -> dict[str, Any] | None:
+    return None if rows.sample_weight is None else {"sample_weight": rows.sample_weight}

@@ -1,0 +1,32 @@
+"""Estimators do without scikit-learn's callbacks where it has none."""
+
+import subprocess
+import sys
+
+CODE = """
+import builtins, warnings
+import numpy as np
+
+original = builtins.__import__
+
+
+def without_callbacks(name, globals=None, *args):
+    if name == "sklearn.callback" and (globals or {}).get("__name__", "").startswith("sknet"):
+        raise ImportError(name)
+    return original(name, globals, *args)
+
+
+builtins.__import__ = without_callbacks
+from sknet import MLPClassifier
+from sknet.callbacks import PrintLog
+
+X = np.eye(4)
+clf = MLPClassifier((3,), tol=0.5, random_state=0, callbacks=[PrintLog(100)]).fit(X, [0, 1, 0, 1])
+print(clf.n_iter_ > 0, hasattr(clf, "set_callbacks"))
+"""
+
+
+def test_a_scikit_learn_without_callbacks():
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True False\n"
