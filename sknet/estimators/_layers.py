@@ -184,12 +184,12 @@ class LayerOutput(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.neighbors import KNeighborsClassifier
     >>> from sklearn.pipeline import make_pipeline
     >>> from sknet import MLPClassifier
     >>> X, y = load_digits(return_X_y=True)
     >>> clf = MLPClassifier((32,), tol=0.01, random_state=0).fit(X[:800], y[:800] % 2)
-    >>> model = make_pipeline(clf.layer(-2), LogisticRegression(max_iter=1000)).fit(X[:800], y[:800])
+    >>> model = make_pipeline(clf.layer(-2), KNeighborsClassifier()).fit(X[:800], y[:800])
     >>> model[0].transform(X).shape
     (1797, 32)
     >>> model.score(X[800:], y[800:]) > 0.8
