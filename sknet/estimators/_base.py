@@ -15,6 +15,7 @@ from sknet.device import device_of, to_device
 from sknet.engine import Batches, CompiledStep, Model, Score, predict_rows
 from sknet.engine.predict import Head, warn_of_overflow
 from sknet.estimators._architecture import Architecture
+from sknet.estimators._attributions import Attributions
 from sknet.estimators._fitting import Fit, fit_network
 from sknet.estimators._input import check_X
 from sknet.estimators._layers import HiddenLayers
@@ -36,7 +37,7 @@ def goes_in_steps(estimator: "BaseNet") -> bool:
     return True
 
 
-class BaseNet(CallbackSupportMixin, HiddenLayers, HoldsLists, ABC):
+class BaseNet(CallbackSupportMixin, HiddenLayers, Attributions, HoldsLists, ABC):
     """Abstract base of all estimators, independent of the names of their parameters."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -13,6 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet.device import device_of, to_device, to_host
 from sknet.engine import Batches, Model, Score, active
+from sknet.engine.predict import Chosen
+from sknet.estimators._attributions import chosen_classes
 from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._fitting import Fit
 from sknet.estimators._frozen import FrozenClassifier
@@ -226,6 +228,9 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         result = self._predicted(X, name, head)
         with active(device_of(result)):
             return self._targets.per_column(result)
+
+    def _chosen(self, X: Any, target: Any) -> Chosen:
+        return chosen_classes(self, X, target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows whose labels are predicted, all of them where a row has several.

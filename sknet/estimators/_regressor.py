@@ -8,6 +8,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.engine import Batches, Model, Score
+from sknet.engine.predict import Chosen
+from sknet.estimators._attributions import chosen_predictions
 from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._frozen import FrozenRegressor
 from sknet.estimators._heads import (
@@ -94,6 +96,9 @@ class BaseRegressor(RegressorMixin, BaseNet):
         """
         prediction = self._predicted(X, "means", self._link("predict"))
         return self._targets.decode(prediction)
+
+    def _chosen(self, X: Any, target: Any) -> Chosen:
+        return chosen_predictions(self, X, target)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the coefficient of determination of the predictions, R2.

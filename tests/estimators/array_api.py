@@ -39,8 +39,12 @@ def check_same(found, expected, device):
 
 
 def check(estimator, twin, device):
-    """Compare all that predicts; `twin` was fitted on NumPy arrays."""
-    points = xp.asarray(X, device=device)
+    """Compare all that predicts and explains; `twin` was fitted on NumPy arrays."""
+    points, row = xp.asarray(X, device=device), xp.asarray(X[0], device=device)
+    target = 1 if twin.predict(X).ndim == 2 else None
+    check_same(estimator.input_gradient(points, target=target), twin.input_gradient(X, target), device)
+    found = estimator.integrated_gradients(points, row, target, n_steps=3)
+    check_same(found, twin.integrated_gradients(X, X[0], target, n_steps=3), device)
     for name in METHODS:
         if hasattr(twin, name):
             check_same(getattr(estimator, name)(points), getattr(twin, name)(X), device)
