@@ -11,7 +11,7 @@ HEAD = """\
 # Every public name
 
 The first line of each docstring; `help(name)` says the rest. A name that can be imported from several places
-stands under the shortest. `python -m docs.make_api` writes this page, and a test compares it with the code.
+is under the shortest. `python -m docs.make_api` writes this page, and a test compares it with the code.
 """
 # From what most users need to what only those need who extend sknet; modules not named here follow.
 ORDER = [

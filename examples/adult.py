@@ -7,7 +7,7 @@
 The data set asks who earns more than 50000 dollars a year, from 14 columns of the US census of 1994
 (Becker & Kohavi, 1996). Eight columns hold categories, three of them with gaps. PATH is either the
 folder with the two files that are published, or one ``.parquet`` file. Without ``--data`` the
-script says where to get them and what must stand in them, and exits with status 2. It needs pandas,
+script says where to get them and what they must contain, and exits with status 2. It needs pandas,
 and pyarrow for parquet: ``python -m pip install "sknet[data]"``.
 
 It prints

@@ -5,7 +5,7 @@
     python examples/cnn_fashion_mnist.py --data PATH [--epochs 6] [--seed 0] [--plot loss.png] [--quick]
 
 PATH is what `fashion_mnist.py` reads: the folder with the four published files, or one ``.npz`` file.
-Without ``--data`` the script says where to get them and what must stand in them, and exits with
+Without ``--data`` the script says where to get them and what they must contain, and exits with
 status 2. ``--quick`` trains on 2000 images for one epoch, to see it run.
 
 It prints

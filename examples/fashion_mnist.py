@@ -6,7 +6,7 @@
 
 The data set is 70000 grey images of clothes in 10 classes (Xiao, Rasul & Vollgraf, 2017). PATH is
 either the folder with the four files that its authors publish, or one ``.npz`` file. Without
-``--data`` the script says where to get them and what must stand in them, and exits with status 2.
+``--data`` the script says where to get them and what they must contain, and exits with status 2.
 
 It prints
 

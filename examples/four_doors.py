@@ -2,7 +2,7 @@
 
 Run it with ``python examples/four_doors.py``; it needs sknet and nothing else, and takes a few
 seconds. The problem is to tell the two half moons of scikit-learn apart. For each door the script
-prints a loss that falls, and what stands where afterwards:
+prints a loss that falls, and what is stored where afterwards:
 
 1. an estimator owns everything and hides the loop; what it was given stays untouched;
 2. a `Model` owns parameters, optimizer state and random state; a step returns what it did;

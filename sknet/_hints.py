@@ -109,7 +109,7 @@ _ANY_PERCEPTRON = {
     **dict.fromkeys(("n_jobs", "num_workers"), "leave it out: threads are those of NumPy's matrix product"),
 }
 
-# What is no parameter of any object of a family (by the name of its base class) but done in another way.
+# What is not a parameter in a family (by the name of its base class), but is done in another way.
 ELSEWHERE = {
     "Optimizer": {
         "weight_decay": "wrap it, WeightDecay({0}(...), 0.01), or use AdamW",
@@ -126,7 +126,7 @@ ELSEWHERE = {
     "Combinator": {"lr": "give it to the optimizer inside, {0}(Adam(lr=1e-3))"},
     "Schedule": {
         "optimizer": _SCHEDULED,
-        "last_epoch": "leave it out: a fit that goes on continues with the same rate",
+        "last_epoch": "leave it out: a continued fit keeps the rate",
     },
     "NamedOptions": {
         **_ANY_PERCEPTRON,
@@ -248,7 +248,7 @@ def parameter_hint(cls: type, name: str, known: Iterable[str]) -> str:
 
 
 def advice_for(cls: type) -> dict[str, str]:
-    """Return what is no parameter of a class, or of any of its family, and what to do instead.
+    """Return what is not a parameter of a class or its family, and what to do instead.
 
     Parameters
     ----------

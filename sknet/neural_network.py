@@ -154,7 +154,7 @@ class MLPClassifier(_ScikitLearnParameters, BaseClassifier):
     verbose : bool or int, default=False
         Print the loss of every epoch.
     warm_start : bool, default=False
-        Let `fit` go on from the fit before; the optimizer's state goes on too.
+        Let `fit` continue the previous fit, with the optimizer's state.
     momentum : float, default=0.9
         Of "sgd".
     nesterovs_momentum : bool, default=True
@@ -288,7 +288,7 @@ class MLPRegressor(_ScikitLearnParameters, BaseRegressor):
     verbose : bool or int, default=False
         Print the loss of every epoch.
     warm_start : bool, default=False
-        Let `fit` go on from the fit before; the optimizer's state goes on too.
+        Let `fit` continue the previous fit, with the optimizer's state.
     momentum : float, default=0.9
         Of "sgd".
     nesterovs_momentum : bool, default=True

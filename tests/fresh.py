@@ -2,7 +2,7 @@
 
 Reads ``{module: [name, ...]}`` as JSON and prints what failed as JSON. A process for every module imports it
 and forks for its names: those that load nothing more of sknet share a child, the others have one each. What
-is no part of sknet is loaded before all of them.
+is not part of sknet is loaded before all of them.
 """
 
 import contextlib
@@ -114,7 +114,7 @@ def run_module(module: str, names: list[str]) -> dict[str, object]:
 
 
 def others(wanted: dict[str, list[str]]) -> list[str]:
-    """Return what is loaded for names and their examples, and is no part of sknet."""
+    """Return what is loaded for names and their examples, and is not part of sknet."""
     for module, names in wanted.items():
         for name in names:
             run_name(module, name)

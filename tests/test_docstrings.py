@@ -25,7 +25,7 @@ PUBLIC = public_objects()
 
 
 def sections(doc: str) -> dict[str, str]:
-    """Split a docstring by its headings; what stands before the first is the ''-section."""
+    """Split a docstring by its headings; what comes before the first is the ''-section."""
     first, *rest = SECTION.split(doc)
     return {"": first, **dict(zip(rest[::2], rest[1::2], strict=True))}
 

@@ -42,7 +42,7 @@ OPTIONAL = {
 
 
 def imports(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int, str]]:
-    """Yield (line, absolute name) of every import in a source, wherever in the file it stands."""
+    """Yield (line, absolute name) of every import in a source, wherever in the file it is."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -59,7 +59,7 @@ def imports(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int
 
 
 def layer(name: str) -> str:
-    """Name the part of the house a module of the package stands in."""
+    """Name the layer that a module of the package belongs to."""
     return [*name.split("."), ""][1]
 
 
@@ -143,7 +143,7 @@ def test_exports_and_ones_own_modules_may_be_imported(module, source):
     assert not list(foreign_names(source, module))
 
 
-# The order inside of packages that a graph passes through: each imports only what stands before it.
+# The order inside of packages that a graph passes through: each imports only what comes before it.
 ORDERS = {
     "sknet.compile": [
         *("_key", "_graph", "_layout", "_internal", "_views", "_group", "_plan", "_capture"),

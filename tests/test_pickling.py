@@ -207,7 +207,7 @@ BASES = {"sknet.core.TracedArray", "sknet.nn.Lazy", "sknet.Function", "sknet.aut
 
 
 def made(cls):
-    """Return an instance: with defaults, or what stands in the tables above."""
+    """Return an instance: with defaults, or from the tables above."""
     if cls in SPECIAL:
         return SPECIAL[cls]()
     if issubclass(cls, Exception):

@@ -23,7 +23,7 @@ def api() -> dict[str, list[str]]:
 def test_all_is_well_formed(name):
     module = public_modules()[name]
     assert hasattr(module, "__all__"), f"{name} is public, so it lists its names in __all__"
-    assert len(set(module.__all__)) == len(module.__all__), "a name stands twice in __all__"
+    assert len(set(module.__all__)) == len(module.__all__), "a name is twice in __all__"
     private = [entry for entry in module.__all__ if entry.startswith("_") and entry != "__version__"]
     assert not private
     missing = [entry for entry in module.__all__ if not hasattr(module, entry)]
@@ -79,7 +79,7 @@ def test_every_line_of_the_api_page_is_an_entry():
 
 
 def test_the_api_page_is_current():
-    assert PAGE.read_text() == page(), "write it anew: python -m docs.make_api"
+    assert PAGE.read_text() == page(), "write it again: python -m docs.make_api"
 
 
 def test_formulas_become_markdown():

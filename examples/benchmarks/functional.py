@@ -1,4 +1,4 @@
-"""Measure the memory of a functional training loop beside that of a loop in place.
+"""Measure the memory of a functional training loop, compared with a loop in place.
 
 The functional form returns new parameters in every step. With donate=True it writes them over the old
 ones and frees the intermediate values as soon as the gradient is known. Prints, for three networks, the

@@ -1,4 +1,4 @@
-"""Time predictions of one row, the import, and weigh a saved model: sknet beside scikit-learn.
+"""Time predictions of one row, the import, and measure the size of a saved model: sknet and scikit-learn.
 
 Prints the median time of `predict_proba` on one row of float32, the seconds that a fresh Python
 needs for each import, and the bytes of each pickle over the bytes of the parameters.

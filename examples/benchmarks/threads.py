@@ -1,4 +1,4 @@
-"""Time four small fits in four threads of one process beside the same fits in two processes.
+"""Time four small fits in four threads of one process, and in two processes.
 
 With Numba, training runs in native code that holds no lock, so threads share a process as well
 as processes share a machine, without copies of the data and without workers to start. The

@@ -1,7 +1,7 @@
 """Time one training step of sknet, scikit-learn and PyTorch, in turns and in one process.
 
 A step's time is the difference between a long and a short fit, divided by the steps between them:
-validation, capture and planning fall out, and stand in the column "start". The floor is the time
+validation, capture and planning cancel out, and are in the column "start". The floor is the time
 of the step's matrix products alone.
 
 sknet runs in native code where Numba is installed; SKNET_NATIVE=0 shows it without.
@@ -68,7 +68,7 @@ def data(network: Network) -> tuple[np.ndarray, np.ndarray]:
 def fit_estimator(
     estimator: type, network: Network, X: np.ndarray, y: np.ndarray, epochs: int, **settings: object
 ) -> None:
-    """Fit a perceptron with Adam for exactly so many epochs."""
+    """Fit a perceptron with Adam for exactly this many epochs."""
     estimator(
         network.hidden,
         batch_size=network.batch,

@@ -1,4 +1,4 @@
-"""Rung 4, a function of one's own: what no operation offers, with the gradient one wants.
+"""Rung 4, a function of your own: what no operation offers, with the gradient that you define.
 
 Here the hidden units are rounded to steps of a quarter, as cheap hardware would. The true gradient of
 rounding is zero almost everywhere, and nothing would be learned; this `Function` hands the gradient

@@ -1,6 +1,6 @@
 """Rung 5, modules: layers hold their parameters, and a network is a list of layers.
 
-`Sequential` passes the data through; `parameters` finds what is to be learned, however deep it stands;
+`Sequential` passes the data through; `parameters` finds what is to be learned, however deep it is;
 `initialize` draws all of it from one seed. The loss has a name as well. Only the step is still made by
 hand, in a loop over parameters that no longer have names of their own here.
 """

@@ -1,4 +1,4 @@
-"""Rung 7, a module of one's own: `forward` is any code.
+"""Rung 7, a module of your own: `forward` is any code.
 
 Attributes that are modules or parameters are found without being announced. This network adds what
 its hidden layer makes to a plain linear map, with a weight that is learned too: no list of layers

@@ -37,7 +37,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Notes
     -----
-    Time for memory: one more forward pass, and what lies between the checkpoints is kept for one of
+    Time for memory: one more forward pass, and what is between two checkpoints is kept for one of
     them at a time (T. Chen et al., arXiv:1604.06174, section 4). Gradients reach the arguments and
     all that the function closes over, and can be differentiated again. Buffers are updated in the
     first call alone. Numbers that the function draws itself, from NumPy, are not drawn again alike.

@@ -99,7 +99,7 @@ class Evaluation:
         return (value, *derivatives, self.rest()) if self._has_aux else (value, *derivatives)
 
     def rest(self) -> Any:
-        """Return what the function has handed on beside its value."""
+        """Return what the function has returned besides its value."""
         tensors = [x for x in _tree.leaves(self._rest) if isinstance(x, Tensor)]
         if self._reaches_before(tensors):
             return self._rest

@@ -63,7 +63,7 @@ class _Batched(TracedArray):
         if not level.is_open:
             raise CaptureError(
                 f"a tensor from inside a mapped function is used by {primitive.name} after the function has "
-                f"returned, {user_line()}: a mapped function hands out what it computes only by returning it"
+                f"returned, {user_line()}: a mapped function can only return what it computes, not store it"
             )
         parts = [
             part for value in params.values() for part in (value if isinstance(value, tuple) else (value,))

@@ -84,7 +84,7 @@ class Recorder:
         if not self.is_open:
             raise CaptureError(
                 f"a tensor from inside a captured function is used by {primitive.name} after the capture has "
-                f"ended, {user_line()}. A captured function may hand out what it computes only by returning "
+                f"ended, {user_line()}. A captured function may pass on what it computes only by returning "
                 "it: return new values of buffers and counters instead of storing them."
             )
         self.equations.append(equation)

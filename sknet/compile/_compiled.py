@@ -197,7 +197,7 @@ class Compiled:
         ----------
         slots : tuple of trees of arrays, default=None
             Arrays to use as slots: structured like the arguments, with None where a new array is to be
-            allocated. Several functions can thus share parameters, such as one for full batches and
+            allocated. Several functions can share parameters this way, such as one for full batches and
             one for the last, shorter batch.
 
         Returns
@@ -403,7 +403,7 @@ _lock = threading.Lock()
 
 
 def forget_programs() -> None:
-    """Let functions that are compiled from now on be planned anew, whatever was compiled before."""
+    """Forget all cached programs, so that functions compiled from now on are planned again."""
     with _lock:
         _programs.clear()
 

@@ -109,7 +109,7 @@ class Plan:
     def _constants_as_used(self) -> dict[Variable, np.ndarray]:
         """Return the constants, in full those that repeat one number and are an operand of a product or sum.
 
-        A product of an array without strides rounds otherwise than that of the array itself.
+        A product of an array with strides of 0 rounds differently from that of a C-contiguous one.
         """
         read = {
             x

@@ -50,7 +50,7 @@ def gradients(
     Raises
     ------
     GradientError
-        If `output` or an input is not on the tape, or `output` is no scalar and `gradient` is
+        If `output` or an input is not on the tape, or `output` is not a scalar and `gradient` is
         missing.
 
     Examples

@@ -147,8 +147,8 @@ def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) 
             if type(out) is not np.ndarray:
                 out = np.asarray(out)
             elif not (out.flags.c_contiguous or primitive.view or primitive.tape_only):
-                # Of transposed operands NumPy makes a transposed result; plans write rows. Sums over either
-                # round otherwise.
+                # NumPy's result for transposed operands is transposed; a plan's is C-contiguous, and
+                # sums over the two round differently.
                 out = np.ascontiguousarray(out)
         else:
             out = _forward_elsewhere(primitive, inputs, arrays, params)

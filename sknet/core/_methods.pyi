@@ -36,7 +36,7 @@ class Methods:
         """Return the angle in [-pi, pi] of the point with the ordinate x and the abscissa y."""
     def atanh(self) -> Tensor:
         """Return the number whose hyperbolic tangent is x."""
-    def broadcast_to(self, shape: Sequence[int]) -> Tensor:
+    def broadcast_to(self, shape: int | Sequence[int]) -> Tensor:
         """Return x repeated along new axes and axes of length 1 to have `shape`, as a view."""
     def cdist(self, y: Any, ord: float = 2) -> Tensor:
         """Return the distance of every point of x from every point of `y`."""
@@ -95,7 +95,7 @@ class Methods:
     def isnan(self) -> Tensor:
         """Return whether x is NaN."""
     def lerp(self, y: Any, weight: Any) -> Tensor:
-        """Return what lies between x and y: x for a `weight` of 0, y for 1, exactly both."""
+        """Return x + weight * (y - x), exactly x for a `weight` of 0 and y for 1."""
     def log10(self) -> Tensor:
         """Return the logarithm to base 10."""
     def log1p(self) -> Tensor:

@@ -26,12 +26,12 @@ R = TypeVar("R")
 
 
 class _Modes(threading.local):
-    """What holds for operations in a thread: whether they are recorded, captured, looked at."""
+    """The modes of operations in a thread: whether they are recorded, captured, checked."""
 
     grad = True
     capturing = False
     inference = False  # recording cannot be turned on
-    anomaly = False  # every result is looked at
+    anomaly = False  # every result is checked
 
 
 modes = _Modes()

@@ -10,7 +10,7 @@ from scipy.special import _ufuncs  # see device/_numpy.py
 __all__ = ["SCALAR_FUNCTIONS", "ScalarFunction", "check_functions"]
 
 CALLED = re.compile(r"([A-Za-z_]\w*)\s*\(")
-KEYWORDS = frozenset({"and", "else", "if", "not", "or"})  # a parenthesis after these is no call
+KEYWORDS = frozenset({"and", "else", "if", "not", "or"})  # a parenthesis after these is not a call
 
 
 class ScalarFunction(NamedTuple):

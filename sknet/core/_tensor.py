@@ -298,7 +298,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
         Raises
         ------
         GradientError
-            If nothing it was computed from requires a gradient, if it is no scalar and `gradient` is
+            If nothing it was computed from requires a gradient, if it is not a scalar and `gradient` is
             missing, if `inputs` is empty or one of them requires no gradient, or if the tape is to be
             freed and needed.
         """

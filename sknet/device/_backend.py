@@ -131,7 +131,7 @@ def register(kind: str, loader: Any) -> None:
         The name before the colon in ``"cuda:1"``.
     loader : callable
         Returns the `Backend`. Imports of optional packages belong inside it. If it has an attribute
-        `package`, arrays whose class stands in that package make the backend load.
+        `package`, arrays whose class is defined in that package make the backend load.
     """
     _loaders[kind] = loader
     former = _backends.pop(kind, None)

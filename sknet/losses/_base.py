@@ -116,7 +116,7 @@ class Loss(ParameterObject, ABC):
     def counts(self, output: Tensor, target: Tensor) -> Tensor | None:
         """Return how much each sample counts in a mean, where that depends on its target.
 
-        Whoever averages divides the sum of `values` by the sum of these: a loss that ignores some
+        A mean is the sum of `values` divided by the sum of these: a loss that ignores some
         targets, or weights classes, has a mean over what counts.
 
         Parameters

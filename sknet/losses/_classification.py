@@ -183,7 +183,7 @@ def numbers_for(loss: Loss, name: str, given: Any, count: int, z: Tensor) -> Ten
     Raises
     ------
     ValueError
-        If there are more or fewer, a key is no class, or a number is negative or not finite.
+        If there are more or fewer, a key is not a class, or a number is negative or not finite.
     """
     if isinstance(given, Mapping):
         unknown = [key for key in given if key not in range(count)]
@@ -449,7 +449,7 @@ class Focal(LogitLoss):
         return self._weight(-ops.expm1(log_probability)) * -log_probability
 
     def _weight(self, rest: Tensor) -> Tensor:
-        # A power below 1 has no slope at 0, where the loss has none of its own: it is not looked at there.
+        # A power below 1 has no slope at 0, and the loss is 0 there: the power is not evaluated.
         return ops.clip(rest, min=float(np.finfo(rest.dtype).tiny)) ** float(self.gamma)
 
 

@@ -66,7 +66,7 @@ class Ordinal(Loss):
                 f"Ordinal got targets of dtype {y.dtype}; they must be integers, the numbers of classes in "
                 "their order. Cast them with astype."
             )
-        # A number that is no class meets no boundary, and would cost nothing. A captured pass has no values.
+        # A number that is not a class crosses no boundary, and would cost nothing. A capture has no values.
         if (
             isinstance(y.data, np.ndarray)
             and y.size

@@ -68,7 +68,7 @@ class Quantile(Loss):
         Raises
         ------
         InvalidParameterError
-            If it is no number between 0 and 1, or several that do not increase.
+            If it is not a number between 0 and 1, or several that do not increase.
         """
         super().validate()
         if not isinstance(self.quantile, Real):

@@ -1,4 +1,4 @@
-"""When a module was last changed, so that whoever keeps something made from modules need not walk them.
+"""When a module was last changed, so that what is derived from modules can be kept without walking them.
 
 Each mark is an object of its own, replaced at every change of that kind to any module: the mark that was
 read before is the present one as long as nothing has changed. An object that is referenced is never

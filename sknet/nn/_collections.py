@@ -58,7 +58,7 @@ class Indexed(Module):
         self.register_module(name, value)
 
     def _arrange(self, items: list[tuple[str, Any]]) -> None:
-        """Register entries anew, in this order."""
+        """Register the entries again, in this order."""
         before = dict(self._entries())
         try:
             for name in before:

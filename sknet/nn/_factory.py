@@ -97,7 +97,7 @@ class ModuleFactory:
         Raises
         ------
         TypeError
-            If an argument without a default is left out, or what is returned is no module.
+            If an argument without a default is left out, or what is returned is not a module.
         """
         arguments = {**known, **self._arguments}
         missing = [

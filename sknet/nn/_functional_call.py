@@ -15,7 +15,7 @@ __all__ = ["bindings", "functional_call"]
 def bindings(module: Module) -> dict[str, Binding]:
     """Return what a `Scope` calls the parameters and buffers of a module.
 
-    Whoever runs a module many times looks the bindings up once, and fills ``Scope.values``.
+    To run a module many times, look the bindings up once, and fill ``Scope.values``.
 
     Parameters
     ----------

@@ -149,7 +149,7 @@ class _WayBack:
 
 
 class _Watch:
-    """Where the gradients of several tensors meet, in every backward walk anew."""
+    """Where the gradients of several tensors meet, once for each backward walk."""
 
     def __init__(self, tensors: list[Any], places: list[int], at: Callable[[Gradients], Gradients]) -> None:
         self._places = {i: (tensors[i].shape, tensors[i].device, tensors[i].dtype) for i in places}
@@ -157,7 +157,7 @@ class _Watch:
         self.found: dict[int, Tensor] = {}
 
     def leave(self) -> tuple[Tensor, ...]:
-        """Show the gradients that have come, and return what goes on."""
+        """Pass the gradients to the hooks, and return what the walk continues with."""
         found, self.found = tuple([self.found.get(i) for i in range(self._number)]), {}
         after = self._at(found)
         pairs = [(after[i], like) for i, like in self._places.items()]

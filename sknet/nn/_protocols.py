@@ -48,4 +48,4 @@ class Shown(Protocol):
     def _children(self) -> Mapping[str, Any]: ...
 
     def extra_repr(self) -> str:
-        """Return what stands in the parentheses."""
+        """Return what is shown in the parentheses."""

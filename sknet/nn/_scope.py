@@ -75,7 +75,7 @@ class Scope:
         self.site = 0
 
     def copy(self) -> "Scope":
-        """Return a scope that goes on from where this one stands, on its own."""
+        """Return an independent scope that continues from this one's state."""
         twin = Scope(self.values, self.training, self.key, self.step)
         twin.updates, twin.site = dict(self.updates), self.site
         return twin
@@ -85,7 +85,7 @@ class Scope:
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a Scope cannot be pickled: it knows parameters and buffers by their identity in this process. "
-            "Pickle the module and the values by path, and make the scope anew with nn.bindings(module)"
+            "Pickle the module and the values by path, and make a new scope with nn.bindings(module)"
         )
 
     def next_site(self) -> int:
@@ -217,7 +217,7 @@ class Registered:
     """Reads a registered parameter of a built-in layer, several times faster than `Module.__getattr__`.
 
     It does what `__getattr__` does, without a failed look-up before. As it has no `__set__`, what
-    stands in the object's own `__dict__` comes first: a bias of None.
+    is in the object's own `__dict__` comes first: a bias of None.
     """
 
     __slots__ = ("name",)

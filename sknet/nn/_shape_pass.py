@@ -42,7 +42,7 @@ class Shadow(TracedArray):
         self.seen = seen
         self.memory: object = self  # of a view: the array whose memory it would share
         self.scratch = 0  # elements of the memory that its operation works in
-        # As it would lie in memory, which view rules look at; it has none of its own to be touched.
+        # Its strides, which view rules read; it has no memory of its own.
         strides = np.cumprod((1, *shape[:0:-1]))[::-1] if shape else ()
         self.ghost = as_strided(np.empty(1, np.int8), shape, tuple(map(int, strides)))
 

@@ -498,7 +498,7 @@ def scheme(
     Raises
     ------
     InvalidParameterError
-        If `init` is no initialiser, nor the name of one.
+        If `init` is neither an initialiser nor the name of one.
 
     Examples
     --------

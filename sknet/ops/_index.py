@@ -246,7 +246,7 @@ def take(x: Any, indices: Any, axis: int = 0, *, from_end: bool = True) -> Tenso
     Raises
     ------
     DtypeError, IndexError
-        If the indices are no integers, or point outside.
+        If the indices are not integers, or point outside.
 
     Examples
     --------
@@ -283,7 +283,7 @@ def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
     Raises
     ------
     DtypeError, ShapeError, IndexError
-        If the indices are no integers, the values have another shape, or an index points outside.
+        If the indices are not integers, the values have another shape, or an index points outside.
 
     Examples
     --------
@@ -407,7 +407,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, *, from_end: bool = Tr
     Raises
     ------
     DtypeError, ShapeError, IndexError
-        If the indices are no integers, have another shape, or point outside.
+        If the indices are not integers, have another shape, or point outside.
 
     Examples
     --------
@@ -443,7 +443,7 @@ def one_hot(indices: Any, n_classes: int, dtype: Any = "float32") -> Tensor:
     Raises
     ------
     DtypeError, IndexError
-        If the indices are no integers, or one is negative or not below `n_classes` (on the CPU).
+        If the indices are not integers, or one is negative or not below `n_classes` (on the CPU).
 
     Examples
     --------
@@ -469,7 +469,7 @@ def embedding(indices: Any, table: Any, padding_idx: int | None = None) -> Tenso
         A row for each of n things.
     padding_idx : int, default=None
         An index that marks padding: its row of the result is zero, and it has no gradient. It is compared
-        with `indices` as it is; -1 is no name for the last row, and needs no row at all.
+        with `indices` as it is; -1 does not mean the last row, and needs no row at all.
 
     Returns
     -------
@@ -479,7 +479,7 @@ def embedding(indices: Any, table: Any, padding_idx: int | None = None) -> Tenso
     Raises
     ------
     ShapeError, DtypeError, IndexError
-        If the table is no matrix, the indices are no integers, or one is negative or not below n (on the
+        If the table is not a matrix, the indices are not integers, or one is negative or not below n (on the
         CPU), and not `padding_idx`.
 
     Examples

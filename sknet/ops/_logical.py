@@ -1,4 +1,4 @@
-"""Logic: of truth values, of bits, and tests for what is no finite number."""
+"""Logic: of truth values, of bits, and tests for values that are not finite."""
 
 from typing import Any
 

@@ -151,7 +151,7 @@ _spread: Primitive = Primitive("sum_pool_spread").define(
 
 
 def enlarged(image: Tensor, times: Pair) -> Tensor:
-    """Return images (N, C, H, W) with rows and columns repeated so many times; the gradient is a sum pool."""
+    """Return images (N, C, H, W) with rows and columns repeated `times` times; the gradient is a sum pool."""
     rows, columns = image.shape[2:]
     windows = Windows((rows * times[0], columns * times[1]), times, times, ((0, 0), (0, 0)), (1, 1))
     return image if times == (1, 1) else bind(_spread, (image,), windows._asdict())
@@ -296,7 +296,7 @@ def _adaptive_max(rank: int, x: Any, output_size: Any) -> Tensor:
 
 
 def _members(n: int, count: int) -> np.ndarray:
-    """Return the elements of all windows; the last of a short one comes again."""
+    """Return the elements of all windows; a short window repeats its last one."""
     bins = _bins(n, count)
     longest = max(stop - start for start, stop in bins)
     return np.array([np.minimum(np.arange(start, start + longest), stop - 1) for start, stop in bins])

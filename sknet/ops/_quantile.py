@@ -49,7 +49,7 @@ def quantile(
     keepdims : bool, default=False
         Whether reduced axes are kept with length 1.
     method : {"linear", "lower", "higher", "midpoint", "nearest"}, default="linear"
-        What is taken where a quantile lies between two elements.
+        What is returned where a quantile is between two elements.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def quantile(
 
 
 def _element(row: Tensor, place: float, rule: Callable[[float], float]) -> Tensor:
-    """Return what is at a place of the last axis of sorted elements, which may lie between two of them."""
+    """Return what is at a place of the last axis of sorted elements, which may be between two of them."""
     place = rule(place)
     low = math.floor(place)
     return lerp(row[..., low], row[..., low + 1], place - low) if place > low else row[..., low]

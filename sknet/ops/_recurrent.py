@@ -27,7 +27,7 @@ __all__ = ["gru", "lstm", "rnn"]
 Shape = tuple[int, ...]
 
 
-# -- where everything lies --------------------------------------------------------------------
+# -- where everything is -----------------------------------------------------------------------
 
 
 def _sections(flat: Any, shapes: Iterable[Shape]) -> list[Any]:

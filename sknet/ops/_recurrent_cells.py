@@ -1,6 +1,6 @@
 """The cells of recurrent networks: one step forward and one step back, on arrays of any namespace.
 
-A step reads and writes arrays that lie there already: over a hundred steps, and as many back, allocating
+A step reads and writes arrays that are allocated once: over a hundred steps, and as many back, allocating
 would take longer than computing. Every array of a step is a matrix with a row for each sample.
 """
 

@@ -13,14 +13,14 @@ __all__ = ["lerp", "nan_to_num"]
 
 
 def lerp(x: Any, y: Any, weight: Any) -> Tensor:
-    """Return what lies between x and y: x for a `weight` of 0, y for 1, exactly both.
+    """Return x + weight * (y - x), exactly x for a `weight` of 0 and y for 1.
 
     Parameters
     ----------
     x, y : Tensor or array
         The ends; they broadcast.
     weight : float, Tensor or array
-        How far from x to y; below 0 and above 1 it goes on beyond them.
+        How far from x to y; below 0 and above 1 it extrapolates.
 
     Returns
     -------

@@ -17,7 +17,7 @@ Axes = tuple[int, ...]
 
 
 def _difference(xp: Namespace, x: Any, top: Any, out: Any) -> Any:
-    """Return ``x - top``, C-contiguous whatever x is: sums over another layout round otherwise."""
+    """Return ``x - top``, C-contiguous whatever x is: sums over another layout round differently."""
     return xp.subtract(x, top, out=xp.empty(x.shape, dtype=x.dtype) if out is None else out)
 
 

@@ -1,4 +1,4 @@
-"""Where the windows of a kernel lie on an image: what convolutions and pools share.
+"""Where the windows of a kernel are on an image: what convolutions and pools share.
 
 All computing is done on images with two spatial axes; a signal with one is an image of one row.
 """

@@ -15,7 +15,7 @@ from tests.contracts.rows import every_case
 
 RNG = np.random.default_rng(0)
 SIZE = 3
-# Draws, and a matrix that is no tensor: see the tests of messages below.
+# Draws, and a matrix that is not a tensor: see the tests of messages below.
 NOT_MAPPED = {"dropout", "dropout_mask", "sparse_matmul"}
 
 

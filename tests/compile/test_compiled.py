@@ -281,7 +281,7 @@ OF_ANY_LAYOUT = {
 
 @pytest.mark.parametrize("name", OF_ANY_LAYOUT)
 def test_exact_plans_have_the_bits_of_calls_for_every_layout(name):
-    """Of transposed operands NumPy makes transposed results, and a sum over them rounds otherwise."""
+    """NumPy's results for transposed operands are transposed, and sums over those round differently."""
 
     def function(x):
         return OF_ANY_LAYOUT[name](x.reshape(7, 39))

@@ -1,6 +1,6 @@
 """The op table: one row an op. A public op or a primitive without a row fails a test.
 
-The rows stand in `rows_<family>.py`; what such a file lists as `ROWS` is in the table.
+The rows are in `rows_<family>.py`; what such a file lists as `ROWS` is in the table.
 """
 
 import inspect

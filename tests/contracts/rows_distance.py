@@ -1,4 +1,4 @@
-"""Rows of norms and distances, quantiles, and what stands in the place of other values."""
+"""Rows of norms and distances, quantiles, and replacements of values."""
 
 import math
 

@@ -18,7 +18,7 @@ def leaf(*values):
 
 
 class TestMemory:
-    """Off the tape a change is made where the values lie."""
+    """Off the tape a change is made in the tensor's memory."""
 
     @pytest.mark.parametrize(
         ("change", "expected"),

@@ -1,8 +1,8 @@
 """Running CUDA C without a GPU: the text is compiled by the system's C compiler, and run thread by thread.
 
-The text is taken as it is; only ``extern "C"`` is no C. Threads run one after the other, the last first in
+The text is taken as it is; only ``extern "C"`` is not C. Threads run one after the other, the last first in
 every other launch: a kernel whose result depends on the order of its threads gives two different results.
-Arrays that the fake device hands out have a guard of NaN on both sides: what reads outside gives NaN, and
+Arrays of the fake device have a guard of NaN on both sides: what reads outside gives NaN, and
 what writes outside is found after the launch.
 """
 

@@ -119,7 +119,7 @@ class _Signs:
 
 
 class _Rounding(_Signs):
-    """Rounds otherwise, wherever something is rounded."""
+    """Rounds differently wherever something is rounded."""
 
     def __init__(self, rng: np.random.Generator, chance: float = 0.5) -> None:
         super().__init__(rng, chance)
@@ -271,7 +271,7 @@ def _is_like(result: Any, others: Any) -> Any:
         # Where some of the samples are not finite, nothing is known of how far the others go apart.
         near = (result >= low - slack) & (result <= high + slack)
         near = np.isfinite(result) & finite.any(axis=0) & (near | ~finite.all(axis=0))
-    # What is normal everywhere is no zero, and what is zero everywhere stays one.
+    # What is normal everywhere is not zero, and what is zero everywhere stays one.
     is_zero = (others == 0).all(axis=0)
     is_normal = (np.abs(others) >= 4 * limits.smallest_normal).all(axis=0) & ((low > 0) | (high < 0))
     near &= ~(is_zero & (result != 0)) & ~(is_normal & (result == 0))

@@ -2,7 +2,7 @@
 
 ``python -m tests.fuzz.networks --cases 20000 --seed 0`` runs as many as asked for and prints what
 differs. Eager steps are the measure. The plan that keeps every operation has to have all their bits,
-as long as batches are C-contiguous; NumPy's plan and native code may round otherwise. Native code runs
+as long as batches are C-contiguous; NumPy's plan and native code may round differently. Native code runs
 as plain Python, where NumPy raises for an index out of bounds; ``--compile N`` compiles every Nth case,
 with bounds checked.
 """
@@ -231,7 +231,7 @@ def step_by_step(case: Case, compiled: bool) -> dict[str, np.ndarray]:
             with model.epoch():
                 for chosen, _ in batches.parts(case.order):
                     X, y, weight = batches.take(chosen)
-                    # BLAS may round otherwise for another layout, and a program reads C-contiguous slots.
+                    # BLAS may round differently for another layout, and a program reads C-contiguous slots.
                     X = X if scipy.sparse.issparse(X) else np.ascontiguousarray(X)
                     losses.append(model.step(X, y, weight).loss)
     return {"losses": np.array(losses)} | left_by(model)

@@ -91,7 +91,7 @@ class Case:
             for other in outcomes[1:]:
                 assert_same(outcomes[0], other, "outcome")
             self._compare()
-            with np.errstate(all="ignore"):  # of what has overflown
+            with np.errstate(all="ignore"):  # of what has overflowed
                 for twin in self.twins:
                     check_tapes(twin)
             if moves:

@@ -58,7 +58,7 @@ def test_lists():
     assert [parameter.item() for parameter in found[1:]] == [1.0, 2.0]
     found[0] = third
     del found[1]
-    assert list(dict(found.named_parameters())) == ["0"]  # shared: it stands under its first path
+    assert list(dict(found.named_parameters())) == ["0"]  # shared: it is listed under its first path
     with pytest.raises(IndexError, match="parameter 5 does not exist: this ParameterList has 2 parameters"):
         _ = found[5]
     with pytest.raises(TypeError, match=r"ParameterList\.2 must be a Parameter, got an object"):

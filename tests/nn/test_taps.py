@@ -36,7 +36,7 @@ class Wrapper(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Two parts and something in between that is no module."""
+    """Two parts and something in between that is not a module."""
 
     def __init__(self):
         self.encoder = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm(4), nn.ReLU())

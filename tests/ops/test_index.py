@@ -411,7 +411,7 @@ class TestFromTheStart:
 
     @pytest.mark.parametrize("padding", [-1, 2, 99])
     def test_padding(self, padding):
-        """It is compared with the indices as they are: -1 is no name for the last row."""
+        """It is compared with the indices as they are: -1 does not mean the last row."""
         table = Tensor(np.arange(1.0, 16.0).reshape(5, 3), requires_grad=True)
         indices = np.array([[0, padding], [4, 4]])
         out = ops.embedding(indices, table, padding)

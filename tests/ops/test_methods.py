@@ -52,7 +52,7 @@ def test_no_method_hides_another():
 
 
 def test_the_stub_is_current():
-    assert STUB.read_text() == stub(), "write it anew: python -m docs.make_methods"
+    assert STUB.read_text() == stub(), "write it again: python -m docs.make_methods"
 
 
 class TestLeavingTheTape:

@@ -1,4 +1,4 @@
-"""What stands in the place of values that are not finite, and what lies between two."""
+"""Replacements of values that are not finite, and values between two others."""
 
 import numpy as np
 import pytest

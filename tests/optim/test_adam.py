@@ -1,4 +1,4 @@
-"""Adam by hand, and step by step with scikit-learn's; where eps stands; decoupled decay."""
+"""Adam by hand, and step by step with scikit-learn's; where eps is added; decoupled decay."""
 
 import math
 

@@ -37,7 +37,7 @@ from sknet.optim import (
 from sknet.optim.schedules import Constant, Cosine, Progress
 from tests.optim.helpers import follow, follow_torch, gradient_series
 
-TINY = 1e-300  # where eps stands differs between libraries; with one that vanishes they agree
+TINY = 1e-300  # where eps is added differs between libraries; with one that vanishes they agree
 
 
 class Case(NamedTuple):

@@ -34,7 +34,7 @@ def drawn(seed):
 def walk(graph):
     """Call `backward` some times, in ways that are drawn, the last time for good; return all gradients.
 
-    Only the last call fills what is no leaf: PyTorch then goes on to do so.
+    Only the last call fills what is not a leaf: PyTorch continues to do so.
     """
     leaves, values, outputs, rng = graph
     for retain in (True, True, True, False):

@@ -215,7 +215,7 @@ def run_mine(steps, values):
 
 
 def is_tame(values):
-    """Tell whether values are finite and so small that rounding is no matter."""
+    """Tell whether values are finite and so small that rounding does not matter."""
     return all(np.isfinite(x).all() and np.abs(x).max() < 1e6 for now in values for x in now.values())
 
 

@@ -75,7 +75,7 @@ def _reshaped(rewriter: Rewriter, x: Variable, shape: tuple[int, ...]) -> Variab
 
 @ALGEBRA.on("reshape")
 def reshape_once(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Reshapes in a row are one; signs are changed after it, where they may meet others."""
+    """Consecutive reshapes are one; signs are changed after it, where they may meet others."""
     x: Variable = equation.operands[0]
     shape = equation.output.shape
     if x.shape == shape:
@@ -91,7 +91,7 @@ def reshape_once(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @ALGEBRA.on("permute_dims")
 def permute_once(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Permutations in a row are one, and may cancel."""
+    """Consecutive permutations are one, and may cancel."""
     x: Variable = equation.operands[0]
     axes = equation.params["axes"]
     if list(axes) == list(range(-len(axes), 0)):

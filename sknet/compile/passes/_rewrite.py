@@ -24,7 +24,7 @@ class Rules:
     """Rules by the name of the primitive that they rewrite.
 
     A rule takes the rewriter and an equation whose operands are rewritten already, and returns
-    what stands for its output instead, or None. It makes equations by `Rewriter.emit`.
+    what replaces its output, or None. It makes equations by `Rewriter.emit`.
     """
 
     def __init__(self, *others: "Rules") -> None:
@@ -147,7 +147,7 @@ class Rewriter:
         return self._written(equation)
 
     def _written(self, equation: Equation) -> Variable:
-        """Append an equation, unless the same one stands there already."""
+        """Append an equation, unless the same one is there already."""
         key = _key(equation)
         found = self._known.get(key)
         if found is None:

@@ -327,7 +327,7 @@ class GRU(_Recurrent):
 
     The outputs have shape (n, steps, directions * hidden_size), the final state has the shape of the first.
     ``returns="last"`` gives shape (n, directions * hidden_size): after all steps, in each direction.
-    The reset gate stands after the product, as in PyTorch, see `GRUCell`.
+    The reset gate is applied after the product, as in PyTorch, see `GRUCell`.
 
     Examples
     --------

@@ -162,7 +162,7 @@ class Adaptive(Schedule):
         A rate at or below it is not divided again: at the next plateau the fit may stop.
     patience : int or None, default=None
         Number of epochs without improvement before the rate is divided, fewer than the
-        ``n_iter_no_change`` after which the fit stops. None uses ``n_iter_no_change``, and the fit goes on.
+        ``n_iter_no_change`` after which the fit stops. None uses ``n_iter_no_change``, and the fit continues.
     cooldown : int, default=0
         Number of epochs after a division that do not count towards the next one.
 

@@ -78,7 +78,7 @@ def translated(equation: Equation, names: dict[Variable, str]) -> str:
     equation : Equation
         With a scalar expression.
     names : dict of Variable to str
-        What stands for an element of each operand that `needed` lists.
+        The text of an element of each operand that `needed` lists.
 
     Returns
     -------

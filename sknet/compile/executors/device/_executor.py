@@ -51,7 +51,7 @@ class CupyProgram:
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a program is code of this process and cannot be pickled or copied: pickle its graph, and plan "
-            "that anew"
+            "it again"
         )
 
     def __init__(self, plan: Plan, device: Device, exact: bool = False) -> None:

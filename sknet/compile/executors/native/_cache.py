@@ -185,7 +185,7 @@ class Function:
     def _try_to_load(self) -> None:
         try:
             self.wait()
-        except Exception:  # whatever is wrong with Numba or the file, a fit goes on without
+        except Exception:  # whatever is wrong with Numba or the file, a fit continues without it
             _failed.add(self._id)
 
     # -- elsewhere ----------------------------------------------------------------------------

@@ -113,7 +113,7 @@ class LoopWriter:
                 self._names.row(x)
 
     def is_cheap(self, x: Value) -> bool:
-        """Tell whether to compute an element anew rather than to keep it."""
+        """Tell whether to compute an element again rather than to keep it."""
         return x.op in CHEAP and all(self._is_at_hand(y) for y in x.values)
 
     def _is_at_hand(self, x: Value) -> bool:
@@ -294,7 +294,7 @@ class _Block:
         return x.name
 
     def _again(self, x: Value) -> str:
-        """Return an element that an earlier phase has computed: from memory, or computed anew."""
+        """Return an element that an earlier phase has computed: from memory, or computed again."""
         writer = self._writer
         if not x.stored and x not in writer._names.rows:
             names = {y: self._element(y) for y in x.values}

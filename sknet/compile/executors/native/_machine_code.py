@@ -95,7 +95,7 @@ class CodeFile:
             return None
         try:
             return rebuilt(target_context, *pickle.loads(payload))
-        except Exception:  # of another build of Numba with the same number: it is compiled anew
+        except Exception:  # of another build of Numba with the same version: it is compiled again
             return None
 
     def save_overload(self, _: Any, compiled: Any) -> None:
@@ -151,7 +151,7 @@ def unsafe(found: os.stat_result, is_kind: Callable[[int], bool]) -> str | None:
     if not is_kind(found.st_mode):
         return "it is a link, or something else that compiled code is not kept in"
     if os.name != "posix":
-        return None  # rights stand in access control lists; a user's own directories are private
+        return None  # rights are in access control lists; a user's own directories are private
     if found.st_uid not in (os.geteuid(), 0):
         return f"it belongs to another user (number {found.st_uid})"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):

@@ -79,7 +79,7 @@ class ScalarWriter:
         value : Value
             A map.
         names : dict of Value to str
-            What stands for an element of each operand.
+            The text of an element of each operand.
 
         Returns
         -------

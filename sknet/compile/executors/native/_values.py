@@ -101,7 +101,7 @@ class Value:
 
     @property
     def values(self) -> list["Value"]:
-        """The operands that are no numbers."""
+        """The operands that are not numbers."""
         return [x for x in self.operands if isinstance(x, Value)]
 
     @property

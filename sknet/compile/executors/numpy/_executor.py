@@ -53,7 +53,7 @@ class NumpyProgram:
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a program is code of this process and cannot be pickled or copied: pickle its graph, and plan "
-            "that anew"
+            "it again"
         )
 
     def __init__(self, plan: Plan, exact: bool = False) -> None:
