@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["best_temperature", "check_calibration", "temperature_of"]
 
-LARGEST = 100.0  # a temperature beyond this, or below its reciprocal, is none that rows determine
+LARGEST = 100.0  # with which nearly nothing is left of the outputs; the smallest is its reciprocal
 
 
 def check_calibration(fit: "Fit") -> None:
@@ -37,8 +37,9 @@ def check_calibration(fit: "Fit") -> None:
         )
     if fit.validation is None:
         raise ValueError(
-            f"{asked} needs held-out rows, and there are none: set early_stopping=True, with an optimizer "
-            "that goes step by step, or set calibrate=None"
+            f"{asked} needs rows to validate on, and there are none: give X_val and y_val, set "
+            "early_stopping=True or validation_split, with an optimizer that goes step by step; or set "
+            "calibrate=None"
         )
 
 
@@ -86,7 +87,8 @@ def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
     Returns
     -------
     float
-        1.0, with a warning, where rows do not determine it: all are predicted right, or none.
+        At most `LARGEST`; 1.0, with a warning, where all rows are predicted right, which any lower one
+        would do even better.
     """
     from scipy.optimize import minimize_scalar  # it takes long to load, and is seldom needed
 
@@ -100,10 +102,10 @@ def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
     # The loss is convex in the reciprocal of the temperature, so it has no second minimum.
     bound = math.log(LARGEST)
     found = minimize_scalar(log_loss, bounds=(-bound, bound), method="bounded", options={"xatol": 1e-9})
-    if abs(found.x) > bound - 1e-3:
+    if found.x < 1e-3 - bound:
         warn_caller(
             f"the temperature is left at 1: the log loss of the {len(y)} held-out rows gets ever smaller "
-            f"with {'lower' if found.x < 0 else 'higher'} temperatures. Hold out more rows.",
+            "with lower temperatures, since all are predicted right. Hold out more rows.",
             UserWarning,
         )
         return 1.0

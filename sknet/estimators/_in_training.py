@@ -33,17 +33,18 @@ def in_training(estimator: Any, model: Model, inputs: Any, outputs: Any) -> Any:
     """
     view = object.__new__(type(estimator))
     view.__dict__.update(estimator.__dict__)
+    view.__dict__.pop("temperature_", None)  # of the fit before
     view.__dict__.pop("feature_names_in_", None)  # scorers get arrays, of columns that have been checked
     view.model_ = model
     view._take_targets()
-    known: dict[str, Any] = {}
+    known: dict[tuple[str, Head | None], Any] = {}
 
     def predicted(X: Any, name: str = "raw", head: Head | None = None) -> Any:
         if X is not inputs:
             return type(view)._predicted(view, X, name, head)
-        if name not in known:
-            known[name] = to_host(apply_head(head, outputs))
-        return known[name]
+        if (name, head) not in known:
+            known[name, head] = to_host(apply_head(head, outputs))
+        return known[name, head]
 
     view._predicted = predicted
     return view

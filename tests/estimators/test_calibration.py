@@ -149,6 +149,43 @@ def test_copies_and_frozen_predictors(task, loss):
     assert clone(estimator).calibrate == "temperature"
 
 
+@pytest.mark.parametrize("weight", [None, WEIGHT], ids=["alike", "weights"])
+@pytest.mark.parametrize("how", ["X_val", "validation_split", "partial_fit"])
+def test_any_rows_to_validate_on_will_do(how, weight):
+    """The temperature is that of the rows given, without early stopping too."""
+    settings = {"calibrate": "temperature", "dtype": "float64", "optimizer": sknet.optim.Adam(0.02)}
+    settings |= {"max_iter": 40, "random_state": 0}
+    estimator = sknet.MLPClassifier((32,), **settings)
+    training, held_out = slice(0, 200), slice(200, 300)
+    parts = [None if weight is None else weight[rows] for rows in (training, held_out)]
+    validation = {"X_val": X[held_out], "y_val": MULTICLASS[held_out], "sample_weight_val": parts[1]}
+    with quiet():
+        if how == "X_val":
+            estimator.fit(X[training], MULTICLASS[training], parts[0], **validation)
+        elif how == "validation_split":
+            pair = np.arange(200), np.arange(200, 300)
+            estimator.set_params(validation_split=pair).fit(X, MULTICLASS, weight)
+        else:
+            for _ in range(40):
+                estimator.partial_fit(X[training], MULTICLASS[training], parts[0], [0, 1, 2], **validation)
+    z = estimator.decision_function(X[held_out])
+    best = scipy.optimize.minimize_scalar(
+        lambda b: mean_log_loss("multiclass", z, MULTICLASS[held_out], parts[1], b, "log_loss"),
+        bracket=(0.01, 1.0),
+    )
+    assert estimator.temperature_ == pytest.approx(1 / best.x, rel=1e-4)
+
+
+def test_scorers_see_a_fit_under_way_without_the_temperature_of_the_one_before():
+    settings = {"scoring": "neg_log_loss", "warm_start": True, "shuffle": False}
+    warm = fitted("multiclass", **settings)
+    warm.temperature_ = 50.0
+    warm.set_params(optimizer=sknet.optim.SGD(1e-300), max_iter=1, calibrate=None)
+    with quiet():
+        warm.fit(X, MULTICLASS)
+    assert warm.history_["loss"][-1] == pytest.approx(-warm.history_["neg_log_loss"][-1], rel=0.05)
+
+
 def test_a_fit_without_it_forgets_the_temperature():
     estimator = fitted("multiclass")
     known = estimator.predict_proba(NEW)
@@ -175,7 +212,14 @@ def test_networks_of_ones_own():
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"early_stopping": False}, r"calibrate='temperature' needs held-out rows, and there are none"),
+        (
+            {"early_stopping": False, "optimizer": "lbfgs"},
+            r"calibrate='temperature' needs rows to validate on",
+        ),
+        (
+            {"early_stopping": False},
+            r"calibrate='temperature' needs rows to validate on, and there are none: give X_val",
+        ),
         (
             {"loss": Hinge()},
             r"calibrate='temperature' needs a loss with probabilities from logits, got Hinge",
@@ -186,6 +230,16 @@ def test_networks_of_ones_own():
 def test_what_cannot_be_calibrated(params, message):
     with pytest.raises(ValueError, match=message):
         fitted("multiclass", **params)
+
+
+def test_outputs_that_say_nothing_of_the_held_out_rows_become_nearly_equal_probabilities():
+    settings = {"calibrate": "temperature", "max_iter": 30, "optimizer": sknet.optim.Adam(0.02)}
+    with quiet():
+        estimator = estimator_for("multiclass", **settings).fit(
+            X, MULTICLASS, X_val=X, y_val=(MULTICLASS + 1) % 3
+        )
+    assert estimator.temperature_ == pytest.approx(100, rel=1e-3)
+    np.testing.assert_allclose(estimator.predict_proba(X), 1 / 3, atol=0.05)
 
 
 def test_rows_that_determine_no_temperature_are_told_of():

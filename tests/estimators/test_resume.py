@@ -13,7 +13,7 @@ import sknet
 from sknet import NetClassifier, NetRegressor, neural_network, nn, optim
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping, PrintLog
 from sknet.exceptions import StateError
-from sknet.losses import Huber
+from sknet.losses import Huber, Ordinal, Quantile
 from sknet.optim.schedules import Adaptive, Cosine
 from tests.estimators.data import TABLES, WEIGHTS, estimator_for, quiet, unchanged
 
@@ -73,6 +73,12 @@ CASES = {
         ),
         REAL,
     ),
+    "columns": (
+        sknet.MLPClassifier((8,), calibrate="temperature", early_stopping=True, **OFTEN),
+        TABLES["columns"],
+    ),
+    "ordinal": (sknet.MLPClassifier((8,), loss=Ordinal([1, 2, 0]), **OFTEN), MANY),
+    "quantiles": (sknet.MLPRegressor((8,), loss=Quantile([0.1, 0.5, 0.9]), scale_target=True, **OFTEN), REAL),
     "lazy network": (NetClassifier(lazy, early_stopping=True, **OFTEN), MANY),
     "ready network": (NetRegressor(ready(3), **OFTEN), REAL),
     "own stopping": (
@@ -109,6 +115,7 @@ def test_resumed_is_as_if_not_interrupted(name, tmp_path):
     died(estimator, X, y, *weights, epoch=epoch, checkpoint=Checkpoint(tmp_path))
     resumed = clone(estimator).fit(X, y, *weights, resume_from=tmp_path)
     assert left(resumed) == left(whole)
+    assert str(getattr(resumed, "temperature_", None)) == str(getattr(whole, "temperature_", None))
     again = clone(estimator).fit(X, y, *weights, resume_from=tmp_path)  # the file is only read
     assert left(again) == left(whole)
     for part in (whole, resumed):  # and what is fitted next is the same, too

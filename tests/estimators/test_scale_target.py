@@ -169,6 +169,26 @@ def test_mean_and_scale_are_those_of_the_rows_that_are_trained_on():
     assert 0.0 < min(held_out) < 2 * y.var()
 
 
+@pytest.mark.parametrize("kind", TARGETS)
+def test_rows_given_to_validate_on_are_in_their_own_units_too(kind):
+    y, (training, held_out) = TARGETS[kind], (np.arange(150), np.arange(150, len(X)))
+    settings = {"scale_target": True, "early_stopping": True, "max_iter": 15, "dtype": "float64"}
+    settings |= {"scoring": ["neg_mean_absolute_error", "r2"], "monitor": "neg_mean_absolute_error"}
+    with quiet():
+        given = estimator_for("regression", **settings).fit(
+            X[training], y[training], X_val=X[held_out], y_val=y[held_out]
+        )
+        split = estimator_for("regression", validation_split=(training, held_out), **settings).fit(X, y)
+    assert same_bits(given, split)
+    best = int(np.argmax(given.history_["validation_neg_mean_absolute_error"]))
+    predicted = given.predict(X[held_out])
+    error = np.abs(predicted - y[held_out]).mean()
+    assert given.history_["validation_neg_mean_absolute_error"][best] == pytest.approx(-error, rel=1e-9)
+    squared = 0.5 * ((predicted - y[held_out]) ** 2).mean()
+    assert given.history_["validation_loss"][best] == pytest.approx(squared, rel=1e-9)
+    assert given.model_.loss_function.mean == pytest.approx(standardized(y[training])[0])
+
+
 def test_weights_are_repetitions():
     weight = np.random.default_rng(0).integers(0, 3, len(X))
     settings = {"optimizer": "lbfgs", "alpha": 0.0}
