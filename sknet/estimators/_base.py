@@ -187,7 +187,13 @@ class BaseNet(CallbackSupportMixin, HiddenLayers, Attributions, HoldsLists, ABC)
         self.loss_curve_ = history.get("loss", [])
         self.loss_ = self.loss_curve_[-1] if self.loss_curve_ else math.nan
         self.best_loss_ = fit.stopping.best_ if fit.compared is None else None
-        self.monitor_, self._compared, self.stopped_early_ = fit.monitor, fit.compared, fit.stopped_early
+        self.monitor_, self.stopped_early_, self.refit_history_ = (
+            fit.monitor,
+            fit.stopped_early,
+            fit.refit_history,
+        )
+        # The weights of a second training are not those that were compared.
+        self._compared = fit.compared if fit.refit_history is None else None
         best, curve = fit.best_epoch, fit.validation_scores
         self.best_epoch_, self.validation_scores_ = best, curve
         self.best_validation_score_ = curve[best - 1] if curve and best else None

@@ -29,6 +29,7 @@ from sknet.estimators._calibration import check_calibration, temperature_of
 from sknet.estimators._input import check_weights, check_X_y
 from sknet.estimators._outputs import check_outputs, output_shape
 from sknet.estimators._recipe import Recipe
+from sknet.estimators._refit import SecondTraining
 from sknet.estimators._scoring import DEFAULT_SCORING, HELD_OUT, LOSS, Scoring, check_scoring
 from sknet.estimators._source import FitSource
 from sknet.estimators._stopping import StoppingInParts
@@ -103,6 +104,8 @@ class Fit:
         By the estimator's own parameters.
     stopped_early : bool
         Whether the validation has ended the training.
+    refit_history : History or None
+        Of a second training on all rows.
     temperature : float, tuple of float or None
         By which probabilities are calibrated.
     n_iter : int
@@ -137,6 +140,7 @@ class Fit:
     beside: Sequence[Callback] = ()
     stopping: EarlyStopping = field(init=False)
     stopped_early: bool = False
+    refit_history: History | None = None
     temperature: Any = None
     n_iter: int = 0
     saved: SavedFit | None = None
@@ -298,6 +302,7 @@ def _check_network(fit: Fit) -> None:
 
 def _fit_in_steps(fit: Fit) -> None:
     """Train by an optimizer that goes step by step."""
+    recipe = fit.recipe
     fit.model.materialize(fit.X)
     if fit.saved is not None:
         fit.model.random_state.set_state(fit.saved.state["began"])
@@ -310,11 +315,15 @@ def _fit_in_steps(fit: Fit) -> None:
         fit.stopping.load_state(fit.estimator._stopping)
         if fit.incremental and fit.compared is not None and fit.estimator.stopped_early_:
             return _warn_of_the_end(fit)
-    outcome = _trained(fit)
+    second = SecondTraining(fit.model.copy()) if recipe.refit_on_all else None
+    outcome = _trained(fit, [] if second is None else [second.noted])
     _check_finite_parameters(fit.model)
     fit.temperature = temperature_of(fit)
     fit.n_iter = outcome.n_iter
     fit.stopped_early = fit.compared is not None and outcome.stopped_by is fit.stopping
+    if second is not None and not outcome.interrupted:
+        second.run(fit, _shown(recipe))
+        _check_finite_parameters(fit.model)
     fit.estimator._batch = fit.batches.like()
     fit.estimator._take(fit)
     if not (fit.incremental or outcome.stopped_by or outcome.interrupted):
@@ -389,7 +398,7 @@ def _warn_of_the_end(fit: Fit) -> None:
     )
 
 
-def _trained(fit: Fit) -> Outcome:
+def _trained(fit: Fit, more: Sequence[Callback] = ()) -> Outcome:
     """Run the loop."""
     recipe = fit.recipe
     try:
@@ -400,7 +409,7 @@ def _trained(fit: Fit) -> Outcome:
             fit.settings,
             new_score_of(fit, fit.training, fit.batches),
             fit.validation,
-            [*fit.callbacks, *fit.beside, *_shown(recipe), fit.stopping],
+            [*fit.callbacks, *fit.beside, *_shown(recipe), fit.stopping, *more],
             FitSource(fit),
             fit.saved,
         )

@@ -116,6 +116,9 @@ class NetClassifier(NetOptions, Decisions):
     monitor : str or None, default=None
         What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
         any the loss.
+    refit_on_all : bool, default=False
+        After early stopping, train anew on all rows, those of the validation too, from the same initial
+        weights and for as many updates as were best.
     n_iter_no_change : int or inf, default=10
         Epochs without improvement before stopping.
     tol : float, default=1e-4
@@ -147,6 +150,8 @@ class NetClassifier(NetOptions, Decisions):
     history_ : History
         Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
         scores, as "validation_loss", ...
+    refit_history_ : History or None
+        Of the second training, with `refit_on_all`.
     monitor_ : str
         The column of `history_` that decided when to stop.
     best_epoch_ : int or None
@@ -204,6 +209,7 @@ class NetClassifier(NetOptions, Decisions):
         validation_split: Any = None,
         scoring: Any = None,
         monitor: str | None = None,
+        refit_on_all: bool = False,
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
         warm_start: bool = False,
@@ -227,6 +233,7 @@ class NetClassifier(NetOptions, Decisions):
         self.validation_split = validation_split
         self.scoring = scoring
         self.monitor = monitor
+        self.refit_on_all = refit_on_all
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.warm_start = warm_start
@@ -281,6 +288,9 @@ class NetRegressor(NetOptions, UncertainRegressor):
     monitor : str or None, default=None
         What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
         any R2 for the squared error, and the loss for all others.
+    refit_on_all : bool, default=False
+        After early stopping, train anew on all rows, those of the validation too, from the same initial
+        weights and for as many updates as were best.
     n_iter_no_change : int or inf, default=10
         Epochs without improvement before stopping.
     tol : float, default=1e-4
@@ -308,6 +318,8 @@ class NetRegressor(NetOptions, UncertainRegressor):
     history_ : History
         Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
         scores, as "validation_loss", ...
+    refit_history_ : History or None
+        Of the second training, with `refit_on_all`.
     monitor_ : str
         The column of `history_` that decided when to stop.
     best_epoch_ : int or None
@@ -360,6 +372,7 @@ class NetRegressor(NetOptions, UncertainRegressor):
         validation_split: Any = None,
         scoring: Any = None,
         monitor: str | None = None,
+        refit_on_all: bool = False,
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
         warm_start: bool = False,
@@ -382,6 +395,7 @@ class NetRegressor(NetOptions, UncertainRegressor):
         self.validation_split = validation_split
         self.scoring = scoring
         self.monitor = monitor
+        self.refit_on_all = refit_on_all
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.warm_start = warm_start

@@ -35,6 +35,7 @@ CONSTRAINTS: dict[str, Any] = {
     "validation_split": "no_validation",  # its check says what to do instead, and that of scoring
     "scoring": "no_validation",
     "monitor": [str, None],
+    "refit_on_all": ["boolean"],
     "n_iter_no_change": [Interval(Integral, 1, None, closed="left"), Options(Real, {np.inf})],
     "tol": [Interval(Real, 0, None, closed="left")],
     "warm_start": ["boolean"],
@@ -66,6 +67,7 @@ def _recipe(estimator: Any) -> Recipe:
         validation_split=estimator.validation_split,
         scoring=estimator.scoring,
         monitor=estimator.monitor,
+        refit_on_all=estimator.refit_on_all,
         class_weight=getattr(estimator, "class_weight", None),
         scale_target=getattr(estimator, "scale_target", False),
         calibrate=getattr(estimator, "calibrate", None),

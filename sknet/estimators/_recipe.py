@@ -52,6 +52,8 @@ class Recipe:
         What is measured besides the loss.
     monitor : str or None
         What of it decides when to stop; None is what fits the loss.
+    refit_on_all : bool
+        Whether to train anew on all rows after early stopping.
     strict : bool
         Whether contradictory settings are errors. scikit-learn's networks allow them: a single
         class can be fitted, L-BFGS ignores early stopping, and training continues after a non-finite
@@ -86,6 +88,7 @@ class Recipe:
     validation_split: Any = None
     scoring: Any = None
     monitor: str | None = "score"
+    refit_on_all: bool = False
     strict: bool = False
     scale_target: bool = False
     calibrate: str | None = None

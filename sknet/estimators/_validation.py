@@ -173,6 +173,10 @@ def check_given(fit: "Fit") -> None:
         )
     if given.groups is not None:
         _check_groups(fit)
+    if recipe.refit_on_all and not recipe.early_stopping:
+        raise ValueError(
+            "refit_on_all=True needs early_stopping=True, which finds out how many updates are best"
+        )
     if fit.incremental:
         _check_part(fit)
 
@@ -196,11 +200,15 @@ def _check_part(fit: "Fit") -> None:
             "rows, and what is held out of one part may be trained on with another. Give the same X_val and "
             "y_val in every call."
         )
-    if recipe.validation_split is not None:
-        raise ValueError(
-            "partial_fit does not support validation_split: it sees a part of the rows. Call fit, or "
-            "give X_val and y_val in every call."
-        )
+    for name, is_set in (
+        ("validation_split", recipe.validation_split is not None),
+        ("refit_on_all=True", recipe.refit_on_all),
+    ):
+        if is_set:
+            raise ValueError(
+                f"partial_fit does not support {name}: it sees a part of the rows. Call fit, or give X_val "
+                "and y_val in every call."
+            )
 
 
 # -- rows ------------------------------------------------------------------------------------------------
@@ -378,7 +386,7 @@ def new_score_of(fit: "Fit", part: DataSet, batches: Batches) -> Callable[[], Sc
     """
     if fit.scoring.scorers is None:
         return fit.estimator._score_of(batches, fit.model)  # type: ignore[no-any-return]
-    scorers, is_training = fit.scoring.scorers, part is fit.training
+    scorers, is_training = fit.scoring.scorers, part is not fit.held_out
     what = "the training rows" if is_training else "the validation rows"
     decides = "" if is_training else fit.monitor.removeprefix(HELD_OUT)
     needs_inputs = any(scorer.looks_at_inputs for scorer in scorers)

@@ -43,6 +43,9 @@ CLASSIFICATIONS = ("binary", "multiclass", "multilabel")
 OTHER_CLASSIFICATIONS = ("ordinal", "columns")
 REGRESSIONS = ("regression", "multioutput")
 TASKS = CLASSIFICATIONS + REGRESSIONS
+TRAINING = slice(0, 160)
+HELD_OUT = slice(160, None)
+ROWS = np.arange(N)
 
 
 def estimator_for(task: str, **params: Any) -> Any:
@@ -60,6 +63,12 @@ def first_part(task: str, estimator: Any, X: Any, y: Any, weight: Any = None) ->
     if task == "multilabel":
         more = {"classes": np.arange(y.shape[1])}
     return estimator.partial_fit(X, y, sample_weight=weight, **more)
+
+
+def parts(task: str) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+    """Return X, y and weights to train on, and those to validate on."""
+    X, y = TABLES[task]
+    return (X[TRAINING], y[TRAINING], WEIGHTS[TRAINING]), (X[HELD_OUT], y[HELD_OUT], WEIGHTS[HELD_OUT])
 
 
 @contextmanager

@@ -17,24 +17,18 @@ from sknet.losses import Huber, Quantile, SquaredError
 from sknet.optim import SGD, Adam
 from tests.estimators.data import (
     CLASSIFICATIONS,
+    HELD_OUT,
+    ROWS,
     TABLES,
     TASKS,
+    TRAINING,
     WEIGHTS,
     estimator_for,
+    parts,
     quiet,
     same_bits,
     unchanged,
 )
-
-TRAINING = slice(0, 160)
-HELD_OUT = slice(160, None)
-ROWS = np.arange(230)
-
-
-def parts(task):
-    """Return X, y and weights to train on, and those to validate on."""
-    X, y = TABLES[task]
-    return (X[TRAINING], y[TRAINING], WEIGHTS[TRAINING]), (X[HELD_OUT], y[HELD_OUT], WEIGHTS[HELD_OUT])
 
 
 def fitted(task, weighted=False, val=True, **params):
@@ -379,6 +373,7 @@ GIVEN = {"X_val": X_VAL, "y_val": Y_VAL}
 BAD_PARAMETERS = [
     ({"validation_split": ShuffleSplit(1)}, GIVEN, "X_val and validation_split are both given"),
     ({"early_stopping": False}, {"groups": ROWS}, "groups decide which rows are held out, and none are"),
+    ({"early_stopping": False, "refit_on_all": True}, GIVEN, "refit_on_all=True needs early_stopping=True"),
     ({"validation_split": 0.2}, {}, "validation_fraction=0.2"),
     ({"scoring": "acuracy"}, {}, "Did you mean 'accuracy'"),
     ({"scoring": ["f1_macro", "accuracy"]}, {}, "has several scorers"),

@@ -1,6 +1,7 @@
 """The training loop: epochs of batches, until a callback or the limit ends it."""
 
 import math
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -40,12 +41,18 @@ class Settings:
         Raise for a loss or gradient that is not finite, instead of going on with it.
     seeded : bool
         The user has given a seed: the same bits every time.
+    max_steps : int or None
+        Updates at most, also in the middle of an epoch; None for whole epochs.
+    planned_steps : int or None
+        What schedules take for the updates of the whole fit; None is `max_iter` epochs.
     """
 
     max_iter: int = 200
     shuffle: bool = True
     check_finite: bool = True
     seeded: bool = False
+    max_steps: int | None = None
+    planned_steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -247,7 +254,8 @@ def train(
     """
     model.materialize(batches.X).stepping_optimizer()
     planned = settings.max_iter * batches.n_batches
-    model.progress = model.progress._replace(total_steps=model.progress.step + planned, counts_epochs=True)
+    total = model.progress.step + (settings.planned_steps or planned)
+    model.progress = model.progress._replace(total_steps=total, counts_epochs=True)
     fit = Fit(model, batches, history, settings.max_iter, validation is not None, source)
     loop = _Loop(fit, settings, new_score, validation)
     interrupted = False
@@ -320,7 +328,7 @@ class _Loop:
         # What is not finite is an error that names its place; NumPy's warnings before it are noise.
         with self.guard, active(fit.model.device), np.errstate(all="ignore"):
             stopped = hooks.begin()
-            while self._number is not None or (self.n_iter < fit.max_epochs and not stopped):
+            while self._number is not None or (self.n_iter < fit.max_epochs and self._left and not stopped):
                 started = time.perf_counter()
                 fit.epoch = self.n_iter + 1
                 if hooks.call("on_epoch_begin") and self._number is None:
@@ -334,6 +342,12 @@ class _Loop:
                 fit.model.end_epoch(self._epoch.n_rows)
                 fit.close_epoch({**record, "time": time.perf_counter() - started})
                 stopped = hooks.call("on_epoch_end")
+
+    @property
+    def _left(self) -> int:
+        """How many updates may follow."""
+        most = self._settings.max_steps
+        return sys.maxsize if most is None else most - self._fit.step
 
     def _follow(self) -> None:
         """Make other steps, if what these were made of has changed."""
@@ -356,14 +370,14 @@ class _Loop:
         fit, epoch, steps, order = self._fit, self._epoch, self.steps, self._order
         batches, number = fit.batches, self._number or 0
         most, looked_at = hooks.steps_per_block, hooks.looks_at_blocks
-        while number < batches.n_batches and hooks.stopped_by is None:
+        while number < batches.n_batches and hooks.stopped_by is None and self._left:
             self.guard.poll()
             if batches.weight is not None and not batches.in_a_row(order, number, 1):
                 epoch.skip(batches.part(order, number)[1])  # no row counts: nothing to learn from it
                 self._number = number = number + 1
                 continue
             try:
-                block = steps.run(order, number, most)
+                block = steps.run(order, number, min(most, self._left))
                 steps.model.note_written("a fit")
             except NonFiniteError as error:
                 place = f"epoch {fit.epoch}, batch {number + 1} of {batches.n_batches}"
