@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
+from sklearn.model_selection import ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
@@ -81,6 +82,20 @@ CASES = {
     "quantiles": (sknet.MLPRegressor((8,), loss=Quantile([0.1, 0.5, 0.9]), scale_target=True, **OFTEN), REAL),
     "lazy network": (NetClassifier(lazy, early_stopping=True, **OFTEN), MANY),
     "ready network": (NetRegressor(ready(3), **OFTEN), REAL),
+    "scorers": (
+        sknet.MLPClassifier(
+            (8,), scoring=["roc_auc", "accuracy", "loss"], monitor="roc_auc", early_stopping=True, **OFTEN
+        ),
+        TABLES["binary"],
+    ),
+    "splitter": (
+        sknet.MLPClassifier(
+            (8,), validation_split=ShuffleSplit(1, random_state=0), early_stopping=True, **OFTEN
+        ),
+        MANY,
+    ),
+    "scaled": (sknet.MLPRegressor((8,), scale_target=True, early_stopping=True, **OFTEN), REAL),
+    "calibrated": (sknet.MLPClassifier((8,), calibrate="temperature", early_stopping=True, **OFTEN), MANY),
     "own stopping": (
         sknet.MLPClassifier((8,), callbacks=[EarlyStopping("score", patience=1, tol=0.1)], **OFTEN),
         MANY,
@@ -295,6 +310,42 @@ def test_the_same_data_in_another_container_are_the_same(tmp_path):
     for same in (np.asfortranarray(X), pd.DataFrame(X), np.repeat(X, 2, axis=0)[::2]):
         resumed = clone(clf).fit(same, MANY[1].tolist(), resume_from=tmp_path)
         assert left(resumed) == left(whole)
+
+
+GIVEN = {"X_val": X[:30], "y_val": MANY[1][:30], "sample_weight_val": WEIGHTS[:30]}
+
+
+def test_given_validation_rows(tmp_path):
+    clf = sknet.MLPClassifier((8,), early_stopping=True, **OFTEN)
+    whole = clone(clf).fit(*MANY, **GIVEN)
+    with pytest.raises(RuntimeError, match="died"):
+        clone(clf).fit(*MANY, **GIVEN, callbacks=[Checkpoint(tmp_path), Dies(3)])
+    assert left(clone(clf).fit(*MANY, **GIVEN, resume_from=tmp_path)) == left(whole)
+    for name, array in GIVEN.items():
+        changed = {**GIVEN, name: one_more(array) % 3}
+        what = {"X_val": "X", "y_val": "y", "sample_weight_val": "sample_weight"}[name]
+        with pytest.raises(StateError, match=f"data: validation {what} has other values"):
+            clone(clf).fit(*MANY, **changed, resume_from=tmp_path)
+
+
+class Moody:
+    """Splits otherwise each time."""
+
+    def split(self, X, y=None, groups=None):
+        rows = np.random.default_rng().permutation(len(X))
+        yield rows[:150], rows[150:]
+
+    def get_n_splits(self, X=None, y=None, groups=None):
+        return 1
+
+
+def test_a_splitter_that_draws_other_rows_is_refused(tmp_path):
+    clf = sknet.MLPClassifier((8,), validation_split=ShuffleSplit(1), early_stopping=True, **OFTEN)
+    whole = clone(clf).fit(*MANY, callbacks=[Checkpoint(tmp_path)])
+    assert left(clone(clf).fit(*MANY, resume_from=tmp_path)) == left(whole)
+    clf.set_params(validation_split=Moody()).fit(*MANY, callbacks=[Checkpoint(tmp_path)])
+    with pytest.raises(StateError, match=r"choice of rows has other values.*give a splitter a random_state"):
+        clone(clf).fit(*MANY, resume_from=tmp_path)
 
 
 def test_a_network_of_other_layers_is_refused_by_layer(tmp_path):

@@ -21,6 +21,7 @@ from sknet.persistence import describe, differences, digest
 __all__ = ["FitKeeper"]
 
 MOST = 4  # differences that are named
+ROWS = "choice of rows"
 
 Tree = dict[str, Any]
 
@@ -157,7 +158,7 @@ def _load_callbacks(
 
 
 def _digests(batches: Batches, of: str, known: Any = None) -> Tree:
-    arrays = {"y": batches.y, "sample_weight": batches.weight, "choice of rows": batches.chosen}
+    arrays = {"y": batches.y, "sample_weight": batches.weight, ROWS: batches.chosen}
     if batches.X is not known:
         arrays = {"X": batches.X, **arrays}
     return {f"{of}{name}": _digested(array) for name, array in arrays.items()}
@@ -175,6 +176,7 @@ def _check_same(before: Any, now: Any, path: str, what: str) -> None:
     if found:
         left_out = len(found) - MOST
         named = "; ".join(found[:MOST]) + (f"; and {left_out} more" if left_out > 0 else "")
+        named += " (give a splitter a random_state)" if any(ROWS in each for each in found) else ""
         raise StateError(
             f"{path} is of a fit with other {what}: {named}. A fit goes on with what it began with; leave "
             "out the checkpoint to begin anew"

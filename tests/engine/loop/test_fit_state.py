@@ -7,7 +7,7 @@ import scipy.sparse
 from sknet import Model, nn, optim
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
 from sknet.callbacks.extend import saved_fit
-from sknet.engine import Accuracy, Batches, History, RSquared, Settings, Validation, train
+from sknet.engine import Accuracy, Batches, Gathered, History, RSquared, Settings, Validation, train
 from sknet.exceptions import StateError
 from sknet.optim import schedules
 from tests.engine.helpers import assert_same, assert_same_state
@@ -95,8 +95,14 @@ CASES = {
         optim.Adam(),
         {"y": REAL, "loss": "squared_error"},
     ),
+    "gathered scores": (lambda: mixed(nn.Linear(6, 8)), optim.Adam(), {"gathered": True}),
     "never validated": (lambda: mixed(nn.Linear(6, 8)), optim.Adam(), {"validated": False}),
 }
+
+
+def spread(outputs, rows):
+    """Return a score that needs all rows at once."""
+    return {"score": float(np.diff(np.sort(outputs[:, 0])).max())}
 
 
 def fit(network, optimizer, options, callbacks=(), saved=None, max_iter=7):
@@ -119,6 +125,8 @@ def fit(network, optimizer, options, callbacks=(), saved=None, max_iter=7):
     ]
 
     def score_of(batches):
+        if told.get("gathered"):
+            return lambda: Gathered(batches.n_samples, spread, ["score"])
         return (
             Accuracy
             if told["y"] is LABELS
