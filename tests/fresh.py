@@ -135,7 +135,7 @@ def main() -> None:
     if sum(map(len, wanted.values())) > 1:
         load_others({m: names for m, names in wanted.items() if m in LARGE})
     gc.disable()  # a collection writes to all objects, and children share the memory
-    # The root loads what its names need when they are asked for: each is an import of its own.
+    # The root loads what its names need when they are first used: each is an import of its own.
     jobs = [(m, [n]) for m, names in wanted.items() for n in names if m == "sknet"]
     jobs += [(m, names) for m, names in wanted.items() if m != "sknet"]
     found = all_of([partial(run_module, *job) for job in jobs], os.cpu_count() or 1)

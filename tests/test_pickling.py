@@ -230,7 +230,7 @@ def made(cls):
 # -- what is compared --------------------------------------------------------------------------------------
 
 
-# What is made anew when it is asked for.
+# What is made again when it is needed.
 PROGRAMS = ("_stepper", "_predictors", "verified")
 
 

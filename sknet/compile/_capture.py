@@ -35,13 +35,13 @@ class _Traced(TracedArray):
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         raise self._frozen(
-            "the value of a tensor is asked for (by bool, float, int, item, numpy or an array function)"
+            "the value of a tensor is read (by bool, float, int, item, numpy or an array function)"
         )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # protocols that NumPy and others ask for
             raise AttributeError(name)
-        raise self._frozen(f"{name!r} of a tensor's array is asked for")
+        raise self._frozen(f"{name!r} of a tensor's array is read")
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise self._frozen("a tensor's array is written to")

@@ -109,7 +109,7 @@ class _GradMode(Context):
 def _set_grad(enabled: bool) -> None:
     if enabled and modes.inference:
         raise GradientError(
-            "gradients are asked for inside inference_mode, where nothing can be recorded: use no_grad there"
+            "gradients are computed inside inference_mode, where nothing is recorded: use no_grad there"
         )
     modes.grad = enabled
 

@@ -1,4 +1,4 @@
-"""The interface behind which NumPy, CuPy and the meta device stand, and their registry."""
+"""The interface that NumPy, CuPy and the meta device implement, and their registry."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ class Backend(ABC):
     kind: str
     xp: Namespace
     alignment: int = 256
-    """Bytes at whose multiples arrays begin in memory that is divided among many."""
+    """Alignment, in bytes, of arrays that share a block of memory."""
 
     @property
     @abstractmethod
@@ -64,7 +64,7 @@ class Backend(ABC):
         """Raise DeviceError if `device` does not exist here; by default there is one of a kind."""
         if device.index:
             raise DeviceError(
-                f"device '{self.kind}:{device.index}' asked for, but there is only one '{self.kind}' device"
+                f"device '{self.kind}:{device.index}' requested, but there is only one '{self.kind}' device"
             )
 
     def activate(self, device: Device) -> AbstractContextManager[Any]:
@@ -93,7 +93,7 @@ class Backend(ABC):
 
     def free_memory(self, device: Device) -> int:
         """Return how many bytes of memory `device` can still give."""
-        raise DeviceError(f"device '{device}' does not tell how much memory is free")
+        raise DeviceError(f"device '{device}' does not report how much memory is free")
 
     def is_plain(self, array: Any, writeable: bool = True) -> bool:
         """Tell whether `array` is C-contiguous, and writeable if `writeable` is true."""
@@ -140,7 +140,7 @@ def register(kind: str, loader: Any) -> None:
 
 
 def backend(kind: str) -> Backend:
-    """Return the backend of a kind of device, loading it if need be.
+    """Return the backend of a kind of device, loading it if necessary.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""CUDA devices: CuPy arrays. CuPy is imported when such a device is asked for, never before."""
+"""CUDA devices: CuPy arrays. CuPy is imported when such a device is requested, never before."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -58,10 +58,10 @@ class CupyBackend(Backend):
             count = self._cupy.cuda.runtime.getDeviceCount()
         except self._cupy.cuda.runtime.CUDARuntimeError as error:
             raise DeviceError(
-                f"device '{device}' asked for, but there is no usable GPU here ({error})"
+                f"device '{device}' requested, but there is no usable GPU here ({error})"
             ) from error
         if device.index >= count:
-            raise DeviceError(f"device '{device}' asked for, but there are only {count} CUDA devices here")
+            raise DeviceError(f"device '{device}' requested, but there are only {count} CUDA devices here")
 
     def from_host(self, array: Any, device: Device) -> Any:
         self.check(device)

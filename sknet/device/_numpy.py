@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import scipy.sparse
 
-# Private, too: the loop behind a sparse matrix product, which writes where it is told to.
+# Private, too: the loop behind a sparse matrix product, which writes into a given array.
 from scipy.sparse._sparsetools import csc_matvecs
 
 # Private, but the ufuncs themselves: with SCIPY_ARRAY_API=1 the public names are plain functions around them.
@@ -34,7 +34,7 @@ def _add_rows_at(out: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
         np.add.at(out, rows, values)
 
 
-# By the letter of a signed integer: the same size without a sign, and how many numbers are not negative.
+# By the letter of a signed integer dtype: the unsigned dtype, and how many values are not negative.
 UNSIGNED = {c: (np.dtype(c.upper()), 1 << 8 * np.dtype(c).itemsize - 1) for c in "bhilq"}
 
 
@@ -43,7 +43,7 @@ def check_indices(indices: Any, length: int) -> None:
     if not indices.size:
         return
     read, bound = indices, length
-    if indices.dtype.char in UNSIGNED:  # read without a sign, negative numbers are larger than all others
+    if indices.dtype.char in UNSIGNED:  # as unsigned integers, negative numbers are larger than all others
         dtype, count = UNSIGNED[indices.dtype.char]
         read, bound = indices.view(dtype), min(length, count)
     if read.item(read.argmax()) >= bound:  # takes a third of the time of a reduction

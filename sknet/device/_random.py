@@ -56,7 +56,7 @@ def philox_uniform(
     dtype : dtype
         float32 or float64.
     out : ndarray of shape `shape`, default=None
-        Where to draw them, a contiguous array of the dtype; None makes a new one.
+        Receives the numbers, a contiguous array of the dtype; None makes a new one.
 
     Returns
     -------

@@ -16,7 +16,7 @@ from sknet.losses._base import Loss, check_task, finite_numbers, reject, shape_e
 
 
 class LogitLoss(Loss):
-    """Abstract base of what compares logits with classes, or with several 0/1 labels.
+    """Abstract base of the losses that compare logits with classes, or with several 0/1 labels.
 
     A subclass has the parameter `multilabel`, and says what one label and what one class costs.
     """
@@ -87,7 +87,7 @@ class LogitLoss(Loss):
         return LogLoss(self.multilabel, ignore_index=self.ignore_index)
 
     def tempered(self, output: Tensor, temperature: float) -> Tensor:
-        """Return outputs divided by a temperature: above 1 it makes probabilities less sure.
+        """Return outputs divided by a temperature: above 1 it makes probabilities less confident.
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class LogLoss(LogitLoss):
         How much more a label counts where it is 1 than where it is 0; for one output and for
         several labels only.
     ignore_index : int, default=None
-        A target that does not count, such as that of padding in a sequence.
+        A target that is ignored, such as padding in a sequence.
 
     See Also
     --------
@@ -404,7 +404,7 @@ class Focal(LogitLoss):
         Whether each output is a separate 0/1 label. Otherwise the outputs are mutually exclusive
         classes.
     ignore_index : int, default=None
-        A target that does not count, as for `LogLoss`.
+        A target that is ignored, as for `LogLoss`.
 
     Notes
     -----

@@ -120,7 +120,7 @@ class Ordinal(Loss):
         output : Tensor or array of shape (n_samples, n_classes - 1), dtype=floating
             What the network returned.
         temperature : float
-            Above 1 it makes probabilities less sure.
+            Above 1 it makes probabilities less confident.
 
         Returns
         -------

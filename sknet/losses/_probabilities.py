@@ -29,7 +29,7 @@ class NLL(Loss):
     class_weight : array-like of shape (n_classes,) or dict, default=None
         How much each class counts, as for `LogLoss`.
     ignore_index : int, default=None
-        A target that does not count, as for `LogLoss`.
+        A target that is ignored, as for `LogLoss`.
 
     See Also
     --------

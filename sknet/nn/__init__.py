@@ -39,7 +39,7 @@ from sknet.nn._summary import summary as summary
 from sknet.nn._torch import from_torch as from_torch
 from sknet.nn._torch import to_torch as to_torch
 
-# -- layers, one file a family
+# -- layers, one file for each family
 from sknet.nn.layers._activation import *  # noqa: F403
 from sknet.nn.layers._attention import *  # noqa: F403
 from sknet.nn.layers._container import *  # noqa: F403

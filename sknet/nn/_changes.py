@@ -3,7 +3,7 @@
 Each mark is an object of its own, replaced at every change of that kind to any module: the mark that was
 read before is the present one as long as nothing has changed. An object that is referenced is never
 mistaken for another, and replacing it is atomic, so several threads need no lock. A mark is always replaced
-after the change has been made: who reads the new one sees the change.
+after the change has been made: so a reader of the new one sees the change.
 """
 
 __all__ = ["latest", "note_hooks", "note_setting", "note_structure"]
@@ -34,7 +34,7 @@ latest = Marks()
 
 
 def note_structure() -> None:
-    """Note that parameters, buffers or modules have come, gone, or are to be learned or not."""
+    """Note that parameters, buffers or modules were added, removed, frozen or thawed."""
     latest.structure = object()
     latest.settings = object()
 

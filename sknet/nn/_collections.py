@@ -13,7 +13,7 @@ __all__ = ["Indexed", "ModuleDict", "ModuleList", "ParameterDict", "ParameterLis
 
 
 class Indexed(Module):
-    """Base of what has its children in an order, such as `Sequential`: it is a list of them.
+    """Base of ordered collections, such as `Sequential`: each is a list of its children.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class Indexed(Module):
 
 
 class ModuleList(Indexed):
-    """A list of modules that are registered; how they compute is written in the `forward` around it.
+    """A list of registered modules; the `forward` of the module around it says how they are used.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class ModuleList(Indexed):
 
 
 class ParameterList(Indexed):
-    """A list of parameters that are registered.
+    """A list of registered parameters.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ class _Named(Module):
 
 
 class ModuleDict(_Named):
-    """A dict of modules that are registered; how they compute is written in the `forward` around it.
+    """A dict of registered modules; the `forward` of the module around it says how they are used.
 
     Parameters
     ----------
@@ -299,7 +299,7 @@ class ModuleDict(_Named):
 
 
 class ParameterDict(_Named):
-    """A dict of parameters that are registered.
+    """A dict of registered parameters.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ def _input_after(
 
 
 class _WayBack:
-    """The backward pass of one call: it comes by the module's outputs first, then by its inputs."""
+    """The backward pass of one call: it passes the module's outputs first, then its inputs."""
 
     def __init__(self, module: Forward, hooks: Hooks, args: tuple[Any, ...]) -> None:
         inputs = leaves(args)
@@ -124,7 +124,7 @@ class _WayBack:
 
     def at_inputs(self, found: Gradients) -> Gradients:
         given, self._of_outputs = self._of_outputs, None
-        if given is None:  # a gradient of a gradient, from within the module: it has not come by the outputs
+        if given is None:  # a gradient of a gradient, from within the module: it has not passed the outputs
             return found
         for hook, _ in self._hooks.of("backward"):
             found = self._after("backward hook", hook(self._module, found, given), found)
@@ -165,7 +165,7 @@ class _Watch:
 
 
 class _Gate(Function):
-    """What all watched tensors come through: older on the tape than they, so a walk comes to it last."""
+    """The gate of all watched tensors: older on the tape than they are, so a walk reaches it last."""
 
     @staticmethod
     def forward(ctx: Any, watch: Any, *tensors: Any) -> Tensor:

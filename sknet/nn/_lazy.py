@@ -37,7 +37,7 @@ _becoming = threading.RLock()
 
 
 class Lazy(Module):
-    """Base of the lazy layers: what turns into an ordinary layer when its first input comes.
+    """Base of the lazy layers, which turn into ordinary ones at their first input.
 
     A lazy class names itself, the ordinary class, the constructor's argument that is left out, and
     the axis of the first input whose length it is.
@@ -45,7 +45,7 @@ class Lazy(Module):
     Parameters
     ----------
     *args, **kwargs : object
-        The ordinary class's arguments but for that one.
+        The ordinary class's arguments without that one.
 
     Notes
     -----
@@ -180,7 +180,7 @@ class LazyBatchNorm(Lazy, BatchNorm, infer="num_features", axis=1):
 
 
 class LazyConv1d(Lazy, Conv1d, infer="in_channels", axis=-2):
-    """A `Conv1d` layer whose `in_channels` is the length of its first input's last but one axis.
+    """A `Conv1d` layer whose `in_channels` is the length of its first input's second to last axis.
 
     Examples
     --------
@@ -195,7 +195,7 @@ class LazyConv1d(Lazy, Conv1d, infer="in_channels", axis=-2):
 
 
 class LazyConv2d(Lazy, Conv2d, infer="in_channels", axis=-3):
-    """A `Conv2d` layer whose `in_channels` is the length of its first input's last but two axis.
+    """A `Conv2d` layer whose `in_channels` is the length of its first input's third to last axis.
 
     Examples
     --------
@@ -210,7 +210,7 @@ class LazyConv2d(Lazy, Conv2d, infer="in_channels", axis=-3):
 
 
 class LazyConvTranspose1d(Lazy, ConvTranspose1d, infer="in_channels", axis=-2):
-    """A `ConvTranspose1d` layer whose `in_channels` is the length of its first input's last but one axis.
+    """A `ConvTranspose1d` layer whose `in_channels` is the length of its first input's second to last axis.
 
     Examples
     --------
@@ -225,7 +225,7 @@ class LazyConvTranspose1d(Lazy, ConvTranspose1d, infer="in_channels", axis=-2):
 
 
 class LazyConvTranspose2d(Lazy, ConvTranspose2d, infer="in_channels", axis=-3):
-    """A `ConvTranspose2d` layer whose `in_channels` is the length of its first input's last but two axis.
+    """A `ConvTranspose2d` layer whose `in_channels` is the length of its first input's third to last axis.
 
     Examples
     --------

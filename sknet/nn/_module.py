@@ -439,7 +439,7 @@ def copy_with(module: M, values: Mapping[Parameter, Any]) -> M:
 
 
 def _copy(module: Module, done: dict[int, Any]) -> Any:
-    """Copy what stands below `module`, once: `done` maps the identities of originals to their copies."""
+    """Copy the tree below `module`, each once: `done` maps identities of originals to their copies."""
     if id(module) in done:
         return done[id(module)]
     clone = done[id(module)] = type(module).__new__(type(module))

@@ -51,7 +51,7 @@ class Home(Protocol):
 
 
 class Undrawn(MetaArray):
-    """What is known of a parameter before it is drawn: shape, dtype, device, and how to draw it."""
+    """What is known about a parameter before it is drawn: shape, dtype, device, and how to draw it."""
 
     __slots__ = ("device", "draw")
 
@@ -152,12 +152,12 @@ class Parameter(Tensor):
 
     @property
     def home(self) -> Home | None:
-        """The memory of the owner that keeps this parameter's values; None while nobody does."""
+        """The memory of the owner that keeps this parameter's values; None if there is none."""
         home = self._home
         return None if home is None else home()
 
     def settle(self, home: Home | None, data: Any) -> None:
-        """Let an owner keep the values from now on, in an array of its own, or let nobody keep them.
+        """Let an owner keep the values from now on, in an array of its own; None ends that.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What the parts of a module know of it, so that none of them imports it."""
+"""Protocols of modules for the files that they are made of, so that none of these imports them."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol

@@ -13,7 +13,7 @@ from sknet.device import MetaArray
 from sknet.exceptions import CaptureError, DtypeError, ShapeError
 
 X = np.arange(6.0).reshape(2, 3)
-VALUE = r"the value of a tensor is asked for .* of shape \(.*\), in .*test_footguns.py, line \d+: `.*`"
+VALUE = r"the value of a tensor is read .* of shape \(.*\), in .*test_footguns.py, line \d+: `.*`"
 
 
 def branches(x):
@@ -53,7 +53,7 @@ def test_the_line_is_the_users():
 
 
 def test_array_functions_of_the_array():
-    with pytest.raises(CaptureError, match=r"'mean' of a tensor's array is asked for, of shape .* in .*`"):
+    with pytest.raises(CaptureError, match=r"'mean' of a tensor's array is read, of shape .* in .*`"):
         capture(lambda x: x - x.data.mean(), X)
     with pytest.raises(TypeError, match="does not support ufuncs"):
         capture(lambda x: Tensor(np.exp(x.data)), X)

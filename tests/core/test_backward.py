@@ -261,7 +261,7 @@ class TestGradients:
 
             @staticmethod
             def backward(ctx, gradient):
-                raise AssertionError("nobody asked for this gradient")
+                raise AssertionError("this gradient was not requested")
 
         out = (x * Unwilling.apply(y)).sum()
         [g] = gradients(out, [x])

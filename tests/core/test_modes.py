@@ -162,7 +162,7 @@ class TestInferenceMode:
 
     @pytest.mark.parametrize("ask", [lambda: enable_grad().__enter__(), lambda: set_grad_enabled(True)])
     def test_recording_cannot_be_turned_on(self, ask):
-        message = "gradients are asked for inside inference_mode, where nothing can be recorded: use no_grad"
+        message = "gradients are computed inside inference_mode, where nothing is recorded: use no_grad"
         with inference_mode(), pytest.raises(GradientError, match=message):
             ask()
         assert is_grad_enabled()

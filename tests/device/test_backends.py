@@ -72,7 +72,7 @@ class TestAvailable:
     @pytest.mark.parametrize("kind", ["cpu", "meta"])
     def test_there_is_one_of_a_kind(self, kind):
         with pytest.raises(
-            DeviceError, match=f"device '{kind}:1' asked for, but there is only one '{kind}' device"
+            DeviceError, match=f"device '{kind}:1' requested, but there is only one '{kind}' device"
         ):
             available(f"{kind}:1")
 

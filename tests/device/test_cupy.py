@@ -100,14 +100,14 @@ def test_too_few_gpus(count):
     owner = CupyBackend()
     owner.check(Device("cuda", 1))
     with pytest.raises(
-        DeviceError, match="device 'cuda:2' asked for, but there are only 2 CUDA devices here"
+        DeviceError, match="device 'cuda:2' requested, but there are only 2 CUDA devices here"
     ):
         owner.check(Device("cuda", 2))
 
 
 def test_no_usable_gpu(count):
     count[0] = FakeRuntimeError("cudaErrorInsufficientDriver")
-    message = r"device 'cuda:0' asked for, but there is no usable GPU here \(cudaErrorInsufficientDriver\)"
+    message = r"device 'cuda:0' requested, but there is no usable GPU here \(cudaErrorInsufficientDriver\)"
     with pytest.raises(DeviceError, match=message):
         CupyBackend().check(Device("cuda"))
 

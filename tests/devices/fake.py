@@ -3,7 +3,7 @@
 Whatever runs on it was written against a backend's namespace only. It is strict where CuPy is: a host array
 and one of ours do not mix, arrays of two devices do not mix, and a kernel runs on the current device only.
 Kernels in CUDA C are run as they are, thread by thread (`kernels`), and what costs time on a GPU is counted
-(`counted`): memory that is asked for, and copies to the host.
+(`counted`): allocations, and copies to the host.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -292,7 +292,7 @@ class FakeBackend(Backend):
 
     def check(self, device: Device) -> None:
         if device.index >= N_DEVICES:
-            raise DeviceError(f"device '{device}' asked for, but there are only {N_DEVICES} fake devices")
+            raise DeviceError(f"device '{device}' requested, but there are only {N_DEVICES} fake devices")
 
     def from_host(self, array: Any, device: Device) -> Any:
         self.check(device)

@@ -111,7 +111,7 @@ CHOICES = [
     ("multiclass", {"activation": "rellu"}, r"'activation' .* Did you mean 'relu' or .*\?"),
     ("multiclass", {"activation": None}, "'activation' parameter of MLPClassifier must be"),
     ("multiclass", {"device": "gpu"}, "unknown device 'gpu': expected one of"),
-    ("multiclass", {"device": "cpu:7"}, "'cpu:7' asked for, but there is only one"),
+    ("multiclass", {"device": "cpu:7"}, "'cpu:7' requested, but there is only one"),
     ("multiclass", {"optimizer": LBFGS(), "early_stopping": True}, r"early_stopping=True needs .* Adam\(\)"),
     ("multiclass", {"optimizer": LBFGS(), "dropout": 0.5}, "dropout=0.5 needs .* got LBFGS"),
 ]

@@ -1,6 +1,6 @@
 """Random small networks, trained in every way there is: each must do what eager steps do.
 
-``python -m tests.fuzz.networks --cases 20000 --seed 0`` runs as many as asked for and prints what
+``python -m tests.fuzz.networks --cases 20000 --seed 0`` runs as many as requested and prints what
 differs. Eager steps are the measure. The plan that keeps every operation has to have all their bits,
 as long as batches are C-contiguous; NumPy's plan and native code may round differently. Native code runs
 as plain Python, where NumPy raises for an index out of bounds; ``--compile N`` compiles every Nth case,
@@ -335,7 +335,7 @@ def checked(seed: int, compiled: bool = False) -> list[tuple[str, str]]:
 
 
 def main() -> int:
-    """Run as many cases as asked for."""
+    """Run as many cases as requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)

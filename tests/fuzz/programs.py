@@ -1,6 +1,6 @@
 """Random programs of 3 to 15 steps: eager, compiled and native, they compute what PyTorch computes.
 
-``python -m tests.fuzz.programs --cases 20000 --seed 0`` runs as many as asked for and prints what
+``python -m tests.fuzz.programs --cases 20000 --seed 0`` runs as many as requested and prints what
 differs. Values and gradients are compared, in float64 and float32, with lengths of 0 and 1 among the
 shapes. Programs of integers have values only. ``--device N`` runs every Nth program on the fake device of
 the tests, whose kernels a C compiler makes, and ``--native N`` every Nth as the step of a network.
@@ -300,7 +300,7 @@ def checked(seed: int, on_device: bool = False, natively: bool = False) -> list[
 
 
 def main() -> int:
-    """Run as many programs as asked for."""
+    """Run as many programs as requested."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)

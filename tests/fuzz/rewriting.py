@@ -256,7 +256,7 @@ def mismatches(case: Case, number: int = 0) -> list[str]:
 
 
 def main() -> int:
-    """Run as many cases as asked for; print those that go wrong, and how many."""
+    """Run as many cases as requested; print those that go wrong, and how many."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Some hundred random networks, trained in every way; `tests.fuzz.networks` runs as many as asked for."""
+"""Some hundred random networks, trained in every way; `tests.fuzz.networks` runs as many as requested."""
 
 from collections import Counter
 

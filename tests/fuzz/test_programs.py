@@ -1,4 +1,4 @@
-"""Some hundred random programs against PyTorch; `tests.fuzz.programs` runs as many as asked for."""
+"""Some hundred random programs against PyTorch; `tests.fuzz.programs` runs as many as requested."""
 
 from collections import Counter
 

@@ -284,7 +284,7 @@ def test_a_fit_runs_hooks_in_every_step():
 def test_a_fit_sees_hooks_that_come_in_between():
     net, calls = model(), []
 
-    def new_score():  # asked for once an epoch
+    def new_score():  # requested once an epoch
         calls.append(0)
         if len(calls) == 2:
             net.module.register_forward_hook(lambda module, args, output: calls.append(1))

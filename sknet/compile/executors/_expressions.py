@@ -1,4 +1,4 @@
-"""What the executors that generate code need to know of a scalar expression."""
+"""Facts about scalar expressions for the executors that generate code."""
 
 import ast
 from functools import cache

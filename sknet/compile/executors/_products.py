@@ -22,7 +22,7 @@ SMALL = 10**6  # multiplications that they take
 
 @cache
 def small_limit() -> int:
-    """Return how many multiplications BLAS's kernels for small matrices do at most; 0 without any."""
+    """Return the most multiplications that BLAS's kernels for small matrices do; 0 if it has none."""
     names = {library.get("architecture") for library in threadpool_info()}
     return SMALL if names & WITH_SMALL_KERNELS else 0
 
@@ -93,7 +93,7 @@ def call_room(dtype: Any) -> np.ndarray:
     room = np.zeros(18, np.int64)
     room[17] = small_limit()
     matmul: Any = np.matmul
-    if not isinstance(matmul, np.ufunc):  # somebody has put another in its place
+    if not isinstance(matmul, np.ufunc):  # it has been replaced
         return room
     ufunc = _UFunc.from_address(id(matmul) + object.__basicsize__)
     if (ufunc.nin, ufunc.nout, ufunc.name) == (2, 1, b"matmul"):

@@ -89,7 +89,7 @@ class Writer:
         return self._in_block.get(x) or self.names[x]
 
     def scratch(self, equation: Equation, i: int = 0) -> str:
-        """Return the name of an array that an equation needs besides."""
+        """Return the name of a scratch array of an equation."""
         return f"{self.names[equation.output]}_s{i}"
 
     def operands(self, equation: Equation) -> list[str]:
@@ -154,7 +154,7 @@ class Writer:
         return name if known is function else self.partial(function, name)
 
     def partial(self, function: Any, name: str) -> str:
-        """Return a name of its own for a function."""
+        """Return a new name for a function."""
         self._partials += 1
         self.bound[f"{name}_{self._partials}"] = function
         return f"{name}_{self._partials}"

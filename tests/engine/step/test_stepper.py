@@ -130,7 +130,7 @@ class Noisy(Branching):
 
 
 UNCAPTURED = {
-    Branching: r"value of a tensor is asked for .* line \d+: `return out if out.sum\(\).item\(\) > 1e6",
+    Branching: r"value of a tensor is read .* line \d+: `return out if out.sum\(\).item\(\) > 1e6",
     Counting: r"the step did different operations when run twice, so it cannot be compiled.*compile=False",
     Noisy: "the step did different operations when run twice",
 }

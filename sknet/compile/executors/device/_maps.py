@@ -1,4 +1,4 @@
-"""Kernels as text: each goes once over the elements of one shape, and computes a whole group of equations.
+"""Kernels as text: each visits the elements of one shape once, and computes a whole group of equations.
 
 A thread computes element after element of all outputs, numbered in the order of memory. Where an
 operand is broadcast, transposed or strided, its place follows from that number by divisions whose
@@ -133,7 +133,7 @@ def written(name: str, group: Group, plan: Plan) -> Map:
 def position(
     shape: tuple[int, ...], strides: tuple[int, ...], within: tuple[int, ...], index: str = "i"
 ) -> tuple[str, bool]:
-    """Return where in memory an array has what belongs to an element of a shape that it broadcasts to.
+    """Return the offset of the element that is read for an element of a shape that an array broadcasts to.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ def _check(w: Writer, indices: Variable, length: int) -> None:
     """Write what `check_indices` does, with the view and its methods made once."""
     name, bound = w.name(indices), length
     read = name
-    if indices.dtype.kind == "i":  # read without a sign, negative numbers are larger than all others
+    if indices.dtype.kind == "i":  # as unsigned integers, negative numbers are larger than all others
         unsigned = indices.dtype.str.replace("i", "u")
         read = w.made(f"{name}.view('{unsigned}')", "r")
         bound = min(length, np.iinfo(indices.dtype).max + 1)

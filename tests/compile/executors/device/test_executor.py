@@ -246,7 +246,7 @@ def test_a_kernel_writes_over_what_it_reads_last(fake_device):
 
 
 def test_a_training_step(fake_device):
-    """50 steps with every number of the arena destroyed between them; no memory is asked for."""
+    """50 steps with every number of the arena destroyed between them; nothing is allocated."""
     optimizer, results = Adam(1e-2), []
     module = network(20, 50, 3)
     for device in (None, fake_device):
@@ -318,7 +318,7 @@ def test_slots_on_a_device(fake_device):
 def test_a_device_without_kernels(monkeypatch):
     with pytest.raises(DeviceError, match="device 'cpu' compiles no kernels"):
         backend("cpu").kernels("", [], Device("cpu"))
-    with pytest.raises(DeviceError, match="device 'cpu' does not tell how much memory is free"):
+    with pytest.raises(DeviceError, match="device 'cpu' does not report how much memory is free"):
         backend("cpu").free_memory(Device("cpu"))
 
 
