@@ -33,7 +33,7 @@ class Callback(ParameterObject):
         at once as take a twentieth of a second. 1 calls it for every batch: a compiled fit of small
         batches is slower then.
     keeps_result : bool
-        Whether the fit ends in order, with a warning, when this callback raises.
+        Whether the fit ends in order, with a warning, when this callback raises after `on_fit_begin`.
     pauses : bool
         Whether its ``"stop"`` is a break only: a fit that is resumed from a `Checkpoint` goes on after it.
     order : int

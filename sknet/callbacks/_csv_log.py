@@ -15,8 +15,8 @@ class CSVLog(Callback):
     """Write the numbers of every epoch to a file of comma-separated values, while the fit goes on.
 
     The file is the history as a table: a line for each epoch with its number, empty where an epoch lacks a
-    number. A fit that continues another goes on in the same table. If the file cannot be written, the
-    fit ends with a warning, and what was learned is kept.
+    number. A fit that continues another goes on in the same table. If the file cannot be written any more
+    during the fit, that ends with a warning, and what was learned is kept.
 
     Parameters
     ----------

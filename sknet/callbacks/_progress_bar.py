@@ -45,9 +45,9 @@ class ProgressBar(Callback):
         self.leave = leave
 
     def on_fit_begin(self, fit: FitView) -> None:
-        tqdm = optional("tqdm.auto", "ProgressBar", "progress").tqdm
         if _is_in_worker():
             return
+        tqdm = optional("tqdm.auto", "ProgressBar", "progress").tqdm
         self._shown = 0.0
         self._bar = tqdm(
             total=fit.max_epochs * fit.batches.n_batches,

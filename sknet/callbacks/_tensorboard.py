@@ -14,7 +14,7 @@ class TensorBoardLog(Callback):
     """Write the numbers of every epoch for TensorBoard.
 
     It needs tensorboardX (``pip install 'sknet[tensorboard]'``), or a writer that you have made. If writing
-    fails, the fit ends with a warning, and what was learned is kept.
+    fails during the fit, that ends with a warning, and what was learned is kept.
 
     Parameters
     ----------
@@ -54,10 +54,11 @@ class TensorBoardLog(Callback):
         return type(self)(self.log_dir, writer=self.writer)  # an open file is not copied
 
     def on_fit_begin(self, fit: FitView) -> None:
-        self._writer = self.writer
-        if self._writer is None:
-            tensorboard = optional("tensorboardX", "TensorBoardLog without a writer", "tensorboard")
-            self._writer = tensorboard.SummaryWriter(None if self.log_dir is None else str(self.log_dir))
+        if self.writer is not None:
+            self._writer = self.writer
+            return
+        tensorboard = optional("tensorboardX", "TensorBoardLog without a writer", "tensorboard")
+        self._writer = tensorboard.SummaryWriter(None if self.log_dir is None else str(self.log_dir))
 
     def on_epoch_end(self, fit: FitView) -> None:
         for name, value in fit.record.items():

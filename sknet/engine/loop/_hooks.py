@@ -118,7 +118,7 @@ class Hooks:
             if said is not None and self._stops(callback, name, said):
                 self.stop(callback, name)
         except Exception as error:
-            if callback.keeps_result:
+            if callback.keeps_result and name != "on_fit_begin":  # before which there is nothing to keep
                 raise KeptError(f"{_name(callback, name)} raised {error!r}", error) from error
             raise
 

@@ -1,0 +1,32 @@
+"""Small data and estimators for the tests of callbacks."""
+
+import warnings
+from contextlib import contextmanager
+
+import numpy as np
+
+from sknet import MLPClassifier
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(120, 3)).astype("float32")
+Y = np.where(X[:, 0] + 0.3 * X[:, 1] + 0.3 * RNG.normal(size=120) > 0, "yes", "no")
+
+
+@contextmanager
+def unconverged():
+    """Let fits end at the limit of epochs without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*[Cc]onverge")
+        yield
+
+
+def classifier(*callbacks, **params):
+    """Return a small classifier that stops only when it is told to."""
+    defaults = {"tol": 0, "n_iter_no_change": np.inf, "max_iter": 6, "random_state": 0, "batch_size": 16}
+    return MLPClassifier((5,), callbacks=list(callbacks), **defaults | params)
+
+
+def fitted(*callbacks, **params):
+    """Return the same, fitted."""
+    with unconverged():
+        return classifier(*callbacks, **params).fit(X, Y)
