@@ -18,8 +18,11 @@ from sknet.engine.state import (
     ModelState,
     Pending,
     StepResult,
+    arguments,
     check_free,
     copy_of,
+    each_input,
+    n_rows,
 )
 from sknet.engine.step import (
     Stepper,
@@ -147,8 +150,8 @@ class Model(Owner):
 
         Parameters
         ----------
-        X : array, sparse matrix or Tensor of shape (n_samples, ...)
-            A batch.
+        X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
+            A batch; several inputs by the names of the forward pass's arguments.
         training : bool, default=True
             Whether layers behave as in training (dropout drops, batch norm uses the batch). The
             same model draws the same dropout masks every time, until its state is replaced.
@@ -161,7 +164,7 @@ class Model(Owner):
         """
         module = self.materialize(X)._memory.module
         scope = Scope(self._bound(training), training, self.key, self.progress.step)
-        output = check_output(module, run(module, scope, (self._operand(X),)))
+        output = check_output(module, run(module, scope, arguments(each_input(self._operand, X))))
         if scope.updates and output.requires_grad:
             return carry(output, self._named_updates(scope))
         return output  # type: ignore[no-any-return]
@@ -172,8 +175,8 @@ class Model(Owner):
 
         Parameters
         ----------
-        X : array, sparse matrix or Tensor of shape (n_samples, ...)
-            A batch.
+        X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
+            A batch; several inputs by the names of the forward pass's arguments.
         by : callable
             Called as `nn.run` is: ``by(module, scope, args)``.
 
@@ -183,7 +186,7 @@ class Model(Owner):
             What `by` returns.
         """
         module = self.materialize(X)._memory.module
-        return by(module, Scope(self._bound(training=False), False), (self._operand(X),))
+        return by(module, Scope(self._bound(training=False), False), arguments(each_input(self._operand, X)))
 
     def _bound(self, training: bool) -> dict[Any, Tensor]:
         """Return what stands in the place of the module's parameters: averages, when those predict."""
@@ -388,8 +391,8 @@ class Model(Owner):
 
         Parameters
         ----------
-        X : array, sparse matrix or Tensor of shape (n_samples, ...)
-            A batch.
+        X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
+            A batch; several inputs by the names of the forward pass's arguments.
         y : array of shape (n_samples,) or (n_samples, n_outputs)
             Its targets.
         sample_weight : array of shape (n_samples,) or (n_samples, n_positions), default=None
@@ -412,9 +415,9 @@ class Model(Owner):
             With ``compile=True``, if the step cannot be captured.
         """
         self.materialize(X)
-        X = self._operand(X)
+        X = each_input(self._operand, X)
         result = self._stepper.step(self, X, *self._checked(y, sample_weight))
-        self._epoch.rows += X.shape[0]
+        self._epoch.rows += n_rows(X)
         self.note_written("Model.step")
         return result
 
@@ -470,7 +473,8 @@ class Model(Owner):
         """
         with no_grad(), np.errstate(all="ignore"):
             found = self.loss_function.predict(self(X, training=False)).data
-            warn_of_overflow(found, X.data if isinstance(X, Tensor) else X, "the model")
+            given = each_input(lambda x: x.data if isinstance(x, Tensor) else x, X)
+            warn_of_overflow(found, given, "the model")
         return found
 
     def predictor(

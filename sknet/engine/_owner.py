@@ -20,6 +20,7 @@ from sknet.engine.state import (
     Pending,
     Weights,
     copied_random_state,
+    each_input,
 )
 from sknet.engine.step import Stepper
 from sknet.exceptions import StateError
@@ -147,7 +148,7 @@ class Owner:
 
         Parameters
         ----------
-        X : array, sparse matrix, Tensor, or tuple of int
+        X : array, sparse matrix, Tensor, or tuple of int, or dict of those
             A batch, of which only the shape counts, or that shape.
 
         Returns
@@ -162,12 +163,10 @@ class Owner:
         """
         store = self._store
         if isinstance(store, Pending):
-            example = X if isinstance(X, tuple) or hasattr(X, "dtype") else np.asarray(X)
-            materialize(store.module, example, dtype=self.dtype)
+            _materialize(store.module, X, self.dtype)
             self._begin()
         elif store.mark is not latest.structure and is_lazy(store.module):  # a layer that was put in later
-            example = X if isinstance(X, tuple) or hasattr(X, "dtype") else np.asarray(X)
-            materialize(store.module, example, dtype=self.dtype)
+            _materialize(store.module, X, self.dtype)
         return self
 
     # -- state --------------------------------------------------------------------------------
@@ -449,6 +448,17 @@ class Owner:
         return other
 
     __copy__ = copy  # state has one owner
+
+
+def _materialize(module: Module, X: Any, dtype: Any) -> None:
+    def example(x: Any) -> Any:
+        return x if isinstance(x, tuple) or hasattr(x, "dtype") else np.asarray(x)
+
+    found = each_input(example, X)
+    if isinstance(found, dict):
+        materialize(module, dtype=dtype, **found)
+    else:
+        materialize(module, found, dtype=dtype)
 
 
 def check_alpha(alpha: float) -> float:

@@ -1,6 +1,7 @@
 """What a network is built from: the part of an estimator's parameters that a continued fit cannot change."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,6 +21,11 @@ class Architecture(ABC):
     """
 
     is_foreign = True
+
+    @property
+    def forward(self) -> "Mapping[str, bool] | None":
+        """The arguments of the network's `forward`, as far as they are known: whether each is required."""
+        return None
 
     @abstractmethod
     def build(self, inputs: Any, n_outputs: int) -> nn.Module:

@@ -14,10 +14,12 @@ from sknet.callbacks import Callback
 from sknet.device import device_of, to_device
 from sknet.engine import Batches, CompiledStep, Model, Score, predict_rows
 from sknet.engine.predict import Head, warn_of_overflow
+from sknet.engine.state import first_input
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions
 from sknet.estimators._fitting import Fit, fit_network
 from sknet.estimators._input import check_X
+from sknet.estimators._inputs import Inputs
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._tasks import CallbackSupportMixin, fit_as_task
@@ -170,6 +172,8 @@ class BaseNet(CallbackSupportMixin, HiddenLayers, Attributions, HoldsLists, ABC)
     _numeric_targets: bool
     _targets: Any
     _architecture: Architecture
+    _inputs: Inputs | None = None
+    _frozen: tuple[str, ...] = ()
     best_loss_: float | None
 
     def _take(self, fit: Fit) -> None:
@@ -218,13 +222,15 @@ class BaseNet(CallbackSupportMixin, HiddenLayers, Attributions, HoldsLists, ABC)
         model = self.model_
         mine = model.dtype.type
         with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
-            X = check_X(self, X, [mine, np.float32 if mine is np.float64 else np.float64])
+            dtypes = [mine, np.float32 if mine is np.float64 else np.float64]
+            inputs = self._inputs
+            X = check_X(self, X, dtypes) if inputs is None else inputs.read(self, X, dtypes)
             result = by(model, X, *args)
             warn_of_overflow(result, X, type(self).__name__)
         return (
             result
             if type(X) is np.ndarray and type(result) is np.ndarray
-            else to_device(result, device_of(X))
+            else to_device(result, device_of(first_input(X)))
         )
 
     def _link(self, name: str) -> Head | None:

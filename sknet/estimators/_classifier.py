@@ -266,7 +266,9 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         """
         check_is_fitted(self)
         label = self._architecture.label(self.model_.module)
-        return FrozenClassifier(self.model_, self._targets, self.n_features_in_, label, self._temperature)
+        return FrozenClassifier(
+            self.model_, self._targets, self._inputs or self.n_features_in_, label, self._temperature
+        )
 
     @property
     def _temperature(self) -> Any:

@@ -5,15 +5,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.random import RandomState
 from sklearn.exceptions import ConvergenceWarning
 
-from sknet import nn
-from sknet._params import same
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping, PrintLog, ProgressBar
 from sknet.callbacks.extend import SavedFit, check_callbacks, fresh_callbacks, saved_fit
-from sknet.device import device_of, to_host
+from sknet.device import to_host
 from sknet.engine import (
     Batches,
     History,
@@ -25,9 +22,11 @@ from sknet.engine import (
     minimize,
     train,
 )
+from sknet.engine.predict import chunk_rows_of
+from sknet.engine.state import first_input, n_rows, row_shapes
 from sknet.estimators._calibration import check_calibration, temperature_of
-from sknet.estimators._input import check_weights, check_X_y
-from sknet.estimators._outputs import check_outputs, output_shape
+from sknet.estimators._input import check_weights
+from sknet.estimators._network import checked_inputs, take_model
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._refit import SecondTraining
 from sknet.estimators._scoring import DEFAULT_SCORING, HELD_OUT, LOSS, Scoring, check_scoring
@@ -72,8 +71,10 @@ class Fit:
         Whether it goes on from the fit before.
     given : Given
         Its arguments as they came in.
-    X : array or CSR matrix of shape (n_samples, ...)
+    X : array or CSR matrix of shape (n_samples, ...), or dict of those
         Checked inputs.
+    dtypes : dtype, or dict of those, or None
+        In which each input is computed with, where that is not told by X.
     y : array of shape (n_samples, ...)
         Targets as the loss reads them.
     weight : array of shape (n_samples,) or None
@@ -122,6 +123,7 @@ class Fit:
     continuing: bool
     given: Given
     X: Any = None
+    dtypes: Any = None
     y: Any = None
     weight: Any = None
     labels: Any = None
@@ -149,7 +151,11 @@ class Fit:
     @property
     def dtype(self) -> Any:
         """In which precision it computes."""
-        return self.X.dtype if self.recipe.dtype == "auto" else self.recipe.dtype
+        if self.recipe.dtype != "auto":
+            return self.recipe.dtype
+        inputs = self.X.values() if isinstance(self.X, dict) else [self.X]
+        real = [x.dtype for x in inputs if x.dtype.kind == "f"]
+        return np.result_type(*real) if real else np.dtype(self.recipe.other_dtype)
 
     @property
     def settings(self) -> Settings:
@@ -210,7 +216,7 @@ def fit_network(
     fit.beside = beside
     fit.saved = None if incremental else saved_fit(fit.callbacks, resume_from)
     _check_rows(fit, classes)
-    _take_model(fit)
+    take_model(fit)
     if estimator._is_full_batch():
         _fit_full_batch(fit)
     else:
@@ -220,15 +226,8 @@ def fit_network(
 def _check_rows(fit: Fit, classes: Any) -> None:
     """Check inputs, targets and weights, and encode the targets."""
     estimator, recipe, given = fit.estimator, fit.recipe, fit.given
-    fit.X, y = check_X_y(
-        estimator,
-        given.X,
-        given.y,
-        recipe.accepted_dtypes(),
-        reset=not fit.continuing,
-        numeric=estimator._numeric_targets,
-    )
-    fit.labels, fit.sample_weight = y, check_weights(given.sample_weight, fit.X, fit.dtype)
+    fit.X, y = checked_inputs(fit, given.X, given.y)
+    fit.labels, fit.sample_weight = y, check_weights(given.sample_weight, first_input(fit.X), fit.dtype)
     if not fit.continuing:
         estimator._targets = estimator._new_targets(recipe, y, classes)
     elif not fit.incremental:
@@ -238,63 +237,6 @@ def _check_rows(fit: Fit, classes: Any) -> None:
     fit.loss = targets.trained(recipe.loss)
     fit.loss.check_target(fit.y, n_outputs=targets.n_outputs)
     fit.weight = estimator._weighted(recipe, y, fit.sample_weight, fit.incremental)
-
-
-# -- the model -------------------------------------------------------------------------------------
-
-
-def _take_model(fit: Fit) -> None:
-    """Build a new model, or take up the fitted one."""
-    estimator, recipe = fit.estimator, fit.recipe
-    if fit.continuing:
-        _check_network(fit)
-        # partial_fit trains the model in place, and is undone if it fails; fit trains a copy, so that
-        # a failure has no effect.
-        fit.model = estimator.model_ if fit.incremental else estimator.model_.copy()
-        fit.model.adopt(recipe.optimizer, fit.loss, recipe.alpha)
-        return
-    estimator._architecture = recipe.architecture
-    estimator._lasting = recipe.lasting_parameters()
-    fit.model = Model(
-        _new_network(fit),
-        loss=fit.loss,
-        optimizer=recipe.optimizer,
-        alpha=recipe.alpha,
-        dtype=fit.dtype,
-        device=device_of(fit.X) if recipe.device == "auto" else recipe.device,
-        # What a resumed fit draws is in its checkpoint: NumPy's global state is nothing to it.
-        random_state=RandomState() if fit.saved and recipe.random_state is None else recipe.random_state,
-    )
-
-
-def _new_network(fit: Fit) -> nn.Module:
-    """Return the network, which has as many outputs as the targets need."""
-    targets, architecture = fit.estimator._targets, fit.recipe.architecture
-    n_outputs = targets.n_outputs * fit.loss.outputs_per_target
-    network = architecture.build(fit.X, n_outputs)
-    if architecture.is_foreign:
-        needs = f"{targets.n_outputs} target(s) and {type(fit.loss).__name__}()"
-        shape = output_shape(network, fit.X, fit.dtype)
-        check_outputs(network, shape, n_outputs, needs, is_class=targets.task != "regression")
-    return network
-
-
-def _check_network(fit: Fit) -> None:
-    """Raise a ValueError if a continued fit asks for another network than the fitted one."""
-    n_outputs = fit.estimator._targets.n_outputs * fit.loss.outputs_per_target
-    if n_outputs != fit.estimator.n_outputs_:
-        raise ValueError(
-            f"{fit.recipe.loss!r} needs {n_outputs} output(s), and the network that was fitted has "
-            f"{fit.estimator.n_outputs_}: a fit that continues cannot change it. Set warm_start=False and "
-            "call fit for a new network."
-        )
-    for name, value in fit.recipe.lasting_parameters().items():
-        before = fit.estimator._lasting.get(name)
-        if not same(value, before):
-            raise ValueError(
-                f"{name} was {before!r} when this network was fitted and is {value!r} now: a fit that "
-                "continues cannot change it. Set warm_start=False and call fit for a new network."
-            )
 
 
 # -- in steps --------------------------------------------------------------------------------------
@@ -344,9 +286,16 @@ def _take_rows(fit: Fit) -> None:
     fit.training, fit.held_out = data_sets(fit, rows, held_out)
     fit.batches = fit.training.batches(model, _batch_size(recipe.batch_size, fit.training.n_samples))
     if fit.held_out is not None:
-        kept = fit.held_out.batches(model, chunk_rows(model, tuple(fit.X.shape[1:])))
+        kept = fit.held_out.batches(model, _rows_at_once(fit.held_out, model))
         fit.validation = Validation(kept, new_score_of(fit, fit.held_out, kept))
     check_calibration(fit)
+
+
+def _rows_at_once(part: DataSet, model: Model) -> int:
+    """Return how many rows are predicted at once."""
+    if part.dtypes is None:
+        return chunk_rows_of(model, part.X)
+    return chunk_rows(model, row_shapes(part.X), part.dtypes)
 
 
 def _new_stopping(fit: Fit) -> EarlyStopping:
@@ -458,8 +407,8 @@ def _fit_full_batch(fit: Fit) -> None:
         )
     standardize(fit)
     check_calibration(fit)
-    fit.batches = Batches(fit.X, fit.y, fit.weight, int(fit.X.shape[0]), model.dtype, model.device)
-    fit.training = DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight)
+    fit.training = DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes)
+    fit.batches = fit.training.batches(model, n_rows(fit.X))
     fit.stopping = _new_stopping(fit)  # not called: L-BFGS knows when it has converged
     fit.n_iter, loss = minimize(
         model,

@@ -17,11 +17,13 @@ from sknet.engine.predict import (
     Layer,
     Pass,
     apply_head,
+    computed_dtype,
     find_layer,
     in_chunks,
     rows_at_once,
     warn_of_overflow,
 )
+from sknet.engine.state import arguments, each_input, row_shapes
 from sknet.estimators._heads import (
     check_deviations,
     gives_deviations,
@@ -31,6 +33,7 @@ from sknet.estimators._heads import (
     interval_head,
     probability_head,
 )
+from sknet.estimators._inputs import Inputs
 from sknet.estimators._layers import LayerOutput
 from sknet.estimators._targets import ClassEncoder, RealTargets
 from sknet.exceptions import CaptureError, GraphError
@@ -51,18 +54,18 @@ class _Frozen:
         A fitted perceptron; what it predicts with is copied.
     targets : ClassEncoder or RealTargets
         How outputs are decoded.
-    n_features : int
-        Columns of X.
+    inputs : int or Inputs
+        Columns of X, or what the inputs are if they are no table.
     label : str
         What the network is called.
     """
 
     def __init__(
-        self, model: Model, targets: ClassEncoder | RealTargets, n_features: int, label: str
+        self, model: Model, targets: ClassEncoder | RealTargets, inputs: "int | Inputs", label: str
     ) -> None:
         self._dtype = model.dtype
         self._loss, self._targets = model.loss_function, targets
-        self._n_features, self._label = n_features, label
+        self._inputs, self._label = inputs, label
         module = copy.deepcopy(model.module).eval().to(device="cpu")
         module.load_state_dict(model.evaluation_parameters, strict=False)
         self._own(module)
@@ -77,12 +80,14 @@ class _Frozen:
         for path, view in self._layout.views(self._flat).items():
             trained[path].data = view
         self._predictors: dict[str, Predictor | None] = {}
-        self._rows: int | None = None
+        self._rows: dict[Any, int] = {}
 
     @property
     def n_features_in_(self) -> int:
-        """Columns of X."""
-        return self._n_features
+        """Columns of X; networks whose inputs are no table have no such attribute."""
+        if not isinstance(self._inputs, int):
+            raise AttributeError(f"the inputs of this {type(self).__name__} are no table: it has no columns")
+        return self._inputs
 
     @property
     def nbytes(self) -> int:
@@ -98,21 +103,31 @@ class _Frozen:
         return result
 
     def _computed(self, X: Any, name: str, head: Head | None, by: Pass) -> Any:
-        if self._rows is None:
-            self._rows = rows_at_once(self._module, X.shape[1:], self._flat.dtype)
+        rows = self._rows_at_once(X)
         if type(X) is np.ndarray:
             try:
-                predictor = self._predictor(name, head, by)
+                predictor = self._predictor(name, head, by, rows)
                 if predictor is not None:
                     return predictor(X)
             except (CaptureError, GraphError):
                 self._predictors[name] = None  # computed one operation after the other
         return in_chunks(
-            lambda chunk: apply_head(head, self._raw(chunk, by)), X, self._rows, self._flat.dtype, HOST
+            lambda chunk: apply_head(head, self._raw(chunk, by)), X, rows, self._flat.dtype, HOST
         )
 
+    def _rows_at_once(self, X: Any) -> int:
+        key = X.shape[1:] if type(X) is np.ndarray else str(row_shapes(X))
+        rows = self._rows.get(key)
+        if rows is None:
+            dtype = self._flat.dtype
+            kinds = each_input(lambda x: computed_dtype(x, dtype), X)
+            rows = self._rows[key] = rows_at_once(self._module, row_shapes(X), kinds)
+        return rows
+
     def _checked(self, X: Any) -> Any:
-        """Return the input as a 2-D array or CSR matrix of finite numbers."""
+        """Return the input as a 2-D array or CSR matrix of finite numbers, or the inputs that it takes."""
+        if not isinstance(self._inputs, int):
+            return self._inputs.read(None, X, [np.float32, np.float64])
         X = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.n_features_in_ or X.dtype.kind not in "biuf":
             raise ValueError(
@@ -126,15 +141,16 @@ class _Frozen:
             raise ValueError("Input X contains NaN or infinity: impute or drop such rows first")
         return X
 
-    def _predictor(self, name: str, head: Head | None, by: Pass) -> Predictor | None:
+    def _predictor(self, name: str, head: Head | None, by: Pass, rows: int) -> Predictor | None:
         if name not in self._predictors:
-            rows = min(MOST_ROWS, self._rows or 1)
+            rows = min(MOST_ROWS, rows)
             self._predictors[name] = Predictor(self._module, self._layout, self._flat, head, rows, by)
         return self._predictors[name]
 
     def _raw(self, X: Any, by: Pass) -> Any:
         with no_grad():
-            return by(self._module, Scope({}), (X if ops.is_sparse(X) else Tensor(X),)).data
+            given = each_input(lambda x: x if ops.is_sparse(x) else Tensor(x), X)
+            return by(self._module, Scope({}), arguments(given)).data
 
     # -- hidden activations ---------------------------------------------------------------------
 
@@ -148,18 +164,20 @@ class _Frozen:
         return LayerOutput(self, layer).fit()
 
     def _layer(self, layer: int | str) -> Layer:
-        row = Tensor(np.zeros((1, self._n_features), self._dtype))
+        inputs = self._inputs
+        row = np.zeros((1, inputs)) if isinstance(inputs, int) else inputs.example
+        given = each_input(lambda x: Tensor(x.astype(computed_dtype(x, self._dtype))), row)
 
         def compute(by: Pass) -> Any:
-            return by(self._module, Scope({}), (row,))
+            return by(self._module, Scope({}), arguments(given))
 
-        return find_layer(layer, self._module, self._layout, row.shape[1:], compute)
+        return find_layer(layer, self._module, self._layout, str(row_shapes(row)), compute)
 
     def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
         return self._layer(layer).shape
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("_loss", "_targets", "_n_features", "_label", "_dtype", "_module")
+        kept = ("_loss", "_targets", "_inputs", "_label", "_dtype", "_module")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -184,8 +202,8 @@ class FrozenClassifier(_Frozen):
         A fitted perceptron; what it predicts with is copied.
     targets : ClassEncoder
         The labels.
-    n_features : int
-        Columns of X.
+    inputs : int or Inputs
+        Columns of X, or what the inputs are if they are no table.
     label : str
         What the network is called.
     temperature : float, tuple of float or None, default=None
@@ -207,9 +225,14 @@ class FrozenClassifier(_Frozen):
     _targets: ClassEncoder
 
     def __init__(
-        self, model: Model, targets: ClassEncoder, n_features: int, label: str, temperature: Any = None
+        self,
+        model: Model,
+        targets: ClassEncoder,
+        inputs: "int | Inputs",
+        label: str,
+        temperature: Any = None,
     ) -> None:
-        super().__init__(model, targets, n_features, label)
+        super().__init__(model, targets, inputs, label)
         self._temperature = temperature
 
     def __getstate__(self) -> dict[str, Any]:
@@ -259,8 +282,8 @@ class FrozenRegressor(_Frozen):
         A fitted perceptron; what it predicts with is copied.
     targets : RealTargets
         The number of outputs.
-    n_features : int
-        Columns of X.
+    inputs : int or Inputs
+        Columns of X, or what the inputs are if they are no table.
     label : str
         What the network is called.
 

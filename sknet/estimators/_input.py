@@ -12,7 +12,9 @@ from sknet import ops
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.estimators._namespace import as_host, note_namespace
 
-__all__ = ["check_X", "check_X_y", "check_weights", "is_on_device"]
+__all__ = ["INTEGERS", "check_X", "check_X_y", "check_weights", "check_y", "is_on_device"]
+
+INTEGERS = [np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool_]
 
 
 def is_on_device(X: Any) -> bool:
@@ -89,28 +91,60 @@ def check_X_y(  # noqa: N802
     if reset:
         note_namespace(estimator, X)
     X, y = as_host(X), as_host(y)
-    if y is not None and not isinstance(y, np.ndarray) and is_array(y) and not ops.is_sparse(y):
-        y = to_host(y)
     if is_on_device(X):
         X = _check_device_array(estimator, X, dtypes, reset)
-        stand_in = np.zeros((X.shape[0], 1))  # scikit-learn checks y against a number of rows
-        _, y = validate_data(_Anonymous(), stand_in, y, multi_output=True, y_numeric=numeric)
-    else:
-        X, y = validate_data(
-            estimator,
-            X,
-            y,
-            accept_sparse=["csr", "csc"],
-            multi_output=True,
-            y_numeric=numeric,
-            dtype=dtypes,
-            reset=reset,
+        return _rows(X), check_y(estimator, y, X.shape[0], numeric=numeric)
+    if y is not None and not isinstance(y, np.ndarray) and is_array(y) and not ops.is_sparse(y):
+        y = to_host(y)
+    X, y = validate_data(
+        estimator,
+        X,
+        y,
+        accept_sparse=["csr", "csc"],
+        multi_output=True,
+        y_numeric=numeric,
+        dtype=dtypes,
+        reset=reset,
+    )
+    return _rows(X), _columns(y)
+
+
+def check_y(estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool) -> Any:
+    """Return targets as `check_X_y` does, for inputs that were checked elsewhere.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Named in messages.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Targets.
+    n_samples : int
+        How many rows the inputs have.
+    numeric : bool
+        Whether targets must be numbers.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        On the host.
+    """
+    y = as_host(y)
+    if y is None:
+        raise ValueError(
+            f"This {type(estimator).__name__} estimator requires y to be passed, but the target y is None."
         )
+    if not isinstance(y, np.ndarray) and is_array(y) and not ops.is_sparse(y):
+        y = to_host(y)
+    stand_in = np.zeros((n_samples, 1))  # scikit-learn checks y against a number of rows
+    _, y = validate_data(_Anonymous(), stand_in, y, multi_output=True, y_numeric=numeric)
+    return _columns(y)
+
+
+def _columns(y: Any) -> Any:
+    """Return targets that may be sparse, or have a single column, as an array with one or two axes."""
     if hasattr(y, "toarray"):
         y = y.toarray()
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = column_or_1d(y, warn=True)
-    return _rows(X), y
+    return column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
 
 
 def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike) -> Any:

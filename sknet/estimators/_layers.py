@@ -12,6 +12,7 @@ from sklearn.utils.validation import _check_feature_names, _check_feature_names_
 from sknet.device import device_of, is_array, to_device, to_host
 from sknet.engine import Model
 from sknet.engine.predict import layer_rows, model_layer
+from sknet.estimators._inputs import Inputs
 from sknet.estimators._namespace import follows_namespace
 
 __all__ = ["HiddenLayers", "LayerOutput", "feature_names"]
@@ -80,6 +81,7 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
 
     model_: Model
     n_features_in_: int
+    _inputs: Inputs | None
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str = -2) -> Any:
@@ -137,7 +139,8 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
 
     def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
         """Return the shape of a layer's output for one row."""
-        example = np.zeros((1, self.n_features_in_), self.model_.dtype)
+        inputs = self._inputs
+        example = np.zeros((1, self.n_features_in_)) if inputs is None else inputs.example
         return model_layer(self.model_, example, layer).shape
 
     def layer(self, layer: int | str = -2) -> "LayerOutput":

@@ -101,6 +101,9 @@ class MLPClassifier(NamedPerceptron, Decisions):
     tol : float, default=1e-4
         By how much the training loss (or the held-out score) must be better to count; for L-BFGS
         the largest component of the gradient at which to stop.
+    frozen : str, list of str, or None, default=None
+        Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
+        penalized. What no pattern names any more is trained again in the next fit that continues.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
     verbose : bool, int or "bar", default=False
@@ -185,6 +188,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
         refit_on_all: bool = False,
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
+        frozen: "str | list[str] | None" = None,
         warm_start: bool = False,
         verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
@@ -211,6 +215,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
         self.refit_on_all = refit_on_all
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.frozen = frozen
         self.warm_start = warm_start
         self.verbose = verbose
         self.callbacks = callbacks
@@ -273,6 +278,9 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     tol : float, default=1e-4
         By how much the training loss (or the held-out score) must be better to count; for L-BFGS
         the largest component of the gradient at which to stop.
+    frozen : str, list of str, or None, default=None
+        Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
+        penalized. What no pattern names any more is trained again in the next fit that continues.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
     verbose : bool, int or "bar", default=False
@@ -355,6 +363,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         refit_on_all: bool = False,
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
+        frozen: "str | list[str] | None" = None,
         warm_start: bool = False,
         verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
@@ -380,6 +389,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         self.refit_on_all = refit_on_all
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.frozen = frozen
         self.warm_start = warm_start
         self.verbose = verbose
         self.callbacks = callbacks

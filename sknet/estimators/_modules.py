@@ -6,6 +6,7 @@ from typing import Any
 
 from sknet import nn
 from sknet.estimators._architecture import Architecture
+from sknet.estimators._inputs import Forward, forward_of
 from sknet.exceptions import ShapeError
 
 __all__ = ["Built", "Ready", "architecture_of"]
@@ -55,6 +56,10 @@ class Ready(Architecture):
 
     module: nn.Module
 
+    @property
+    def forward(self) -> Forward | None:
+        return forward_of(self.module)
+
     def build(self, inputs: Any, n_outputs: int) -> nn.Module:
         return self.module.copy()
 
@@ -76,6 +81,10 @@ class Built(Architecture):
     """
 
     factory: nn.ModuleFactory
+
+    @property
+    def forward(self) -> Forward | None:
+        return forward_of(self.factory.factory) if isinstance(self.factory.factory, type) else None
 
     def build(self, inputs: Any, n_outputs: int) -> nn.Module:
         known = {

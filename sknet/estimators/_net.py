@@ -5,16 +5,15 @@ from typing import Any, Self
 from sknet import nn
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Architecture
+from sknet.estimators._lengths import SequenceClassifier, SequenceRegressor
 from sknet.estimators._modules import architecture_of
 from sknet.estimators._options import (
     CALIBRATE,
     CLASS_WEIGHT,
     CONSTRAINTS,
     SCALE_TARGET,
-    Decisions,
     NamedOptions,
 )
-from sknet.estimators._regressor import UncertainRegressor
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
 
@@ -70,7 +69,7 @@ class NetOptions(NamedOptions):
         return architecture_of(self.module, type(self).__name__)
 
 
-class NetClassifier(NetOptions, Decisions):
+class NetClassifier(NetOptions, SequenceClassifier):
     """Classification by any network; module, loss and optimizer are hyperparameters.
 
     Parameters
@@ -124,6 +123,9 @@ class NetClassifier(NetOptions, Decisions):
     tol : float, default=1e-4
         By how much the training loss (or the held-out score) must be better to count; for L-BFGS
         the largest component of the gradient at which to stop.
+    frozen : str, list of str, or None, default=None
+        Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
+        penalized. What no pattern names any more is trained again in the next fit that continues.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
     verbose : bool, int or "bar", default=False
@@ -212,6 +214,7 @@ class NetClassifier(NetOptions, Decisions):
         refit_on_all: bool = False,
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
+        frozen: "str | list[str] | None" = None,
         warm_start: bool = False,
         verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
@@ -236,6 +239,7 @@ class NetClassifier(NetOptions, Decisions):
         self.refit_on_all = refit_on_all
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.frozen = frozen
         self.warm_start = warm_start
         self.verbose = verbose
         self.callbacks = callbacks
@@ -244,7 +248,7 @@ class NetClassifier(NetOptions, Decisions):
         self.random_state = random_state
 
 
-class NetRegressor(NetOptions, UncertainRegressor):
+class NetRegressor(NetOptions, SequenceRegressor):
     """Regression by any network; module, loss and optimizer are hyperparameters.
 
     Parameters
@@ -296,6 +300,9 @@ class NetRegressor(NetOptions, UncertainRegressor):
     tol : float, default=1e-4
         By how much the training loss (or the held-out score) must be better to count; for L-BFGS
         the largest component of the gradient at which to stop.
+    frozen : str, list of str, or None, default=None
+        Patterns of names of parameters, such as ``"0.*"``, or of modules: these are not trained, decayed or
+        penalized. What no pattern names any more is trained again in the next fit that continues.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
     verbose : bool, int or "bar", default=False
@@ -375,6 +382,7 @@ class NetRegressor(NetOptions, UncertainRegressor):
         refit_on_all: bool = False,
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
+        frozen: "str | list[str] | None" = None,
         warm_start: bool = False,
         verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
@@ -398,6 +406,7 @@ class NetRegressor(NetOptions, UncertainRegressor):
         self.refit_on_all = refit_on_all
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.frozen = frozen
         self.warm_start = warm_start
         self.verbose = verbose
         self.callbacks = callbacks

@@ -13,6 +13,7 @@ from sknet.engine import active
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._base import BaseNet
 from sknet.estimators._classifier import BaseClassifier
+from sknet.estimators._freezing import check_patterns
 from sknet.estimators._namespace import follows_namespace
 from sknet.estimators._recipe import Recipe, settings_of
 from sknet.losses import LOSSES, check_loss
@@ -41,6 +42,7 @@ CONSTRAINTS: dict[str, Any] = {
     "warm_start": ["boolean"],
     "verbose": ["verbose", StrOptions({"bar"})],
     "callbacks": "no_validation",
+    "frozen": "no_validation",
     "device": [str],
     "dtype": [StrOptions({"float32", "float64", "auto"})],
     "random_state": ["random_state"],
@@ -79,6 +81,7 @@ def _recipe(estimator: Any) -> Recipe:
         n_iter_no_change=estimator.n_iter_no_change,
         verbose=estimator.verbose,
         callbacks=check_callbacks(estimator.callbacks, name),
+        frozen=check_patterns(estimator.frozen, name),
     )
 
 

@@ -1,48 +1,10 @@
-"""Whether a network returns as many outputs as its targets need, found by a pass without data."""
-
-from typing import Any
+"""Whether a network returns as many outputs as its targets need."""
 
 from sknet import nn
-from sknet.device import MetaArray
 from sknet.engine.step import last_layer
-from sknet.exceptions import DeviceError, ShapeError
-from sknet.nn.extend import shadows, shape_pass
+from sknet.exceptions import ShapeError
 
-__all__ = ["check_outputs", "output_shape"]
-
-ROWS = 2  # not 1, so that the axis of the rows is told from others
-
-
-def output_shape(network: nn.Module, inputs: Any, dtype: Any) -> tuple[int, ...] | None:
-    """Return the shape of what a network returns for a batch.
-
-    Parameters
-    ----------
-    network : Module
-        Lazy layers get their shapes.
-    inputs : array or CSR matrix of shape (n_samples, ...)
-        Of which only the shape counts.
-    dtype : dtype
-        The dtype of the computation.
-
-    Returns
-    -------
-    tuple of int or None
-        Without the axis of the rows; None where it is not known before the computation, because the code
-        depends on values, or returns something else.
-    """
-    try:
-        example = _like(inputs, dtype)
-        nn.materialize(network, example, dtype=dtype)
-        found = shape_pass(network.copy(), (shadows(example, dtype),))
-    except DeviceError:
-        return None
-    shape = getattr(found, "shape", None)
-    return None if shape is None or not shape or shape[0] != ROWS else tuple(shape[1:])
-
-
-def _like(inputs: Any, dtype: Any) -> Any:
-    return MetaArray((ROWS, *inputs.shape[1:]), dtype if inputs.dtype.kind == "f" else inputs.dtype)
+__all__ = ["check_outputs"]
 
 
 def check_outputs(

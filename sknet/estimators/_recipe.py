@@ -70,6 +70,8 @@ class Recipe:
         ``report(epoch, record)`` returns the line that `verbose` prints; None for all numbers.
     callbacks : list of Callback
         Called during a fit.
+    frozen : tuple of str
+        Patterns of the names of parameters that are not trained.
     """
 
     architecture: Architecture
@@ -97,6 +99,7 @@ class Recipe:
     verbose: bool | int | str = False
     report: Callable[[int, Mapping[str, float]], str] | None = None
     callbacks: Sequence[Callback] = ()
+    frozen: tuple[str, ...] = ()
 
     def accepted_dtypes(self) -> list[type]:
         """Return the dtypes of X that are kept; all others are converted to the first."""

@@ -132,7 +132,7 @@ class BaseRegressor(RegressorMixin, BaseNet):
         """
         check_is_fitted(self)
         label = self._architecture.label(self.model_.module)
-        return FrozenRegressor(self.model_, self._targets, self.n_features_in_, label)
+        return FrozenRegressor(self.model_, self._targets, self._inputs or self.n_features_in_, label)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -7,6 +7,7 @@ from sklearn.utils import _safe_indexing
 
 from sknet.callbacks.extend import Rows
 from sknet.engine import Source
+from sknet.estimators._inputs import Sequences
 
 if TYPE_CHECKING:
     from sknet.estimators._fitting import Fit
@@ -53,4 +54,12 @@ class FitSource(Source):
 def _rows_of(given: Rows, rows: Any) -> Rows:
     if rows is None:
         return given
-    return Rows(*(None if array is None else _safe_indexing(array, rows) for array in given))
+    return Rows(*(_taken(array, rows) for array in given))
+
+
+def _taken(array: Any, rows: Any) -> Any:
+    if isinstance(array, Sequences):
+        return Sequences(_taken(array.X, rows), _safe_indexing(array.lengths, rows))
+    if isinstance(array, dict):
+        return {name: _safe_indexing(x, rows) for name, x in array.items()}
+    return None if array is None else _safe_indexing(array, rows)

@@ -25,6 +25,7 @@ def all_or_nothing(estimator: BaseEstimator, *, in_place: bool) -> Iterator[None
     model = attributes.get("model_") if in_place else None
     hyper: Any = None if model is None else (model.optimizer, model.loss_function, model.alpha)
     values = None if model is None else model.state
+    trained = [] if model is None else [(p, p.requires_grad) for p in model.module.parameters()]
     sources = [estimator.random_state, None if model is None else model.random_state]
     draws = [(source, source.get_state()) for source in sources if isinstance(source, RandomState)]
     try:
@@ -32,6 +33,9 @@ def all_or_nothing(estimator: BaseEstimator, *, in_place: bool) -> Iterator[None
     except BaseException:
         estimator.__dict__.clear()
         estimator.__dict__.update(attributes)
+        for parameter, is_trained in trained:
+            if parameter.requires_grad != is_trained:
+                parameter.requires_grad = is_trained
         if model is not None:
             model.adopt(*hyper)
             model.load(values)

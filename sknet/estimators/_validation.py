@@ -11,8 +11,10 @@ from sklearn.utils.validation import check_consistent_length
 from sknet.callbacks.extend import Rows
 from sknet.device import active, device_of
 from sknet.engine import Batches, Gathered, History, Model, Score, take_rows
+from sknet.engine.state import each_input, first_input
 from sknet.estimators._in_training import in_training
-from sknet.estimators._input import check_weights, check_X_y
+from sknet.estimators._input import check_weights
+from sknet.estimators._network import checked_inputs
 from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, evaluated
 from sknet.estimators._splitting import check_validation_split, given_split, held_out_fraction
 from sknet.losses import SquaredError
@@ -74,7 +76,7 @@ class DataSet:
 
     Attributes
     ----------
-    X : array or CSR matrix of shape (n_samples, ...)
+    X : array or CSR matrix of shape (n_samples, ...), or dict of those
         Checked inputs.
     labels : ndarray of shape (n_samples, ...)
         Targets as they were given.
@@ -86,6 +88,8 @@ class DataSet:
         Weights of samples and classes.
     rows : ndarray of int or None
         Which of them count; None for all.
+    dtypes : dtype, or dict of those, or None
+        In which each input is computed with, where that is not told by X.
     """
 
     X: Any
@@ -94,6 +98,7 @@ class DataSet:
     y: Any
     weight: Any
     rows: Any = None
+    dtypes: Any = None
 
     @property
     def n_samples(self) -> int:
@@ -102,20 +107,24 @@ class DataSet:
 
     def batches(self, model: Model, size: int) -> Batches:
         """Return the rows in batches, ready for a model."""
-        return Batches(self.X, self.y, self.weight, size, model.dtype, model.device, self.rows)
+        return Batches(self.X, self.y, self.weight, size, model.dtype, model.device, self.rows, self.dtypes)
 
     def chosen(self, array: Any, among: Any = None) -> Any:
         """Return the rows of an array that count, or some `among` them; None stays None."""
         rows = self.rows if among is None else among if self.rows is None else self.rows[among]
         if array is None or rows is None:
             return array
-        with active(device_of(array)):
-            return take_rows(array, rows)
+
+        def taken(each: Any) -> Any:
+            with active(device_of(each)):
+                return take_rows(each, rows)
+
+        return each_input(taken, array)
 
     def digests(self) -> list[Any]:
         """Return digests of inputs, targets and weights."""
         chosen = [self.chosen(array) for array in (self.X, self.y, self.weight)]
-        return [None if array is None else digest(array) for array in chosen]
+        return [None if array is None else each_input(digest, array) for array in chosen]
 
 
 @dataclass(frozen=True)
@@ -236,7 +245,7 @@ def data_sets(fit: "Fit", rows: Any, held_out_rows: Any) -> tuple[DataSet, DataS
     ValueError
         If there are too few in X_val, or none counts.
     """
-    whole = DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight)
+    whole = DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes)
     if rows is None:
         return whole, None if fit.given.X_val is None else _given_rows(fit)
     training, held_out = replace(whole, rows=rows), replace(whole, rows=held_out_rows)
@@ -277,7 +286,7 @@ def split_rows(fit: "Fit") -> tuple[Any, Any]:
         with naming("groups"):
             check_consistent_length(fit.labels, groups)
     if recipe.validation_split is not None:
-        pair = given_split(recipe.validation_split, fit.X, fit.labels, groups, random_state)
+        pair = given_split(recipe.validation_split, first_input(fit.X), fit.labels, groups, random_state)
         few = f"validation_split holds out {len(pair[1])} row(s), and a validation needs at least {FEWEST}"
     else:
         # Shares of classes are kept for two classes only, as in scikit-learn: the same seed, the same split.
@@ -294,16 +303,9 @@ def _given_rows(fit: "Fit") -> DataSet:
     """Return the rows of X_val, checked as those of X are."""
     estimator, recipe, given, targets = fit.estimator, fit.recipe, fit.given, fit.estimator._targets
     with naming("X_val and y_val do not fit X and y"):
-        X, labels = check_X_y(
-            estimator,
-            given.X_val,
-            given.y_val,
-            recipe.accepted_dtypes(),
-            reset=False,
-            numeric=estimator._numeric_targets,
-        )
+        X, labels = checked_inputs(fit, given.X_val, given.y_val, reset=False)
     with naming("sample_weight_val"):
-        sample_weight = check_weights(given.sample_weight_val, X, fit.dtype)
+        sample_weight = check_weights(given.sample_weight_val, first_input(X), fit.dtype)
     if len(labels) < FEWEST:
         raise ValueError(f"X_val has {len(labels)} row, and a validation needs at least {FEWEST}")
     _check_classes(targets, labels)

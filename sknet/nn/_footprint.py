@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from numpy.typing import DTypeLike
+import numpy as np
 
 from sknet.core import Primitive
 from sknet.nn._module import Module
@@ -22,17 +22,17 @@ class _Sizes:
         self.found.append(max(int(result.size), result.scratch))
 
 
-def largest_activation(module: Module, shape: tuple[int, ...], dtype: DTypeLike = "float32") -> int:
+def largest_activation(module: Module, shape: Any, dtype: Any = "float32") -> int:
     """Return how many elements the largest array of a forward pass has for each row of a batch.
 
     Parameters
     ----------
     module : Module
         Not changed, and its hooks are not called.
-    shape : tuple of int
-        Of one row of the input, without the batch's axis.
-    dtype : dtype, default="float32"
-        Of the input.
+    shape : tuple of int, or dict of those
+        Of one row of the input, without the batch's axis; of several inputs by the names of arguments.
+    dtype : dtype, or dict of those, default="float32"
+        Of the input, or of each.
 
     Returns
     -------
@@ -55,17 +55,21 @@ def largest_activation(module: Module, shape: tuple[int, ...], dtype: DTypeLike 
     >>> nn.largest_activation(nn.Conv2d(1, 64, 3), (1, 224, 224)) == 64 * 222 * 222
     True
     """
-    one, two = (_sizes(module, (n_rows, *shape), dtype) for n_rows in (1, 2))
+    one, two = (_sizes(module, n_rows, shape, dtype) for n_rows in (1, 2))
     if len(one) != len(two):  # the code branches on the number of rows
         return max(-(-size // 2) for size in two)
     return max(b - a for a, b in zip(one, two, strict=True))
 
 
-def _sizes(module: Module, shape: tuple[int, ...], dtype: DTypeLike) -> list[int]:
+def _sizes(module: Module, n_rows: int, shape: Any, dtype: Any) -> list[int]:
     twin, sizes = module.copy(), _Sizes()  # a copy, for what its code may set
     for each in twin.modules():
         vars(each).pop("_hooks", None)
-    given = shadows(shape, dtype, sizes.seen)
-    sizes.found.append(math.prod(shape))
-    shape_pass(twin, (given,), False, sizes.seen)
+    shapes = shape if isinstance(shape, dict) else {"": shape}
+    dtypes = dtype if isinstance(dtype, dict) else dict.fromkeys(shapes, dtype)
+    given = {
+        name: shadows((n_rows, *each), np.dtype(dtypes[name]), sizes.seen) for name, each in shapes.items()
+    }
+    sizes.found += [math.prod((n_rows, *each)) for each in shapes.values()]
+    shape_pass(twin, given if isinstance(shape, dict) else (given[""],), False, sizes.seen)
     return sizes.found

@@ -255,7 +255,7 @@ def is_lazy(module: Module) -> bool:
     return any(isinstance(each, Lazy) for each in module.modules())
 
 
-def materialize(module: M, *inputs: Any, dtype: DTypeLike = "float32") -> M:
+def materialize(module: M, *inputs: Any, dtype: DTypeLike = "float32", **named: Any) -> M:
     """Turn lazy modules into ordinary ones by a pass without data.
 
     Parameters
@@ -266,6 +266,8 @@ def materialize(module: M, *inputs: Any, dtype: DTypeLike = "float32") -> M:
         What the forward pass takes: shapes, with the batch's axis, or examples.
     dtype : dtype, default="float32"
         Of the inputs that are shapes.
+    **named : tuple of int, array, or tree of those
+        What the forward pass takes by name, if there are no `inputs`.
 
     Returns
     -------
@@ -292,7 +294,8 @@ def materialize(module: M, *inputs: Any, dtype: DTypeLike = "float32") -> M:
         return module
     twin = module.copy()  # it runs, so that an error leaves the module as it was
     pairs = list(zip(module.modules(), twin.modules(), strict=True))
-    shape_pass(twin, tuple([shadows(x, dtype) for x in inputs]))
+    found = shadows(named if named else inputs, dtype)
+    shape_pass(twin, found)
     for each, made in pairs:
         if isinstance(each, Lazy) and not isinstance(made, Lazy):
             each._become(made)

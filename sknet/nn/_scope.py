@@ -103,8 +103,8 @@ current_scope = _active.get
 _first_run: ContextVar[Scope | None] = ContextVar("sknet.nn.first_run", default=None)
 
 
-def run(module: Callable[..., Any], scope: Scope, args: tuple[Any, ...]) -> Any:
-    """Run ``module(*args)`` inside `scope`.
+def run(module: Callable[..., Any], scope: Scope, args: "tuple[Any, ...] | dict[str, Any]") -> Any:
+    """Run ``module(*args)``, or of a dict ``module(**args)``, inside `scope`.
 
     Parameters
     ----------
@@ -113,8 +113,8 @@ def run(module: Callable[..., Any], scope: Scope, args: tuple[Any, ...]) -> Any:
     scope : Scope
         Its `updates` are emptied first, and its call sites counted from 0: it can be used for one
         step after another.
-    args : tuple
-        Arguments of the forward pass.
+    args : tuple or dict
+        Arguments of the forward pass, by their places or names.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def run(module: Callable[..., Any], scope: Scope, args: tuple[Any, ...]) -> Any:
     scope.site = 0
     token = _active.set(scope)
     try:
-        return module(*args)
+        return module(**args) if isinstance(args, dict) else module(*args)
     finally:
         _active.reset(token)
 

@@ -78,15 +78,17 @@ def ignore(primitive: Primitive, operands: list[Any], result: Shadow) -> None:
     """See nothing."""
 
 
-def shape_pass(module: Module, inputs: tuple[Any, ...], training: bool = False, seen: Seen = ignore) -> Any:
+def shape_pass(
+    module: Module, inputs: "tuple[Any, ...] | dict[str, Any]", training: bool = False, seen: Seen = ignore
+) -> Any:
     """Run a module without data.
 
     Parameters
     ----------
     module : Module
         Nothing is computed or drawn, but its Python code runs, side effects included.
-    inputs : tuple
-        Arguments of the forward pass, as `shadows` returns them.
+    inputs : tuple or dict
+        Arguments of the forward pass, by their places or names, as `shadows` returns them.
     training : bool, default=False
         The mode.
     seen : callable, default=ignore

@@ -7,6 +7,8 @@ import numpy as np
 
 from sknet import ops
 from sknet.device import Device, MetaArray, namespace, to_device, to_host
+from sknet.engine.predict import computed_dtype
+from sknet.engine.state import each_input, n_rows
 from sknet.engine.step import Batch
 
 __all__ = ["Batches", "take_rows"]
@@ -20,8 +22,8 @@ class Batches:
 
     Parameters
     ----------
-    X : array or CSR matrix of shape (n_rows, n_features)
-        Inputs.
+    X : array or CSR matrix of shape (n_rows, ...), or dict of those
+        Inputs; several by the names of the network's arguments.
     y : array of shape (n_rows, ...)
         Targets, encoded as the loss expects them.
     weight : array of shape (n_rows,) or None
@@ -34,6 +36,9 @@ class Batches:
         Where.
     rows : ndarray of int, default=None
         Which rows to use; None for all.
+    dtypes : dtype, or dict of those, default=None
+        In which to hand out each input; None for `dtype`, and integers, such as those of an embedding, as
+        they are.
 
     Attributes
     ----------
@@ -52,12 +57,21 @@ class Batches:
     """
 
     def __init__(
-        self, X: Any, y: Any, weight: Any, size: int, dtype: Any, device: Device, rows: Any = None
+        self,
+        X: Any,
+        y: Any,
+        weight: Any,
+        size: int,
+        dtype: Any,
+        device: Device,
+        rows: Any = None,
+        dtypes: Any = None,
     ) -> None:
         self.X = X
         self.size, self.dtype, self.device = size, dtype, device
         self._chosen = rows
-        self.n_samples = int(X.shape[0]) if rows is None else len(rows)
+        self.n_samples = n_rows(X) if rows is None else len(rows)
+        self._dtypes = each_input(lambda x: computed_dtype(x, dtype), X) if dtypes is None else dtypes
         self.y = self._placed(y if rows is None else y[rows])
         self.weight = None if weight is None else self._placed(weight if rows is None else weight[rows])
         self._host_weight = None if weight is None else to_host(self.weight)
@@ -68,15 +82,20 @@ class Batches:
         return self._chosen
 
     @property
-    def input_dtype(self) -> np.dtype[Any]:
-        """Dtype in which inputs are handed out: integers, such as those of an embedding, stay as they are."""
-        dtype: np.dtype[Any] = self.X.dtype
-        return np.dtype(self.dtype) if dtype.kind == "f" else dtype
+    def input_dtype(self) -> Any:
+        """Dtype in which the input is handed out, or a dict of those of several."""
+        return each_input(np.dtype, self._dtypes)
 
     def _placed(self, array: Any) -> Any:
-        if array.dtype.kind == "f" and array.dtype != self.dtype:
-            array = array.astype(self.dtype)
-        return to_device(array, self.device)
+        return self._in_dtype(array, computed_dtype(array, self.dtype))
+
+    def _in_dtype(self, array: Any, dtype: Any) -> Any:
+        return to_device(array if array.dtype == dtype else array.astype(dtype), self.device)
+
+    def _inputs(self, chosen: Any) -> Any:
+        """Return the chosen rows of all inputs, ready to compute with."""
+        places = self._place_of(chosen)
+        return each_input(lambda x, dtype: self._in_dtype(take_rows(x, places), dtype), self.X, self._dtypes)
 
     @property
     def n_batches(self) -> int:
@@ -152,34 +171,40 @@ class Batches:
     def take(self, chosen: Any) -> Batch:
         """Return inputs, targets and weights (or None) of the chosen rows, ready to compute with."""
         y, weight = self.take_targets(chosen)
-        return Batch(self._placed(take_rows(self.X, self._place_of(chosen))), y, weight)
+        return Batch(self._inputs(chosen), y, weight)
 
     def like(self) -> Batch:
         """Return inputs, targets and weights (or None) of a full batch, without their values."""
         rows = min(self.size, self.n_samples)
-        dtype = self.input_dtype
 
         def one(array: Any, dtype: Any) -> Any:
-            return MetaArray((rows, *array.shape[1:]), dtype)
+            kind = ops.SparseSlot if ops.is_sparse(array) else MetaArray
+            return kind((rows, *array.shape[1:]), dtype)
 
         weight = None if self.weight is None else one(self.weight, self.weight.dtype)
-        if ops.is_sparse(self.X):
-            return Batch(ops.SparseSlot((rows, self.X.shape[1]), dtype), one(self.y, self.y.dtype), weight)
-        return Batch(one(self.X, dtype), one(self.y, self.y.dtype), weight)
+        return Batch(each_input(one, self.X, self.input_dtype), one(self.y, self.y.dtype), weight)
 
     def take_targets(self, chosen: Any) -> tuple[Any, Any]:
         """Return targets and weights (or None) of the chosen rows."""
         return take_rows(self.y, chosen), None if self.weight is None else take_rows(self.weight, chosen)
 
     def take_into(self, chosen: Any, X: Any, y: Any, weight: Any) -> None:
-        """Write the `chosen` rows into arrays of the host, `X` (or a slot for a matrix), `y` and `weight`."""
-        if isinstance(X, ops.SparseSlot):
-            X.matrix = self._placed(take_rows(self.X, self._place_of(chosen)))
+        """Write the `chosen` rows into arrays of the host, `X` (or slots for matrices), `y` and `weight`."""
+        places = self._place_of(chosen)
+        if isinstance(X, dict):
+            for name, slot in X.items():
+                self._take_input(self.X[name], places, slot)
         else:
-            _gather(self.X, self._place_of(chosen), X)
+            self._take_input(self.X, places, X)
         _gather(self.y, chosen, y)
         if weight is not None:
             _gather(self.weight, chosen, weight)
+
+    def _take_input(self, x: Any, places: Any, slot: Any) -> None:
+        if isinstance(slot, ops.SparseSlot):
+            slot.matrix = self._in_dtype(take_rows(x, places), slot.dtype)
+        else:
+            _gather(x, places, slot)
 
     def in_place(self, chosen: Any) -> Batch | None:
         """Return views of the chosen rows of all arrays; None where rows have to be gathered."""
@@ -187,7 +212,7 @@ class Batches:
         if not isinstance(chosen, slice) or self._chosen is not None or not isinstance(X, np.ndarray):
             return None
         arrays = [array for array in (X, self.y, self.weight) if array is not None]
-        if X.dtype != self.dtype or not all(a.flags.c_contiguous and a.flags.aligned for a in arrays):
+        if X.dtype != self._dtypes or not all(a.flags.c_contiguous and a.flags.aligned for a in arrays):
             return None
         return Batch(np.asarray(X)[chosen], *self.take_targets(chosen))
 

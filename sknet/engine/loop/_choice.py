@@ -8,6 +8,7 @@ from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps, Steps
+from sknet.engine.state import any_sparse
 from sknet.engine.step import not_compiled
 from sknet.exceptions import CaptureError, DtypeError, GradientError, GraphError, ShapeError
 
@@ -46,7 +47,7 @@ def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int, 
         If native code should be there and is not, or if the module or the loss cannot be captured;
         names the reason and the line.
     """
-    if not model.compile or (model.device.kind != "cpu" and ops.is_sparse(batches.X)):
+    if not model.compile or (model.device.kind != "cpu" and any_sparse(batches.X)):
         return EagerSteps(model, batches, check_finite)
     try:
         if model.device.kind != "cpu":
@@ -62,7 +63,8 @@ def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int, 
 def _compiled_steps(
     model: Model, batches: Batches, check_finite: bool, planned: int, seeded: bool
 ) -> CompiledSteps:
-    if os.environ.get("SKNET_NATIVE") != "0" and not ops.is_sparse(batches.X):
+    one_array = not isinstance(batches.X, dict) and not ops.is_sparse(batches.X)
+    if os.environ.get("SKNET_NATIVE") != "0" and one_array:
         # Importing sknet should not take the time to load a compiler that nobody may ask for.
         from sknet.compile.executors.native import UnsupportedError
         from sknet.engine.loop._native_steps import NativeSteps

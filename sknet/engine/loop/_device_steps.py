@@ -16,7 +16,7 @@ from sknet.device import active, backend, device_of, to_device, to_host
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches, take_rows
 from sknet.engine.loop._steps import Block, EagerSteps, Steps, rows_of_a_block
-from sknet.engine.state import Fingerprint
+from sknet.engine.state import Fingerprint, each_input
 from sknet.engine.step import (
     Batch,
     DeviceInputs,
@@ -147,36 +147,52 @@ class _Rows:
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
-        self._dtype = batches.input_dtype
-        self._X = self._resident(batches.X)
+        self._dtypes = batches.input_dtype
+        self._X = each_input(self._resident, batches.X, self._dtypes)
         self._order: Any = None
         self._placed: Any = None
 
-    def _resident(self, X: Any) -> Any:
-        """Return X on the device and in its dtype, if half of the free memory holds it."""
+    def _resident(self, X: Any, dtype: Any) -> Any:
+        """Return an input on the device and in its dtype, if half of the free memory holds it."""
         device, owner = self._batches.device, backend(self._batches.device.kind)
         is_there = device_of(X) == device
-        if is_there and X.dtype == self._dtype:
+        if is_there and X.dtype == dtype:
             return X
-        if math.prod(X.shape) * self._dtype.itemsize > owner.free_memory(device) // 2:
+        if math.prod(X.shape) * dtype.itemsize > owner.free_memory(device) // 2:
             return X
-        return X.astype(self._dtype) if is_there else to_device(X.astype(self._dtype, copy=False), device)
+        return X.astype(dtype) if is_there else to_device(X.astype(dtype, copy=False), device)
 
     def example(self, n_rows: int) -> Batch:
         """Return inputs, targets and weights (or None) of the first rows."""
         batches = self._batches
-        X = backend(batches.device.kind).zeros((n_rows, *self._X.shape[1:]), self._dtype, batches.device)
+        zeros = backend(batches.device.kind).zeros
+
+        def one(x: Any, dtype: Any) -> Any:
+            return zeros((n_rows, *x.shape[1:]), dtype, batches.device)
+
+        X = each_input(one, self._X, self._dtypes)
         return Batch(X, *batches.take_targets(slice(0, n_rows)))
 
     def take_into(self, order: Any, start: int, n_rows: int, slots: DeviceInputs) -> None:
         """Write rows of an epoch's order, from `start` on, into arrays of the device."""
-        batches, part, X = self._batches, slice(start, start + n_rows), slots.X
+        batches, part = self._batches, slice(start, start + n_rows)
         mine, targets = self._places(order)
-        if self._X.dtype == X.dtype and device_of(self._X) == batches.device:
-            _gather(self._X, mine, part, X)
+        gathered = None
+
+        def fill(x: Any, slot: Any, name: Any = None) -> None:
+            nonlocal gathered
+            if x.dtype == slot.dtype and device_of(x) == batches.device:
+                _gather(x, mine, part, slot)
+            else:
+                if gathered is None:
+                    gathered = batches.take(part if order is None else order[part]).X
+                slot[...] = gathered if name is None else gathered[name]
+
+        if isinstance(slots.X, dict):
+            for name, slot in slots.X.items():
+                fill(self._X[name], slot, name)
         else:
-            chosen = part if order is None else order[part]
-            X[...] = batches.take(chosen).X
+            fill(self._X, slots.X)
         _gather(batches.y, targets, part, slots.y)
         if slots.weight is not None:
             _gather(batches.weight, targets, part, slots.weight)

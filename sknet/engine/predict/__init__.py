@@ -7,6 +7,8 @@ from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass, Predictor
 from sknet.engine.predict._rows import (
     apply_head,
     chunk_rows,
+    chunk_rows_of,
+    computed_dtype,
     in_chunks,
     predict_raw,
     predict_rows,
@@ -22,6 +24,8 @@ __all__ = [
     "Predictor",
     "apply_head",
     "chunk_rows",
+    "chunk_rows_of",
+    "computed_dtype",
     "find_layer",
     "in_chunks",
     "input_gradients",

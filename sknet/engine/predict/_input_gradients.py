@@ -11,7 +11,7 @@ from sknet._tree import leaves, rebuild
 from sknet.core import Tensor, gradients
 from sknet.device import active, backend, device_of, namespace, to_device, to_host
 from sknet.engine.predict._predictor import Head
-from sknet.engine.predict._rows import chunk_rows
+from sknet.engine.predict._rows import chunk_rows_of
 from sknet.exceptions import ShapeError
 from sknet.nn import Module, Scope, run
 
@@ -137,7 +137,7 @@ def _column(values: Any, like: Any) -> Any:
 
 
 def _points_at_once(model: "Model", X: Any) -> int:
-    return min(chunk_rows(model, tuple(x.shape[1:])) for x in leaves(X))
+    return chunk_rows_of(model, X)
 
 
 def _is_real(x: Any) -> bool:

@@ -11,8 +11,8 @@ from sknet._tree import leaves
 from sknet.core import Tensor, no_grad
 from sknet.device import active, device_of, to_device
 from sknet.engine.predict._predictor import MOST_ROWS, Pass
-from sknet.engine.predict._rows import chunk_rows, predict_rows
-from sknet.engine.state import Fingerprint, Layout
+from sknet.engine.predict._rows import chunk_rows_of, computed_dtype, predict_rows
+from sknet.engine.state import Fingerprint, Layout, each_input, row_shapes
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.nn import Module, Scope, run
 from sknet.nn.extend import Call, Calls, run_to
@@ -122,7 +122,7 @@ def layer_rows(model: "Model", X: Any, layer: int | str) -> Any:
     """
     found = model_layer(model, X, layer)
     if type(X) is np.ndarray:
-        n_rows = min(MOST_ROWS, chunk_rows(model, X.shape[1:]))
+        n_rows = min(MOST_ROWS, chunk_rows_of(model, X))
         predictor = model.predictor(found.name, None, found, n_rows)
         try:
             if predictor is not None:
@@ -136,9 +136,13 @@ def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
     """Return a layer of a model, of which X is an example of the inputs."""
 
     def compute(by: Pass) -> Any:
-        with active(device_of(X)):
-            row = X[:1].astype(model.dtype)
+        row = each_input(one_row, X)
         with active(model.device):
-            return model.evaluated(to_device(row, model.device), by)
+            return model.evaluated(row, by)
 
-    return find_layer(layer, model.module, model.layout, (type(X), X.shape[1:]), compute)
+    def one_row(x: Any) -> Any:
+        with active(device_of(x)):
+            return to_device(x[:1].astype(computed_dtype(x, model.dtype)), model.device)
+
+    kinds = str(each_input(lambda x: (type(x).__name__, x.dtype.kind), X))
+    return find_layer(layer, model.module, model.layout, (kinds, str(row_shapes(X))), compute)

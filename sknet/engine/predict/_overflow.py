@@ -18,12 +18,12 @@ def warn_of_overflow(result: Any, X: Any, who: str) -> None:
     ----------
     result : array of shape (n_samples, ...)
         Predictions, on any device.
-    X : array or CSR matrix of shape (n_samples, ...)
+    X : array or CSR matrix of shape (n_samples, ...), or dict of those
         The inputs; looked at only where a prediction is not finite.
     who : str
         The name of the predictor in the message.
     """
-    if _is_finite(result) or not _is_finite(X.data if hasattr(X, "tocsr") else X):
+    if _is_finite(result) or not all(map(_is_finite, _values_of(X))):
         return
     found = to_host(result)
     wrong = int((~np.isfinite(found.reshape(len(found), -1))).any(axis=1).sum())
@@ -32,6 +32,11 @@ def warn_of_overflow(result: Any, X: Any, who: str) -> None:
         "overflow on the way. Scale the inputs as those of the fit were.",
         RuntimeWarning,
     )
+
+
+def _values_of(X: Any) -> list[Any]:
+    inputs = X.values() if isinstance(X, dict) else [X]
+    return [x.data if hasattr(x, "tocsr") else x for x in inputs]
 
 
 def _is_finite(array: Any) -> bool:

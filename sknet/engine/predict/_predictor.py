@@ -17,6 +17,7 @@ Head = Callable[[Tensor], Tensor]
 Pass = Callable[[Module, Scope, tuple[Any, ...]], Any]
 
 FEW_ROWS = 16  # up to here each number of rows has a program of its own
+MOST_PROGRAMS = 64  # of one predictor: each has memory of its own
 MOST_ROWS = 1024  # beyond this the overhead of one call per part is negligible
 
 
@@ -86,7 +87,7 @@ class Predictor:
         self._most_rows = _rows_of_a_part(most_rows)
         self._module, self._layout, self._head, self._by = module, layout, head, by
         # One tuple: a thread never takes a program for what another thread's fingerprint says.
-        self._made: tuple[Fingerprint | None, dict[int, list[Any]]] = (None, {})
+        self._made: tuple[Fingerprint | None, dict[Any, list[Any]]] = (None, {})
 
     def is_for(self, flat: Any, head: Head | None) -> bool:
         """Tell whether this predicts with the parameters in `flat`, and with this `head`."""
@@ -124,10 +125,13 @@ class Predictor:
     def _part(self, X: Any) -> Any:
         """Return the result for as many rows as a program has."""
         _, by_rows = self._made
-        n_rows = X.shape[0]
-        waiting = by_rows.get(n_rows)
+        # Of a table the rows say it all; sequences may have any length.
+        key = X.shape[0] if X.ndim == 2 and X.dtype.kind == "f" else (X.shape, X.dtype)
+        waiting = by_rows.get(key)
         if waiting is None:
-            waiting = by_rows.setdefault(n_rows, [])
+            if len(by_rows) >= MOST_PROGRAMS:
+                by_rows.clear()
+            waiting = by_rows.setdefault(key, [])
         try:
             program = waiting.pop()
         except IndexError:
@@ -159,7 +163,8 @@ class Predictor:
         buffers = {name: np.asarray(b.data) for name, b in module.named_buffers()}
         frozen = {name: p.data for name, p in module.own_parameters() if name not in layout.slices}
         with no_grad():
-            args = (self.flat, {**buffers, **frozen}, np.zeros(X.shape, self.flat.dtype))
+            dtype = self.flat.dtype if X.dtype.kind == "f" else X.dtype
+            args = (self.flat, {**buffers, **frozen}, np.zeros(X.shape, dtype))
             program = compiled(forward, args, slots=(self.flat, frozen, None))
         replaced = {name: program.slots[1][name] for name in buffers}
         return program.run, program.slots[2], program.result, replaced

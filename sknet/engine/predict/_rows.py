@@ -11,30 +11,39 @@ from sknet import ops
 from sknet.core import Tensor, no_grad
 from sknet.device import Device, active, backend, device_of, to_device
 from sknet.engine.predict._predictor import Head, Pass
-from sknet.engine.state import Layout
+from sknet.engine.state import Layout, each_input, n_rows, row_shapes
 from sknet.exceptions import CaptureError, DeviceError
 from sknet.nn import Module, largest_activation, run
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["apply_head", "chunk_rows", "in_chunks", "predict_raw", "predict_rows", "rows_at_once"]
+__all__ = [
+    "apply_head",
+    "chunk_rows",
+    "chunk_rows_of",
+    "computed_dtype",
+    "in_chunks",
+    "predict_raw",
+    "predict_rows",
+    "rows_at_once",
+]
 
 CHUNK_ELEMENTS = 1 << 20  # of the largest activation: 4 MiB in float32, still in most caches
 
-_measured: WeakKeyDictionary[Layout, dict[tuple[int, ...], int]] = WeakKeyDictionary()
+_measured: WeakKeyDictionary[Layout, dict[Any, int]] = WeakKeyDictionary()
 
 
-def rows_at_once(module: Module, shape: tuple[int, ...], dtype: Any) -> int:
+def rows_at_once(module: Module, shape: Any, dtype: Any) -> int:
     """Return how many rows to compute at once, so that no array of the pass takes more than a few MiB.
 
     Parameters
     ----------
     module : Module
         Its largest activation, measured by a pass without data, decides.
-    shape : tuple of int
+    shape : tuple of int, or dict of those
         Of one row of the inputs.
-    dtype : dtype
+    dtype : dtype, or dict of those
         Of the inputs.
 
     Returns
@@ -46,19 +55,22 @@ def rows_at_once(module: Module, shape: tuple[int, ...], dtype: Any) -> int:
         elements = largest_activation(module, shape, dtype)
     except DeviceError:  # its code depends on values: estimate by the parameters
         widths = [max(parameter.shape, default=1) for parameter in module.parameters()]
-        elements = max([math.prod(shape), *widths])
+        shapes = shape.values() if isinstance(shape, dict) else [shape]
+        elements = max([*map(math.prod, shapes), *widths])
     return max(1, CHUNK_ELEMENTS // max(elements, 1))
 
 
-def chunk_rows(model: "Model", shape: tuple[int, ...]) -> int:
+def chunk_rows(model: "Model", shape: Any, dtype: Any = None) -> int:
     """Return how many rows of an input a model predicts at once; it is measured once for each shape.
 
     Parameters
     ----------
     model : Model
         Only read from.
-    shape : tuple of int
+    shape : tuple of int, or dict of those
         Of one row of the inputs.
+    dtype : dtype, or dict of those, default=None
+        Of the inputs; None for the model's.
 
     Returns
     -------
@@ -66,10 +78,24 @@ def chunk_rows(model: "Model", shape: tuple[int, ...]) -> int:
         At least 1.
     """
     known = _measured.setdefault(model.layout, {})
-    found = known.get(shape)
+    named = isinstance(shape, dict)
+    key = (tuple(shape.items()), str(dtype)) if named else shape if dtype is None else (shape, str(dtype))
+    found = known.get(key)
     if found is None:
-        found = known[shape] = rows_at_once(model.module, shape, model.dtype)
+        found = known[key] = rows_at_once(model.module, shape, model.dtype if dtype is None else dtype)
     return found
+
+
+def chunk_rows_of(model: "Model", X: Any) -> int:
+    """Return `chunk_rows` for inputs of the shapes and dtypes of `X`."""
+    if not isinstance(X, dict) and X.dtype.kind == "f":
+        return chunk_rows(model, tuple(X.shape[1:]))
+    return chunk_rows(model, row_shapes(X), each_input(lambda x: computed_dtype(x, model.dtype), X))
+
+
+def computed_dtype(x: Any, dtype: Any) -> Any:
+    """Return in which dtype an input is computed with: real numbers in `dtype`, integers as they are."""
+    return dtype if x.dtype.kind == "f" else x.dtype
 
 
 def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, device: Device) -> Any:
@@ -79,8 +105,8 @@ def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, devi
     ----------
     compute : callable
         From some rows, of this dtype and on this device, to a result for each.
-    X : array or CSR matrix of shape (n_samples, ...)
-        Inputs, of any dtype and on any device: they are converted chunk by chunk.
+    X : array or CSR matrix of shape (n_samples, ...), or dict of those
+        Inputs on any device; real numbers of any dtype are converted chunk by chunk.
     rows : int
         Of a chunk.
     dtype, device
@@ -91,15 +117,20 @@ def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, devi
     array of shape (n_samples, ...)
         On `device`; None where there are no rows.
     """
-    n_samples, whole = int(X.shape[0]), None
+    n_samples, whole = n_rows(X), None
+
+    def chunk_of(x: Any) -> Any:
+        with active(device_of(x)):
+            chunk = x if n_samples <= rows else x[part]
+            if chunk.dtype != dtype and chunk.dtype.kind == "f":
+                chunk = chunk.astype(dtype)
+        return to_device(chunk, device)
+
     for start in range(0, n_samples, rows):
         part = slice(start, min(start + rows, n_samples))
-        with active(device_of(X)):
-            chunk = X if n_samples <= rows else X[part]
-            if chunk.dtype != dtype:
-                chunk = chunk.astype(dtype)
+        chunk = each_input(chunk_of, X)
         with active(device):
-            result = compute(to_device(chunk, device))
+            result = compute(chunk)
             if n_samples <= rows:
                 return result
             if whole is None:
@@ -116,7 +147,7 @@ def predict_raw(model: "Model", X: Any, by: Pass = run) -> Any:
     ----------
     model : Model
         Only read from.
-    X : array or CSR matrix of shape (n_rows, n_features)
+    X : array or CSR matrix of shape (n_rows, ...), or dict of those
         Inputs of the model's dtype, on its device.
     by : callable, default=nn.run
         Computes others: ``by(module, scope, args)``.
@@ -126,7 +157,7 @@ def predict_raw(model: "Model", X: Any, by: Pass = run) -> Any:
     array of shape (n_rows, n_outputs)
         On the model's device.
     """
-    X = X if ops.is_sparse(X) else Tensor(X)
+    X = each_input(lambda x: x if ops.is_sparse(x) else Tensor(x), X)
     with no_grad():
         return (model(X, training=False) if by is run else model.evaluated(X, by)).data
 
@@ -146,7 +177,7 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
     ----------
     model : Model
         Only read from: several threads may predict with one model.
-    X : array or CSR matrix of shape (n_samples, n_features)
+    X : array or CSR matrix of shape (n_samples, ...), or dict of those
         Inputs.
     name : str, default="raw"
         What `head` is called; a model keeps one compiled pass for each name.
@@ -160,14 +191,14 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
     array of shape (n_samples, ...)
         On the model's device.
     """
-    if X.shape[0] == 1 and type(X) is np.ndarray:
+    if type(X) is np.ndarray and X.shape[0] == 1:
         predictor = model.predictor(name, head, by)
         try:
             if predictor is not None:
                 return predictor(X)
         except CaptureError:
             model.forget_predictor(name)
-    rows = chunk_rows(model, tuple(X.shape[1:]))
+    rows = chunk_rows_of(model, X)
     return in_chunks(
         lambda chunk: apply_head(head, predict_raw(model, chunk, by)), X, rows, model.dtype, model.device
     )

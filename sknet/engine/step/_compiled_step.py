@@ -96,9 +96,11 @@ class CompiledStep:
         )
 
     def __repr__(self) -> str:
+        X, y, weight = self._batch
+        named = {**({f"X[{name!r}]": x for name, x in X.items()} if isinstance(X, dict) else {"X": X})}
         batch = [
             f"{name}: {x.dtype}[{','.join(map(str, x.shape))}]"
-            for name, x in zip(("X", "y", "weight"), self._batch, strict=True)
+            for name, x in {**named, "y": y, "weight": weight}.items()
             if x is not None
         ]
         return f"CompiledStep({', '.join(batch)}; print its source)"

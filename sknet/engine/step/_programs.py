@@ -11,6 +11,7 @@ from sknet.compile import Compiled, capture
 from sknet.compile import compile as compiled
 from sknet.core import Tensor, gradients
 from sknet.device import backend, device_of
+from sknet.engine.state import arguments, each_input
 from sknet.engine.step._checks import check_output
 from sknet.engine.step._parts import is_own, nested
 from sknet.engine.step._signature import GradientInputs, GradientOutputs
@@ -85,7 +86,7 @@ class Programs:
         Parameters
         ----------
         X, y, weight : array, array, array or None
-            Of the shapes and dtypes that batches will have; X may be a CSR matrix.
+            Of the shapes and dtypes that batches will have; X may be a CSR matrix, or a dict of inputs.
 
         Returns
         -------
@@ -94,7 +95,7 @@ class Programs:
         """
         model = self._model
         function = gradient_function(model, weighted=weight is not None)
-        X = ops.SparseSlot(X.shape, X.dtype) if ops.is_sparse(X) else X
+        X = each_input(lambda x: ops.SparseSlot(x.shape, x.dtype) if ops.is_sparse(x) else x, X)
         untrained = model.untrained
         args = GradientInputs(self.flat, self.gradient, untrained, X, y, weight, np.zeros((), np.int64))
         check_repeatable(model, function, args)
@@ -167,7 +168,7 @@ def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientO
         values = {name: leaf[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
         bound = {places[name]: value for name, value in (*values.items(), *untrained.items())}
         scope = Scope(bound, True, model.key, counter)
-        output = check_output(model.module, run(model.module, scope, (X,)))
+        output = check_output(model.module, run(model.module, scope, arguments(X)))
         data, penalty = model.terms(output, y, weight, values.values())
         [found] = gradients(data if penalty is None else data + penalty, [leaf])
         data, penalty = model.as_reported(output, y, weight, data, penalty)

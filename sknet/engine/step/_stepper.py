@@ -10,7 +10,7 @@ import numpy as np
 from sknet import ops
 from sknet.compile import Compiled
 from sknet.core import Tensor, no_grad
-from sknet.engine.state import Fingerprint, Gradient, StepResult
+from sknet.engine.state import Fingerprint, Gradient, StepResult, each_input
 from sknet.engine.step._programs import Programs
 from sknet.engine.step._update import apply_update, check_finite_step
 from sknet.exceptions import CaptureError, GraphError
@@ -99,14 +99,16 @@ class Stepper:
                 return eager_step(model, *model.workspace(), X, y, weight)
 
     def _program_for(self, model: "Model", X: Any, y: Any, weight: Any) -> Compiled | None:
-        is_sparse = ops.is_sparse(X)
-        if not model.compile or model.device.kind != "cpu" or (not is_sparse and X.requires_grad):
+        inputs = list(X.values()) if isinstance(X, dict) else [X]
+        if not model.compile or model.device.kind != "cpu" or any(map(_is_traced, inputs)):
             return None
         if self._given_up is latest.hooks:
             return None
         if self._programs is not None and not self._is_current(model):
             self.forget()
-        key = is_sparse, *[None if x is None else (x.shape, x.dtype) for x in (X, y, weight)]
+        names = tuple(X) if isinstance(X, dict) else ()
+        arrays = (*inputs, y, weight)
+        key = names, *[None if x is None else (ops.is_sparse(x), x.shape, x.dtype) for x in arrays]
         found = self._by_shape.get(key)
         if found is None:
             if key not in self._by_shape and model.compile == "auto":
@@ -126,7 +128,7 @@ class Stepper:
         try:
             if self._programs is None:
                 self._programs = Programs(model, exact=True, keep_delta=True)
-            data = X if ops.is_sparse(X) else X.data
+            data = each_input(lambda x: x if ops.is_sparse(x) else x.data, X)
             program = self._programs.gradient_of(data, y.data, None if weight is None else weight.data)
         except (CaptureError, GraphError) as error:
             if model.compile is True:
@@ -144,12 +146,20 @@ class Stepper:
         return fingerprint is not None and self._programs.are_of(model) and fingerprint.holds()
 
 
+def _is_traced(x: Any) -> bool:
+    return not ops.is_sparse(x) and x.requires_grad
+
+
+def _fill(slot: Any, x: Any) -> None:
+    if isinstance(slot, ops.SparseSlot):
+        slot.matrix = x
+    elif slot is not None:
+        slot[...] = x.data
+
+
 def _replayed(model: "Model", programs: Programs, program: Compiled, batch: tuple[Any, ...]) -> StepResult:
     for slot, x in zip(program.slots.batch, batch, strict=True):
-        if isinstance(slot, ops.SparseSlot):
-            slot.matrix = x
-        elif slot is not None:
-            slot[...] = x.data
+        each_input(_fill, slot, x)
     changed, output, loss, penalty = programs.compute(program)
     buffers = {name: array.copy() for name, array in changed.items()}
     gradient = Gradient(model.layout, programs.gradient.copy(), buffers)

@@ -1,0 +1,55 @@
+"""Inputs of a network: one array, or several by the names of its arguments."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sknet import ops
+
+__all__ = ["any_sparse", "arguments", "each_input", "first_input", "n_rows", "row_shapes"]
+
+
+def each_input(function: Callable[..., Any], X: Any, *others: Any) -> Any:
+    """Apply a function to the one input, or to each of several, and to what `others` have in its place.
+
+    Parameters
+    ----------
+    function : callable
+        Of an input and what belongs to it.
+    X : array, CSR matrix, or dict of those
+        The inputs.
+    *others : object or dict
+        Of the same structure.
+
+    Returns
+    -------
+    object or dict
+        The results, likewise.
+    """
+    if isinstance(X, dict):
+        return {name: function(x, *(other[name] for other in others)) for name, x in X.items()}
+    return function(X, *others)
+
+
+def arguments(X: Any) -> Any:
+    """Return what `sknet.nn.run` takes: a tuple for one input, and a dict of arguments by name."""
+    return X if isinstance(X, dict) else (X,)
+
+
+def first_input(X: Any) -> Any:
+    """Return the one input, or the first of several."""
+    return next(iter(X.values())) if isinstance(X, dict) else X
+
+
+def n_rows(X: Any) -> int:
+    """Return how many rows there are."""
+    return int(first_input(X).shape[0])
+
+
+def row_shapes(X: Any) -> Any:
+    """Return the shape of a row, for several inputs a dict of those."""
+    return each_input(lambda x: tuple(x.shape[1:]), X)
+
+
+def any_sparse(X: Any) -> bool:
+    """Tell whether an input is a CSR matrix."""
+    return any(map(ops.is_sparse, X.values())) if isinstance(X, dict) else ops.is_sparse(X)

@@ -1,0 +1,369 @@
+"""Inputs of networks of one's own: tables, arrays of any rank, and several inputs by name; never flattened.
+
+Real numbers are computed with in one dtype. Integers are turned into real numbers where the network takes
+those, and stay integers where it does not: an embedding looks rows up by them.
+"""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array, check_consistent_length, validate_data
+
+from sknet import nn
+from sknet._hints import suggestion
+from sknet.device import MetaArray, is_array, to_host
+from sknet.engine.state import each_input
+from sknet.estimators._namespace import as_host
+from sknet.exceptions import DeviceError, DtypeError
+from sknet.nn.extend import shadows, shape_pass
+
+__all__ = ["Forward", "Inputs", "Sequences", "are_inputs", "check_one_input", "forward_of", "read_inputs"]
+
+Forward = Mapping[str, bool]
+
+ROWS = 2  # of a pass without data; not 1, so that the axis of the rows is told from others
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """X with the lengths of its sequences, as `fit` and `predict` are given them."""
+
+    X: Any
+    lengths: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of X."""
+        return tuple(np.shape(self.X))
+
+
+def forward_of(module: Any) -> dict[str, bool] | None:
+    """Return the arguments of a module's `forward`: whether each is required.
+
+    Parameters
+    ----------
+    module : Module, or type of Module
+        Of anything else nothing is known.
+
+    Returns
+    -------
+    dict of str to bool, or None
+        ``"**"`` stands for arguments of any name.
+    """
+    kind = module if isinstance(module, type) else type(module)
+    if not issubclass(kind, nn.Module):
+        return None
+    found = {}
+    for name, p in list(inspect.signature(kind.forward).parameters.items())[1:]:
+        if p.kind is p.VAR_KEYWORD:
+            found["**"] = False
+        elif p.kind is not p.VAR_POSITIONAL:
+            found[name] = p.default is p.empty
+    return found
+
+
+def are_inputs(X: Any, forward: Forward | None) -> bool:
+    """Tell whether X is anything else than the table that a perceptron takes."""
+    by_name = hasattr(X, "columns") and len(_required(forward)) > 1
+    return isinstance(X, Sequences) or _is_named(X) or by_name or _rank(X) > 2
+
+
+def _is_named(X: Any) -> bool:
+    return isinstance(X, dict) and not hasattr(X, "tocsr")  # some of which are dicts
+
+
+def read_inputs(estimator: Any, X: Any, forward: Forward | None, dtypes: list[type], *, reset: bool) -> Any:
+    """Return checked inputs, integers as they are.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Keeps (or, with `reset`, learns) number and names of the columns of tables.
+    X : array-like, sparse matrix, data frame, dict of those, or Sequences
+        The user's input.
+    forward : mapping of str to bool, or None
+        The arguments of the network's `forward`, if they are known before it is built: whether each is
+        required. ``"**"`` stands for arguments of any name.
+    dtypes : list of type
+        The dtypes of real numbers to keep.
+    reset : bool
+        Whether this is a first fit.
+
+    Returns
+    -------
+    array, CSR matrix, or dict of those
+        Finite numbers, the same number of rows each.
+
+    Raises
+    ------
+    ValueError
+        If they are not.
+    TypeError
+        If X cannot be given to the network by name.
+    """
+    X, lengths = (X.X, X.lengths) if isinstance(X, Sequences) else (X, None)
+    X = as_host(X)
+    names = _required(forward)
+    if lengths is not None:
+        X = _with_lengths(X, lengths, forward)
+    elif len(names) > 1 and hasattr(X, "columns"):
+        if estimator is not None:
+            validate_data(estimator, X, skip_check_array=True, reset=reset)
+        X = _by_columns(X, forward or {})
+    if not _is_named(X):
+        return _array(X, "X", dtypes)
+    _check_names(X, forward)
+    found = {name: _array(x, name, dtypes) for name, x in X.items()}
+    check_consistent_length(*found.values())
+    return found
+
+
+def check_one_input(forward: Forward | None) -> None:
+    """Raise a ValueError if one array is no input of a network that needs several."""
+    names = _required(forward)
+    if len(names) > 1:
+        raise ValueError(
+            f"the network needs the inputs {names}, and X is one array: give a dict of arrays by these "
+            f"names, or a data frame whose columns begin with them, as in {names[0]}__0"
+        )
+
+
+def _required(forward: Forward | None) -> list[str]:
+    return [name for name, required in (forward or {}).items() if required]
+
+
+def _rank(X: Any) -> int:
+    """Return the number of axes of an array, or of nested lists."""
+    depth = 0
+    while isinstance(X, (list, tuple)) and len(X):
+        X, depth = X[0], depth + 1
+    return depth + len(getattr(X, "shape", ()))
+
+
+def _array(x: Any, name: str, dtypes: list[type]) -> Any:
+    """Return an input of any rank as an array of finite numbers."""
+    if hasattr(x, "tocsr"):
+        return check_array(x, accept_sparse="csr", dtype=dtypes, input_name=name)
+    if is_array(x) and not isinstance(x, np.ndarray):
+        return x
+    x = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
+    if x.dtype.kind not in "biuf":
+        raise ValueError(f"input {name!r} must be an array of numbers, got dtype {x.dtype}")
+    if not x.ndim or not x.shape[0]:
+        raise ValueError(f"input {name!r} must have at least one row, got shape {x.shape}")
+    if x.dtype.kind == "f":
+        if x.dtype not in dtypes:
+            x = x.astype(dtypes[0])
+        if not np.isfinite(x).all():
+            raise ValueError(f"input {name!r} contains NaN or infinity: impute or drop such rows first")
+    return x
+
+
+def _with_lengths(X: Any, lengths: Any, forward: Forward | None) -> dict[str, Any]:
+    if forward is None:
+        raise TypeError(
+            "lengths= needs the names of the network's arguments, which are not known before it is built: "
+            "give its class, or all inputs by name, X={'x': X, 'lengths': lengths}"
+        )
+    if "lengths" not in forward:
+        raise TypeError(
+            f"lengths= needs a network whose forward takes `lengths`; the arguments are {list(forward)}"
+        )
+    lengths = np.asarray(to_host(lengths) if is_array(lengths) else lengths)
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths.size and lengths.min() < 0):
+        raise ValueError(
+            "lengths must be an integer for each row, none negative, got "
+            f"{lengths.dtype} of shape {lengths.shape}"
+        )
+    found = dict(X) if _is_named(X) else {next(iter(forward)): X}
+    first = next(iter(found.values()))
+    longest = np.shape(first)[1] if len(np.shape(first)) > 1 else 0
+    if lengths.size and lengths.max() > longest:
+        raise ValueError(f"lengths must be at most {longest}, as X has so many steps, got {lengths.max()}")
+    return {**found, "lengths": lengths.astype(np.int64)}
+
+
+def _by_columns(X: Any, forward: Forward) -> dict[str, Any]:
+    """Return the columns of a frame by the arguments of a network that their names begin with."""
+    columns = {str(column): str(column).split("__")[0] for column in X.columns}
+    unknown = [column for column, name in columns.items() if name not in forward]
+    if unknown:
+        raise ValueError(
+            f"column {unknown[0]!r} belongs to no argument of the network{suggestion(unknown[0], forward)} "
+            f"The arguments of forward are {list(forward)}, and a column is called like one, or name__column"
+        )
+    missing = [name for name in _required(forward) if name not in columns.values()]
+    if missing:
+        raise ValueError(
+            f"no column is for argument {missing[0]!r} of the network: call it {missing[0]}__column"
+        )
+    names = list(dict.fromkeys(columns.values()))
+    return {name: X[[c for c in X.columns if columns[str(c)] == name]].to_numpy() for name in names}
+
+
+def _check_names(X: Mapping[str, Any], forward: Forward | None) -> None:
+    if not X:
+        raise ValueError("X has no inputs: expected a dict of arrays by the names of the network's arguments")
+    if forward is None or "**" in forward:
+        return
+    for name in X:
+        if name not in forward:
+            raise ValueError(
+                f"the network has no input {name!r}{suggestion(str(name), forward)} "
+                f"Its inputs are {list(forward)}."
+            )
+    missing = [name for name in _required(forward) if name not in X]
+    if missing:
+        raise ValueError(f"X has no input {missing[0]!r}, which the network needs: got {list(X)}")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the inputs of a fitted network are, when they are no table of real numbers.
+
+    Attributes
+    ----------
+    shapes : tuple of int, or dict of those
+        Of a row of each input in the fit.
+    integers : bool, or dict of str to bool
+        Whether each input stays in integers.
+    forward : mapping of str to bool, or None
+        The arguments of the network's `forward`.
+    """
+
+    shapes: Any
+    integers: Any
+    forward: Any = None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether they are a table of real numbers after all."""
+        return isinstance(self.shapes, tuple) and len(self.shapes) == 1 and not self.integers
+
+    @property
+    def example(self) -> Any:
+        """A row of zeros."""
+
+        def one(shape: Any, integer: Any) -> Any:
+            return np.zeros((1, *shape), np.int64 if integer else np.float64)
+
+        return each_input(one, self.shapes, self.integers)
+
+    def read(self, estimator: Any, X: Any, dtypes: list[type]) -> Any:
+        """Return checked inputs like those of the fit; integers that stand for real numbers become those."""
+        X = read_inputs(estimator, X, self.forward, dtypes, reset=False)
+        shapes, integers = self.shapes, self.integers
+        if isinstance(shapes, dict):
+            X = X if isinstance(X, dict) or len(_required(self.forward)) > 1 else {next(iter(shapes)): X}
+            left_out = [name for name in shapes if isinstance(X, dict) and name not in X]
+            # What forward has a default for, such as `lengths`, may be missing.
+            if self.forward is not None and not any(self.forward.get(name, True) for name in left_out):
+                shapes = {name: shape for name, shape in shapes.items() if name not in left_out}
+        if isinstance(X, dict) != isinstance(shapes, dict) or (
+            isinstance(X, dict) and X.keys() != shapes.keys()
+        ):
+            got, was = (list(x) if isinstance(x, dict) else "one array" for x in (X, self.shapes))
+            raise ValueError(f"expected inputs like those of the fit, {was}, got {got}")
+        for name, x, shape, integer in _each(X, shapes, integers):
+            rank = len(shape) + 1
+            if x.ndim != rank:
+                raise ValueError(f"input {name!r} must have {rank} axes, as in the fit, got shape {x.shape}")
+            if integer and x.dtype.kind == "f":
+                raise ValueError(f"input {name!r} must hold integers, got {x.dtype}: use .astype('int64')")
+        return self.converted(X, dtypes[0])
+
+    def converted(self, X: Any, dtype: Any) -> Any:
+        """Return inputs with integers that stand for real numbers as those."""
+        kinds = self.dtypes(X, dtype)
+        if not isinstance(X, dict):
+            return X if X.dtype == kinds or X.dtype.kind == "f" else X.astype(kinds)
+        return {name: x if x.dtype.kind == "f" else x.astype(kinds[name]) for name, x in X.items()}
+
+    def dtypes(self, X: Any, dtype: Any) -> Any:
+        """Return in which dtype each input is computed with."""
+        if not isinstance(X, dict):
+            return X.dtype if self.integers else np.dtype(dtype)
+        return {name: x.dtype if self.integers[name] else np.dtype(dtype) for name, x in X.items()}
+
+    @classmethod
+    def of(cls, network: nn.Module, X: Any, dtype: Any, forward: Any) -> "tuple[Inputs, Any]":
+        """Find out which integers stay integers, by passes without data.
+
+        Parameters
+        ----------
+        network : Module
+            Lazy layers get their shapes.
+        X : array, CSR matrix, or dict of those
+            Checked inputs.
+        dtype : dtype
+            Of real numbers.
+        forward : mapping of str to bool, or None
+            Remembered.
+
+        Returns
+        -------
+        inputs : Inputs
+            What they are.
+        shape : tuple of int or None
+            Of the network's output, without the axis of the rows; None where it is not known before the
+            computation, because the code depends on values, or returns something else.
+
+        Raises
+        ------
+        DtypeError
+            If the network takes the inputs neither as integers nor as real numbers.
+        """
+        named = X if isinstance(X, dict) else {"X": X}
+        shapes = {name: tuple(x.shape[1:]) for name, x in named.items()}
+        wrong: DtypeError | None = None
+        integers = [name for name, x in named.items() if x.dtype.kind in "biu"]
+
+        def found(kept: Any) -> Inputs:
+            if not isinstance(X, dict):
+                return cls(shapes["X"], "X" in kept, forward)
+            return cls(shapes, {name: name in kept for name in named}, forward)
+
+        masks = [name for name in integers if isinstance(X, dict) and named[name].dtype.kind == "b"]
+        for kept in _choices(integers, [*masks, *({"lengths"} & set(integers))]):
+            kinds = {name: x.dtype if name in kept else np.dtype(dtype) for name, x in named.items()}
+            example = {name: MetaArray((ROWS, *x.shape[1:]), kinds[name]) for name, x in named.items()}
+            try:
+                shape = _output_shape(network, example if isinstance(X, dict) else example["X"], dtype)
+            except DtypeError as error:
+                wrong = error
+                continue
+            except DeviceError:  # its code depends on values
+                return found(integers), None
+            return found(kept), shape
+        assert wrong is not None
+        raise wrong
+
+
+def _each(X: Any, *others: Any) -> Iterable[tuple[Any, ...]]:
+    if isinstance(X, dict):
+        return [(name, x, *(other[name] for other in others)) for name, x in X.items()]
+    return [("X", X, *others)]
+
+
+def _choices(names: list[str], always: list[str]) -> Iterable[tuple[str, ...]]:
+    """Yield which inputs stay integers: beside those that always do first none, then each, then all."""
+    others = [name for name in names if name not in always]
+    for count in range(len(others) + 1):
+        for chosen in combinations(others, count):
+            yield (*always, *chosen)
+
+
+def _output_shape(network: nn.Module, example: Any, dtype: Any) -> tuple[int, ...] | None:
+    if isinstance(example, dict):
+        nn.materialize(network, dtype=dtype, **example)
+        given: Any = shadows(example, dtype)
+    else:
+        nn.materialize(network, example, dtype=dtype)
+        given = (shadows(example, dtype),)
+    found = shape_pass(network.copy(), given)
+    shape = getattr(found, "shape", None)
+    return None if shape is None or not shape or shape[0] != ROWS else tuple(shape[1:])

@@ -1,0 +1,113 @@
+"""What a fit begins with: checked inputs, and the network that takes them, new or taken up."""
+
+from typing import TYPE_CHECKING, Any
+
+from numpy.random import RandomState
+
+from sknet import nn
+from sknet._params import same
+from sknet.device import device_of
+from sknet.engine import Model
+from sknet.engine.state import first_input, n_rows
+from sknet.estimators._freezing import freeze
+from sknet.estimators._input import INTEGERS, check_X_y, check_y
+from sknet.estimators._inputs import Inputs, are_inputs, check_one_input, read_inputs
+from sknet.estimators._outputs import check_outputs
+
+if TYPE_CHECKING:
+    from sknet.estimators._fitting import Fit
+
+__all__ = ["checked_inputs", "take_model"]
+
+
+def checked_inputs(fit: "Fit", X: Any, y: Any, *, reset: bool | None = None) -> tuple[Any, Any]:
+    """Return checked inputs and targets: a table, or whatever a network of one's own takes.
+
+    Parameters
+    ----------
+    fit : Fit
+        With its recipe.
+    X, y : array-like, and what else `fit` takes
+        The user's.
+    reset : bool, default=None
+        Whether this is where the inputs are learned from; None for the rows of a first fit.
+
+    Returns
+    -------
+    X : array, CSR matrix or dict of those
+        Inputs; of a first fit of a network of one's own with integers as they are.
+    y : ndarray
+        Targets.
+    """
+    estimator, architecture = fit.estimator, fit.recipe.architecture
+    dtypes, numeric = fit.recipe.accepted_dtypes(), estimator._numeric_targets
+    reset = not fit.continuing if reset is None else reset
+    if not reset and estimator._inputs is not None:
+        X = estimator._inputs.read(estimator, X, dtypes)
+        return X, check_y(estimator, y, n_rows(X), numeric=numeric)
+    if architecture.is_foreign and are_inputs(X, architecture.forward):
+        X = read_inputs(estimator, X, architecture.forward, dtypes, reset=reset)
+        return X, check_y(estimator, y, n_rows(X), numeric=numeric)
+    check_one_input(architecture.forward)
+    kept = [*dtypes, *INTEGERS] if architecture.is_foreign and reset else dtypes
+    return check_X_y(estimator, X, y, kept, reset=reset, numeric=numeric)
+
+
+def take_model(fit: "Fit") -> None:
+    """Build a new model, or take up the fitted one."""
+    estimator, recipe = fit.estimator, fit.recipe
+    if fit.continuing:
+        _check_network(fit)
+        # partial_fit trains the model in place, and is undone if it fails; fit trains a copy, so that
+        # a failure has no effect.
+        fit.model = estimator.model_ if fit.incremental else estimator.model_.copy()
+        estimator._frozen = freeze(fit.model.module, recipe.frozen, estimator._frozen)
+        fit.model.adopt(recipe.optimizer, fit.loss, recipe.alpha)
+        return
+    estimator._architecture = recipe.architecture
+    estimator._lasting = recipe.lasting_parameters()
+    fit.model = Model(
+        _new_network(fit),
+        loss=fit.loss,
+        optimizer=recipe.optimizer,
+        alpha=recipe.alpha,
+        dtype=fit.dtype,
+        device=device_of(first_input(fit.X)) if recipe.device == "auto" else recipe.device,
+        # What a resumed fit draws is in its checkpoint: NumPy's global state is nothing to it.
+        random_state=RandomState() if fit.saved and recipe.random_state is None else recipe.random_state,
+    )
+
+
+def _new_network(fit: "Fit") -> nn.Module:
+    """Return the network, which has as many outputs as the targets need."""
+    targets, recipe = fit.estimator._targets, fit.recipe
+    architecture = recipe.architecture
+    n_outputs = targets.n_outputs * fit.loss.outputs_per_target
+    network = architecture.build(fit.X, n_outputs)
+    fit.estimator._inputs = None
+    if architecture.is_foreign:
+        inputs, shape = Inputs.of(network, fit.X, fit.dtype, architecture.forward)
+        fit.dtypes = inputs.dtypes(fit.X, fit.dtype)
+        fit.estimator._inputs = None if inputs.is_table else inputs
+        needs = f"{targets.n_outputs} target(s) and {type(fit.loss).__name__}()"
+        check_outputs(network, shape, n_outputs, needs, is_class=targets.task != "regression")
+    fit.estimator._frozen = freeze(network, recipe.frozen)
+    return network
+
+
+def _check_network(fit: "Fit") -> None:
+    """Raise a ValueError if a continued fit asks for another network than the fitted one."""
+    n_outputs = fit.estimator._targets.n_outputs * fit.loss.outputs_per_target
+    if n_outputs != fit.estimator.n_outputs_:
+        raise ValueError(
+            f"{fit.recipe.loss!r} needs {n_outputs} output(s), and the network that was fitted has "
+            f"{fit.estimator.n_outputs_}: a fit that continues cannot change it. Set warm_start=False and "
+            "call fit for a new network."
+        )
+    for name, value in fit.recipe.lasting_parameters().items():
+        before = fit.estimator._lasting.get(name)
+        if not same(value, before):
+            raise ValueError(
+                f"{name} was {before!r} when this network was fitted and is {value!r} now: a fit that "
+                "continues cannot change it. Set warm_start=False and call fit for a new network."
+            )

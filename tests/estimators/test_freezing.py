@@ -1,0 +1,164 @@
+"""Parts of networks that are not trained: before a fit, between fits, and against a network without them."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from sknet import NetClassifier, nn, optim
+from tests.estimators.data import TABLES, estimator_for, quiet
+from tests.estimators.nets import Net, Normed, net_for, sequential
+
+X, Y = TABLES["multiclass"]
+OPTIMIZERS = [
+    optim.SGD(0.1, momentum=0.9),
+    optim.AdamW(0.01, weight_decay=0.1),
+    optim.WeightDecay(optim.SGD(0.1), 0.1),
+    optim.EMA(optim.Adam(0.01), 0.9),
+    optim.Lookahead(optim.Adam(0.01)),
+    optim.ClipNorm(optim.Adam(0.01), 0.5),
+    optim.Muon(0.01),
+]
+
+
+def values(net):
+    return {name: np.array(a) for name, a in net.model_.evaluation_parameters.items()}
+
+
+def changed(before, net):
+    """Return the names of the parameters that are others now."""
+    return {name for name, a in values(net).items() if not np.array_equal(a, before[name])}
+
+
+def drawn(module):
+    return module.initialize(0)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize("alpha", [0.0, 0.1])
+@pytest.mark.parametrize("compiled", ["auto", False])
+def test_a_head_is_trained_as_if_its_features_were_the_data(optimizer, alpha, compiled):
+    whole = drawn(sequential(12, 3)).to(dtype="float64")
+    features = nn.Sequential(whole[0], whole[1])(X).numpy()
+    head = nn.Sequential(whole[2].copy())
+    found = []
+    for module, inputs, frozen in ((whole, X, "0.*"), (head, features, None)):
+        net = net_for(
+            "multiclass", module, optimizer=clone(optimizer), alpha=alpha, frozen=frozen, max_iter=1
+        )
+        with quiet():
+            net.fit(inputs, Y)
+            net.model_.compile = compiled
+            net.set_params(warm_start=True, max_iter=2).fit(inputs, Y)
+        found.append(net)
+    np.testing.assert_allclose(
+        values(found[0])["2.weight"], values(found[1])["0.weight"], rtol=1e-7, atol=1e-12
+    )
+    assert np.array_equal(values(found[0])["0.weight"], whole[0].weight.numpy())
+    assert found[0].history_["loss"] == pytest.approx(found[1].history_["loss"], rel=1e-9)
+
+
+PATTERNS = [
+    ("first.*", {"last.weight", "last.bias"}),
+    ("first", {"last.weight", "last.bias"}),
+    (["*.bias"], {"first.weight", "last.weight"}),
+    (["first.weight", "last.*"], {"first.bias"}),
+    ([], {"first.weight", "first.bias", "last.weight", "last.bias"}),
+]
+
+
+@pytest.mark.parametrize(("frozen", "expected"), PATTERNS, ids=str)
+@pytest.mark.parametrize("params", [{}, {"optimizer": "lbfgs"}, {"early_stopping": True}], ids=str)
+def test_patterns_name_what_is_left_as_it_was_drawn(frozen, expected, params):
+    with quiet():
+        before = values(net_for("multiclass", optimizer=optim.SGD(1e-300), max_iter=1).fit(X, Y))
+        net = net_for("multiclass", frozen=frozen, **params).fit(X, Y)
+    assert changed(before, net) == expected
+
+
+def test_between_fits_parts_are_frozen_and_thawed():
+    net = net_for("multiclass").partial_fit(X, Y, classes=[0, 1, 2])
+    for frozen, expected in [*PATTERNS, (None, PATTERNS[-1][1]), *PATTERNS[::-1]]:
+        before = values(net)
+        net.set_params(frozen=frozen).partial_fit(X, Y)
+        assert changed(before, net) == expected
+        before = values(net)
+        with quiet():
+            net.set_params(warm_start=True).fit(X, Y)
+        assert changed(before, net) == expected
+
+
+def test_what_a_module_says_itself_stays():
+    module = drawn(sequential(12, 3))
+    module[0].requires_grad_(False)
+    with quiet():
+        net = net_for("multiclass", module, warm_start=True).fit(X, Y)
+        before = values(net)
+        net.set_params(frozen="2.bias").fit(X, Y)
+        assert changed(before, net) == {"2.weight"}
+        before = values(net)
+        net.set_params(frozen=None).fit(X, Y)
+        assert changed(before, net) == {"2.weight", "2.bias"}
+        net.model_.module[0].requires_grad_(True)
+        before = values(net)
+        net.partial_fit(X, Y)
+    assert changed(before, net) == {"0.weight", "0.bias", "2.weight", "2.bias"}
+    assert not module[0].weight.requires_grad
+
+
+def test_perceptrons_freeze_too():
+    with quiet():
+        mlp = estimator_for("multiclass", warm_start=True).fit(X, Y)
+        before = mlp.coefs_
+        mlp.set_params(frozen="0").fit(X, Y)
+    assert np.array_equal(mlp.coefs_[0], before[0])
+    assert not np.array_equal(mlp.coefs_[1], before[1])
+
+
+def test_a_search_over_what_is_frozen():
+    with quiet():
+        search = GridSearchCV(net_for("multiclass"), {"frozen": ["first", "last", None]}, cv=2).fit(X, Y)
+    assert len(search.cv_results_["params"]) == 3
+
+
+def test_the_layers_of_a_trained_network_are_frozen_in_another():
+    with quiet():
+        donor = net_for("multiclass", Normed).fit(X, Y)
+        new = nn.Sequential(donor.model_.module.body, nn.Linear(6, 1))
+        heir = net_for("binary", new, frozen="0").fit(*TABLES["binary"])
+    for name, parameter in donor.model_.module.body.named_parameters():
+        assert np.array_equal(values(heir)[f"0.{name}"], parameter.numpy())
+
+
+@pytest.mark.parametrize(
+    ("frozen", "message"),
+    [
+        ("frist.*", r"frozen='frist.\*' matches no parameter of the network"),
+        ("frist", "matches no parameter of the network. Did you mean 'first'"),
+        (["first", "body"], "frozen='body' matches no parameter"),
+        (3, "The 'frozen' parameter of NetClassifier must be a pattern of names .* Got 3"),
+        ([3], "must be a pattern of names"),
+        ("*", r"frozen=\['\*'\] leaves no parameter to train"),
+    ],
+)
+def test_bad_patterns_are_explained_and_change_nothing(frozen, message):
+    with pytest.raises(ValueError, match=message):
+        NetClassifier(Net, frozen=frozen).fit(X, Y)
+    net = net_for("multiclass", frozen="first.bias").partial_fit(X, Y, classes=[0, 1, 2])
+    before = values(net)
+    with pytest.raises(ValueError, match=message):
+        net.set_params(frozen=frozen).partial_fit(X, Y)
+    assert changed(before, net) == set()
+    net.set_params(frozen="first.bias").partial_fit(X, Y)
+    assert changed(before, net) == {"first.weight", "last.weight", "last.bias"}
+
+
+def test_a_part_that_fails_leaves_frozen_what_was():
+    net = net_for("multiclass", frozen="first").partial_fit(X, Y, classes=[0, 1, 2])
+    before = values(net)
+    for wrong in (X[:, :3], X * 1e200):
+        with pytest.raises(ValueError, match=r"features|not finite|parameter"):
+            net.set_params(frozen="last", alpha=1e300).partial_fit(wrong, Y)
+        assert changed(before, net) == set()
+        assert not net.model_.module.first.weight.requires_grad
+        assert net.model_.module.last.weight.requires_grad
