@@ -2,7 +2,10 @@
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+HARMLESS = ("not captured", "not native", "skipped", "ill-conditioned")  # kinds that are only counted
 
 
 def mismatches(mismatch: Callable[[int], str | None], seeds: Iterable[int]) -> Iterator[str]:
@@ -25,3 +28,34 @@ def run(mismatch: Callable[[int], str | None], description: str, cases: int) -> 
         print(found, flush=True)
     print(f"{arguments.cases} cases, {count} mismatches, {time.perf_counter() - started:.0f} s")
     return 1 if count else 0
+
+
+def run_kinds(
+    checked: Callable[..., list[tuple[str, str]]],
+    shown: Callable[[int], str],
+    description: str,
+    every: Mapping[str, int],
+) -> int:
+    """Run many cases, print what differs and count the kinds.
+
+    For each of the names in `every`, the user says which cases are ``checked(seed, name=True)``: every Nth,
+    by default as often as the number says. What is ``shown(seed)`` describes a case.
+    """
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0, help="number of the first case")
+    for name, times in every.items():
+        parser.add_argument(f"--{name}", type=int, default=times, metavar="N", help="every Nth case")
+    arguments = parser.parse_args()
+    started, counts = time.perf_counter(), Counter[str]()
+    for number in range(arguments.cases):
+        seed = arguments.seed + number
+        options = {name: bool((n := getattr(arguments, name)) and number % n == 0) for name in every}
+        for kind, text in checked(seed, **options):
+            counts[kind] += 1
+            if kind not in HARMLESS:
+                print(f"{kind}: {text}\n  {shown(seed)}", flush=True)
+    wrong = sum(count for kind, count in counts.items() if kind not in HARMLESS)
+    seconds = time.perf_counter() - started
+    print(f"{arguments.cases} cases in {seconds:.0f} s, {wrong} mismatches; {dict(counts)}")
+    return min(wrong, 1)

@@ -7,13 +7,10 @@ as plain Python, where NumPy raises for an index out of bounds; ``--compile N`` 
 with bounds checked.
 """
 
-import argparse
 import dataclasses
 import sys
-import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -38,6 +35,7 @@ from sknet.optim.schedules import (
     WarmUp,
 )
 from tests.compile.native import BoundsCheckedSteps, InterpretedSteps, trained
+from tests.fuzz.command import run_kinds
 from tests.fuzz.tangles import KINDS, NATIVE, Tangle
 from tests.losses.test_contract import CASES as LOSS_CASES
 from tests.losses.test_contract import probability
@@ -321,39 +319,15 @@ def _refused(case: Case) -> str | None:
     return None
 
 
-HARMLESS = ("not captured", "skipped", "not native", "ill-conditioned")
-
-
-def checked(seed: int, compiled: bool = False) -> list[tuple[str, str]]:
+def checked(seed: int, compile: bool = False) -> list[tuple[str, str]]:
     """Return what is wrong with the case of a seed, and what is to be counted."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return list(problems(draw(seed), compiled))
+            return list(problems(draw(seed), compile))
         except Exception as error:
             return [(f"raised {type(error).__name__}", traceback.format_exc(limit=-6))]
 
 
-def main() -> int:
-    """Run as many cases as requested."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--compile", type=int, default=0, metavar="N")
-    arguments = parser.parse_args()
-    counts: Counter[str] = Counter()
-    started = time.perf_counter()
-    for number in range(arguments.cases):
-        seed = arguments.seed + number
-        for kind, text in checked(seed, bool(arguments.compile and number % arguments.compile == 0)):
-            counts[kind] += 1
-            if kind not in HARMLESS:
-                print(f"{kind}: {text}\n  {draw(seed)}", flush=True)
-    mismatches = sum(count for kind, count in counts.items() if kind not in HARMLESS)
-    seconds = time.perf_counter() - started
-    print(f"{arguments.cases} cases in {seconds:.0f} s, {mismatches} mismatches; {dict(counts)}")
-    return min(mismatches, 1)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_kinds(checked, lambda seed: str(draw(seed)), __doc__, {"compile": 0}))

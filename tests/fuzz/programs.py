@@ -6,12 +6,9 @@ shapes. Programs of integers have values only. ``--device N`` runs every Nth pro
 the tests, whose kernels a C compiler makes, and ``--native N`` every Nth as the step of a network.
 """
 
-import argparse
 import sys
-import time
 import traceback
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -26,6 +23,7 @@ from sknet.device import Device, to_device, to_host
 from sknet.exceptions import CaptureError
 from sknet.optim import SGD
 from tests.compile.native import InterpretedSteps, trained
+from tests.fuzz.command import run_kinds
 from tests.fuzz.steps import KINDS, KINDS_OF_INTEGERS, Drawer, Step
 
 SHAPES: tuple[tuple[int, ...], ...] = (
@@ -286,41 +284,16 @@ def _natively(program: Program, expected: Any) -> Iterator[tuple[str, str]]:
         yield kind, f"native {max(gaps):.1e}, by rounding {by_rounding:.1e}"
 
 
-HARMLESS = ("not captured", "not native", "ill-conditioned")
-
-
-def checked(seed: int, on_device: bool = False, natively: bool = False) -> list[tuple[str, str]]:
+def checked(seed: int, device: bool = False, native: bool = False) -> list[tuple[str, str]]:
     """Return what is wrong with the program of a seed, and what is to be counted."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            return list(problems(draw(seed), on_device, natively))
+            return list(problems(draw(seed), device, native))
         except Exception as error:
             return [(f"raised {type(error).__name__}", traceback.format_exc(limit=-6))]
 
 
-def main() -> int:
-    """Run as many programs as requested."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", type=int, default=0, metavar="N")
-    parser.add_argument("--native", type=int, default=3, metavar="N")
-    arguments = parser.parse_args()
-    counts: Counter[str] = Counter()
-    started = time.perf_counter()
-    for number in range(arguments.cases):
-        seed = arguments.seed + number
-        there, natively = (bool(n and number % n == 0) for n in (arguments.device, arguments.native))
-        for kind, text in checked(seed, there, natively):
-            counts[kind] += 1
-            if kind not in HARMLESS:
-                print(f"{kind}: {text}\n  seed {seed}: {draw(seed)}", flush=True)
-    mismatches = sum(count for kind, count in counts.items() if kind not in HARMLESS)
-    seconds = time.perf_counter() - started
-    print(f"{arguments.cases} programs in {seconds:.0f} s, {mismatches} mismatches; {dict(counts)}")
-    return min(mismatches, 1)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    every = {"device": 0, "native": 3}
+    sys.exit(run_kinds(checked, lambda seed: f"seed {seed}: {draw(seed)}", __doc__, every))

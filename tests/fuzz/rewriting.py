@@ -7,7 +7,6 @@ with ``exact=True`` every bit has to be the eager one (but for the sign of a zer
 otherwise what the eager operations would give if they rounded otherwise (`tests.fuzz.extremes`).
 """
 
-import argparse
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from sknet import Tensor, ops
 from sknet.compile import capture
 from sknet.core import gradients
+from tests.fuzz.command import run
 from tests.fuzz.extremes import INTEGERS, check, operand
 
 __all__ = ["Case", "made", "mismatches"]
@@ -255,27 +255,13 @@ def mismatches(case: Case, number: int = 0) -> list[str]:
     return found
 
 
-def main() -> int:
-    """Run as many cases as requested; print those that go wrong, and how many."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--most", type=int, default=20, help="mismatches to print")
-    given = parser.parse_args()
-    wrong = 0
-    for number in range(given.first, given.first + given.cases):
-        case = made(number, given.seed)
-        found = mismatches(case, number)
-        wrong += bool(found)
-        if found and wrong <= given.most:
-            shown = {name: (x.dtype.name, x.shape) for name, x in case.arrays.items()}
-            print(f"-- case {number}: {shown}\n{case.source}" + "\n".join(found), flush=True)
-    print(f"{given.cases} cases, {wrong} mismatches")
-    return 1 if wrong else 0
+def mismatch(number: int) -> str | None:
+    """Return what is wrong with a case, and the case; None if nothing is."""
+    case = made(number)
+    found = mismatches(case, number)
+    shown = {name: (x.dtype.name, x.shape) for name, x in case.arrays.items()}
+    return f"-- case {number}: {shown}\n{case.source}" + "\n".join(found) if found else None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(mismatch, __doc__, cases=1000))

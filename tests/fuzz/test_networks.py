@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from tests.fuzz.networks import HARMLESS, checked, draw
+from tests.fuzz.command import HARMLESS
+from tests.fuzz.networks import checked, draw
 
 pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
 
@@ -27,4 +28,4 @@ def test_random_networks(start):
 
 @pytest.mark.parametrize("seed", COMPILED)
 def test_random_networks_compiled_with_bounds_checked(seed):
-    assert checked(seed, compiled=True) == []
+    assert checked(seed, compile=True) == []

@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 
 from sknet.compile.executors.native import has_numba
-from tests.fuzz.programs import HARMLESS, checked, draw
+from tests.fuzz.command import HARMLESS
+from tests.fuzz.programs import checked, draw
 
 pytest.importorskip("torch", reason="the measure of these tests is PyTorch: install sknet[oracle]")
 
