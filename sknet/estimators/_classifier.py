@@ -21,7 +21,13 @@ from sknet.estimators._frozen import FrozenClassifier
 from sknet.estimators._heads import gives_probabilities, probability_head
 from sknet.estimators._namespace import as_host, follows_namespace, on_host
 from sknet.estimators._recipe import Recipe
-from sknet.estimators._targets import ClassEncoder, ClassTargets, ColumnTargets, OrderedTargets
+from sknet.estimators._targets import (
+    ClassEncoder,
+    ClassTargets,
+    ColumnTargets,
+    OrderedTargets,
+    PositionTargets,
+)
 from sknet.estimators._validation import Given
 
 __all__ = ["BaseClassifier"]
@@ -36,8 +42,10 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     _targets: ClassEncoder
 
     def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> ClassEncoder:
-        if "ordinal" in recipe.loss.tasks:
-            targets: ClassEncoder = OrderedTargets(y, classes, getattr(recipe.loss, "order", None))
+        if recipe.architecture.is_foreign and _is_of_columns(y) and _are_of_one_kind(classes):
+            targets: ClassEncoder = PositionTargets(y, classes)
+        elif "ordinal" in recipe.loss.tasks:
+            targets = OrderedTargets(y, classes, getattr(recipe.loss, "order", None))
         elif self._several_columns and (_has_columns(classes) or _is_of_columns(y)):
             targets = ColumnTargets(y, classes)
         else:
@@ -252,6 +260,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         from sklearn.metrics import accuracy_score  # it loads half of scikit-learn
 
         y, predicted, weight = on_host(y), on_host(self.predict(X)), on_host(sample_weight)
+        if isinstance(self._targets, PositionTargets) and np.ndim(y) == 2:
+            return float(np.average((np.asarray(y) == predicted).mean(axis=1), weights=weight))
         if not isinstance(self._targets, ColumnTargets):
             return float(accuracy_score(y, predicted, sample_weight=weight))
         return float(np.average((np.asarray(y) == predicted).all(axis=1), weights=weight))
@@ -284,6 +294,11 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
 def _is_of_columns(y: Any) -> bool:
     return bool(type_of_target(y, input_name="y") == "multiclass-multioutput")
+
+
+def _are_of_one_kind(classes: Any) -> bool:
+    """Tell whether classes are given that all positions of a sequence share."""
+    return classes is not None and not _has_columns(classes)
 
 
 def _has_columns(classes: Any) -> bool:

@@ -26,7 +26,7 @@ from sknet.engine.predict import chunk_rows_of
 from sknet.engine.state import first_input, n_rows, row_shapes
 from sknet.estimators._calibration import check_calibration, temperature_of
 from sknet.estimators._input import check_weights
-from sknet.estimators._network import checked_inputs, take_model
+from sknet.estimators._network import checked_inputs, encode_targets, take_model
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._refit import SecondTraining
 from sknet.estimators._scoring import DEFAULT_SCORING, HELD_OUT, LOSS, Scoring, check_scoring
@@ -127,6 +127,7 @@ class Fit:
     y: Any = None
     weight: Any = None
     labels: Any = None
+    classes: Any = None
     sample_weight: Any = None
     loss: Loss = field(init=False)
     model: Model = field(init=False)
@@ -232,11 +233,8 @@ def _check_rows(fit: Fit, classes: Any) -> None:
         estimator._targets = estimator._new_targets(recipe, y, classes)
     elif not fit.incremental:
         estimator._check_continued(y)
-    targets = estimator._targets
-    fit.y = targets.encode(y)
-    fit.loss = targets.trained(recipe.loss)
-    fit.loss.check_target(fit.y, n_outputs=targets.n_outputs)
-    fit.weight = estimator._weighted(recipe, y, fit.sample_weight, fit.incremental)
+    fit.classes = classes
+    encode_targets(fit)
 
 
 # -- in steps --------------------------------------------------------------------------------------

@@ -13,11 +13,12 @@ from sknet.estimators._freezing import freeze
 from sknet.estimators._input import INTEGERS, check_X_y, check_y
 from sknet.estimators._inputs import Inputs, are_inputs, check_one_input, read_inputs
 from sknet.estimators._outputs import check_outputs
+from sknet.estimators._targets import ClassEncoder, PositionTargets
 
 if TYPE_CHECKING:
     from sknet.estimators._fitting import Fit
 
-__all__ = ["checked_inputs", "take_model"]
+__all__ = ["checked_inputs", "encode_targets", "take_model"]
 
 
 def checked_inputs(fit: "Fit", X: Any, y: Any, *, reset: bool | None = None) -> tuple[Any, Any]:
@@ -80,19 +81,54 @@ def take_model(fit: "Fit") -> None:
 
 def _new_network(fit: "Fit") -> nn.Module:
     """Return the network, which has as many outputs as the targets need."""
-    targets, recipe = fit.estimator._targets, fit.recipe
+    recipe, estimator = fit.recipe, fit.estimator
     architecture = recipe.architecture
-    n_outputs = targets.n_outputs * fit.loss.outputs_per_target
-    network = architecture.build(fit.X, n_outputs)
-    fit.estimator._inputs = None
+    network = architecture.build(fit.X, _n_outputs(fit))
+    estimator._inputs = None
     if architecture.is_foreign:
         inputs, shape = Inputs.of(network, fit.X, fit.dtype, architecture.forward)
+        if _has_an_output_for_each_class(fit, shape):
+            estimator._targets = PositionTargets(fit.labels, fit.classes)
+            encode_targets(fit)
+            network = architecture.build(fit.X, _n_outputs(fit))
+            inputs, shape = Inputs.of(network, fit.X, fit.dtype, architecture.forward)
         fit.dtypes = inputs.dtypes(fit.X, fit.dtype)
-        fit.estimator._inputs = None if inputs.is_table else inputs
+        estimator._inputs = None if inputs.is_table else inputs
+        targets, n_outputs = estimator._targets, _n_outputs(fit)
         needs = f"{targets.n_outputs} target(s) and {type(fit.loss).__name__}()"
         check_outputs(network, shape, n_outputs, needs, is_class=targets.task != "regression")
-    fit.estimator._frozen = freeze(network, recipe.frozen)
+    estimator._frozen = freeze(network, recipe.frozen)
     return network
+
+
+def _n_outputs(fit: "Fit") -> int:
+    n_outputs: int = fit.estimator._targets.n_outputs * fit.loss.outputs_per_target
+    return n_outputs
+
+
+def _has_an_output_for_each_class(fit: "Fit", shape: tuple[int, ...] | None) -> bool:
+    """Tell whether a network has two outputs for two classes, or outputs for each position of a sequence."""
+    targets = fit.estimator._targets
+    if shape is None or not isinstance(targets, ClassEncoder) or targets.task == "ordinal":
+        return False
+    if fit.labels.ndim == 1:
+        return targets.task == "binary" and shape == (2,)
+    return len(shape) == 2 and shape[:1] == fit.labels.shape[1:]
+
+
+def encode_targets(fit: "Fit") -> None:
+    """Set the targets as the loss reads them, that loss, and the weights of rows.
+
+    Parameters
+    ----------
+    fit : Fit
+        With labels, weights, and the encoder of its estimator.
+    """
+    targets, recipe = fit.estimator._targets, fit.recipe
+    fit.y = targets.encode(fit.labels)
+    fit.loss = targets.trained(recipe.loss)
+    fit.loss.check_target(fit.y, n_outputs=targets.n_outputs)
+    fit.weight = fit.estimator._weighted(recipe, fit.labels, fit.sample_weight, fit.incremental)
 
 
 def _check_network(fit: "Fit") -> None:

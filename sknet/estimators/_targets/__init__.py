@@ -7,6 +7,14 @@ from sknet.estimators._targets._base import ClassEncoder
 from sknet.estimators._targets._classes import ClassTargets
 from sknet.estimators._targets._columns import ColumnTargets
 from sknet.estimators._targets._ordered import OrderedTargets
+from sknet.estimators._targets._positions import PositionTargets
 from sknet.estimators._targets._real import RealTargets
 
-__all__ = ["ClassEncoder", "ClassTargets", "ColumnTargets", "OrderedTargets", "RealTargets"]
+__all__ = [
+    "ClassEncoder",
+    "ClassTargets",
+    "ColumnTargets",
+    "OrderedTargets",
+    "PositionTargets",
+    "RealTargets",
+]

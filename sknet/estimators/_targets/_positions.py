@@ -1,0 +1,62 @@
+"""Labels of rows or of positions, for networks with an output for every class, also if there are two."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import unique_labels
+
+from sknet.engine import Accuracy, Score
+from sknet.estimators._targets._base import ClassEncoder
+from sknet.estimators._targets._classes import numbers_of
+from sknet.losses import Loss
+
+__all__ = ["PositionTargets"]
+
+
+class PositionTargets(ClassEncoder):
+    """One label a row, or one for each position of a sequence, and an output for each class.
+
+    Parameters
+    ----------
+    y : array of shape (n_samples, ...)
+        Labels.
+    classes : array of shape (n_classes,), default=None
+        All classes, where y may lack some.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Sorted.
+    task : str
+        ``"multiclass"``.
+    n_outputs : int
+        Outputs of the network for each position.
+
+    Examples
+    --------
+    >>> targets = PositionTargets(np.array([["a", "x"], ["b", "x"]]))
+    >>> targets.n_outputs, targets.encode(np.array([["x", "a"]]))
+    (3, array([[2, 0]]))
+    """
+
+    task = "multiclass"
+
+    def __init__(self, y: Any, classes: Any = None) -> None:
+        self.classes = unique_labels(np.ravel(y if classes is None else classes))
+        self.n_outputs = len(self.classes)
+
+    def encode(self, y: Any) -> Any:
+        return numbers_of(np.ravel(y), self.classes).reshape(np.shape(y))
+
+    def decode(self, decision: Any, threshold: float = 0.0) -> Any:
+        return self.classes[decision.argmax(axis=-1)]
+
+    def new_score(self, loss: Loss) -> Callable[[], Score]:
+        return lambda: Accuracy(loss.threshold, getattr(loss, "ignore_index", None))
+
+    def unlike(self, classes: Any) -> bool:
+        return not np.array_equal(self.classes, unique_labels(np.ravel(classes)))
+
+    def found_in(self, y: Any) -> Any:
+        return unique_labels(np.ravel(y))
