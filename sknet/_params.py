@@ -244,13 +244,13 @@ class HoldsLists(BaseEstimator):
             own, _, rest = name.partition("__")
             if rest and isinstance(params.get(own, getattr(self, own, None)), (list, tuple)):
                 inside.setdefault(own, {})[rest] = params.pop(name)
-        changed = {
-            own: _with(self, own, params.get(own, getattr(self, own)), new) for own, new in inside.items()
-        }
-        super().set_params(**params, **{own: held for own, (held, _) in changed.items()})
-        for _, nested in changed.values():
-            for item, values in nested:
-                item.set_params(**values)
+        nested: list[tuple[Any, dict[str, Any]]] = []
+        for own, values in inside.items():
+            params[own], within = _with(self, own, params.get(own, getattr(self, own)), values)
+            nested += within
+        super().set_params(**params)
+        for item, values in nested:
+            item.set_params(**values)
         return self
 
 
