@@ -230,12 +230,15 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
     def _probable(self, X: Any, name: str, link: str) -> Any:
         """Return probabilities or their logarithms, an array or one for each column of labels."""
-        if not self.__sklearn_is_fitted__():
+        if "model_" not in self.__dict__:
             check_is_fitted(self)
-        head = probability_head(self.model_.loss_function, self._targets, self._temperature, link)
+        targets = self._targets
+        head = probability_head(self.model_.loss_function, targets, self._temperature, link)
         result = self._predicted(X, name, head)
+        if not isinstance(targets, ColumnTargets):
+            return result
         with active(device_of(result)):
-            return self._targets.per_column(result)
+            return targets.per_column(result)
 
     def _chosen(self, X: Any, target: Any) -> Chosen:
         return chosen_classes(self, X, target)
@@ -282,13 +285,15 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
     @property
     def _temperature(self) -> Any:
-        found = getattr(self, "temperature_", None)
+        found = self.__dict__.get("temperature_")
         return tuple(found.tolist()) if isinstance(found, np.ndarray) else found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        tags.target_tags.multi_output = self._several_columns
+        loss = self._loss
+        is_ordinal = loss is not None and "ordinal" in loss.tasks
+        tags.classifier_tags.multi_label = not is_ordinal
+        tags.target_tags.multi_output = self._several_columns and not is_ordinal
         return tags
 
 

@@ -83,6 +83,12 @@ def test_the_order_of_the_labels_names_decides_nothing_but_columns(weight):
     assert log_loss(Y, plain.predict_proba(X)) == pytest.approx(expected)
 
 
+def test_tags_say_that_there_is_one_label_a_row():
+    for loss, several in (("ordinal", False), (Ordinal(), False), ("log_loss", True)):
+        tags = sknet.MLPClassifier(loss=loss).__sklearn_tags__()
+        assert tags.classifier_tags.multi_label == tags.target_tags.multi_output == several
+
+
 def test_two_classes_are_a_logistic_regression():
     y = TABLES["binary"][1]
     ordinal = fitted(y, hidden_layer_sizes=())
