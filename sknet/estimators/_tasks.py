@@ -28,13 +28,13 @@ def fit_as_task(estimator: Any, rows: Rows, fit: Callable[[list[Callback]], None
     Parameters
     ----------
     estimator : estimator
-        If scikit-learn's callbacks were set, or it is a part of one that tells them, they are called.
+        If scikit-learn's callbacks were set, also by one that it is a part of, they are called.
     rows : Rows
         X, y and sample_weight as they were given.
     fit : callable
         The fit, which calls the callbacks that it receives.
     """
-    if {"_skl_callbacks", "_parent_callback_ctx"}.isdisjoint(estimator.__dict__):
+    if "_skl_callbacks" not in estimator.__dict__:  # nobody would be told, also inside of another estimator
         with all_or_nothing(estimator, in_place=False):
             fit([])
     else:

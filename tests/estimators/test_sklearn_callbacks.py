@@ -237,3 +237,21 @@ def test_both_kinds_of_callbacks_and_pickles(capsys):
     result = cross_validate(clone(estimator), X, y, cv=2)
     assert len(result["test_score"]) == 2
     assert len(monitor.get_logs("all")) == 4  # two fits, and two of the clones, which share it
+
+
+def test_without_callbacks_there_are_no_tasks(monkeypatch):
+    made_tasks = []
+    subcontext = sklearn_callback.CallbackContext.subcontext
+
+    def noted(self, task_name="", **more):
+        made_tasks.append(task_name)
+        return subcontext(self, task_name, **more)
+
+    monkeypatch.setattr(sklearn_callback.CallbackContext, "subcontext", noted)
+    estimator, y = made("MLPClassifier")
+    make_pipeline(StandardScaler(), estimator).fit(X, y)
+    assert made_tasks
+    assert "epoch" not in made_tasks
+    made_tasks.clear()
+    estimator.set_callbacks(Recorder()).fit(X, y)
+    assert made_tasks == ["epoch"] * EPOCHS
