@@ -47,6 +47,21 @@ def ready(n_outputs):
     return network
 
 
+def images(n_outputs):
+    return nn.Sequential(nn.Conv2d(1, 4, 2), nn.ReLU(), nn.Flatten(), nn.Linear(24, n_outputs))
+
+
+class Two(nn.Module):
+    """Takes two arrays."""
+
+    def __init__(self, n_outputs):
+        super().__init__()
+        self.left, self.right = nn.Linear(5, n_outputs), nn.Linear(7, n_outputs)
+
+    def forward(self, left, right):
+        return self.left(left) + self.right(right)
+
+
 OFTEN = {"max_iter": 8, "batch_size": 50, "random_state": 0}
 CASES = {
     "binary": (sknet.MLPClassifier((8,), dropout=0.2, early_stopping=True, **OFTEN), TABLES["binary"]),
@@ -96,6 +111,14 @@ CASES = {
     ),
     "scaled": (sknet.MLPRegressor((8,), scale_target=True, early_stopping=True, **OFTEN), REAL),
     "calibrated": (sknet.MLPClassifier((8,), calibrate="temperature", early_stopping=True, **OFTEN), MANY),
+    "refit": (
+        sknet.MLPClassifier(
+            (8,), early_stopping=True, refit_on_all=True, n_iter_no_change=2, tol=0.05, **OFTEN
+        ),
+        MANY,
+    ),
+    "images": (NetClassifier(images, **OFTEN), (X.reshape(-1, 1, 3, 4).astype(np.float32), MANY[1])),
+    "several inputs": (NetClassifier(Two, **OFTEN), ({"left": X[:, :5], "right": X[:, 5:]}, MANY[1])),
     "own stopping": (
         sknet.MLPClassifier((8,), callbacks=[EarlyStopping("score", patience=1, tol=0.1)], **OFTEN),
         MANY,

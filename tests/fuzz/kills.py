@@ -88,6 +88,7 @@ FITS: dict[str, tuple[Callable[[], Fit], bool]] = {
     "by plateau": (lambda: classifier(SGD(Adaptive(0.3, factor=3.0)), n_iter_no_change=2, tol=0.01), False),
     "by epoch": (lambda: classifier(SGD(Step(0.3, 4, 0.5, unit="epoch"), 0.9), early_stopping=True), True),
     "by step": (lambda: regressor(optimizer=Adam(OneCycle(0.02)), early_stopping=True), False),
+    "refit": (lambda: classifier(Adam(), early_stopping=True, refit_on_all=True), False),
     "robust": (lambda: regressor(loss=Huber(), shuffle=False), True),
     "sparse": (lambda: (classifier(Adam(), class_weight="balanced")[0], SPARSE, LABELS, WEIGHT), False),
     "drop-in": (
