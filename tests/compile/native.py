@@ -7,7 +7,7 @@ import numpy as np
 from sknet import Model
 from sknet.compile.executors.native._math import FUNCTIONS
 from sknet.compile.executors.native._scalar import ScalarWriter
-from sknet.compile.executors.native._values import Value
+from sknet.compile.executors.native._value import Given, Map
 from sknet.core import PRIMITIVES
 from sknet.engine import Batches
 from sknet.engine.loop._native_steps import NativeSteps
@@ -99,9 +99,9 @@ def written(row, dtype):
     operands = case.draw(dtype)
     expected = row(*operands, **case.params).numpy().ravel()
     arrays = dict(zip("abc", (x.ravel() for x in np.broadcast_arrays(*operands)), strict=False))
-    values = [Value(name, "input", "", (), (), x.dtype, ()) for name, x in arrays.items()]
+    values = [Given(name, (), (), x.dtype, ()) for name, x in arrays.items()]
     writer = ScalarWriter(dtype)
-    value = Value("out", "map", row.primitive, tuple(values), (), expected.dtype, ())
+    value = Map("out", tuple(values), (), expected.dtype, (), op=row.primitive)
     text = writer.expression(value, {x: f"{x.name}[i]" for x in values})
     numbers = {f"c{i}": writer.dtype.type(number) for i, number in enumerate(writer.numbers)}
     names = {"np": np, "math": math, "T": writer.dtype.type, **numbers}

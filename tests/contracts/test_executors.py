@@ -14,9 +14,9 @@ import pytest
 from sknet.compile import compile
 from sknet.compile._internal import OWN
 from sknet.compile.executors.native._math import source_of
-from sknet.compile.executors.native._program import HEAD
 from sknet.compile.executors.native._scalar import ScalarWriter
-from sknet.compile.executors.native._values import Value
+from sknet.compile.executors.native._text import HEAD
+from sknet.compile.executors.native._value import Given, Map
 from sknet.core import PRIMITIVES, Primitive, bind
 from sknet.device import backend, to_device
 from sknet.exceptions import DtypeError
@@ -143,8 +143,8 @@ def test_native_code(dtype):
     applied = [each for each in applications(dtype) if each.dtype != "float16"]  # not known to Numba
     for k, each in enumerate(applied):
         names = {f"{letter}{k}": array for letter, array in zip("abc", each.arrays, strict=False)}
-        values = [Value(name, "input", "", (), (), array.dtype, ()) for name, array in names.items()]
-        value = Value("out", "map", each.primitive.name, tuple(values), (), each.dtype, ())
+        values = [Given(name, (), (), array.dtype, ()) for name, array in names.items()]
+        value = Map("out", tuple(values), (), each.dtype, (), op=each.primitive.name)
         text = writer.expression(value, {x: f"{x.name}[{'i' if names[x.name].ndim else ()}]" for x in values})
         arguments |= names | {f"out{k}": np.zeros_like(each.expected)}
         loops[each.expected.size].append(f"        out{k}[i] = {text}\n")

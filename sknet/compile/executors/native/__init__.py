@@ -2,7 +2,7 @@
 
 from sknet.compile.executors.native._cache import has_numba
 from sknet.compile.executors.native._run import NativeRun, native_source
-from sknet.compile.executors.native._values import UnsupportedError
+from sknet.compile.executors.native._value import UnsupportedError
 
 __all__ = [
     "NativeRun",

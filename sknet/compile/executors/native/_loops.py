@@ -5,7 +5,7 @@ from typing import Any
 
 from sknet.compile.executors.native._scalar import ScalarWriter
 from sknet.compile.executors.native._schedule import Loop
-from sknet.compile.executors.native._values import Axis, UnsupportedError, Value
+from sknet.compile.executors.native._value import Axis, Map, Reduction, UnsupportedError, Value, View
 
 __all__ = ["LoopWriter", "Names"]
 
@@ -88,7 +88,7 @@ class LoopWriter:
         self._inside = set(loop.members)
         self._phases: dict[Value, int] = {}
         for value in loop.members:
-            if value.kind == "reduce" and value.dtype != scalars.dtype:
+            if isinstance(value, Reduction) and value.dtype != scalars.dtype:
                 raise UnsupportedError(f"a sum in {value.dtype} is not known to the native executor")
             self._phases[value] = self._phase(value)
             self._keep_operands(value)
@@ -114,7 +114,7 @@ class LoopWriter:
 
     def is_cheap(self, x: Value) -> bool:
         """Tell whether to compute an element again rather than to keep it."""
-        return x.op in CHEAP and all(self._is_at_hand(y) for y in x.values)
+        return isinstance(x, Map) and x.op in CHEAP and all(self._is_at_hand(y) for y in x.values)
 
     def _is_at_hand(self, x: Value) -> bool:
         if x not in self._inside or x.stored or len(x.axes) < 2 or x in self._names.rows:
@@ -132,7 +132,7 @@ class LoopWriter:
             yield from self._flat()
             return
         for value in self._members:
-            if value.needs_all_rows:
+            if isinstance(value, Reduction) and value.needs_all_rows:
                 yield from self._initial(value)
         yield f"for i in range({self._names.size(self._rows)}):"
         body = self._body()
@@ -141,7 +141,7 @@ class LoopWriter:
             if value.needs_all_rows and not value.axes:
                 yield f"{value.name} = {self._scalars.type_of(value.dtype)}({value.name}_sum)"
 
-    def _initial(self, value: Value) -> Iterator[str]:
+    def _initial(self, value: Reduction) -> Iterator[str]:
         if value.op not in ("sum", "inner"):
             raise UnsupportedError(f"{value.op} over rows is not known to the native executor")
         if value.axes:
@@ -179,7 +179,7 @@ class LoopWriter:
         for value in self._members:
             if not self._is_full(value) or self._phases[value] != phase:
                 continue
-            if value.kind == "reduce" and len(value.axes) < 2 and value.axes != (self._columns,):
+            if isinstance(value, Reduction) and len(value.axes) < 2 and value.axes != (self._columns,):
                 name = value.name if value.axes else f"{value.name}_row"
                 before.append(f"{name} = {START[value.op]}")
             block.add(value)
@@ -200,7 +200,7 @@ class LoopWriter:
         values = {x for v in self._members for x in (v, *v.values)}
         return all(
             not x.axes
-            or (x.axes == space and (x in self._inside or x.kind != "view" or x.params["contiguous"]))
+            or (x.axes == space and (x in self._inside or not isinstance(x, View) or x.is_contiguous))
             for x in values
         )
 
@@ -208,7 +208,7 @@ class LoopWriter:
         assert self._columns is not None
         block = _Block(self, 2, flat=True)
         for value in self._members:
-            if value.needs_all_rows:
+            if isinstance(value, Reduction) and value.needs_all_rows:
                 yield from self._initial(value)
             block.add(value)
         yield from block.outer
@@ -236,7 +236,7 @@ class _Block:
     def add(self, value: Value) -> None:
         """Compute an element of a value."""
         names = {x: self._element(x) for x in value.values}
-        if value.kind == "map":
+        if isinstance(value, Map):
             self.lines.append(f"{value.name} = {self._writer._scalars.expression(value, names)}")
             self._known[value] = value.name
             if value.stored:
@@ -244,16 +244,17 @@ class _Block:
             if value in self._writer._names.rows:
                 self.lines.append(f"{self._writer._names.row(value)}[j] = {value.name}")
         else:
+            assert isinstance(value, Reduction)
             self._accumulate(value, [names[x] for x in value.values])
 
     def store(self, value: Value) -> None:
         """Write an element into its array."""
         self.lines.append(f"{self._at(value)} = {value.name}")
 
-    def _accumulate(self, value: Value, terms: list[str]) -> None:
+    def _accumulate(self, value: Reduction, terms: list[str]) -> None:
         if value.op == "max":
             is_larger = f"{terms[0]} > {value.name}"
-            if value.params["keeps_nan"]:
+            if value.keeps_nan:
                 is_larger += f" or {terms[0]} != {terms[0]}"
             self.lines.append(f"{value.name} = {terms[0]} if {is_larger} else {value.name}")
             return
@@ -297,6 +298,7 @@ class _Block:
         """Return an element that an earlier phase has computed: from memory, or computed again."""
         writer = self._writer
         if not x.stored and x not in writer._names.rows:
+            assert isinstance(x, Map)
             names = {y: self._element(y) for y in x.values}
             self.lines.append(f"{x.name} = {writer._scalars.expression(x, names)}")
             return x.name

@@ -12,67 +12,24 @@ from sknet.compile.executors.native._loops import LoopWriter, Names
 from sknet.compile.executors.native._math import source_of
 from sknet.compile.executors.native._scalar import ScalarWriter
 from sknet.compile.executors.native._schedule import Call, Loop, Schedule
-from sknet.compile.executors.native._values import UnsupportedError, Value, Values
+from sknet.compile.executors.native._text import HEAD, TAIL
+from sknet.compile.executors.native._value import (
+    ArrayCall,
+    Assembly,
+    Columns,
+    Given,
+    Map,
+    Mask,
+    Product,
+    Reduction,
+    UnsupportedError,
+    Value,
+    View,
+)
+from sknet.compile.executors.native._values import Values
 
 __all__ = ["NativeProgram"]
 
-HEAD = '''"""Training steps: written by sknet, compiled by Numba."""
-
-import math
-
-import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
-from numba.np.numpy_support import from_dtype
-from numpy import float32, float64, int32, int64, uint32, uint64
-
-T = np.{dtype}
-options = dict(nogil=True, error_model="numpy", boundscheck=False)
-loops = njit(**options)
-# Polynomials, for which a product and a sum may be rounded once.
-scalar = njit(fastmath={{"contract"}}, **options)
-# Terms of a sum may be added in any order; all else is computed as it is written. For whole functions
-# the flag would let x / y be x * (1 / y), and (x + y) - (y + x) be 0 where x is NaN.
-REORDERED = ("reassoc", "nsz", "contract")
-
-
-@intrinsic
-def plus(typing, total, x):
-    """Add a term to a sum."""
-
-    def generate(context, builder, signature, values):
-        term = context.cast(builder, values[1], x, total)
-        return builder.fadd(values[0], term, flags=REORDERED)
-
-    return total(total, x), generate
-
-
-@intrinsic
-def plus_product(typing, total, x, y):
-    """Add a product to a sum, in the precision of the sum."""
-
-    def generate(context, builder, signature, values):
-        factors = [context.cast(builder, value, kind, total) for value, kind in zip(values[1:], (x, y))]
-        return builder.fadd(values[0], builder.fmul(*factors, flags=("contract",)), flags=REORDERED)
-
-    return total(total, x, y), generate
-
-
-'''
-TAIL = '''
-
-def compile_for(texts):
-    """Compile for arguments of these types."""
-    steps.compile(tuple(type_of(text) for text in texts.split(";")))
-
-
-def type_of(text):
-    if ":" not in text:
-        return {"int": types.int64, "bool": types.boolean}[text]
-    dtype, _, form = text.partition(":")
-    return types.Array(from_dtype(np.dtype(dtype)), int(form[0]), form[1])
-'''
 DATA = ("X", "y", "weight", "x_order", "y_order")
 STEPS = ("start", "count", "check", "counter", "hyper", "losses", "outputs")
 FIXED = (*DATA, *STEPS, "numbers", "keys", "sizes", "room")
@@ -149,7 +106,7 @@ class NativeProgram:
             raise UnsupportedError("X or y of more than two axes are not known to the native executor")
         self._batch = [(X, "X"), (y, "y"), *((w, "weight") for w in weight)]
         self._given = {flat: "flat", gradient: "gradient"}
-        counter.op = "local"
+        counter.is_number = True
         self._constants.update(values.constants)
         targets = self._gradient_targets(values, found, gradient)
         buffers = self._taken_over(values, new_buffers, [self._buffers[i] for i in changed])
@@ -157,7 +114,7 @@ class NativeProgram:
         self.rows, self.n_outputs = X.shape[0], output.shape[-1]
         if output.shape != (self.rows, self.n_outputs):
             raise UnsupportedError("outputs of other than two axes are not known to the native executor")
-        output = output if output.kind in ("map", "call") else values.copy(output)
+        output = output if isinstance(output, (Map, ArrayCall)) else values.copy(output)
         self._output = output
         schedule = Schedule([*targets, output, *buffers, *scalars, *values.outside])
         output.stored = True
@@ -174,14 +131,14 @@ class NativeProgram:
     def _gradient_targets(self, values: Values, found: Any, gradient: Value) -> list[Value]:
         """Let every part of the gradient be written where it belongs."""
         parts = [(0, found)]
-        if isinstance(found, Value) and found.kind == "assemble":
-            parts = list(zip(found.params["starts"], found.operands, strict=True))
+        if isinstance(found, Assembly):
+            parts = list(zip(found.starts, found.operands, strict=True))
         targets = []
         for start, part in parts:
             value = _unviewed(part)
             if not isinstance(value, Value):
                 raise UnsupportedError("a gradient that is a number")
-            if value.kind not in ("map", "reduce", "call") or value in self._places or not value.axes:
+            if not isinstance(value, (Map, Reduction, ArrayCall)) or value in self._places or not value.axes:
                 value = values.copy(value)
             value.stored = True
             self._places[value] = gradient, start
@@ -192,7 +149,7 @@ class NativeProgram:
         """Return values that replace others once it is known that the step is finite."""
         taken = []
         for value, before in zip(new, old, strict=True):
-            if not (_is_new(value) and value.kind == "map" and value.axes):
+            if not (_is_new(value) and isinstance(value, Map) and value.axes):
                 value = values.copy(value, before)
             value.stored = True
             self._commits.append((value, before))
@@ -228,7 +185,7 @@ class NativeProgram:
         self._constants.update(values.constants)
         targets = []
         for found, donor in zip(values.outputs, (flat, *slots), strict=True):
-            is_own = _is_new(found) and found.kind == "map" and found not in self._places
+            is_own = _is_new(found) and isinstance(found, Map) and found not in self._places
             value = found if is_own else values.copy(found, donor)
             value.stored = True
             self._places[value] = donor, 0
@@ -238,7 +195,7 @@ class NativeProgram:
         self._check_donors(schedule, targets)
         lines = []
         for i, x in enumerate(hyper):
-            x.op = "local"
+            x.is_number = True
             lines.append(f"{x.name} = T(hyper[b, {i}])")
         return lines + self._written(schedule)
 
@@ -262,6 +219,7 @@ class NativeProgram:
                 lines += self._call(unit.members[0])
             else:
                 [value] = unit.members
+                assert isinstance(value, Map)
                 lines += [f"{x.name} = {self._names.array(x)}[0]" for x in value.values if not x.is_local]
                 names = {x: x.name for x in value.values}
                 lines.append(f"{value.name} = {self._scalars.expression(value, names)}")
@@ -271,31 +229,34 @@ class NativeProgram:
         return lines
 
     def _call(self, value: Value) -> list[str]:
-        if value.op == "scatter_add":
+        if isinstance(value, Columns):
             return self._columns(value)
-        return [self._mask(value) if value.op == "dropout_mask" else self._product(value)]
+        if isinstance(value, Mask):
+            return [self._mask(value)]
+        assert isinstance(value, Product)
+        return [self._product(value)]
 
-    def _columns(self, value: Value) -> list[str]:
+    def _columns(self, value: Columns) -> list[str]:
         out, [x] = self._names.array(value, value.shape), value.operands
         if not isinstance(x, Value):
             given = self._scalars.number(x, value.dtype)
         else:
-            given = x.name if x.is_local else self._names.array(x, value.params["shape_of_values"])
-        return [f"{out}[:] = T(0.0)", f"{out}[:, {value.params['columns']}] = {given}"]
+            given = x.name if x.is_local else self._names.array(x, value.given)
+        return [f"{out}[:] = T(0.0)", f"{out}[:, {value.columns}] = {given}"]
 
-    def _mask(self, value: Value) -> str:
+    def _mask(self, value: Mask) -> str:
         self._scalars.functions.add("fill_mask")
-        params, number = value.params, len(self._keys)
-        self._keys += params["key"]
-        p = float(params["p"])
+        [step], number = value.values, len(self._keys)
+        self._keys += value.key
+        p = float(value.p)
         chance, scale = (self._scalars.given(x) for x in (p, 1.0 / (1.0 - p) if p < 1 else 0.0))
         keys = f"keys[{number}], keys[{number + 1}]"
         out = self._names.array(value, "flat")
-        return f"fill_mask({out}, {keys}, {params['site']}, {value.operands[0].name}, {chance}, {scale})"
+        return f"fill_mask({out}, {keys}, {value.site}, {step.name}, {chance}, {scale})"
 
-    def _product(self, value: Value) -> str:
-        a, b = value.operands
-        names = [self._names.array(x, shape) for x, shape in zip((a, b), value.params["shapes"], strict=True)]
+    def _product(self, value: Product) -> str:
+        a, b = value.values
+        names = [self._names.array(x, shape) for x, shape in zip((a, b), value.shapes, strict=True)]
         names.append(self._names.array(value, value.shape))
         is_known = a.dtype == b.dtype == self.dtype  # that of the loop which `room` points to
         return f"product({', '.join(names)}, room)" if is_known else f"np.dot({', '.join(names)})"
@@ -320,7 +281,7 @@ class NativeProgram:
         end = len(schedule.units)
         kept = {self._output, *[new for new, _ in self._commits]}  # looked at after all units
         for value, number in last.items():
-            if value.stored and value.kind != "input" and value not in self._places:
+            if value.stored and not isinstance(value, Given) and value not in self._places:
                 nbytes = int(np.prod(value.shape)) * value.dtype.itemsize
                 self._memory[value] = Buffer(nbytes, value.home, end if value in kept else number)
 
@@ -377,7 +338,10 @@ class NativeProgram:
         self._names.array(value, value.shape)
         forms = [form for other, form in self._names.arrays if other is value]
         return len(forms) == 1 and all(
-            view.op == "permute_dims" and view.operands[0] is value and view.lengths == value.shape[::-1]
+            isinstance(view, View)
+            and view.is_permuted
+            and view.source is value
+            and view.lengths == value.shape[::-1]
             for view in self._views_of(value)
         )
 
@@ -405,8 +369,7 @@ class NativeProgram:
         homes: dict[Value, np.ndarray] = dict(self._constants)
         homes.update(zip(self._buffers, buffers, strict=True))
         homes.update({value: inputs[name] for value, name in self._given.items() if name in inputs})
-        for value, _ in self._batch:
-            homes[value] = np.zeros(value.shape, value.dtype)
+        homes.update({value: np.zeros(value.shape, value.dtype) for value, _ in self._batch})
         for value, (donor, start) in self._places.items():
             homes[value] = homes[donor][start : start + int(np.prod(value.shape))].reshape(value.shape)
         for value, buffer in self._memory.items():
@@ -425,15 +388,16 @@ def _is_new(x: Any) -> bool:
 
 
 def _unviewed(x: Any) -> Any:
-    while isinstance(x, Value) and x.kind == "view":
-        x = x.operands[0]
+    while isinstance(x, View):
+        x = x.source
     return x
 
 
 def _array(value: Value, homes: dict[Value, np.ndarray]) -> np.ndarray:
     found = homes.get(value)
     if found is None:
-        found = homes[value] = value.params["applied"](_array(value.operands[0], homes))
+        assert isinstance(value, View)
+        found = homes[value] = value.applied(_array(value.source, homes))
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from sknet.compile._graph import Graph
 from sknet.compile.executors.native._cache import Function, has_numba, types_of
 from sknet.compile.executors.native._program import NativeProgram
-from sknet.compile.executors.native._values import UnsupportedError
+from sknet.compile.executors.native._value import UnsupportedError
 
 __all__ = ["NativeRun", "native_source"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from sknet.compile._internal import primitive_named
 from sknet.compile.executors._expressions import computing_dtype, parsed, used
 from sknet.compile.executors.native._math import FUNCTIONS
-from sknet.compile.executors.native._values import UnsupportedError, Value
+from sknet.compile.executors.native._value import Map, UnsupportedError, Value
 from sknet.core import SCALAR_FUNCTIONS
 
 __all__ = ["ScalarWriter"]
@@ -71,7 +71,7 @@ class ScalarWriter:
         self.numbers.append(float(value))
         return f"c{len(self.numbers) - 1}"
 
-    def expression(self, value: Value, names: dict[Value, str]) -> str:
+    def expression(self, value: Map, names: dict[Value, str]) -> str:
         """Return the expression of one element of `value`.
 
         Parameters
@@ -90,7 +90,7 @@ class ScalarWriter:
         others = tuple([x for i, x in enumerate(value.operands) if i != bare])
         dtype = computing_dtype(text, others, value.dtype)
         texts = {
-            "xyz"[i]: names[x] if i == bare else self._operand(x, names, dtype)
+            "xyz"[i]: self._operand(x, names, dtype if i != bare else getattr(x, "dtype", "bool"))
             for i, x in enumerate(value.operands)
             if i in used(text)
         }
@@ -111,7 +111,7 @@ class ScalarWriter:
         return names[x] if x.dtype == dtype else f"{self.type_of(dtype)}({names[x]})"
 
 
-def _rule(value: Value) -> tuple[str, int | None]:
+def _rule(value: Map) -> tuple[str, int | None]:
     """Return a map's expression, and the position of an operand that keeps its dtype."""
     indexed = INDEXED.get(value.op)
     if indexed is not None:

@@ -2,7 +2,15 @@
 
 from collections.abc import Iterable
 
-from sknet.compile.executors.native._values import Axis, UnsupportedError, Value
+from sknet.compile.executors.native._value import (
+    ArrayCall,
+    Assembly,
+    Axis,
+    Map,
+    UnsupportedError,
+    Value,
+    View,
+)
 
 __all__ = ["Call", "Loop", "Scalar", "Schedule", "Unit"]
 
@@ -67,15 +75,15 @@ class Schedule:
     def _place(self, value: Value) -> None:
         if value.is_placed:
             return
-        if value.kind == "assemble":
+        if isinstance(value, Assembly):
             raise UnsupportedError("to compute with an assembled array is not known to the native executor")
-        if value.kind in ("view", "call") or not value.space:
+        if isinstance(value, (View, ArrayCall)) or not value.space:
             for x in value.values:
                 self._place(x)
-            if value.kind == "view":
-                value.home = value.operands[0].home
+            if isinstance(value, View):
+                value.home = value.source.home
             else:
-                self._append(Call(value) if value.kind == "call" else Scalar(value))
+                self._append(Call(value) if isinstance(value, ArrayCall) else Scalar(value))
             return
         closure = _Closure(value)
         while closure.before:
@@ -108,7 +116,7 @@ class Schedule:
             unit = self.units[number]
             if isinstance(unit, Loop) and unit.takes(closure.rows, closure.columns):
                 late = [
-                    x for x in closure.given if x.home == number and (x.needs_all_rows or x.kind == "view")
+                    x for x in closure.given if x.home == number and (x.needs_all_rows or isinstance(x, View))
                 ]
                 if not late:
                     return number
@@ -146,7 +154,7 @@ class _Closure:
                 continue
             if x.is_placed:
                 self.given.append(x)
-            elif (x.kind == "map" or x.is_row_reduction) and self._fits(x.space):
+            elif (isinstance(x, Map) or x.is_row_reduction) and self._fits(x.space):
                 self._take(x)
             else:
                 self.before.append(x)

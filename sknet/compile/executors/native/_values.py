@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,127 +10,24 @@ from sknet._indexing import is_basic
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._views import Views
 from sknet.compile.executors._expressions import used
-from sknet.exceptions import CaptureError
+from sknet.compile.executors.native._value import (
+    Assembly,
+    Axis,
+    Columns,
+    Given,
+    Map,
+    Mask,
+    Operand,
+    Product,
+    Reduction,
+    UnsupportedError,
+    Value,
+    View,
+)
 
-__all__ = ["Axis", "UnsupportedError", "Value", "Values"]
+__all__ = ["Values"]
 
-
-class UnsupportedError(CaptureError):
-    """A graph that the native executor does not know how to compute; NumPy's executor does."""
-
-
-class Axis:
-    """An axis that several values share: loops run over axes, whatever their lengths.
-
-    Parameters
-    ----------
-    size : int
-        Its length in the graph at hand.
-    """
-
-    __slots__ = ("_same", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._same: Axis | None = None
-
-    @property
-    def root(self) -> "Axis":
-        """The one axis that stands for all that are the same."""
-        return self if self._same is None else self._same.root
-
-    def unite(self, other: "Axis") -> None:
-        """Let two axes be the same one."""
-        a, b = self.root, other.root
-        if a is not b:
-            b._same = a
-
-
-class Value:
-    """One value of a step: an input, a view, or the result of an operation.
-
-    Parameters
-    ----------
-    name : str
-        Unique; element variables of the source have it.
-    kind : {"input", "map", "reduce", "call", "view", "assemble"}
-        How it comes about: given, element by element, as a sum (or maximum) over axes, by a
-        function over whole arrays, as a view of another array, or from parts of a flat array.
-    op : str
-        The operation: of maps, the primitive's name.
-    operands : tuple of Value or number
-        What it is computed from.
-    axes : tuple of Axis
-        Its axes; those of length 1 do not count.
-    dtype : dtype
-        Its dtype.
-    shape : tuple of int
-        Its shape, with axes of length 1.
-    params : dict
-        What else the operation needs.
-    """
-
-    __slots__ = ("_axes", "dtype", "home", "kind", "name", "op", "operands", "params", "shape", "stored")
-
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        op: str,
-        operands: tuple[Any, ...],
-        axes: tuple[Axis, ...],
-        dtype: Any,
-        shape: tuple[int, ...],
-        **params: Any,
-    ) -> None:
-        self.name, self.kind, self.op, self.operands = name, kind, op, operands
-        self._axes, self.dtype, self.shape, self.params = axes, np.dtype(dtype), shape, params
-        # Number of the unit that computes it: -1 for what is given, -2 for what is not yet scheduled.
-        self.home = -1 if kind == "input" else -2
-        self.stored = kind in ("input", "call")
-
-    @property
-    def axes(self) -> tuple[Axis, ...]:
-        """Its axes, each by the one that stands for all that are the same."""
-        return tuple([axis.root for axis in self._axes])
-
-    @property
-    def space(self) -> tuple[Axis, ...]:
-        """The axes of the loop that computes it."""
-        return self.operands[0].axes if self.kind == "reduce" else self.axes
-
-    @property
-    def values(self) -> list["Value"]:
-        """The operands that are not numbers."""
-        return [x for x in self.operands if isinstance(x, Value)]
-
-    @property
-    def is_placed(self) -> bool:
-        """Whether it is given, or some unit computes it."""
-        return self.home > -2
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it is one number that a local variable holds."""
-        return not self.axes and (self.kind in ("map", "reduce") or self.op == "local")
-
-    @property
-    def is_row_reduction(self) -> bool:
-        """Whether it is a reduction that one row of the space suffices for."""
-        return self.kind == "reduce" and len(self.space) == 2 and self.axes == self.space[:1]
-
-    @property
-    def needs_all_rows(self) -> bool:
-        """Whether it is known only after all rows of its space have been visited."""
-        return self.kind == "reduce" and not self.is_row_reduction
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Its shape, without axes of length 1."""
-        return tuple([axis.size for axis in self._axes])
-
-    def __repr__(self) -> str:
-        return f"{self.name}: {self.kind} {self.op}{list(self.lengths)}"
+New = TypeVar("New", bound=Value)
 
 
 class Values:
@@ -179,25 +76,30 @@ class Values:
     # -- making values ------------------------------------------------------------------------
 
     def _new(
-        self, kind: str, op: str, operands: Iterable[Any], axes: Any, dtype: Any, shape: Any, **params: Any
-    ) -> Value:
+        self,
+        kind: type[New],
+        operands: Iterable[Operand],
+        axes: Iterable[Axis],
+        dtype: Any,
+        shape: tuple[int, ...],
+        **more: Any,
+    ) -> New:
         self._names += 1
-        return Value(
-            f"{self._prefix}{self._names}", kind, op, tuple(operands), tuple(axes), dtype, shape, **params
-        )
+        name = f"{self._prefix}{self._names}"
+        return kind(name, tuple(operands), tuple(axes), np.dtype(dtype), tuple(shape), **more)
 
-    def _input(self, x: Variable) -> Value:
+    def _input(self, x: Variable) -> Given:
         axes = [Axis(n) for n in long_axes(x.shape)]
-        value = self._known[x] = self._new("input", "", (), axes, x.dtype, x.shape)
+        value = self._known[x] = self._new(Given, (), axes, x.dtype, x.shape)
         return value
 
     def copy(self, x: Any, like: Value | None = None) -> Value:
         """Return a value of its own with the elements of another, or of a number."""
         if isinstance(x, Value):
-            return self._new("map", "copy", (x,), x.axes, x.dtype, x.shape)
+            return self._new(Map, (x,), x.axes, x.dtype, x.shape, op="copy")
         if like is None:
             raise UnsupportedError("a number is returned")
-        return self._new("map", "copy", (x,), like.axes, like.dtype, like.shape)
+        return self._new(Map, (x,), like.axes, like.dtype, like.shape, op="copy")
 
     def _translated(self, equation: Equation) -> Any:
         name = equation.primitive.name
@@ -221,7 +123,7 @@ class Values:
         for x in equation.variables:
             self._align(self._known[x], x.shape, axes)
         operands = [self.operand(x) if i in read else 0 for i, x in enumerate(equation.operands)]
-        return self._new("map", op, operands, [a for a in axes if a is not None], output.dtype, output.shape)
+        return self._new(Map, operands, [a for a in axes if a is not None], output.dtype, output.shape, op=op)
 
     @staticmethod
     def _align(value: Any, shape: tuple[int, ...], axes: list[Axis | None]) -> None:
@@ -268,8 +170,16 @@ class Values:
         def applied(array: np.ndarray) -> Any:
             return views.applied(equation, array.reshape(x.shape))
 
-        more = {"applied": applied, "contiguous": views.is_contiguous(output)}
-        return self._new("view", name, (self._known[x],), axes, output.dtype, output.shape, **more)
+        return self._new(
+            View,
+            (self._known[x],),
+            axes,
+            output.dtype,
+            output.shape,
+            applied=applied,
+            is_contiguous=views.is_contiguous(output),
+            is_permuted=name == "permute_dims",
+        )
 
     def _broadcast(self, equation: Equation) -> Any:
         [x] = equation.operands
@@ -287,10 +197,9 @@ class Values:
         kept = [axis for i, axis in enumerate(dims_of(value, x.shape)) if axis is not None and i not in gone]
         if len(kept) == len(value.axes):
             return value
-        name, params = equation.primitive.name, {}
-        if name == "max":
-            params["keeps_nan"] = not self._only_shifts(equation)
-        return self._new("reduce", name, (value,), kept, output.dtype, output.shape, **params)
+        name = equation.primitive.name
+        keeps_nan = name != "max" or not self._only_shifts(equation)
+        return self._new(Reduction, (value,), kept, output.dtype, output.shape, op=name, keeps_nan=keeps_nan)
 
     def _only_shifts(self, equation: Equation) -> bool:
         """Tell whether a maximum is only subtracted from what it is the maximum of, as in a softmax.
@@ -309,15 +218,15 @@ class Values:
         sums = [self._squares(self.operand(x), dtype) for x in equation.operands]
         total = sums[0]
         for other in sums[1:]:
-            total = self._new("map", "add", (total, other), (), dtype, ())
+            total = self._new(Map, (total, other), (), dtype, (), op="add")
         return total
 
     def _squares(self, x: Any, dtype: Any) -> Value:
         if not isinstance(x, Value):
             raise UnsupportedError("a sum of numbers")
         if not x.axes:
-            return self._new("map", "square", (x,), (), dtype, ())
-        return self._new("reduce", "inner", (x, x), (), dtype, ())
+            return self._new(Map, (x,), (), dtype, (), op="square")
+        return self._new(Reduction, (x, x), (), dtype, (), op="inner")
 
     def _matmul(self, equation: Equation) -> Value:
         x, y = equation.operands
@@ -331,17 +240,15 @@ class Values:
         other, columns = dims_of(b, y.shape)
         axes = [axis for axis in (rows, columns) if axis is not None]
         if inner is None or other is None:
-            return self._new("map", "multiply", (a, b), axes, output.dtype, output.shape)
+            return self._new(Map, (a, b), axes, output.dtype, output.shape, op="multiply")
         inner.unite(other)
         for v in (x, y):
             flags = self._views.ghost(v).flags
             if not (flags.c_contiguous or flags.f_contiguous):
                 raise UnsupportedError("matmul of a part of a matrix is not known to the native executor")
         if not axes:
-            return self._new("reduce", "inner", (a, b), (), output.dtype, output.shape)
-        return self._new(
-            "call", "matmul", (a, b), axes, output.dtype, output.shape, shapes=(x.shape, y.shape)
-        )
+            return self._new(Reduction, (a, b), (), output.dtype, output.shape, op="inner")
+        return self._new(Product, (a, b), axes, output.dtype, output.shape, shapes=(x.shape, y.shape))
 
     def _flat_index(self, equation: Equation) -> Any:
         """Compare an index with the elements of its row, instead of computing flat positions."""
@@ -358,12 +265,12 @@ class Values:
         dtype = self._graph.inputs[0].dtype
 
         def by_row(op: str, *operands: Any, dtype: Any = "bool") -> Value:
-            return self._new("map", op, operands, index.axes, dtype, index.shape)
+            return self._new(Map, operands, index.axes, dtype, index.shape, op=op)
 
         x = by_row("astype", index, dtype=dtype)
         is_outside = by_row("logical_or", by_row("less", x, 0), by_row("greater", x, length - 0.5))
         counted = by_row("astype", is_outside, dtype=dtype)
-        return self._new("reduce", "sum", (counted,), (), dtype, ()) if index.axes else counted
+        return self._new(Reduction, (counted,), (), dtype, (), op="sum") if index.axes else counted
 
     def _index_of_rows(self, positions: Variable, shape: tuple[int, ...]) -> Value:
         """Return the index of each row of an array of this shape, from flat positions."""
@@ -380,7 +287,7 @@ class Values:
         if not isinstance(x, Value):
             return x
         x.axes[0].unite(index.axes[0])
-        return self._new("reduce", "pick", (x, index), x.axes[:1], x.dtype, equation.output.shape)
+        return self._new(Reduction, (x, index), x.axes[:1], x.dtype, equation.output.shape, op="pick")
 
     def _put_at(self, equation: Equation) -> Value:
         *parts, positions = equation.operands
@@ -390,7 +297,7 @@ class Values:
         for value in operands:
             for mine, axis in zip(value.axes if isinstance(value, Value) else (), axes, strict=False):
                 mine.unite(axis)
-        return self._new("map", equation.primitive.name, operands, axes, output.dtype, output.shape)
+        return self._new(Map, operands, axes, output.dtype, output.shape, op=equation.primitive.name)
 
     def _scatter_add(self, equation: Equation) -> Value:
         """Return zeros with some columns that are given: the gradient of taking columns of a matrix."""
@@ -402,26 +309,23 @@ class Values:
         axes = [None if n == 1 else Axis(n) for n in output.shape]
         if isinstance(value, Value) and axes[0] is not None:
             value.axes[0].unite(axes[0])
-        more = {"columns": columns, "shape_of_values": x.shape}
         kept = [axis for axis in axes if axis is not None]
-        return self._new("call", "scatter_add", (value,), kept, output.dtype, output.shape, **more)
+        return self._new(Columns, (value,), kept, output.dtype, output.shape, columns=columns, given=x.shape)
 
     def _dropout_mask(self, equation: Equation) -> Value:
         output, params = equation.output, dict(equation.params)
         axes = [Axis(n) for n in long_axes(output.shape)]
         step = self.operand(equation.operands[1])
-        if not isinstance(step, Value) or step.kind != "input":
+        if not isinstance(step, Given):
             raise UnsupportedError("dropout with a step that is computed")
         del params["shape"], params["dtype"]
-        return self._new("call", "dropout_mask", (step,), axes, output.dtype, output.shape, **params)
+        return self._new(Mask, (step,), axes, output.dtype, output.shape, **params)
 
     def _assemble(self, equation: Equation) -> Value:
         operands = [self.operand(x) for x in equation.operands]
         output = equation.output
-        starts = equation.params["starts"]
-        return self._new(
-            "assemble", "", operands, [Axis(output.size)], output.dtype, output.shape, starts=starts
-        )
+        axes, starts = [Axis(output.size)], equation.params["starts"]
+        return self._new(Assembly, operands, axes, output.dtype, output.shape, starts=starts)
 
 
 def long_axes(shape: tuple[int, ...]) -> tuple[int, ...]:

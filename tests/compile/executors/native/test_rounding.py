@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from sknet.compile.executors.native._program import HEAD
+from sknet.compile.executors.native._text import HEAD
 
 pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
 

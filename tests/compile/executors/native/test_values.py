@@ -5,7 +5,8 @@ import pytest
 
 from sknet import Tensor, ops
 from sknet.compile import capture
-from sknet.compile.executors.native._values import UnsupportedError, Values
+from sknet.compile.executors.native._value import UnsupportedError, View
+from sknet.compile.executors.native._values import Values
 from sknet.compile.passes import optimize
 
 LENGTHS = (0, 1, 1, 2, 3)
@@ -92,8 +93,8 @@ def test_axes(seed):
 
 def elements(value, arrays):
     """Return the array of a view, by what was viewed; of what is given, its own."""
-    if value.kind == "view":
-        return value.params["applied"](elements(value.operands[0], arrays))
+    if isinstance(value, View):
+        return value.applied(elements(value.source, arrays))
     return arrays[value]
 
 
