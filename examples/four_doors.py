@@ -5,7 +5,8 @@ seconds. The problem is to tell the two half moons of scikit-learn apart. For ea
 prints a loss that falls, and what is stored where afterwards:
 
 1. an estimator owns everything and hides the loop; what it was given stays untouched;
-2. a `Model` owns parameters, optimizer state and random state; a step returns what it did;
+2. a `Model` owns parameters, optimizer state and random state; a step returns what it did, and
+   `fit` does many;
 3. the functional form changes nothing: every state is a value, and the old one still works;
 4. a `Tensor` owns its gradient; `grad` returns one and stores none.
 """
@@ -56,6 +57,8 @@ def model(X: np.ndarray, y: np.ndarray) -> None:
         shape, largest = str(gradient.shape), np.abs(last.update[name]).max()
         print(f"  {name}: gradient of shape {shape:7}, largest change {largest:.1e}")
     print(f"  {owner.progress.step} steps are counted by the model, which they changed")
+    history = owner.fit(X, y, epochs=20, batch_size=100, scores="accuracy")  # the loop of the estimators
+    say("every fifth epoch of fit", history["loss"][::5])
 
 
 def functional(X: np.ndarray, y: np.ndarray) -> None:

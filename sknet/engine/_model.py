@@ -1,13 +1,15 @@
 """Model: the one owner of parameters, buffers, optimizer state and random state."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.utils import check_random_state
 
-from sknet import ops
+from sknet.callbacks import Callback
+from sknet.callbacks.extend import Rows
 from sknet.core import Tensor, cargo_of, carry, gradients, is_capturing, no_grad, note_write, release
 from sknet.device import Device, available, check_float_dtype, is_array, on_device, to_device
 from sknet.engine._owner import Epoch, Owner, check_alpha
@@ -26,13 +28,12 @@ from sknet.engine.state import (
 )
 from sknet.engine.step import (
     Stepper,
-    _objective,
     apply_update,
+    as_operands,
+    batch_terms,
     check_output,
     check_reached,
-    check_targets,
-    check_weights,
-    note_last_layer,
+    checked_targets,
     warn_of_probabilities,
 )
 from sknet.exceptions import GradientError
@@ -41,6 +42,9 @@ from sknet.nn import Module, Scope, bindings, is_lazy, run
 from sknet.nn.extend import latest
 from sknet.optim import BaseOptimizer, Optimizer, check_optimizer
 from sknet.optim.schedules import Progress
+
+if TYPE_CHECKING:
+    from sknet.engine.loop import History
 
 __all__ = ["Model"]
 
@@ -129,6 +133,7 @@ class Model(Owner):
         self._stepper = Stepper()
         self.dtype = check_float_dtype(dtype, where="a Model")
         self.random_state = check_random_state(random_state)
+        self._is_seeded = random_state is not None
         self.progress = Progress(counts_epochs=False)
         self._epoch = Epoch()
         self._predictors: dict[str, Predictor] = {}
@@ -164,7 +169,7 @@ class Model(Owner):
         """
         module = self.materialize(X)._memory.module
         scope = Scope(self._bound(training), training, self.key, self.progress.step)
-        output = check_output(module, run(module, scope, arguments(each_input(self._operand, X))))
+        output = check_output(module, run(module, scope, arguments(as_operands(self, X))))
         if scope.updates and output.requires_grad:
             return carry(output, self._named_updates(scope))
         return output  # type: ignore[no-any-return]
@@ -186,7 +191,7 @@ class Model(Owner):
             What `by` returns.
         """
         module = self.materialize(X)._memory.module
-        return by(module, Scope(self._bound(training=False), False), arguments(each_input(self._operand, X)))
+        return by(module, Scope(self._bound(training=False), False), arguments(as_operands(self, X)))
 
     def _bound(self, training: bool) -> dict[Any, Tensor]:
         """Return what stands in the place of the module's parameters: averages, when those predict."""
@@ -202,14 +207,6 @@ class Model(Owner):
             for name in module._buffers
         }
         return {slots[binding]: value.data for binding, value in scope.updates.items()}  # type: ignore[index]
-
-    def _operand(self, X: Any) -> Any:
-        if isinstance(X, Tensor) or ops.is_sparse(X):
-            return X
-        array = X if is_array(X) else np.asarray(X)
-        if array.dtype.kind == "f" and array.dtype != self.dtype:
-            array = array.astype(self.dtype)
-        return Tensor(to_device(array, self.device))
 
     @on_device
     def loss(self, output: Tensor, y: Any, sample_weight: Any = None) -> Tensor:
@@ -236,9 +233,9 @@ class Model(Owner):
         ValueError
             For negative class numbers, and for weights that are negative or all zero.
         """
-        y, sample_weight = self._checked(y, sample_weight)
+        y, sample_weight = checked_targets(self, y, sample_weight)
         self._look_at(output)
-        data, penalty = self.terms(output, y, sample_weight)
+        data, penalty = batch_terms(self, output, y, sample_weight, self._memory.leaves.values())
         return data if penalty is None else data + penalty
 
     def _look_at(self, output: Tensor) -> None:
@@ -246,65 +243,6 @@ class Model(Owner):
         if not self._has_seen_output and not is_capturing():
             self._has_seen_output = True
             warn_of_probabilities(self.loss_function, output, stacklevel=4)  # of the decorated `loss`
-
-    def _checked(self, y: Any, sample_weight: Any) -> tuple[Tensor, Tensor | None]:
-        """Return targets and weights as tensors; a loop, whose caller has checked them, does without."""
-        y = self._operand(y)
-        check_targets(self.loss_function, y)
-        if sample_weight is not None:
-            sample_weight = self._operand(sample_weight)
-            check_weights(sample_weight)
-        return y, sample_weight
-
-    def terms(
-        self, output: Tensor, y: Any, sample_weight: Any, parameters: Iterable[Tensor] | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the two terms of the objective: mean loss, and L2 penalty or None.
-
-        Parameters
-        ----------
-        output, y, sample_weight : Tensor, array, array or None
-            As for `loss`.
-        parameters : iterable of Tensor, default=None
-            What to penalize, of those that have two or more axes; None for the model's own.
-
-        Returns
-        -------
-        data : Tensor of shape ()
-            Weighted mean loss.
-        penalty : Tensor of shape () or None
-            None where `alpha` is 0.
-        """
-        weight = None if sample_weight is None else self._operand(sample_weight)
-        penalized = self._memory.leaves.values() if parameters is None else parameters
-        try:
-            return _objective.terms(
-                self.loss_function, self.alpha, output, self._operand(y), weight, penalized
-            )
-        except ValueError as error:
-            note_last_layer(error, self.module)
-            raise
-
-    def as_reported(
-        self, output: Tensor, y: Any, sample_weight: Any, data: Tensor, penalty: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the two `terms` of a batch as they are reported: in the units of the targets.
-
-        Parameters
-        ----------
-        output, y, sample_weight : Tensor, array, array or None
-            As for `loss`.
-        data, penalty : Tensor of shape (), and Tensor of shape () or None
-            What `terms` returned.
-
-        Returns
-        -------
-        data, penalty : Tensor of shape (), and Tensor of shape () or None
-            The same, unless the loss is of targets in other units.
-        """
-        weight = None if sample_weight is None else self._operand(sample_weight)
-        y = self._operand(y)
-        return _objective.as_reported(self.loss_function, output, y, weight, data, penalty)
 
     @on_device
     def backward(self, loss: Tensor, donate: bool = False) -> Gradient:
@@ -415,11 +353,161 @@ class Model(Owner):
             With ``compile=True``, if the step cannot be captured.
         """
         self.materialize(X)
-        X = each_input(self._operand, X)
-        result = self._stepper.step(self, X, *self._checked(y, sample_weight))
+        X = as_operands(self, X)
+        result = self._stepper.step(self, X, *checked_targets(self, y, sample_weight))
         self._epoch.rows += n_rows(X)
         self.note_written("Model.step")
         return result
+
+    # -- many steps -------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        epochs: int = 10,
+        batch_size: "int | str" = "auto",
+        shuffle: bool = True,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        scores: Any = None,
+        callbacks: "Sequence[Callback] | None" = None,
+        verbose: bool | str = False,
+        check_finite: bool = True,
+        resume_from: "str | PathLike[str] | None" = None,
+    ) -> "History":
+        """Train on rows, in place, by the loop of the estimators; another call goes on.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, ...), or dict of those
+            Inputs. They are gathered and converted batch by batch, and never copied as a whole.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets: class numbers, 0/1 labels or real numbers, as the loss reads them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of rows.
+        epochs : int, default=10
+            How often to go through the rows. With `LBFGS`, iterations at most.
+        batch_size : int or "auto", default="auto"
+            Rows in a batch; "auto" is 200, or all if there are fewer.
+        shuffle : bool, default=True
+            Whether to draw the order of the rows anew in each epoch.
+        X_val, y_val, sample_weight_val : array-like, default=None
+            Held-out rows: their loss and scores are in the history, and `EarlyStopping` goes by their loss.
+        scores : str, callable, list or dict, default=None
+            What to measure besides the loss: "accuracy", "r2", or functions of ``(y_true, y_pred)``, with
+            predictions as `predict` returns them; several in a list, or in a dict by their names.
+        callbacks : list of Callback, default=None
+            Called during this fit. They work on copies; what these learn is in the given objects afterwards.
+        verbose : bool or "bar", default=False
+            Print a line for every epoch, or show a progress bar.
+        check_finite : bool, default=True
+            Raise for a loss or gradient that is not finite, instead of going on with it.
+        resume_from : str or PathLike, default=None
+            File of a `Checkpoint` of the same fit, to go on from.
+
+        Returns
+        -------
+        History
+            The numbers of each epoch.
+
+        Raises
+        ------
+        ShapeError, DtypeError, ValueError
+            If the arrays do not belong together or are not what the loss is defined for; nothing is changed.
+        NonFiniteError
+            If a loss or gradient is not finite: names epoch, batch and parameter. Former steps are kept.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from sknet import Model, nn
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = Model(nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 3)), loss="log_loss")
+        >>> history = model.fit(X, y, epochs=3, scores="accuracy")
+        >>> list(history)
+        ['loss', 'accuracy', 'lr', 'time']
+        """
+        from sknet.engine.loop import Options, fit_rows  # its steps are made of models
+
+        held_out = Rows(X_val, y_val, sample_weight_val)
+        options = Options("Model.fit", held_out, scores, callbacks, verbose, check_finite, self._is_seeded)
+        return fit_rows(self, Rows(X, y, sample_weight), epochs, batch_size, shuffle, options, resume_from)
+
+    def train(
+        self,
+        batches: "Iterable[Any] | Callable[[], Iterable[Any]]",
+        *,
+        epochs: int | None = None,
+        n_steps: int | None = None,
+        steps_per_epoch: int | None = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        scores: Any = None,
+        callbacks: "Sequence[Callback] | None" = None,
+        verbose: bool | str = False,
+        check_finite: bool = True,
+    ) -> "History":
+        """Train on batches as they come, in place; another call goes on.
+
+        Parameters
+        ----------
+        batches : iterable or callable
+            Yields ``(X, y)`` or ``(X, y, sample_weight)``: a list, a loader, a generator, or a generator
+            function, which is called for every pass. A batch is asked for after the step on the one before.
+        epochs : int, default=None
+            How many; None is one, or as many as `n_steps` need. A generator can be gone over once.
+        n_steps : int, default=None
+            After how many steps to end, for what has no end.
+        steps_per_epoch : int, default=None
+            Batches of an epoch, which then begins no new pass. None makes every pass an epoch.
+        X_val, y_val, sample_weight_val : array-like, default=None
+            As for `fit`; so are the rest.
+        scores : str, callable, list or dict, default=None
+        callbacks : list of Callback, default=None
+        verbose : bool or "bar", default=False
+        check_finite : bool, default=True
+
+        Returns
+        -------
+        History
+            The numbers of each epoch.
+
+        Raises
+        ------
+        TypeError, ShapeError, DtypeError, ValueError
+            If a batch is not what it should be: says which.
+        NonFiniteError
+            If a loss or gradient is not finite. Former steps are kept.
+
+        Notes
+        -----
+        Steps are compiled once for each of the last few shapes of batches. How many steps there will be,
+        which some schedules must know, is known from `n_steps`, or from `epochs` and the length of `batches`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> def batches():
+        ...     rng = np.random.default_rng(0)
+        ...     while True:
+        ...         X = rng.normal(size=(32, 2))
+        ...         yield X, X.sum(axis=1, keepdims=True)
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> history = model.train(batches, n_steps=100, steps_per_epoch=50)
+        >>> history["loss"][1] < history["loss"][0]
+        True
+        """
+        from sknet.engine.loop import Options, fit_batches  # its steps are made of models
+
+        held_out = Rows(X_val, y_val, sample_weight_val)
+        options = Options("Model.train", held_out, scores, callbacks, verbose, check_finite, self._is_seeded)
+        return fit_batches(self, batches, epochs, n_steps, steps_per_epoch, options)
 
     def stepping_optimizer(self) -> Optimizer:
         """Return the optimizer, for which there are slots; a TypeError says that it has no single step."""
@@ -431,30 +519,6 @@ class Model(Owner):
                 "model.module.requires_grad_(True) thaws all"
             )
         return optimizer
-
-    # -- what a loss is reported as -----------------------------------------------------------------
-
-    def reported(self, result: StepResult) -> float:
-        """Return the loss of a step's `result` as it is reported: regression losses as the mean over outputs.
-
-        scikit-learn descends the sum over outputs and reports their mean; so do we.
-        """
-        return self.per_output(result.data_loss, result.output.shape[-1]) + result.penalty
-
-    def mean_loss(self, output: Any, y: Any, sample_weight: Any = None) -> tuple[float, float]:
-        """Return the reported mean loss of raw `output` for `y`, without penalty, and the weight of rows.
-
-        `sample_weight` are weights as for `loss`.
-        """
-        weight = None if sample_weight is None else self._operand(sample_weight)
-        with no_grad():
-            loss = self.loss_function.reporting
-            mean = _objective.mean_term(loss, Tensor(output), self._operand(y), weight)
-        return self.per_output(mean.value.item(), output.shape[-1]), float(mean.weight)
-
-    def per_output(self, loss: float, n_outputs: int) -> float:
-        """Return a mean `loss` as it is reported: for some losses divided by `n_outputs`."""
-        return _objective.per_output(self.loss_function, loss, n_outputs)
 
     # -- prediction, pickling -----------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from sknet import Model, nn, ops
 from sknet._params import InvalidParameterError
 from sknet.core import Tensor
 from sknet.engine import Accuracy, Batches, History, Settings, minimize, train
+from sknet.engine.step import reported
 from sknet.exceptions import DeviceError, DtypeError, GradientError, NonFiniteError, ShapeError, StateError
 from sknet.losses import LogLoss, SquaredError
 from sknet.optim import LBFGS, SGD, Adam, ClipNorm, Optimizer
@@ -60,7 +61,7 @@ def test_loss_is_the_weighted_mean_plus_the_penalty(weight, alpha):
     result = model.step(X, REAL, weight)
     assert result.data_loss == pytest.approx(expected)
     assert result.penalty == pytest.approx(0.5 * alpha * squares / total)
-    assert model.reported(result) == pytest.approx(expected / 2 + result.penalty)
+    assert reported(model, result) == pytest.approx(expected / 2 + result.penalty)
     assert isinstance(result.loss, float)
 
 

@@ -6,7 +6,9 @@ from sknet.engine.loop._full_batch import minimize
 from sknet.engine.loop._gathered import Gathered
 from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
+from sknet.engine.loop._model_fit import Options, fit_rows
 from sknet.engine.loop._scores import Accuracy, RSquared, Score
+from sknet.engine.loop._stream import fit_batches
 from sknet.engine.loop._train import Outcome, Settings, Validation, train
 
 __all__ = [
@@ -15,12 +17,15 @@ __all__ = [
     "Gathered",
     "History",
     "InterruptGuard",
+    "Options",
     "Outcome",
     "RSquared",
     "Score",
     "Settings",
     "Source",
     "Validation",
+    "fit_batches",
+    "fit_rows",
     "minimize",
     "take_rows",
     "train",

@@ -206,6 +206,26 @@ class Batches:
         else:
             _gather(x, places, slot)
 
+    def refill(self, X: Any, y: Any, weight: Any) -> None:
+        """Put other rows of the same shapes in the place of all rows, in the same memory.
+
+        Parameters
+        ----------
+        X, y, weight : array, CSR matrix or dict of those, array, array or None
+            As many rows as there are; only for batches of all rows.
+        """
+        self.X = each_input(self._refilled, self.X, X)
+        self.y[...] = to_device(y, self.device)
+        if self.weight is not None:
+            self.weight[...] = to_device(weight, self.device)
+            self._host_weight = to_host(self.weight)
+
+    def _refilled(self, room: Any, x: Any) -> Any:
+        if ops.is_sparse(x):
+            return x
+        room[...] = to_device(x, self.device)
+        return room
+
     def in_place(self, chosen: Any) -> Batch | None:
         """Return views of the chosen rows of all arrays; None where rows have to be gathered."""
         X = self.X

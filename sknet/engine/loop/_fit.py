@@ -100,8 +100,8 @@ class Fit:
     ----------
     model : Model
         Trained.
-    batches : Batches
-        The training rows.
+    batches : Batches or None
+        The training rows; None for a stream of batches.
     history : History
         Gets an entry for each epoch.
     max_epochs : int
@@ -117,7 +117,7 @@ class Fit:
     def __init__(
         self,
         model: Model,
-        batches: Batches,
+        batches: Batches | None,
         history: History,
         max_epochs: int,
         is_validated: bool = False,
@@ -125,7 +125,8 @@ class Fit:
         measured: Mapping[str, bool | None] | None = None,
     ) -> None:
         source = source or Source()
-        self.model, self.batches, self.history, self.max_epochs = model, batches, history, max_epochs
+        self.model, self.history, self.max_epochs = model, history, max_epochs
+        self.batches: Any = batches
         self.epoch = self.step = 0
         self.losses: np.ndarray[Any, Any] = np.zeros(0)
         measured = source.measured if measured is None else measured
@@ -156,4 +157,7 @@ class Fit:
 
 
 def _no_state() -> dict[str, Any]:
-    raise ValueError("a fit by L-BFGS has no state to save: use an optimizer that goes step by step")
+    raise ValueError(
+        "a fit by L-BFGS, or on a stream of batches, has no state to save: use an optimizer that goes step "
+        "by step, and rows"
+    )

@@ -18,6 +18,7 @@ from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks, KeptError
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.state import Weights
+from sknet.engine.step import batch_as_reported, batch_terms, per_output
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError
 
 __all__ = ["minimize"]
@@ -148,13 +149,13 @@ class _Objective:
         model, (X, y, weight) = self._model, self._batch
         model.restore_weights(Weights(_on_device(x, model), {}, {}))
         output = model(X)
-        data, penalty = model.terms(output, y, weight)
+        data, penalty = batch_terms(model, output, y, weight)
         loss = data if penalty is None else data + penalty
         value = loss.item()
         # What is reported is a mean over outputs, and what is descended their sum.
         with no_grad():
-            data, penalty = model.as_reported(output, y, weight, data, penalty)
-        self._reported[value] = model.per_output(data.item(), output.shape[-1]) + _number(penalty)
+            data, penalty = batch_as_reported(model, output, y, weight, data, penalty)
+        self._reported[value] = per_output(model, data.item(), output.shape[-1]) + _number(penalty)
         return value, to_host(model.backward(loss).flat).astype(np.float64)
 
     def begin(self) -> bool:
@@ -193,9 +194,9 @@ def _reported(model: Model, X: Any, y: Any, weight: Any) -> float:
     trained = [parameter for parameter in model.module.parameters() if parameter.requires_grad]
     with no_grad(), active(model.device):
         output = model(X)
-        data, penalty = model.terms(output, y, weight, trained)
-        data, penalty = model.as_reported(output, y, weight, data, penalty)
-    return model.per_output(data.item(), output.shape[-1]) + _number(penalty)
+        data, penalty = batch_terms(model, output, y, weight, trained)
+        data, penalty = batch_as_reported(model, output, y, weight, data, penalty)
+    return per_output(model, data.item(), output.shape[-1]) + _number(penalty)
 
 
 def _on_device(x: np.ndarray[Any, Any], model: Model) -> Any:

@@ -12,7 +12,15 @@ from sknet.compile import Compiled
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.state import Fingerprint, Gradient
-from sknet.engine.step import Batch, GradientInputs, Programs, check_finite_step, eager_step
+from sknet.engine.step import (
+    Batch,
+    GradientInputs,
+    Programs,
+    check_finite_step,
+    eager_step,
+    per_output,
+    reported,
+)
 from sknet.exceptions import NonFiniteError
 from sknet.nn.extend import latest
 
@@ -93,7 +101,7 @@ class Steps(ABC):
 
     def _block(self, terms: np.ndarray, outputs: Any) -> Block:
         """Return the block of steps whose losses and penalties are the first two columns of `terms`."""
-        return Block(self.model.per_output(1.0, outputs.shape[-1]) * terms[:, 0] + terms[:, 1], outputs)
+        return Block(per_output(self.model, 1.0, outputs.shape[-1]) * terms[:, 0] + terms[:, 1], outputs)
 
 
 class EagerSteps(Steps):
@@ -110,7 +118,7 @@ class EagerSteps(Steps):
     def run(self, order: Any, first: int, most: int = sys.maxsize) -> Block:
         X, y, weight = self.batches.take(self.batches.part(order, first)[0])
         result = eager_step(self.model, *self._workspace, X, y, weight, self.check_finite)
-        return Block(np.array([self.model.reported(result)]), result.output.data)
+        return Block(np.array([reported(self.model, result)]), result.output.data)
 
 
 class CompiledSteps(Steps):
@@ -185,6 +193,6 @@ class CompiledSteps(Steps):
                     return Block(losses[:i], outputs[: i * n_rows])  # the next block raises the error
             programs.apply(numbers[i])
             model.advance({name: value.copy() for name, value in changed.items()})
-            losses[i] = model.per_output(loss, output.shape[-1]) + penalty
+            losses[i] = per_output(model, loss, output.shape[-1]) + penalty
             outputs[i * n_rows : (i + 1) * n_rows] = output
         return Block(losses, outputs[: steps * n_rows])

@@ -24,9 +24,10 @@ from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._scores import Score
 from sknet.engine.loop._steps import Block, Steps, rows_of_a_block
 from sknet.engine.predict import predict_raw
+from sknet.engine.step import mean_loss
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError, StateError
 
-__all__ = ["Outcome", "Settings", "Validation", "train"]
+__all__ = ["Loop", "Outcome", "Settings", "Validation", "run_loop", "train"]
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Validation:
             X, y, weight = self.batches.take(chosen)
             output = predict_raw(model, X)
             if weight is None or to_host(weight).any():
-                mean, size = model.mean_loss(output, y, weight)
+                mean, size = mean_loss(model, output, y, weight)
                 loss += mean * size
                 total += size
             score.add(output, y, weight, chosen)
@@ -257,9 +258,9 @@ def train(
     total = model.progress.step + (settings.planned_steps or planned)
     model.progress = model.progress._replace(total_steps=total, counts_epochs=True)
     fit = Fit(model, batches, history, settings.max_iter, validation is not None, source)
-    loop = _Loop(fit, settings, new_score, validation)
-    interrupted = False
-    with Hooks(callbacks, fit) as hooks:
+    loop = Loop(fit, settings, new_score, validation)
+
+    def begin(hooks: Hooks) -> None:
         keeper = FitKeeper(fit, loop, hooks, None if validation is None else validation.batches)
         fit.state = keeper.state
         if saved is not None:
@@ -268,6 +269,35 @@ def train(
         loop.steps = steps_for(model, batches, settings.check_finite, left, settings.seeded)
         if saved is not None:
             keeper.warn_of_environment(saved)
+
+    return run_loop(loop, fit, callbacks, begin)
+
+
+def run_loop(
+    loop: "Loop", fit: Fit, callbacks: Sequence[Callback], begin: Callable[[Hooks], None] | None = None
+) -> Outcome:
+    """Run the epochs of a fit, whatever ends them.
+
+    Parameters
+    ----------
+    loop : Loop
+        Has the epochs.
+    fit : Fit
+        What callbacks see.
+    callbacks : sequence of Callback
+        Called during the fit.
+    begin : callable, default=None
+        Called first, with the hooks of the callbacks.
+
+    Returns
+    -------
+    Outcome
+        How it ended.
+    """
+    interrupted = False
+    with Hooks(callbacks, fit) as hooks:
+        if begin is not None:
+            begin(hooks)
         try:
             loop.run(hooks)
         except KeyboardInterrupt as error:
@@ -277,19 +307,19 @@ def train(
             warnings.warn(
                 f"Training interrupted by user after {loop.n_iter} whole epochs; what was learned is kept.",
                 FitInterruptedWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         except KeptError as kept:
             fit.exception, interrupted = kept.error, True
             warnings.warn(
                 f"{kept}: the fit ends after {loop.n_iter} whole epochs; what was learned is kept.",
                 CallbackWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
     return Outcome(loop.n_iter, hooks.stopped_by, interrupted)
 
 
-class _Loop:
+class Loop:
     """The epochs of a fit.
 
     Parameters
@@ -328,7 +358,7 @@ class _Loop:
         # What is not finite is an error that names its place; NumPy's warnings before it are noise.
         with self.guard, active(fit.model.device), np.errstate(all="ignore"):
             stopped = hooks.begin()
-            while self._number is not None or (self.n_iter < fit.max_epochs and self._left and not stopped):
+            while self._number is not None or (not stopped and self._goes_on()):
                 started = time.perf_counter()
                 fit.epoch = self.n_iter + 1
                 if hooks.call("on_epoch_begin") and self._number is None:
@@ -348,6 +378,10 @@ class _Loop:
         """How many updates may follow."""
         most = self._settings.max_steps
         return sys.maxsize if most is None else most - self._fit.step
+
+    def _goes_on(self) -> bool:
+        """Tell whether another epoch follows, unless a callback ends the fit."""
+        return self.n_iter < self._fit.max_epochs and bool(self._left)
 
     def _follow(self) -> None:
         """Make other steps, if what these were made of has changed."""

@@ -12,6 +12,7 @@ from sknet.compile import compile as compiled
 from sknet.core import Tensor, gradients
 from sknet.device import backend, device_of
 from sknet.engine.state import arguments, each_input
+from sknet.engine.step._batch_terms import batch_as_reported, batch_terms
 from sknet.engine.step._checks import check_output
 from sknet.engine.step._parts import is_own, nested
 from sknet.engine.step._signature import GradientInputs, GradientOutputs
@@ -169,9 +170,9 @@ def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientO
         bound = {places[name]: value for name, value in (*values.items(), *untrained.items())}
         scope = Scope(bound, True, model.key, counter)
         output = check_output(model.module, run(model.module, scope, arguments(X)))
-        data, penalty = model.terms(output, y, weight, values.values())
+        data, penalty = batch_terms(model, output, y, weight, values.values())
         [found] = gradients(data if penalty is None else data + penalty, [leaf])
-        data, penalty = model.as_reported(output, y, weight, data, penalty)
+        data, penalty = batch_as_reported(model, output, y, weight, data, penalty)
         changed = {name: scope.updates[places[name]] for name in untrained if places[name] in scope.updates}
         return GradientOutputs(
             found, changed, output, data, ops.zeros_like(data) if penalty is None else penalty

@@ -11,6 +11,7 @@ from sknet import ops
 from sknet.compile import Compiled
 from sknet.core import Tensor, no_grad
 from sknet.engine.state import Fingerprint, Gradient, StepResult, each_input
+from sknet.engine.step._batch_terms import batch_as_reported, batch_terms
 from sknet.engine.step._programs import Programs
 from sknet.engine.step._update import apply_update, check_finite_step
 from sknet.exceptions import CaptureError, GraphError
@@ -55,10 +56,10 @@ def eager_step(
     optimizer = model.stepping_optimizer()
     flat, slots = model.flat_buffers()
     output = model(X)
-    data, penalty = model.terms(output, y, weight)
+    data, penalty = batch_terms(model, output, y, weight)
     found = model.gradient_into(gradient, data if penalty is None else data + penalty)
     with no_grad():
-        data, penalty = model.as_reported(output, y, weight, data, penalty)
+        data, penalty = batch_as_reported(model, output, y, weight, data, penalty)
     data_loss, penalty_value = data.item(), 0.0 if penalty is None else penalty.item()
     if check_finite:
         check_finite_step(data_loss + penalty_value, found, optimizer.squares)

@@ -1,0 +1,121 @@
+"""The objective of a model's batch: its two terms, and as what they are reported."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sknet import ops
+from sknet.core import Tensor, no_grad
+from sknet.device import is_array, to_device
+from sknet.engine.state import StepResult, each_input
+from sknet.engine.step import _objective
+from sknet.engine.step._checks import check_targets, check_weights, note_last_layer
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
+__all__ = [
+    "as_operand",
+    "as_operands",
+    "batch_as_reported",
+    "batch_terms",
+    "checked_targets",
+    "mean_loss",
+    "per_output",
+    "reported",
+]
+
+Checked = tuple[Tensor, Tensor | None]
+Terms = tuple[Tensor, Tensor | None]
+
+
+def as_operand(model: "Model", x: Any) -> Any:
+    """Return an array as a tensor of the model's dtype and device; sparse matrices stay as they are."""
+    if isinstance(x, Tensor) or ops.is_sparse(x):
+        return x
+    array = x if is_array(x) else np.asarray(x)
+    if array.dtype.kind == "f" and array.dtype != model.dtype:
+        array = array.astype(model.dtype)
+    return Tensor(to_device(array, model.device))
+
+
+def as_operands(model: "Model", X: Any) -> Any:
+    """Return the one input, or each of several, as `as_operand` does."""
+    return each_input(lambda x: as_operand(model, x), X)
+
+
+def checked_targets(model: "Model", y: Any, sample_weight: Any) -> Checked:
+    """Return targets and weights as tensors; a loop, whose caller has checked them, does without."""
+    y = as_operand(model, y)
+    check_targets(model.loss_function, y)
+    if sample_weight is not None:
+        sample_weight = as_operand(model, sample_weight)
+        check_weights(sample_weight)
+    return y, sample_weight
+
+
+def batch_terms(
+    model: "Model", output: Tensor, y: Any, sample_weight: Any, parameters: Iterable[Tensor] | None = None
+) -> Terms:
+    """Return the two terms of the objective: mean loss, and L2 penalty or None.
+
+    Parameters
+    ----------
+    model : Model
+        Whose loss, and strength of the penalty.
+    output, y, sample_weight : Tensor, array, array or None
+        As for `Model.loss`.
+    parameters : iterable of Tensor, default=None
+        What to penalize, of those that have two or more axes; None for the model's trained parameters.
+
+    Returns
+    -------
+    data : Tensor of shape ()
+        Weighted mean loss.
+    penalty : Tensor of shape () or None
+        None where `alpha` is 0.
+    """
+    weight = None if sample_weight is None else as_operand(model, sample_weight)
+    y = as_operand(model, y)
+    if parameters is None:
+        parameters = [p for _, p in model.module.own_parameters() if p.requires_grad] if model.alpha else ()
+    try:
+        return _objective.terms(model.loss_function, model.alpha, output, y, weight, parameters)
+    except ValueError as error:
+        note_last_layer(error, model.module)
+        raise
+
+
+def batch_as_reported(
+    model: "Model", output: Tensor, y: Any, sample_weight: Any, data: Tensor, penalty: Tensor | None
+) -> Terms:
+    """Return what `batch_terms` returned as it is reported: in the units of the targets."""
+    weight = None if sample_weight is None else as_operand(model, sample_weight)
+    y = as_operand(model, y)
+    return _objective.as_reported(model.loss_function, output, y, weight, data, penalty)
+
+
+def reported(model: "Model", result: StepResult) -> float:
+    """Return the loss of a step's `result` as it is reported: regression losses as the mean over outputs.
+
+    scikit-learn descends the sum over outputs and reports their mean; so do we.
+    """
+    return per_output(model, result.data_loss, result.output.shape[-1]) + result.penalty
+
+
+def mean_loss(model: "Model", output: Any, y: Any, sample_weight: Any = None) -> tuple[float, float]:
+    """Return the reported mean loss of raw `output` for `y`, without penalty, and the weight of rows.
+
+    `sample_weight` are weights as for `Model.loss`.
+    """
+    weight = None if sample_weight is None else as_operand(model, sample_weight)
+    with no_grad():
+        loss = model.loss_function.reporting
+        mean = _objective.mean_term(loss, Tensor(output), as_operand(model, y), weight)
+    return per_output(model, mean.value.item(), output.shape[-1]), float(mean.weight)
+
+
+def per_output(model: "Model", loss: float, n_outputs: int) -> float:
+    """Return a mean loss as it is reported: for some losses divided by the number of outputs."""
+    return _objective.per_output(model.loss_function, loss, n_outputs)

@@ -1,0 +1,306 @@
+"""Model.train: batches as they come."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from sknet import Model, nn, ops
+from sknet.callbacks import Callback, Checkpoint, EarlyStopping
+from sknet.exceptions import DtypeError, NonFiniteError, ShapeError
+from sknet.optim import LBFGS, SGD, Adam
+from sknet.optim.schedules import Cosine
+from tests.engine.helpers import assert_same_state
+
+RNG = np.random.default_rng(0)
+X, CLASSES = RNG.normal(size=(103, 5)).astype("f4"), RNG.integers(0, 3, 103)
+WEIGHT = RNG.uniform(0.5, 2, 103).astype("f4")
+
+
+def new(**params):
+    net = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm(8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, 3))
+    return Model(net, "log_loss", **{"optimizer": Adam(0.02), "random_state": 0} | params)
+
+
+def batches(size=20, weight=None, dtype="f4"):
+    """Return the rows in order, as a list of batches."""
+    starts = range(0, len(X), size)
+    parts = [slice(start, start + size) for start in starts]
+    arrays = [X.astype(dtype), CLASSES, *([] if weight is None else [weight])]
+    return [tuple(array[part] for array in arrays) for part in parts]
+
+
+@pytest.mark.parametrize("compile", [True, "auto", False])
+@pytest.mark.parametrize("weight", [None, WEIGHT])
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_bits_are_those_of_a_fit_in_the_order_of_the_rows(weight, compile, native, monkeypatch):
+    monkeypatch.setenv("SKNET_NATIVE", native)
+    fitted, trained = new(compile=compile), new(compile=compile)
+    held_out = {"X_val": X[:30], "y_val": CLASSES[:30], "scores": "accuracy"}
+    expected = fitted.fit(X, CLASSES, weight, epochs=3, batch_size=20, shuffle=False, **held_out)
+    found = trained.train(batches(weight=weight), epochs=3, **held_out)
+    assert_same_state(trained.state, fitted.state)
+    assert list(found) == list(expected)
+    for name in set(expected) - {"time", "accuracy"}:
+        assert found[name] == expected[name], name
+    assert found["accuracy"] == pytest.approx(expected["accuracy"])
+
+
+class Loader:
+    """Begins anew each time, and has no length."""
+
+    def __iter__(self):
+        return iter(batches())
+
+
+def generate():
+    yield from batches()
+
+
+SOURCES = [batches, lambda: tuple(batches()), Loader, lambda: generate, lambda: iter(batches())]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_one_pass_is_an_epoch(source):
+    model, other = new(), new()
+    history = model.train(source())
+    assert history.n_epochs == 1
+    other.train(batches(), epochs=1)
+    assert model.progress[:3] == other.progress[:3] == (6, 1, 103)
+    np.testing.assert_array_equal(model.state.parameters["0.weight"], other.state.parameters["0.weight"])
+
+
+@pytest.mark.parametrize("source", SOURCES[:-1])
+@pytest.mark.parametrize(
+    ("limits", "steps", "epochs"),
+    [
+        ({"epochs": 3}, 18, 3),
+        ({"n_steps": 3}, 3, 1),
+        ({"n_steps": 13}, 13, 3),
+        ({"n_steps": 12}, 12, 2),
+        ({"n_steps": 12, "epochs": 1}, 6, 1),
+        ({"n_steps": 12, "epochs": 5}, 12, 2),
+        ({"epochs": 2, "steps_per_epoch": 4}, 8, 2),
+        ({"epochs": 2, "steps_per_epoch": 8}, 16, 2),
+        ({"n_steps": 10, "steps_per_epoch": 4}, 10, 3),
+    ],
+)
+def test_how_long_it_takes(source, limits, steps, epochs):
+    model = Model(nn.Linear(5, 3), "log_loss", random_state=0, compile=False)
+    history = model.train(source(), **limits)
+    assert (model.progress.step, history.n_epochs) == (steps, epochs)
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps", "epochs"),
+    [
+        ({}, 6, 1),
+        ({"n_steps": 4}, 4, 1),
+        ({"n_steps": 40}, 6, 1),
+        ({"steps_per_epoch": 4, "epochs": 9}, 6, 2),
+        ({"steps_per_epoch": 3, "epochs": 2}, 6, 2),
+        ({"steps_per_epoch": 2, "epochs": 2}, 4, 2),
+    ],
+)
+def test_a_generator_is_gone_over_once(limits, steps, epochs):
+    model = Model(nn.Linear(5, 3), "log_loss", random_state=0, compile=False)
+    history = model.train(generate(), **limits)
+    assert (model.progress.step, history.n_epochs) == (steps, epochs)
+
+
+def test_what_has_no_end():
+    model, rest = new(), itertools.cycle(batches())
+    history = model.train(rest, n_steps=20, steps_per_epoch=5)
+    assert (history.n_epochs, model.progress.step) == (4, 20)
+    model.train(rest, n_steps=3)
+    assert model.progress.step == 23
+
+
+def test_a_batch_is_asked_for_after_the_step_before():
+    model, seen = new(), []
+
+    def looking():
+        for batch in batches():
+            seen.append(model.progress.step)
+            yield batch
+
+    model.train(looking, epochs=2)
+    assert seen == list(range(12))
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_batches_of_many_shapes(native, monkeypatch):
+    """Sequences of many lengths: each is trained on as a step does it."""
+    monkeypatch.setenv("SKNET_NATIVE", native)
+
+    class Mean(nn.Module):
+        def __init__(self):
+            self.inner, self.head = nn.Linear(4, 8), nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.head(self.inner(x).tanh().mean(axis=1))
+
+    rng = np.random.default_rng(1)
+    shapes = [
+        (int(n), int(t))
+        for n, t in zip(rng.choice([3, 6], 60), rng.choice([2, 5, *range(9)], 60) + 1, strict=True)
+    ]
+    data = [(rng.normal(size=(n, t, 4)).astype("f4"), rng.integers(0, 3, n)) for n, t in shapes]
+    trained, stepped = [Model(Mean(), "log_loss", SGD(0.1, momentum=0.9), random_state=0) for _ in range(2)]
+    trained.train(data, epochs=2)
+    for _ in range(2):
+        for x, y in data:
+            stepped.step(x, y)
+    for name, array in stepped.parameters.items():
+        np.testing.assert_allclose(trained.parameters[name], array, rtol=2e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csc_array, np.ndarray.tolist])
+def test_inputs_of_every_kind(kind):
+    dense, other = [Model(nn.Linear(5, 3), "log_loss", random_state=0) for _ in range(2)]
+    dense.train(batches(), epochs=2)
+    other.train([(kind(x), y.tolist()) for x, y in batches(dtype="f8")], epochs=2)
+    for name, array in dense.parameters.items():
+        np.testing.assert_allclose(other.parameters[name], array, rtol=1e-5, atol=1e-6)
+
+
+def test_a_fake_device(fake_device):
+    host, device = new(compile=True), new(compile=True, device=fake_device)
+    expected = host.train(batches(weight=WEIGHT), epochs=2)
+    found = device.train(batches(weight=WEIGHT), epochs=2)
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-4)
+
+
+def test_rows_without_weight_teach_nothing():
+    model, other = new(), new()
+    padding = (np.ones((20, 5), "f4"), np.zeros(20, int), np.zeros(20, "f4"))
+    model.train([*batches(weight=WEIGHT), padding])
+    other.train(batches(weight=WEIGHT))
+    np.testing.assert_array_equal(model.state.parameters["0.weight"], other.state.parameters["0.weight"])
+    assert model.progress.samples == 123
+
+
+def test_what_changes_between_epochs_is_followed():
+    class Changing(Callback):
+        def on_epoch_end(self, fit):
+            fit.model.optimizer.set_params(lr=0.1 / fit.epoch)
+            fit.model.module[0].requires_grad_(fit.epoch % 2 == 0)
+
+    trained, stepped = new(), new(compile=False)
+    trained.train(batches(), epochs=4, callbacks=[Changing()])
+    for epoch in range(1, 5):
+        with stepped.epoch():
+            for batch in batches():
+                stepped.step(*batch)
+        stepped.optimizer.set_params(lr=0.1 / epoch)
+        stepped.module[0].requires_grad_(epoch % 2 == 0)
+    assert trained.progress[:3] == stepped.progress[:3]
+    np.testing.assert_allclose(
+        trained.parameters["4.weight"], stepped.parameters["4.weight"], rtol=1e-2, atol=1e-3
+    )
+
+
+def test_callbacks_see_blocks_of_one_step():
+    losses = []
+
+    class Losses(Callback):
+        def on_block_end(self, fit):
+            losses.extend(fit.losses)
+            assert fit.batches is fit.training is None
+            return "stop" if fit.step == 9 else None
+
+    stopping = EarlyStopping(restore_best=False)
+    model = new()
+    history = model.train(batches(), epochs=5, callbacks=[Losses(), stopping])
+    assert len(losses) == model.progress.step == 9
+    assert history.n_epochs == 2
+    assert history["loss"][1] == pytest.approx(np.mean(losses[6:9]))
+    assert stopping.best_epoch_ in (1, 2)
+
+
+def test_schedules_know_the_length_if_anybody_does():
+    for source, limits in ((batches(), {"epochs": 3}), (Loader(), {"n_steps": 18})):
+        model = new(optimizer=SGD(Cosine(0.1)))
+        assert model.train(source, **limits)["lr"][-1] == pytest.approx(0.0, abs=1e-12)
+    with pytest.raises(ValueError, match="n_steps"):
+        new(optimizer=SGD(Cosine(0.1))).train(Loader(), epochs=3)
+
+
+def test_a_lazy_module_gets_its_shapes():
+    model = Model(nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(3)), "log_loss", random_state=0)
+    history = model.train(generate, epochs=2, X_val=X, y_val=CLASSES)
+    assert history["validation_loss"][1] < history["validation_loss"][0]
+
+
+def test_a_checkpoint_needs_rows(tmp_path):
+    with pytest.raises(ValueError, match="on a stream of batches, has no state to save"):
+        new().train(batches(), callbacks=[Checkpoint(tmp_path / "fit.ckpt")])
+
+
+BAD = [
+    (3, {}, TypeError, r"Model.train expects an iterable of batches \(X, y\) .* got int"),
+    ([], {}, ValueError, r"Model.train got no batch: what it was given to go over is empty"),
+    (lambda: iter(()), {"n_steps": 3}, ValueError, r"Model.train got no batch"),
+    (iter(batches()), {"epochs": 2}, ValueError, r"a generator can be gone over once: pass a list"),
+    (batches(), {"epochs": 0}, ValueError, r"'epochs' parameter of Model.train must be an int from 1"),
+    (batches(), {"n_steps": 2.5}, ValueError, r"'n_steps' parameter of Model.train must be an int from 1"),
+    (batches(), {"y_val": CLASSES}, TypeError, r"X_val is missing"),
+    ([X], {}, TypeError, r"the first batch must be a tuple \(X, y\) .* got ndarray"),
+    ([(X,)], {}, TypeError, r"the first batch must be a tuple \(X, y\) .* got tuple of 1"),
+    ([(X, CLASSES[1:])], {}, ShapeError, r"X has 103 rows, and y has shape \(102,\)"),
+    ([(X, ["a"] * 103)], {}, DtypeError, r"y must hold numbers"),
+]
+
+
+@pytest.mark.parametrize(("source", "params", "error", "message"), BAD)
+def test_bad_use_changes_nothing(source, params, error, message):
+    model = new()
+    before = model.state
+    with pytest.raises(error, match=message):
+        model.train(source, **params)
+    assert_same_state(model.state, before)
+
+
+def test_a_bad_batch_is_named():
+    wrong = (X[:20], CLASSES[:19])
+    with pytest.raises(ShapeError, match="X has 20 rows, and y has shape") as caught:
+        new().train([*batches()[:2], wrong], epochs=2)
+    assert "in batch 3 of epoch 1" in caught.value.__notes__
+    with pytest.raises(NonFiniteError, match="training diverged in batch 2 of epoch 1: the loss is nan"):
+        new().train([batches()[0], (X[:20] * np.nan, CLASSES[:20])])
+    with pytest.raises(TypeError, match="LBFGS"):
+        new(optimizer=LBFGS()).train(batches())
+
+
+class Both(nn.Module):
+    """Two inputs: numbers, and words."""
+
+    def __init__(self):
+        self.words, self.head = nn.Embedding(9, 4), nn.Linear(9, 3)
+
+    def forward(self, x, words):
+        return self.head(ops.concat([x, self.words(words).mean(axis=1)], axis=-1))
+
+
+@pytest.mark.parametrize("compile", [True, False])
+def test_several_inputs(compile):
+    """Rows, batches and steps agree."""
+    words = RNG.integers(0, 9, (103, 2))
+    parts = [slice(start, start + 20) for start in range(0, 103, 20)]
+    models = [Model(Both(), "log_loss", SGD(0.1), random_state=0, compile=compile) for _ in range(3)]
+    held_out = {"X_val": {"x": X, "words": words}, "y_val": CLASSES}
+    rows = {"x": X.astype("f8"), "words": words}
+    fitted = models[0].fit(rows, CLASSES, epochs=2, batch_size=20, shuffle=False, **held_out)
+    some = [({"x": X[part], "words": words[part]}, CLASSES[part]) for part in parts]
+    trained = models[1].train(some, epochs=2, **held_out)
+    assert trained["validation_loss"] == pytest.approx(fitted["validation_loss"])
+    assert_same_state(models[1].state, models[0].state)
+    for inputs, y in some * 2:
+        models[2].step(inputs, y)
+    for name, array in models[2].parameters.items():
+        np.testing.assert_allclose(models[0].parameters[name], array, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ShapeError, match=r"X\['x'\] has 20 rows, and X\['words'\] has shape \(103, 2\)"):
+        models[0].train([({"x": X[:20], "words": words}, CLASSES[:20])])
+    with pytest.raises(ShapeError, match="must have at least one row, got no inputs"):
+        models[0].fit({}, CLASSES)
