@@ -176,6 +176,37 @@ def test_any_rows_to_validate_on_will_do(how, weight):
     assert estimator.temperature_ == pytest.approx(1 / best.x, rel=1e-4)
 
 
+def test_a_second_training_on_all_rows_keeps_the_temperature_of_the_first():
+    first, second = fitted("multiclass"), fitted("multiclass", refit_on_all=True)
+    assert first.temperature_ == second.temperature_
+    z = second.decision_function(NEW) / second.temperature_
+    np.testing.assert_allclose(second.predict_log_proba(NEW), log_softmax(z, axis=1), rtol=1e-9)
+    assert np.abs(first.decision_function(NEW) - second.decision_function(NEW)).max() > 1e-3
+
+
+def test_inputs_by_name_and_positions_of_sequences():
+    class Two(nn.Module):
+        def __init__(self, n_outputs):
+            self.left, self.right = nn.Linear(6, 8), nn.Linear(6, 8)
+            self.top = nn.Linear(8, n_outputs)
+
+        def forward(self, left, right):
+            return self.top((self.left(left) + self.right(right)).tanh())
+
+    settings = {"calibrate": "temperature", "early_stopping": True, "max_iter": 30, "random_state": 0}
+    settings |= {"optimizer": sknet.optim.Adam(0.02), "dtype": "float64"}
+    named = {"left": X[:, :6], "right": X[:, 6:]}
+    steps = np.stack([X, NEW.repeat(3, axis=0)], axis=1)  # two positions a sample, each with a label
+    labels = np.stack([MULTICLASS, NEW_MULTICLASS.repeat(3)], axis=1)
+    layers = nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 3))
+    for module, given, y in ((Two, named, MULTICLASS), (layers, steps, labels)):
+        with quiet():
+            estimator = sknet.NetClassifier(module, **settings).fit(given, y)
+        expected = log_softmax(estimator.decision_function(given) / estimator.temperature_, axis=-1)
+        assert expected.shape == (*y.shape, 3)
+        np.testing.assert_allclose(estimator.predict_log_proba(given), expected, rtol=1e-9)
+
+
 def test_scorers_see_a_fit_under_way_without_the_temperature_of_the_one_before():
     settings = {"scoring": "neg_log_loss", "warm_start": True, "shuffle": False}
     warm = fitted("multiclass", **settings)

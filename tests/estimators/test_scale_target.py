@@ -189,6 +189,15 @@ def test_rows_given_to_validate_on_are_in_their_own_units_too(kind):
     assert given.model_.loss_function.mean == pytest.approx(standardized(y[training])[0])
 
 
+def test_a_second_training_on_all_rows_is_in_the_same_units():
+    settings = {"early_stopping": True, "max_iter": 200, "optimizer": sknet.optim.Adam(0.02)}
+    first, second = (fitted(LARGE, refit_on_all=refit, **settings) for refit in (False, True))
+    assert second.model_.loss_function == first.model_.loss_function
+    assert second.score(X, LARGE) > 0.9
+    last = second.refit_history_["loss"][-1]
+    assert last == pytest.approx(0.5 * ((second.predict(X) - LARGE) ** 2).mean(), rel=0.5)
+
+
 def test_weights_are_repetitions():
     weight = np.random.default_rng(0).integers(0, 3, len(X))
     settings = {"optimizer": "lbfgs", "alpha": 0.0}
