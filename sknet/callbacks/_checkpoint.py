@@ -67,7 +67,9 @@ class Checkpoint(Callback):
     `max_iter`, `verbose`, `warm_start` and `callbacks`: whatever else has changed is an error that names it.
     With a larger `max_iter` a fit that had reached the limit goes on. One that a callback had ended stays as
     it was, unless that callback only takes a break (`Callback.pauses`). A write that fails is a warning, and
-    the fit goes on. L-BFGS, whose state is inside of SciPy, cannot be saved.
+    the fit goes on. Writing takes as long as the disk needs to confirm it, some milliseconds for a small
+    network: where epochs are shorter, save every so many of them. L-BFGS, whose state is inside of SciPy,
+    cannot be saved.
 
     Examples
     --------

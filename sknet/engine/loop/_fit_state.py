@@ -20,6 +20,7 @@ from sknet.persistence import describe, differences, digest
 
 __all__ = ["FitKeeper"]
 
+VERSION = 1  # of what `FitKeeper.state` returns
 MOST = 4  # differences that are named
 ROWS = "choice of rows"
 
@@ -63,6 +64,7 @@ class FitKeeper:
         fit, callbacks = self._fit, self._hooks.callbacks
         stopped = [number for number, each in enumerate(callbacks) if each is self._hooks.stopped_by]
         return {
+            "version": VERSION,
             "environment": self._environment,
             "parameters": self._parameters,
             "data": self._data,
@@ -87,6 +89,11 @@ class FitKeeper:
             If it is another fit: names what differs.
         """
         path, state = saved
+        if state["version"] != VERSION:
+            raise StateError(
+                f"{path} is a checkpoint of version {state['version']}, written by sknet "
+                f"{state['environment']['sknet']}; this one reads version {VERSION}: resume it with that"
+            )
         _check_same(state["parameters"], self._parameters, path, "parameters")
         _check_same(state["data"], self._data, path, "data")
         load_model_state(self._fit.model, state["model"], path)

@@ -1,5 +1,7 @@
 """A fit that died and is resumed ends with the bits of the one that did not; another one is refused."""
 
+import signal
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -8,7 +10,7 @@ from sknet import Model, nn, optim
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
 from sknet.callbacks.extend import saved_fit
 from sknet.engine import Accuracy, Batches, Gathered, History, RSquared, Settings, Validation, train
-from sknet.exceptions import StateError
+from sknet.exceptions import FitInterruptedWarning, StateError
 from sknet.optim import schedules
 from tests.engine.helpers import assert_same, assert_same_state
 
@@ -224,6 +226,39 @@ def test_a_fit_that_had_reached_the_limit_goes_on_to_a_larger_one(tmp_path):
         StateError, match=r"last.safetensors is in epoch 2, and max_iter is 1: it must be as large"
     ):
         fit(network, optimizer, options, saved=saved_fit([], tmp_path), max_iter=1)
+
+
+class Interrupts(Callback):
+    """Presses Ctrl-C after some step."""
+
+    steps_per_block = 2
+
+    def __init__(self, at):
+        self.at = at
+
+    def on_block_end(self, fit):
+        if fit.step >= self.at:
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("at", range(1, 20, 3))
+def test_an_interrupted_fit_is_saved_where_it_was(tmp_path, at):
+    network, optimizer, options = CASES["adam"]
+    whole = fit(network, optimizer, options)
+    with pytest.warns(FitInterruptedWarning):
+        fit(network, optimizer, options, [Checkpoint(tmp_path, every=100), Interrupts(at)])
+    assert_same_end(whole, fit(network, optimizer, options, saved=saved_fit([], tmp_path)))
+
+
+def test_a_checkpoint_of_another_version_is_refused_by_version(tmp_path, monkeypatch):
+    network, optimizer, options = CASES["adam"]
+    monkeypatch.setattr("sknet.engine.loop._fit_state.VERSION", 2)
+    fit(network, optimizer, options, [Checkpoint(tmp_path)], max_iter=1)
+    monkeypatch.undo()
+    with pytest.raises(
+        StateError, match=r"is a checkpoint of version 2, written by sknet .*; this one reads version 1"
+    ):
+        fit(network, optimizer, options, saved=saved_fit([], tmp_path))
 
 
 class Pauses(Callback):
