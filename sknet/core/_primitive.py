@@ -7,12 +7,15 @@ data, capture and generated code.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
 from sknet.core._scalar_functions import check_functions
-from sknet.device import Backend
+from sknet.device import Backend, Namespace
+
+if TYPE_CHECKING:
+    from sknet.core._tensor import Tensor
 
 __all__ = ["PRIMITIVES", "Primitive"]
 
@@ -20,11 +23,41 @@ Saves = Literal["inputs", "output", "both", "nothing"]
 Shape = tuple[int, ...]
 ShapeAndDtype = tuple[Shape, np.dtype[Any]]
 
-Forward = Callable[..., Any]
-ShapeRule = Callable[..., ShapeAndDtype]
-VjpRule = Callable[..., Any]
-ViewRule = Callable[..., Any]
-ScratchRule = Callable[..., Sequence[ShapeAndDtype]]
+
+class Forward(Protocol):
+    """Computes a result."""
+
+    def __call__(self, xp: Namespace, /, *arrays: Any, **params: Any) -> Any:
+        """Return an array, computed from `arrays` by the functions of `xp`."""
+
+
+class ShapeRule(Protocol):
+    """Tells what a result looks like."""
+
+    def __call__(self, *arrays: Any, **params: Any) -> ShapeAndDtype:
+        """Return shape and dtype of the result of `arrays`, of which only shapes and dtypes count."""
+
+
+class VjpRule(Protocol):
+    """Computes an operand's share of a gradient."""
+
+    def __call__(self, g: "Tensor", out: Any, /, *inputs: Any, **params: Any) -> "Tensor":
+        """Return the share in the gradient `g` of the result `out`, by differentiable operations."""
+
+
+class ViewRule(Protocol):
+    """Takes a view."""
+
+    def __call__(self, xp: Namespace, /, *arrays: Any, **params: Any) -> Any:
+        """Return a view of the only one of `arrays`, or None where it has to be copied."""
+
+
+class ScratchRule(Protocol):
+    """Tells how much memory a forward works in."""
+
+    def __call__(self, *arrays: Any, **params: Any) -> Sequence[ShapeAndDtype]:
+        """Return shape and dtype of each array."""
+
 
 PRIMITIVES: dict[str, "Primitive"] = {}
 

@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike
 
 from sknet.core import Primitive, Tensor, TracedArray, no_grad
-from sknet.device import Device
+from sknet.device import Device, backend
 from sknet.exceptions import DeviceError
 from sknet.nn._module import Module
 from sknet.nn._scope import Binding, Scope, run
@@ -18,6 +18,7 @@ from sknet.nn._scope import Binding, Scope, run
 __all__ = ["Shadow", "shadows", "shape_pass"]
 
 META = Device("meta")
+NUMPY = backend("cpu").xp
 
 Seen = Callable[[Primitive, list[Any], "Shadow"], None]
 
@@ -54,7 +55,7 @@ class Shadow(TracedArray):
             works_in = primitive.scratch(*arrays, **params)
             result.scratch = sum(math.prod(lengths) for lengths, _ in works_in)
         if primitive.view is not None and isinstance(arrays[0], Shadow):
-            ghost = primitive.view(np, arrays[0].ghost, **params)
+            ghost = primitive.view(NUMPY, arrays[0].ghost, **params)
             if ghost is not None:
                 result.memory, result.ghost = arrays[0].memory, ghost
         self.seen(primitive, arrays, result)
