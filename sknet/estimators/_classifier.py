@@ -146,8 +146,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             Labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
-        classes : array-like of shape (n_classes,), default=None
-            All labels that will occur; required in the first call.
+        classes : array-like of shape (n_classes,), or a list of those, default=None
+            All labels that will occur, in each column of y if it has several; required in the first call.
         X_val, y_val, sample_weight_val : array-like, default=None
             As for `fit`.
 
@@ -178,7 +178,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_labels)
-            The label of largest output; for several labels a row, a 0/1 indicator.
+            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
         """
         output = self._decided(X)
         labels = self._targets.decode(to_host(output), self.model_.loss_function.threshold)
@@ -201,8 +201,9 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`; for several labels a row, each label's own probability.
+        ndarray of shape (n_samples, n_classes), or a list of those
+            In the order of `classes_`; for several labels a row, each label's own probability; for several
+            columns of labels an array for each. With `calibrate` they are calibrated.
 
         Raises
         ------
@@ -223,8 +224,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_classes)
-            In the order of `classes_`.
+        ndarray of shape (n_samples, n_classes), or a list of those
+            As of `predict_proba`.
         """
         return self._probable(X, "log_probabilities", "log_predict")
 
