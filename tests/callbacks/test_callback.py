@@ -1,11 +1,14 @@
 """Callbacks of estimators as users write them, and what happens to the estimator when they go wrong."""
 
 import pickle
+import signal
 import threading
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -13,9 +16,17 @@ from sklearn.preprocessing import StandardScaler
 
 from sknet import MLPClassifier, NetClassifier, neural_network, nn
 from sknet._params import InvalidParameterError
-from sknet.callbacks import Callback, EarlyStopping, EpochScoring, PrintLog, TimeLimit
+from sknet.callbacks import (
+    Callback,
+    EarlyStopping,
+    EpochScoring,
+    GradientMonitor,
+    LearningRateFinder,
+    PrintLog,
+    TimeLimit,
+)
 from sknet.callbacks.extend import HOOKS, fresh_callbacks
-from sknet.exceptions import CallbackWarning
+from sknet.exceptions import CallbackWarning, FitInterruptedWarning
 from tests.callbacks.helpers import X, Y, classifier, fitted, unconverged
 
 
@@ -364,3 +375,96 @@ def test_a_snapshot_predicts_as_the_estimator_would():
     for epochs in (1, 3, 6):
         np.testing.assert_array_equal(found[epochs - 1], fitted(max_iter=epochs).predict_proba(X))
     assert len(found) == clf.n_iter_
+
+
+# -- Ctrl-C ----------------------------------------------------------------------------------------------
+
+
+class Pressing(Callback):
+    """Presses Ctrl-C in a hook of the second epoch, so often."""
+
+    steps_per_block = 1
+
+    def __init__(self, hook, times=1):
+        self.hook, self.times = hook, times
+
+    def _press(self, hook, fit):
+        if hook == self.hook and fit.epoch == 2 and not hasattr(self, "pressed_"):
+            self.pressed_ = True
+            for _ in range(self.times):
+                signal.raise_signal(signal.SIGINT)
+            self.went_on_ = True
+
+    def on_epoch_begin(self, fit):
+        self._press("on_epoch_begin", fit)
+
+    def on_block_end(self, fit):
+        self._press("on_block_end", fit)
+
+    def on_epoch_end(self, fit):
+        self._press("on_epoch_end", fit)
+
+    def on_fit_end(self, fit):
+        ENDED.append(type(fit.exception))
+
+
+@pytest.mark.parametrize(
+    ("hook", "epochs"), [("on_epoch_begin", 1), ("on_block_end", 1), ("on_epoch_end", 2)]
+)
+def test_ctrl_c_in_a_callback_waits_for_it_and_keeps_what_was_learned(hook, epochs):
+    ENDED.clear()
+    with pytest.warns(
+        FitInterruptedWarning, match=f"by user after {epochs} whole epochs; what was learned is"
+    ):
+        clf = fitted(Pressing(hook))
+    assert clf.n_iter_ == epochs
+    assert clf.callbacks_[0].went_on_
+    assert [KeyboardInterrupt] == ENDED
+
+
+def test_a_second_ctrl_c_ends_the_callback_and_undoes_the_fit():
+    ENDED.clear()
+    clf = fitted()
+    before = pickle.loads(pickle.dumps(clf))
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X, Y, callbacks=[Pressing("on_epoch_end", times=2)])
+    same_predictions(clf, before)
+    assert [KeyboardInterrupt] == ENDED
+
+
+# -- other kinds of data -----------------------------------------------------------------------------------
+
+
+class TwoInputs(nn.Module):
+    def __init__(self, n_outputs):
+        super().__init__()
+        self.left, self.right = nn.Linear(2, n_outputs), nn.Linear(1, n_outputs)
+
+    def forward(self, left, right):
+        return self.left(left) + self.right(right)
+
+
+def test_callbacks_take_rows_of_several_inputs():
+    inputs = {"left": X[:, :2], "right": X[:, 2:]}
+    callbacks = [
+        GradientMonitor(),
+        LearningRateFinder(n_steps=20),
+        EpochScoring("accuracy"),
+        EpochScoring("f1_macro", on="training"),
+    ]
+    clf = NetClassifier(TwoInputs, max_iter=3, early_stopping=True, random_state=0, callbacks=callbacks)
+    with unconverged():
+        clf.fit(inputs, Y)
+    assert len(clf.callbacks_[0].norms_["left.weight"]) == 3
+    assert len(clf.callbacks_[1].rates_) == 20
+    assert clf.history_["validation_accuracy"] == clf.history_["validation_score"]
+
+
+@pytest.mark.parametrize("make", [scipy.sparse.csr_array, lambda X: pd.DataFrame(X, columns=["a", "b", "c"])])
+def test_callbacks_take_sparse_rows_and_frames(make):
+    callbacks = [GradientMonitor(), LearningRateFinder(n_steps=20), EpochScoring("accuracy")]
+    clf = classifier(*callbacks, early_stopping=True)
+    with unconverged():
+        clf.fit(make(X), Y)
+    assert clf.history_["validation_accuracy"] == clf.history_["validation_score"]
+    assert np.isfinite(clf.history_["gradient_norm"]).all()
