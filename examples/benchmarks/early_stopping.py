@@ -1,0 +1,67 @@
+"""Compare classifiers that stop early by the loss of the held-out rows, and by their accuracy.
+
+For data sets that come with scikit-learn, prints accuracy and log loss on rows that no fit has seen, and the
+epochs, as means over splits and seeds.
+
+    python examples/benchmarks/early_stopping.py
+    python examples/benchmarks/early_stopping.py --seeds 1 --only wine
+"""
+
+import argparse
+import warnings
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+from sknet import MLPClassifier
+
+DATA = {
+    "digits": lambda: load_digits(return_X_y=True),
+    "breast cancer": lambda: load_breast_cancer(return_X_y=True),
+    "wine": lambda: load_wine(return_X_y=True),
+    "a fifth of the labels wrong": lambda: make_classification(
+        2000, 20, n_informative=5, flip_y=0.2, random_state=0
+    ),
+}
+HIDDEN = ((100,), (256, 256))
+
+
+def measured(X, y, hidden, monitor, seed):
+    """Return accuracy, log loss and epochs of a fit."""
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=seed)
+    scaler = StandardScaler().fit(X_train)
+    clf = MLPClassifier(hidden, early_stopping=True, monitor=monitor, random_state=seed, dtype="float32")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        clf.fit(scaler.transform(X_train), y_train)
+    probabilities = clf.predict_proba(scaler.transform(X_test))
+    accuracy = (clf.classes_[probabilities.argmax(axis=1)] == y_test).mean()
+    return accuracy, log_loss(y_test, probabilities, labels=clf.classes_), clf.n_iter_
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=8, help="splits and seeds for each line")
+    parser.add_argument("--only", choices=list(DATA), help="one data set")
+    args = parser.parse_args()
+    print(f"{'data':<28}{'hidden':<12}{'monitor':<9}{'accuracy':>9}{'log loss':>10}{'epochs':>8}")
+    for name, load in DATA.items():
+        if args.only not in (None, name):
+            continue
+        X, y = load()
+        for hidden in HIDDEN:
+            for monitor in ("loss", "score"):
+                found = [measured(X, y, hidden, monitor, seed) for seed in range(args.seeds)]
+                accuracy, loss, epochs = np.mean(found, axis=0)
+                shown = "-".join(map(str, hidden))
+                print(f"{name:<28}{shown:<12}{monitor:<9}{accuracy:>9.3f}{loss:>10.3f}{epochs:>8.0f}")
+
+
+if __name__ == "__main__":
+    main()
