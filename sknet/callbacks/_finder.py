@@ -123,7 +123,7 @@ class LearningRateFinder(Callback):
                 result = model.step(X, y, weight)
             except NonFiniteError:
                 break
-            losses.append(model.reported(result))
+            losses.append(result.loss)
             mean = MEMORY * mean + (1 - MEMORY) * losses[-1]
             smoothed = mean / (1 - MEMORY ** len(losses))
             best = min(best, smoothed)
