@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 import sknet
 from sknet import nn, ops
+from sknet.engine.step import reported as as_reported
 from sknet.losses import (
     AbsoluteError,
     Gamma,
@@ -121,7 +122,7 @@ def test_losses_are_reported_for_the_targets_in_their_own_units(loss, kind, weig
     model = estimator.model_.copy()
     model.compile = mode
     encoded = (y.reshape(len(y), -1) - standardized(y, weight)[0]) / standardized(y, weight)[1]
-    steps = [model.reported(model.step(X, encoded, weight)) for _ in range(3)]  # the second is compiled
+    steps = [as_reported(model, model.step(X, encoded, weight)) for _ in range(3)]  # the second is compiled
     np.testing.assert_allclose(steps, expected, rtol=1e-9)
     estimator.set_params(optimizer="lbfgs", max_iter=1)
     with quiet():
