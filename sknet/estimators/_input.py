@@ -90,6 +90,7 @@ def check_X_y(  # noqa: N802
     """
     if reset:
         note_namespace(estimator, X)
+    is_reconstructed = y is X
     X, y = as_host(X), as_host(y)
     if is_on_device(X):
         X = _check_device_array(estimator, X, dtypes, reset)
@@ -106,7 +107,7 @@ def check_X_y(  # noqa: N802
         dtype=dtypes,
         reset=reset,
     )
-    return _rows(X), _columns(y)
+    return _rows(X), _columns(y, warns=not is_reconstructed)
 
 
 def check_y(estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool) -> Any:
@@ -140,11 +141,11 @@ def check_y(estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool) 
     return _columns(y)
 
 
-def _columns(y: Any) -> Any:
+def _columns(y: Any, warns: bool = True) -> Any:
     """Return targets that may be sparse, or have a single column, as an array with one or two axes."""
     if hasattr(y, "toarray"):
         y = y.toarray()
-    return column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
+    return column_or_1d(y, warn=warns) if y.ndim == 2 and y.shape[1] == 1 else y
 
 
 def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike) -> Any:

@@ -1,7 +1,7 @@
 """Predictions: in chunks of bounded memory, and compiled."""
 
 from sknet.engine.predict._input_gradients import Chosen, input_gradients, integrated_gradients
-from sknet.engine.predict._layers import Layer, find_layer, layer_rows, model_layer
+from sknet.engine.predict._layers import Layer, find_layer, layer_rows, model_layer, part_rows
 from sknet.engine.predict._overflow import warn_of_overflow
 from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass, Predictor
 from sknet.engine.predict._rows import (
@@ -32,6 +32,7 @@ __all__ = [
     "integrated_gradients",
     "layer_rows",
     "model_layer",
+    "part_rows",
     "predict_raw",
     "predict_rows",
     "rows_at_once",

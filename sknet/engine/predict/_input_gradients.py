@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from sknet import ops
 from sknet._tree import leaves, rebuild
 from sknet.core import Tensor, gradients
 from sknet.device import active, backend, device_of, namespace, to_device, to_host
-from sknet.engine.predict._predictor import Head
+from sknet.engine.predict._predictor import Head, Pass
 from sknet.engine.predict._rows import chunk_rows_of
 from sknet.exceptions import ShapeError
 from sknet.nn import Module, Scope, run
@@ -33,11 +34,14 @@ class Chosen:
         What they are multiplied with.
     head : callable or None
         From raw outputs to those that are meant, row by row.
+    by : callable
+        Computes the raw outputs: ``by(module, scope, args)``.
     """
 
     columns: Any
     signs: Any
     head: Head | None = None
+    by: Pass = run
 
     def weights(self, rows: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return the weights of the outputs whose sum is differentiated."""
@@ -177,7 +181,7 @@ def _rows_of(model: "Model", X: Any, rows: Any) -> list[Any]:
 def _gradients_at(model: "Model", like: Any, points: list[Any], chosen: Chosen, rows: Any) -> list[Any]:
     """Return the gradients at some points for each leaf of the inputs; None for integers."""
     inputs = [Tensor(x, requires_grad=_is_real(x)) for x in points]
-    output = model.evaluated(rebuild(like, iter(inputs)), _without_parameters)
+    output = model.evaluated(rebuild(like, iter(inputs)), partial(_without_parameters, chosen.by))
     output = output if chosen.head is None else chosen.head(output)
     weights = to_device(chosen.weights(rows, output.shape, output.dtype), model.device)
     real = [x for x in inputs if x.requires_grad]
@@ -185,9 +189,9 @@ def _gradients_at(model: "Model", like: Any, points: list[Any], chosen: Chosen, 
     return [next(found).data if x.requires_grad else None for x in inputs]
 
 
-def _without_parameters(module: Module, scope: Scope, args: tuple[Any, ...]) -> Any:
-    """Run a module whose parameters are constants, so that the tape keeps nothing for their gradients."""
+def _without_parameters(by: Pass, module: Module, scope: Scope, args: tuple[Any, ...]) -> Any:
+    """Compute with parameters that are constants, so that the tape keeps nothing for their gradients."""
     constants: dict[Any, Tensor] = {
         id(parameter): Tensor(parameter.data) for _, parameter in module.own_parameters()
     }
-    return run(module, Scope({**constants, **scope.values}, scope.training), args)
+    return by(module, Scope({**constants, **scope.values}, scope.training), args)

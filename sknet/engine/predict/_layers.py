@@ -10,8 +10,16 @@ import numpy as np
 from sknet._tree import leaves
 from sknet.core import Tensor, no_grad
 from sknet.device import active, device_of, to_device
-from sknet.engine.predict._predictor import MOST_ROWS, Pass
-from sknet.engine.predict._rows import chunk_rows_of, computed_dtype, predict_rows
+from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass
+from sknet.engine.predict._rows import (
+    apply_head,
+    chunk_rows_of,
+    computed_dtype,
+    in_chunks,
+    predict_raw,
+    predict_rows,
+    rows_at_once,
+)
 from sknet.engine.state import Fingerprint, Layout, each_input, row_shapes
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.nn import Module, Scope, run
@@ -20,7 +28,7 @@ from sknet.nn.extend import Call, Calls, run_to
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["Layer", "find_layer", "layer_rows", "model_layer"]
+__all__ = ["Layer", "find_layer", "layer_rows", "model_layer", "part_rows"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,64 @@ def find_layer(
     return Layer(call, calls.shapes.get(call, ())[1:])
 
 
+@dataclass(frozen=True)
+class Part:
+    """A pass through one module of a network on its own, such as a decoder.
+
+    Attributes
+    ----------
+    path : str
+        The module's path.
+    """
+
+    path: str
+
+    def __call__(self, module: Module, scope: Scope, args: tuple[Any, ...]) -> Any:
+        """Run the module at the path in a scope of the whole network."""
+        return run(module.get_submodule(self.path), scope, args)
+
+
+def part_rows(model: "Model", X: Any, path: str, head: Head | None = None) -> Any:
+    """Return what one module of a network makes of all rows of its own inputs.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from.
+    X : array of shape (n_samples, ...)
+        Inputs of the module.
+    path : str
+        The module's path.
+    head : callable, default=None
+        Applied to its output.
+
+    Returns
+    -------
+    array of shape (n_samples, ...)
+        On the model's device.
+    """
+    part = Part(path)
+    n_rows = rows_at_once(model.module.get_submodule(path), tuple(X.shape[1:]), model.dtype)
+    found = _by_programs(model, X, f"part {path}", head, part, n_rows)
+    if found is not None:
+        return found
+    return in_chunks(
+        lambda chunk: apply_head(head, predict_raw(model, chunk, part)), X, n_rows, model.dtype, model.device
+    )
+
+
+def _by_programs(model: "Model", X: Any, name: str, head: Head | None, by: Pass, n_rows: int) -> Any:
+    """Return what compiled programs for up to `n_rows` compute; None where there can be none."""
+    if type(X) is not np.ndarray:
+        return None
+    predictor = model.predictor(name, head, by, min(MOST_ROWS, n_rows))
+    try:
+        return None if predictor is None else predictor(X)
+    except CaptureError:
+        model.forget_predictor(name)
+        return None
+
+
 def layer_rows(model: "Model", X: Any, layer: int | str) -> Any:
     """Return the output of a layer for all rows, by compiled programs for parts of them if they can be.
 
@@ -120,16 +186,9 @@ def layer_rows(model: "Model", X: Any, layer: int | str) -> Any:
     array of shape (n_samples, ...)
         On the model's device.
     """
-    found = model_layer(model, X, layer)
-    if type(X) is np.ndarray:
-        n_rows = min(MOST_ROWS, chunk_rows_of(model, X))
-        predictor = model.predictor(found.name, None, found, n_rows)
-        try:
-            if predictor is not None:
-                return predictor(X)
-        except CaptureError:
-            model.forget_predictor(found.name)
-    return predict_rows(model, X, found.name, by=found)
+    meant = model_layer(model, X, layer)
+    found = _by_programs(model, X, meant.name, None, meant, chunk_rows_of(model, X))
+    return predict_rows(model, X, meant.name, by=meant) if found is None else found
 
 
 def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
