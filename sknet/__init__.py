@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from sknet.autograd import Function, checkpoint, grad, value_and_grad, vmap
     from sknet.core import Tensor, enable_grad, inference_mode, no_grad, set_grad_enabled
     from sknet.engine import Model
-    from sknet.estimators import MLPClassifier, MLPRegressor, NetClassifier, NetRegressor
+    from sknet.estimators import (
+        Autoencoder,
+        MLPClassifier,
+        MLPRegressor,
+        NetClassifier,
+        NetRegressor,
+        NetTransformer,
+    )
 
 __version__ = "0.1.0"
 
@@ -25,17 +32,26 @@ _HOMES = {
     "sknet.autograd": ("Function", "checkpoint", "grad", "value_and_grad", "vmap"),
     "sknet.core": ("Tensor", "enable_grad", "inference_mode", "no_grad", "set_grad_enabled"),
     "sknet.engine": ("Model",),
-    "sknet.estimators": ("MLPClassifier", "MLPRegressor", "NetClassifier", "NetRegressor"),
+    "sknet.estimators": (
+        "Autoencoder",
+        "MLPClassifier",
+        "MLPRegressor",
+        "NetClassifier",
+        "NetRegressor",
+        "NetTransformer",
+    ),
 }
 _MODULES = ("autograd", "callbacks", "losses", "neural_network", "nn", "ops", "optim")
 
 __all__ = [
+    "Autoencoder",
     "Function",
     "MLPClassifier",
     "MLPRegressor",
     "Model",
     "NetClassifier",
     "NetRegressor",
+    "NetTransformer",
     "Tensor",
     "__version__",
     "autograd",

@@ -10,10 +10,11 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from sknet._params import Interval, InvalidParameterError
 from sknet.device import is_array, to_host
 from sknet.engine import Model
-from sknet.engine.predict import Chosen, Head, input_gradients, integrated_gradients
+from sknet.engine.predict import Chosen, Head, Pass, input_gradients, integrated_gradients
 from sknet.estimators._namespace import follows_namespace, on_host
+from sknet.nn import run
 
-__all__ = ["Attributions", "chosen_classes", "chosen_predictions"]
+__all__ = ["Attributions", "chosen_classes", "chosen_predictions", "numbered"]
 
 
 class Attributions:
@@ -149,7 +150,7 @@ def chosen_classes(estimator: Any, X: Any, target: Any) -> Chosen:
     targets, loss = estimator._targets, estimator.model_.loss_function
     head = targets.deciding(loss)
     if targets.task == "multilabel" or isinstance(targets.classes, list):
-        return _numbered(estimator, X, target, targets.n_outputs, head)
+        return numbered(estimator, X, target, targets.n_outputs, head)
     if target is None:
         target = targets.decode(to_host(estimator._decided(X)), loss.threshold)
     labels, classes = _per_row(X, target), targets.classes
@@ -179,11 +180,34 @@ def chosen_predictions(estimator: Any, X: Any, target: Any) -> Chosen:
         For every row.
     """
     head = estimator.model_.loss_function.predict
-    return _numbered(estimator, X, target, estimator._targets.n_outputs, head)
+    return numbered(estimator, X, target, estimator._targets.n_outputs, head)
 
 
-def _numbered(estimator: Any, X: Any, target: Any, n_outputs: int, head: Head | None) -> Chosen:
-    """Return the outputs of these numbers."""
+def numbered(
+    estimator: Any, X: Any, target: Any, n_outputs: int, head: Head | None, by: Pass = run
+) -> Chosen:
+    """Return the outputs that numbers mean.
+
+    Parameters
+    ----------
+    estimator : estimator
+        For messages.
+    X : array-like of shape (n_samples, ...)
+        Inputs.
+    target : int, array-like of shape (n_samples,) or None
+        Numbers; None for the only output.
+    n_outputs : int
+        How many there are.
+    head : callable or None
+        From raw outputs to those that are meant.
+    by : callable, default=nn.run
+        Computes the raw outputs.
+
+    Returns
+    -------
+    Chosen
+        For every row.
+    """
     name, range_ = type(estimator).__name__, f"target=0 to target={n_outputs - 1}"
     if target is None and n_outputs > 1:
         raise ValueError(f"this {name} has {n_outputs} outputs: say which one is meant, {range_}")
@@ -192,7 +216,7 @@ def _numbered(estimator: Any, X: Any, target: Any, n_outputs: int, head: Head | 
         raise ValueError(f"target of {name} must be the number of an output, an int, got {target!r}")
     if ((numbers < -n_outputs) | (numbers >= n_outputs)).any():
         raise ValueError(f"there is no output {target!r}: this {name} has {n_outputs}, {range_}")
-    return Chosen(numbers % n_outputs, np.ones(len(numbers)), head)
+    return Chosen(numbers % n_outputs, np.ones(len(numbers)), head, by)
 
 
 def _per_row(X: Any, target: Any) -> Any:

@@ -39,7 +39,7 @@ from sknet.estimators._targets import ClassEncoder, RealTargets
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Scope, run
 
-__all__ = ["FrozenClassifier", "FrozenRegressor"]
+__all__ = ["FrozenClassifier", "FrozenRegressor", "FrozenTransformer"]
 
 HOST = Device("cpu")
 Targets = ClassEncoder | RealTargets
@@ -268,6 +268,53 @@ class FrozenClassifier(_Frozen):
     def _probable(self, X: Any, name: str, link: str) -> Any:
         head = probability_head(self._loss, self._targets, self._temperature, link)
         return self._targets.per_column(self._predicted(X, name, head))
+
+
+class FrozenTransformer(_Frozen):
+    """A transformer that only transforms: small, picklable, and with no state of a training.
+
+    Made by ``Autoencoder.freeze()``. A few compiled passes, for parts of 1 to 16 and of
+    32, 64, ... rows, compute any number of rows: meant for services that ask for a few at a time.
+
+    Parameters
+    ----------
+    model : Model
+        A fitted network; what it computes with is copied.
+    targets : RealTargets
+        What it has learned.
+    inputs : int or Inputs
+        Columns of X, or what else the network takes.
+    label : str
+        What the network is called.
+    code : int or str
+        The layer whose output `transform` returns.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import Autoencoder
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> coder = Autoencoder((8, 2), tol=0.01, random_state=0).fit(X)
+    >>> coder.freeze().transform(X[:3]).shape
+    (3, 2)
+    """
+
+    def __init__(
+        self, model: Model, targets: RealTargets, inputs: "int | Inputs", label: str, code: Any
+    ) -> None:
+        super().__init__(model, targets, inputs, label)
+        self._code = code
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_code": self._code}
+
+    def transform(self, X: Any, layer: int | str | None = None) -> Any:
+        """Return the code or the output of a layer, as the estimator's method does for X of its shape."""
+        return super().transform(X, self._code if layer is None else layer)
+
+    def layer(self, layer: int | str | None = None) -> LayerOutput:
+        """Return a transformer whose output is that of a layer, the code by default."""
+        return super().layer(self._code if layer is None else layer)
 
 
 class FrozenRegressor(_Frozen):

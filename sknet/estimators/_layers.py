@@ -139,9 +139,12 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
 
     def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
         """Return the shape of a layer's output for one row."""
+        return model_layer(self.model_, self._example(), layer).shape
+
+    def _example(self) -> Any:
+        """Return a row like those of the fit."""
         inputs = self._inputs
-        example = np.zeros((1, self.n_features_in_)) if inputs is None else inputs.example
-        return model_layer(self.model_, example, layer).shape
+        return np.zeros((1, self.n_features_in_)) if inputs is None else inputs.example
 
     def layer(self, layer: int | str = -2) -> "LayerOutput":
         """Return a transformer whose output is that of a layer, for a pipeline.

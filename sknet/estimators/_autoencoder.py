@@ -1,0 +1,297 @@
+"""Autoencoder: a perceptron that returns its inputs through a narrow layer, the code."""
+
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import pairwise
+from numbers import Integral, Real
+from typing import Any
+
+from sknet import nn
+from sknet._params import Interval, resolve
+from sknet.callbacks import Callback
+from sknet.core import Tensor
+from sknet.estimators._architecture import Architecture
+from sknet.estimators._coding import BaseTransformer
+from sknet.estimators._options import CONSTRAINTS
+from sknet.estimators._recipe import layer_sizes
+from sknet.losses import Loss
+from sknet.optim import BaseOptimizer
+
+__all__ = ["Autoencoder", "Coder", "SymmetricCoder"]
+
+
+class Coder(nn.Module):
+    """An encoder and a decoder; in training some inputs are set to zero.
+
+    Parameters
+    ----------
+    encoder, decoder : Module
+        From inputs to codes, and back.
+    noise : float
+        Share of the inputs to set to zero in training.
+
+    Notes
+    -----
+    P. Vincent et al., "Extracting and composing robust features with denoising autoencoders", ICML 2008.
+    """
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module, noise: float) -> None:
+        self.noise = nn.Dropout(noise)
+        self.encoder = encoder
+        self.decoder = decoder
+
+    def forward(self, x: Any) -> Any:
+        if self.training and self.noise.p:
+            x = self.noise(x) * (1 - self.noise.p)  # what is left is not enlarged
+        return self.decoder(self.encoder(x))
+
+
+class Transposed(nn.Module):
+    """A linear layer with the transposed weights of another, and biases of its own.
+
+    Parameters
+    ----------
+    layer : Linear
+        Its weights are shared.
+    init : Initializer
+        Of the biases.
+    """
+
+    def __init__(self, layer: nn.Linear, init: nn.init.Initializer) -> None:
+        self.weight = layer.weight
+        n_in, shape = layer.out_features, (layer.in_features,)
+        draw = partial(init.draw_bias, fan_in=n_in, fan_out=shape[0], shape=shape)
+        self.bias = nn.Parameter(shape=shape, draw=draw)
+
+    def forward(self, x: Any) -> Tensor:
+        return x @ self.weight.T + self.bias  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class SymmetricCoder(Architecture):
+    """Linear layers with an activation between them, down to the code and the same way back.
+
+    Attributes
+    ----------
+    hidden_layer_sizes : tuple of int
+        Units of the encoder's layers; the last is the code.
+    activation : str or Module
+        Of the hidden layers, each of which gets a copy of a module; codes and outputs have none.
+    noise : float
+        Share of the inputs to set to zero in training.
+    tied : bool
+        Whether the decoder has the encoder's weights, transposed.
+    """
+
+    hidden_layer_sizes: tuple[int, ...]
+    activation: str | nn.Module
+    noise: float
+    tied: bool
+    is_foreign = False
+
+    def build(self, inputs: Any, n_outputs: int) -> nn.Module:
+        activation = self.activation
+        like = nn.ACTIVATIONS[activation]() if isinstance(activation, str) else activation
+        init = nn.init.GlorotUniform(2.0 if isinstance(like, nn.ACTIVATIONS["logistic"]) else 6.0)
+        widths = [int(inputs.shape[1]), *self.hidden_layer_sizes]
+        down = [nn.Linear(a, b, init=init) for a, b in pairwise(widths)]
+        if self.tied:
+            up: list[nn.Module] = [Transposed(layer, init) for layer in reversed(down)]
+        else:
+            up = [nn.Linear(a, b, init=init) for a, b in pairwise(widths[::-1])]
+        return Coder(_between(down, like), _between(up, like), self.noise)
+
+    def parameters(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def label(self, network: nn.Module) -> str:
+        name = self.activation if isinstance(self.activation, str) else type(self.activation).__name__
+        return f"{'-'.join(map(str, self.hidden_layer_sizes))}, {name}"
+
+
+def _between(layers: "list[Any]", activation: nn.Module) -> nn.Sequential:
+    """Return layers with copies of an activation between them."""
+    found: list[nn.Module] = [layers[0]]
+    for layer in layers[1:]:
+        found += [activation.copy(), layer]
+    return nn.Sequential(*found)
+
+
+class Autoencoder(BaseTransformer):
+    """A perceptron that learns to return its inputs through a narrow layer, whose output is their code.
+
+    With ``activation="identity"`` and the squared error its codes span what the first principal components
+    do; with others it finds curved coordinates. Inputs should be of similar scale (`StandardScaler`).
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or tuple of int, default=(64, 8)
+        Units of the encoder's layers; the last is the size of the code. The decoder has the same sizes, in
+        the opposite order.
+    activation : str or Module, default="relu"
+        Of the layers between, a name in `sknet.nn.ACTIVATIONS` or a module; codes and outputs have none.
+    noise : float in [0, 1), default=0.0
+        Share of the inputs that are set to zero at random in training: a denoising autoencoder.
+    tied : bool, default=False
+        Let the decoder have the encoder's weights, transposed.
+    loss : str or Loss, default="squared_error"
+        What is minimised: "squared_error", "absolute_error", "huber", "poisson" or an object of
+        `sknet.losses`.
+    optimizer : str or Optimizer, default="adam"
+        How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
+        `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
+        there.
+    alpha : float, default=0.0
+        Strength of the L2 penalty, divided by the number of samples as in scikit-learn.
+    batch_size : int or "auto", default="auto"
+        Rows in a step; "auto" is 200, or all if there are fewer. L-BFGS takes all.
+    max_iter : int, default=200
+        Epochs at most; for L-BFGS iterations.
+    shuffle : bool, default=True
+        Draw a new order of the rows in each epoch.
+    early_stopping : bool, default=False
+        Stop when what is monitored does not improve on the validation rows, and restore the best epoch's
+        weights. These rows are `validation_fraction` of X, or those of `validation_split`, or the X_val of
+        `fit`.
+    validation_fraction : float in (0, 1), default=0.1
+        Share of rows to hold out; of groups, if `fit` gets them.
+    validation_split : splitter of scikit-learn, pair of arrays or None, default=None
+        Which rows to hold out: the first split of ``ShuffleSplit(1)``, ``GroupKFold(5)``,
+        ``TimeSeriesSplit()``, ..., or a pair (training, validation) of row numbers.
+    scoring : callable, list, dict or None, default=None
+        What is measured in each epoch besides the loss: scorers ``(estimator, X, y)``; in a dict by the
+        names of their columns in `history_`. None is nothing.
+    monitor : str or None, default=None
+        What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
+        any the loss.
+    n_iter_no_change : int or inf, default=10
+        Epochs without improvement before stopping.
+    tol : float, default=1e-4
+        By how much the loss (or the held-out score) must be better to count; for L-BFGS the largest
+        component of the gradient at which to stop.
+    warm_start : bool, default=False
+        Let `fit` continue the fit before: weights, optimizer state, random state and history.
+    verbose : bool, int or "bar", default=False
+        Print the loss of every epoch; "bar" shows a progress bar instead (`sknet.callbacks.ProgressBar`).
+    callbacks : list of Callback or None, default=None
+        What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
+        ``callbacks__0__patience``.
+    device : str, default="auto"
+        "cpu", "cuda", "cuda:1", or "auto": where X is.
+    dtype : {"auto", "float32", "float64"}, default="auto"
+        In which precision to compute; "auto" is float64 for float64 X, and float32 for all else.
+        float32 is faster, takes half the memory, and serves as well for most data.
+    random_state : int, RandomState instance or None, default=None
+        Decides initial weights, held-out rows, order of rows and noise.
+
+    Attributes
+    ----------
+    model_ : Model
+        The owner of parameters, optimizer state and random state.
+    history_ : History
+        Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
+        scores, as "validation_loss", ...
+    monitor_ : str
+        The column of `history_` that decided when to stop.
+    best_epoch_ : int or None
+        The epoch of `history_`, from 1, whose weights were restored; None without early stopping.
+    stopped_early_ : bool
+        Whether the validation rows ended the training.
+    loss_, loss_curve_, best_loss_ : float, list of float, float or None
+        Training loss: last, of every epoch, smallest (None with early stopping).
+    validation_scores_, best_validation_score_ : list of float, float, or None
+        Score of the validation rows in every epoch, and in the best; None without.
+    callbacks_ : list of Callback
+        Clones of the callbacks, with what they learned in the last fit.
+    n_iter_, t_ : int
+        Epochs of the last fit, and training samples seen in all.
+    n_outputs_, out_activation_ : int, str
+        Outputs of the network, and what turns them into reconstructions.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Of X; names only if X had string names.
+
+    Notes
+    -----
+    G. E. Hinton, R. R. Salakhutdinov, "Reducing the dimensionality of data with neural networks", Science
+    313, 2006; of noise: P. Vincent et al., ICML 2008.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sknet import Autoencoder
+    >>> X = load_digits().data / 16
+    >>> coder = Autoencoder((32, 8), max_iter=30, tol=1e-3, random_state=0).fit(X)
+    >>> coder.transform(X).shape
+    (1797, 8)
+    >>> error = ((coder.inverse_transform(coder.transform(X)) - X) ** 2).mean()
+    >>> error < X.var(axis=0).mean() / 2
+    True
+    """
+
+    _parameter_constraints = CONSTRAINTS | {
+        "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
+        "activation": "no_validation",  # the names are better told by the function that looks them up
+        "noise": [Interval(Real, 0, 1, closed="left")],
+        "tied": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = (64, 8),
+        *,
+        activation: str | nn.Module = "relu",
+        noise: float = 0.0,
+        tied: bool = False,
+        loss: str | Loss = "squared_error",
+        optimizer: str | BaseOptimizer = "adam",
+        alpha: float = 0.0,
+        batch_size: int | str = "auto",
+        max_iter: int = 200,
+        shuffle: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        validation_split: Any = None,
+        scoring: Any = None,
+        monitor: str | None = None,
+        n_iter_no_change: float = 10,
+        tol: float = 1e-4,
+        warm_start: bool = False,
+        verbose: bool | int | str = False,
+        callbacks: list[Callback] | None = None,
+        device: str = "auto",
+        dtype: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.noise = noise
+        self.tied = tied
+        self.loss = loss
+        self.optimizer = optimizer
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.validation_split = validation_split
+        self.scoring = scoring
+        self.monitor = monitor
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+
+    def _described(self) -> Architecture:
+        # Only checked: a name is resolved where the network is built, and compared when a fit continues.
+        resolve(
+            self.activation, nn.ACTIVATIONS, nn.Module, parameter="activation", caller=type(self).__name__
+        )
+        sizes = layer_sizes(self.hidden_layer_sizes)
+        if not sizes:
+            raise ValueError("hidden_layer_sizes must have at least one size, that of the code, got none")
+        return SymmetricCoder(sizes, self.activation, self.noise, self.tied)

@@ -1,0 +1,314 @@
+"""What transformers add: a code, the way back to X, and a score that is the loss."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from sknet import nn
+from sknet.callbacks import Callback
+from sknet.device import active, device_of, to_device
+from sknet.engine import Batches, Model, Score
+from sknet.engine.predict import Chosen, model_layer, part_rows
+from sknet.estimators._attributions import numbered
+from sknet.estimators._base import goes_in_steps
+from sknet.estimators._frozen import FrozenTransformer
+from sknet.estimators._input import is_on_device
+from sknet.estimators._layers import HiddenLayers, LayerOutput
+from sknet.estimators._namespace import as_host, follows_namespace, on_host
+from sknet.estimators._options import NamedOptions
+from sknet.estimators._recipe import Recipe
+from sknet.estimators._targets import RealTargets
+from sknet.estimators._validation import Given
+
+__all__ = ["BaseTransformer", "has_decoder"]
+
+ENCODER, DECODER = "encoder", "decoder"
+
+
+def has_decoder(transformer: Any) -> bool:
+    """Tell whether there is a way back; raise an AttributeError that says why not."""
+    module = transformer.model_.module if transformer.__sklearn_is_fitted__() else transformer._module()
+    # What a factory builds is known after a fit.
+    if isinstance(module, nn.Module) and DECODER not in dict(module.named_children()):
+        raise AttributeError(
+            f"{type(transformer).__name__} has no inverse_transform: {type(module).__name__} has no module "
+            f"called {DECODER!r}, which would take what transform returns"
+        )
+    return True
+
+
+class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
+    """`HiddenLayers` with a layer of one's own as the default: the code."""
+
+    code: int | str | None = None
+
+    def _layer_of_code(self) -> int | str:
+        """Return the layer whose output is the code."""
+        if self.code is not None:
+            return self.code
+        return ENCODER if ENCODER in dict(self.model_.module.named_children()) else -2
+
+    def _meant(self, layer: int | str | None) -> int | str:
+        check_is_fitted(self)
+        return self._layer_of_code() if layer is None else layer
+
+    @follows_namespace
+    def transform(self, X: Any, layer: int | str | None = None) -> Any:
+        """Return the code of X, or the output of another layer.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        layer : int, str or None, default=None
+            The number or the path of another layer, as for the `transform` of classifiers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns. As `set_output` asks for it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such layer; the message names those there are.
+        """
+        return super().transform(X, self._meant(layer))
+
+    def get_feature_names_out(self, input_features: Any = None, layer: int | str | None = None) -> Any:
+        """Return names for the columns that `transform` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Only compared with the names and the number of features of the fit.
+        layer : int, str or None, default=None
+            As for `transform`.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out,)
+            The class in small letters, with numbers.
+        """
+        return super().get_feature_names_out(input_features, self._meant(layer))
+
+    def layer(self, layer: int | str | None = None) -> LayerOutput:
+        """Return a transformer whose output is the code or that of another layer, with a copy of the network.
+
+        Parameters
+        ----------
+        layer : int, str or None, default=None
+            As for `transform`.
+
+        Returns
+        -------
+        LayerOutput
+            Fitted already.
+        """
+        return super().layer(self._meant(layer))
+
+
+class BaseTransformer(Coding, NamedOptions):
+    """Abstract base of the estimators that are transformers first."""
+
+    _numeric_targets = True
+    target: str = "X"
+
+    def _module(self) -> Any:
+        """Return what the user gave as the network, if it is one."""
+        return None
+
+    def _recipe(self) -> Recipe:
+        recipe = super()._recipe()
+        measures = recipe.scoring is not None or self._is_full_batch()
+        return recipe if measures else replace(recipe, scoring="loss")
+
+    def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> RealTargets:
+        return RealTargets(y)
+
+    def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
+        score: Callable[[], Score] = self._targets.new_score(batches, model.loss_function)
+        return score
+
+    def _target(self, X: Any, y: Any) -> Any:
+        """Return what the network learns."""
+        if self.target == "X":
+            return X
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__}(target='y') requires y to be passed, but the target y is None: pass "
+                "y, or set target='X' to reconstruct X"
+            )
+        return y
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        groups: Any = None,
+        callbacks: "list[Callback] | None" = None,
+        resume_from: "str | PathLike[str] | None" = None,
+    ) -> Self:
+        """Fit the network.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs, and what the network learns to return.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Not looked at, unless ``target="y"``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights; None weights all alike.
+        X_val, y_val, sample_weight_val : array-like, default=None
+            Rows to validate on, instead of rows held out of X; y_val as y.
+        groups : array-like of shape (n_samples,), default=None
+            Groups that the rows of X belong to: those held out are whole groups.
+        callbacks : list of Callback, default=None
+            Called during this fit, after those of the estimator.
+        resume_from : str or PathLike, default=None
+            What a `sknet.callbacks.Checkpoint` has written: the fit goes on from there.
+
+        Returns
+        -------
+        self
+            Fitted. If the fit fails, the estimator is as it was before.
+
+        Raises
+        ------
+        ValueError
+            For parameters or inputs that cannot be used, and for a fit that diverges (`NonFiniteError`).
+        """
+        return super().fit(
+            X,
+            self._target(X, y),
+            sample_weight,
+            X_val=X_val,
+            y_val=y_val if X_val is None else self._target(X_val, y_val),
+            sample_weight_val=sample_weight_val,
+            groups=groups,
+            callbacks=callbacks,
+            resume_from=resume_from,
+        )
+
+    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Train for one epoch on a part of the data, continuing from the current state.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Not looked at, unless ``target="y"``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        self
+            Fitted. If the call fails, the estimator is as it was before.
+
+        Raises
+        ------
+        ValueError
+            As `fit`.
+        """
+        return self._fit_part(Given(X, self._target(X, y), sample_weight))
+
+    @available_if(has_decoder)  # type: ignore[untyped-decorator]
+    @follows_namespace
+    def inverse_transform(self, X: Any) -> Any:
+        """Return what the decoder makes of codes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_code)
+            Codes, as `transform` returns them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            Reconstructions, in the units of the inputs of the fit.
+
+        Raises
+        ------
+        AttributeError
+            If the network has no module that is called "decoder".
+        ValueError
+            If the codes have another number of columns.
+        """
+        check_is_fitted(self)
+        model = self.model_
+        codes = self._checked_codes(X)
+        with np.errstate(all="ignore"):
+            found = part_rows(model, codes, DECODER, model.loss_function.predict)
+        return to_device(found, device_of(codes))
+
+    def _checked_codes(self, codes: Any) -> Any:
+        dtypes = [np.float32, np.float64]
+        if not is_on_device(codes):
+            codes = check_array(codes, dtype=dtypes, allow_nd=True, input_name="X", estimator=self)
+        expected = self._layer_shape(self._layer_of_code())
+        if tuple(codes.shape[1:]) != expected:
+            raise ValueError(
+                f"inverse_transform of {type(self).__name__} needs codes as transform returns them, of shape "
+                f"(n_samples, {', '.join(map(str, expected))}), got {tuple(codes.shape)}"
+            )
+        return codes
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return minus the mean loss: the larger, the better.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Not looked at, unless ``target="y"``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            Of reconstructing X (for the squared error half of the mean square), or of y.
+        """
+        check_is_fitted(self)
+        model, y = self.model_, on_host(self._target(X, y))
+        output = to_device(self._predicted(as_host(X)), model.device)
+        y = np.asarray(y.toarray() if hasattr(y, "toarray") else y, model.dtype)
+        with active(model.device):
+            loss, _ = model.mean_loss(output, self._targets.encode(y), on_host(sample_weight))
+        return -loss
+
+    def freeze(self) -> FrozenTransformer:
+        """Return a transformer without any training state: small, picklable, fast for single rows.
+
+        Returns
+        -------
+        FrozenTransformer
+            With the parameters as they are now.
+        """
+        code = self._meant(None)
+        label = self._architecture.label(self.model_.module)
+        return FrozenTransformer(self.model_, self._targets, self._inputs or self.n_features_in_, label, code)
+
+    def _chosen(self, X: Any, target: Any) -> Chosen:
+        meant = model_layer(self.model_, self._example(), self._layer_of_code())
+        n_outputs = meant.shape[0] if len(meant.shape) == 1 else 0
+        return numbered(self, X, target, n_outputs, None, meant)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self.target == "y"
+        return tags
