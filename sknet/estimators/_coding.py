@@ -137,7 +137,7 @@ class BaseTransformer(Coding, NamedOptions):
 
     def _target(self, X: Any, y: Any) -> Any:
         """Return what the network learns."""
-        if self.target == "X":
+        if self.target != "y":
             return X
         if y is None:
             raise ValueError(

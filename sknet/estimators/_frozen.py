@@ -294,7 +294,7 @@ class FrozenTransformer(_Frozen):
     >>> from sklearn.datasets import load_iris
     >>> from sknet import Autoencoder
     >>> X, _ = load_iris(return_X_y=True)
-    >>> coder = Autoencoder((8, 2), tol=0.01, random_state=0).fit(X)
+    >>> coder = Autoencoder((8, 2), tol=0.1, random_state=0).fit(X)
     >>> coder.freeze().transform(X[:3]).shape
     (3, 2)
     """

@@ -61,11 +61,17 @@ class NetTransformer(BaseTransformer, NetOptions):
     monitor : str or None, default=None
         What decides when to stop: "loss", or the name of a scorer. None is the only scorer, or without
         any the loss.
+    refit_on_all : bool, default=False
+        After early stopping, train anew on all rows, those of the validation too, from the same initial
+        weights and for as many updates as were best.
     n_iter_no_change : int or inf, default=10
         Epochs without improvement before stopping.
     tol : float, default=1e-4
         By how much the loss (or the held-out score) must be better to count; for L-BFGS the largest
         component of the gradient at which to stop.
+    frozen : str, list of str, or None, default=None
+        Patterns of names of parameters, such as ``"encoder.*"``, or of modules: these are not trained,
+        decayed or penalized.
     warm_start : bool, default=False
         Let `fit` continue the fit before: weights, optimizer state, random state and history.
     verbose : bool, int or "bar", default=False
@@ -88,6 +94,8 @@ class NetTransformer(BaseTransformer, NetOptions):
     history_ : History
         Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
         scores, as "validation_loss", ...
+    refit_history_ : History or None
+        Of the second training, with `refit_on_all`.
     monitor_ : str
         The column of `history_` that decided when to stop.
     best_epoch_ : int or None
@@ -119,7 +127,7 @@ class NetTransformer(BaseTransformer, NetOptions):
     ...     def forward(self, x):
     ...         return self.decoder(self.encoder(x))
     >>> X, _ = load_iris(return_X_y=True)
-    >>> coder = NetTransformer(nn.ModuleFactory(Net, n_code=2), tol=0.01, random_state=0).fit(X)
+    >>> coder = NetTransformer(nn.ModuleFactory(Net, n_code=2), tol=0.1, random_state=0).fit(X)
     >>> coder.transform(X).shape, coder.inverse_transform(coder.transform(X)).shape
     ((150, 2), (150, 4))
     """
@@ -145,8 +153,10 @@ class NetTransformer(BaseTransformer, NetOptions):
         validation_split: Any = None,
         scoring: Any = None,
         monitor: str | None = None,
+        refit_on_all: bool = False,
         n_iter_no_change: float = 10,
         tol: float = 1e-4,
+        frozen: "str | list[str] | None" = None,
         warm_start: bool = False,
         verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
@@ -168,8 +178,10 @@ class NetTransformer(BaseTransformer, NetOptions):
         self.validation_split = validation_split
         self.scoring = scoring
         self.monitor = monitor
+        self.refit_on_all = refit_on_all
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.frozen = frozen
         self.warm_start = warm_start
         self.verbose = verbose
         self.callbacks = callbacks

@@ -8,11 +8,13 @@ import sys
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import sknet
 from sknet import neural_network
 from tests.estimators.data import CLASSIFIERS, REGRESSORS
 from tests.project import ROOT
 
-ESTIMATORS = [kind() for kind in (*CLASSIFIERS, *REGRESSORS)]
+KINDS = (*CLASSIFIERS, *REGRESSORS, sknet.Autoencoder)
+ESTIMATORS = [kind() for kind in KINDS]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -35,9 +37,7 @@ for found in check_estimator(import_module("{module}").{name}(), on_skip=None):
 """
 
 
-@pytest.mark.parametrize(
-    "kind", [*CLASSIFIERS, *REGRESSORS], ids=lambda kind: f"{kind.__module__}.{kind.__name__}"
-)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
 def test_checks_with_array_api_dispatch(kind):
     """SciPy reads the variable when it is imported: it takes another Python."""
     script = SCRIPT.format(module=kind.__module__, name=kind.__name__)

@@ -62,7 +62,7 @@ class Gathered(Score):
         if outputs is not None and not self._came.all():
             rows = np.flatnonzero(self._came)
             outputs = outputs[namespace(outputs).asarray(rows)]
-        if outputs is None or not bool(namespace(outputs).isfinite(outputs).all()):
+        if outputs is None or not namespace(outputs).isfinite(outputs).all().item():
             return dict.fromkeys(self._names, math.nan)
         return {name: float(value) for name, value in self._compute(outputs, rows).items()}
 
