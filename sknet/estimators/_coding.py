@@ -14,6 +14,7 @@ from sknet.callbacks import Callback
 from sknet.device import active, device_of, to_device
 from sknet.engine import Batches, Model, Score
 from sknet.engine.predict import Chosen, model_layer, part_rows
+from sknet.engine.step import mean_loss
 from sknet.estimators._attributions import numbered
 from sknet.estimators._base import goes_in_steps
 from sknet.estimators._frozen import FrozenTransformer
@@ -288,7 +289,7 @@ class BaseTransformer(Coding, NamedOptions):
         output = to_device(self._predicted(as_host(X)), model.device)
         y = np.asarray(y.toarray() if hasattr(y, "toarray") else y, model.dtype)
         with active(model.device):
-            loss, _ = model.mean_loss(output, self._targets.encode(y), on_host(sample_weight))
+            loss, _ = mean_loss(model, output, self._targets.encode(y), on_host(sample_weight))
         return -loss
 
     def freeze(self) -> FrozenTransformer:
