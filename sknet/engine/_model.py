@@ -451,6 +451,7 @@ class Model(Owner):
         callbacks: "Sequence[Callback] | None" = None,
         verbose: bool | str = False,
         check_finite: bool = True,
+        resume_from: "str | PathLike[str] | None" = None,
     ) -> "History":
         """Train on batches as they come, in place; another call goes on.
 
@@ -471,6 +472,9 @@ class Model(Owner):
         callbacks : list of Callback, default=None
         verbose : bool or "bar", default=False
         check_finite : bool, default=True
+        resume_from : str or PathLike, default=None
+            What a `Checkpoint` has written. Batches that were trained on before are taken and passed by, so
+            they must be the same from the first on.
 
         Returns
         -------
@@ -507,7 +511,7 @@ class Model(Owner):
 
         held_out = Rows(X_val, y_val, sample_weight_val)
         options = Options("Model.train", held_out, scores, callbacks, verbose, check_finite, self._is_seeded)
-        return fit_batches(self, batches, epochs, n_steps, steps_per_epoch, options)
+        return fit_batches(self, batches, epochs, n_steps, steps_per_epoch, options, resume_from)
 
     def stepping_optimizer(self) -> Optimizer:
         """Return the optimizer, for which there are slots; a TypeError says that it has no single step."""

@@ -158,6 +158,5 @@ class Fit:
 
 def _no_state() -> dict[str, Any]:
     raise ValueError(
-        "a fit by L-BFGS, or on a stream of batches, has no state to save: use an optimizer that goes step "
-        "by step, and rows"
+        "a fit by L-BFGS has no state to save: use an optimizer that goes step by step, and rows"
     )

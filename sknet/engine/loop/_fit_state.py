@@ -40,6 +40,9 @@ class Loop(Protocol):
     def load_state(self, state: Mapping[str, Any], path: str) -> None:
         """Go on from there."""
 
+    def more_steps(self, state: Mapping[str, Any]) -> int | None:
+        """Return how many more steps are planned than when the state was saved; None if nobody knows."""
+
 
 class FitKeeper:
     """Saves the state of a fit between two blocks of steps, and puts a saved one back.
@@ -54,10 +57,20 @@ class FitKeeper:
         Hold the callbacks.
     validation : Batches or None
         The held-out rows.
+    first : Batches, default=None
+        The first batch, where they come one after the other; it stands for all.
     """
 
-    def __init__(self, fit: Fit, loop: Loop, hooks: Hooks, validation: Batches | None) -> None:
+    def __init__(
+        self,
+        fit: Fit,
+        loop: Loop,
+        hooks: Hooks,
+        validation: Batches | None,
+        first: Batches | None = None,
+    ) -> None:
         self._fit, self._loop, self._hooks, self._validation = fit, loop, hooks, validation
+        self._first = first
 
     def state(self) -> Tree:
         """Return all that the fit depends on from here on, as values that stay as they are."""
@@ -97,18 +110,17 @@ class FitKeeper:
         _check_same(state["parameters"], self._parameters, path, "parameters")
         _check_same(state["data"], self._data, path, "data")
         load_model_state(self._fit.model, state["model"], path)
-        more = self._fit.max_epochs - state["loop"]["max_epochs"]
-        self._plan(more * self._fit.batches.n_batches)
+        self._plan(self._loop.more_steps(state["loop"]))
         self._loop.load_state(state["loop"], path)
         known = _load_callbacks(self._hooks.callbacks, state["callbacks"], path)
         stopped_by = None if state["stopped_by"] is None else known[state["stopped_by"]]
         if stopped_by is not None and not stopped_by.pauses:
             self._hooks.stop(stopped_by)
 
-    def _plan(self, more: int) -> None:
+    def _plan(self, more: int | None) -> None:
         """Count on more steps than were planned when the fit was saved."""
         progress = self._fit.model.progress
-        total = (progress.total_steps or 0) + more
+        total = None if more is None or progress.total_steps is None else progress.total_steps + more
         self._fit.model.progress = progress._replace(total_steps=total)
 
     def warn_of_environment(self, saved: SavedFit) -> None:
@@ -123,13 +135,15 @@ class FitKeeper:
             return describe(told)
         model = fit.model
         hyper = {"loss": model.loss_function, "optimizer": model.optimizer, "alpha": model.alpha}
-        return describe({**hyper, "batch_size": fit.batches.size})
+        return describe({**hyper, "batch_size": None if self._first else fit.batches.size})
 
     @cached_property
     def _data(self) -> Any:
-        found = _digests(self._fit.batches, "")
+        first = self._first
+        found = _digests(self._fit.batches, "") if first is None else _digests(first, "first batch's ")
         if self._validation is not None:
-            found |= _digests(self._validation, "validation ", self._fit.batches.X)
+            known = None if first is not None else self._fit.batches.X
+            found |= _digests(self._validation, "validation ", known)
         return found
 
     @cached_property

@@ -1,7 +1,7 @@
 """Training on batches that come one after the other, from whatever yields them."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sknet import ops
@@ -9,6 +9,7 @@ from sknet.device import backend
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._fit import Fit
+from sknet.engine.loop._fit_state import FitKeeper
 from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._interrupt import InterruptGuard
@@ -18,7 +19,8 @@ from sknet.engine.loop._steps import Block, EagerSteps, Steps
 from sknet.engine.loop._train import Loop, Settings, Validation, run_loop
 from sknet.engine.predict import computed_dtype
 from sknet.engine.state import each_input, n_rows
-from sknet.exceptions import NonFiniteError
+from sknet.exceptions import NonFiniteError, StateError
+from sknet.persistence import differences, digest
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -159,9 +161,7 @@ class BatchSteps:
 
     def run(self, X: Any, y: Any, weight: Any) -> Block:
         """Train on one batch of checked arrays."""
-        inputs = X if isinstance(X, dict) else {"": X}
-        arrays = {**inputs, "y ": y, "weight ": weight}  # no argument has a space in its name
-        key = tuple((name, *_form(array)) for name, array in arrays.items())
+        key = _key_of(X, y, weight)
         steps = self._by_shape.get(key)
         if steps is None:
             steps = self._new(key, X, y, weight)
@@ -171,6 +171,15 @@ class BatchSteps:
             self._by_shape.popitem(last=False)
         steps.batches.refill(X, y, weight)
         return steps.run(None, 0, 1)
+
+    def pass_by(self, X: Any, y: Any, weight: Any) -> None:
+        """Know a batch that was trained on before, so that the next of its shape is done as it would be."""
+        key = _key_of(X, y, weight)
+        self._first = self._first or _form_of(key)
+        self._by_shape.setdefault(key, None)
+        self._by_shape.move_to_end(key)
+        if len(self._by_shape) > KEPT:
+            self._by_shape.popitem(last=False)
 
     def follow(self) -> None:
         """Forget steps that do not hold any more."""
@@ -185,7 +194,7 @@ class BatchSteps:
     def _new(self, key: Any, X: Any, y: Any, weight: Any) -> Steps:
         model, settings = self._model, self._settings
         batches = self._room_for(X, y, weight)
-        form = tuple((name, shape[1:], *kind) for name, shape, *kind in key)
+        form = _form_of(key)
         waits = self._first not in (None, form) and key not in self._by_shape and model.compile == "auto"
         if self._never or waits:
             return EagerSteps(model, batches, settings.check_finite)
@@ -205,6 +214,18 @@ class BatchSteps:
             return backend(model.device.kind).zeros(array.shape, dtype, model.device)
 
         return Batches(each_input(room, X), room(y), room(weight), n_rows(X), model.dtype, model.device)
+
+
+def _key_of(X: Any, y: Any, weight: Any) -> Any:
+    """Return all of a batch that its program depends on."""
+    inputs = X if isinstance(X, dict) else {"": X}
+    arrays = {**inputs, "y ": y, "weight ": weight}  # no argument has a space in its name
+    return tuple((name, *_form(array)) for name, array in arrays.items())
+
+
+def _form_of(key: Any) -> Any:
+    """Return the same but for the number of rows."""
+    return tuple((name, shape[1:], *kind) for name, shape, *kind in key)
 
 
 def _form(array: Any) -> tuple[tuple[int, ...], str, bool]:
@@ -228,6 +249,15 @@ class StreamEpoch:
     def skip(self, n_rows: int) -> None:
         """Leave out rows without weight."""
         self.n_rows += n_rows
+
+    def state(self) -> dict[str, Any]:
+        """Return what the batches so far came to."""
+        return {"loss": self._loss, "rows": self.n_rows, "score": self.score.state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self._loss, self.n_rows = state["loss"], state["rows"]
+        self.score.load_state(state["score"])
 
     @property
     def mean_loss(self) -> float:
@@ -260,7 +290,9 @@ class StreamLoop(Loop):
         self._new_score, self._validation = new_score, validation
         self._feed, self._epoch = feed, StreamEpoch()  # type: ignore[assignment]
         self._steps = BatchSteps(fit.model, settings, feed.n_steps or MANY)
-        self._number = None
+        self._order = self._number = None
+        self._counts: list[int] = []  # batches of each epoch that has ended
+        self._latest: Any = None
         self.guard = InterruptGuard()
         self.n_iter = 0
 
@@ -271,18 +303,22 @@ class StreamLoop(Loop):
         self._steps.follow()
 
     def _begin_epoch(self) -> None:
+        self._number = 0
+        self._open_epoch()
+
+    def _open_epoch(self) -> None:
         self._epoch.begin(self._new_score())  # type: ignore[call-arg]
 
     def _run_epoch(self, hooks: Hooks) -> None:
-        fit, epoch, number = self._fit, self._epoch, 0
+        fit, epoch, number = self._fit, self._epoch, self._number or 0
         while hooks.stopped_by is None:
             self.guard.poll()
             batch = self._feed.next()
             if batch is None:
                 break
-            number += 1
+            self._number = number = number + 1
             place = f"batch {number} of epoch {fit.epoch}"
-            X, y, weight = _checked(fit.model, batch, place)
+            X, y, weight = self._latest = _checked(fit.model, batch, place)
             if weight is not None and not weight.any():
                 epoch.skip(len(y))  # no row counts: nothing to learn from it
                 continue
@@ -295,6 +331,55 @@ class StreamLoop(Loop):
             fit.step += 1
             fit.losses = block.losses
             hooks.call("on_block_end")
+        self._counts.append(number)
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    @property
+    def steps_name(self) -> str:
+        return type(self._steps).__name__
+
+    def state(self) -> dict[str, Any]:
+        latest = _digested(self._latest)
+        more = {"counts": list(self._counts), "planned": self._feed.n_steps, "latest": latest}
+        return {**super().state(), **more}
+
+    def load_state(self, state: Mapping[str, Any], path: str) -> None:
+        super().load_state(state, path)
+        for count in state["counts"]:
+            self._pass_by(count, path)
+        self._counts = list(state["counts"])
+        if state["inside"] is not None:
+            self._pass_by(state["inside"]["batch"], path)
+        if differences(state["latest"], _digested(self._latest)):
+            raise StateError(
+                f"{path} is of a fit on other batches: the last one before it was saved has other values. "
+                "The same batches must come again, from the first on"
+            )
+
+    def _pass_by(self, count: int, path: str) -> None:
+        """Take batches of an epoch that were trained on before the fit was saved."""
+        self._feed.begin_epoch()
+        for _ in range(count):
+            batch = self._feed.next()
+            if batch is None:
+                raise StateError(f"{path} is of a fit on other batches: there were more of them")
+            self._latest = _checked(self._fit.model, batch, "a batch before the checkpoint")
+            self._steps.pass_by(*self._latest)
+
+    def more_steps(self, state: Mapping[str, Any]) -> int | None:
+        now, then = self._feed.n_steps, state["planned"]
+        return None if now is None or then is None else now - int(then)
+
+
+def _digested(batch: Any) -> Any:
+    """Return what tells a batch apart."""
+    if batch is None:
+        return None
+    X, y, weight = batch
+    inputs = X if isinstance(X, dict) else {"X": X}
+    arrays = {**inputs, "y": y, "sample_weight": weight}
+    return {name: None if array is None else digest(array) for name, array in arrays.items()}
 
 
 def _checked(model: "Model", batch: Any, place: str) -> tuple[Any, Any, Any]:
@@ -318,6 +403,7 @@ def fit_batches(
     n_steps: int | None,
     steps_per_epoch: int | None,
     options: Options,
+    resume_from: Any = None,
 ) -> History:
     """Train a model on batches, in place.
 
@@ -331,6 +417,8 @@ def fit_batches(
         As for `Model.train`.
     options : Options
         Everything else.
+    resume_from : str, PathLike or None, default=None
+        A checkpoint to go on from.
 
     Returns
     -------
@@ -338,11 +426,12 @@ def fit_batches(
         Of this fit.
     """
     feed = Feed(batches, epochs, n_steps, steps_per_epoch, options.caller)
-    prepared = Prepared(model, options)
+    prepared = Prepared(model, options, resume_from=resume_from)
     model.optimizer.in_steps()
     if not feed.begin_epoch():
         raise ValueError(f"{options.caller} got no batch: what it was given to go over is empty")
-    model.materialize(_checked(model, feed.first, "the first batch")[0]).stepping_optimizer()
+    X, y, weight = _checked(model, feed.first, "the first batch")
+    model.materialize(X).stepping_optimizer()
     validation = prepared.validation()
     step = model.progress.step
     total = None if feed.n_steps is None else step + feed.n_steps
@@ -350,8 +439,17 @@ def fit_batches(
     settings = Settings(max_iter=feed.most_epochs, check_finite=options.check_finite, seeded=options.seeded)
     fit = Fit(model, None, prepared.history, settings.max_iter, validation is not None, prepared.source)
     loop = StreamLoop(fit, settings, prepared.new_score, validation, feed)
+
+    def begin(hooks: Hooks) -> None:
+        first = Batches(X, y, weight, n_rows(X), model.dtype, model.device)
+        keeper = FitKeeper(fit, loop, hooks, None if validation is None else validation.batches, first)
+        fit.state = keeper.state
+        if prepared.saved is not None:
+            keeper.load(prepared.saved)
+            keeper.warn_of_environment(prepared.saved)
+
     try:
-        run_loop(loop, fit, prepared.all_callbacks)
+        run_loop(loop, fit, prepared.all_callbacks, begin)
     finally:
         prepared.hand_back()
     return prepared.history

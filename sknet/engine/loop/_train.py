@@ -396,8 +396,12 @@ class Loop:
             # scikit-learn's draw: the order is itself permuted anew, so the seeds agree
             random_state, n_samples = self._fit.model.random_state, self._fit.batches.n_samples
             self._order = self._order[random_state.permutation(n_samples)]
-        self._epoch.begin(self._order, self._new_score())
         self._number = 0
+        self._open_epoch()
+
+    def _open_epoch(self) -> None:
+        """Forget the rows of the epoch before."""
+        self._epoch.begin(self._order, self._new_score())
 
     def _run_epoch(self, hooks: Hooks) -> None:
         """Train on the batches that are left, or until a callback ends it."""
@@ -471,5 +475,10 @@ class Loop:
         fit.record = Record(state["record"], fit.history)
         if inside is not None:
             self._number = inside["batch"]
-            self._epoch.begin(self._order, self._new_score())
+            self._open_epoch()
             self._epoch.load_state(inside)
+
+    def more_steps(self, state: Mapping[str, Any]) -> int | None:
+        """Return how many more steps are planned than when `state` was saved; None if nobody knows."""
+        n_batches: int = self._fit.batches.n_batches
+        return (self._fit.max_epochs - int(state["max_epochs"])) * n_batches

@@ -8,7 +8,7 @@ import scipy.sparse
 
 from sknet import Model, nn, ops
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
-from sknet.exceptions import DtypeError, NonFiniteError, ShapeError
+from sknet.exceptions import DtypeError, NonFiniteError, ShapeError, StateError
 from sknet.optim import LBFGS, SGD, Adam
 from sknet.optim.schedules import Cosine
 from tests.engine.helpers import assert_same_state
@@ -233,9 +233,77 @@ def test_a_lazy_module_gets_its_shapes():
     assert history["validation_loss"][1] < history["validation_loss"][0]
 
 
-def test_a_checkpoint_needs_rows(tmp_path):
-    with pytest.raises(ValueError, match="on a stream of batches, has no state to save"):
-        new().train(batches(), callbacks=[Checkpoint(tmp_path / "fit.ckpt")])
+class Dies(Callback):
+    order = 2
+
+    def __init__(self, at):
+        self.at = at
+
+    def on_block_end(self, fit):
+        if fit.step == self.at:
+            raise RuntimeError("died")
+
+
+def of_many_lengths():
+    for rows in (5, 7, 5, 3, 7, 3, 5):
+        yield X[:rows], CLASSES[:rows]
+
+
+STREAMS = {
+    "list": (batches, {"epochs": 4}),
+    "loader": (Loader, {"epochs": 3}),
+    "generator function": (lambda: generate, {"epochs": 3}),
+    "without end": (lambda: generate, {"n_steps": 17, "steps_per_epoch": 5}),
+    "generator": (generate, {"steps_per_epoch": 2, "epochs": 2}),
+    "of many lengths": (lambda: of_many_lengths, {"epochs": 3}),
+    "validated": (batches, {"epochs": 3, "X_val": X, "y_val": CLASSES, "scores": "accuracy"}),
+}
+
+
+def assert_same_fit(one, other):
+    (model, history), (its_model, its_history) = one, other
+    assert_same_state(model.state, its_model.state)
+    assert {n: c for n, c in history.items() if n != "time"} == {
+        n: c for n, c in its_history.items() if n != "time"
+    }
+
+
+@pytest.mark.parametrize("every", [1, "2 steps"])
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_is_resumed(tmp_path, name, every):
+    make, limits = STREAMS[name]
+    whole = new()
+    history = whole.train(make(), **limits)
+    for at in (1, whole.progress.step // 2, whole.progress.step - 1):
+        folder = tmp_path / str(at)
+        with pytest.raises(RuntimeError, match="died"):
+            new().train(make(), **limits, callbacks=[Checkpoint(folder, every=every), Dies(at)])
+        rest = new()
+        saved = Checkpoint(folder, every=every, resume=True)
+        assert_same_fit((whole, history), (rest, rest.train(make(), **limits, callbacks=[saved])))
+
+
+def test_a_stream_that_had_reached_its_limit_goes_on_to_a_larger_one(tmp_path):
+    whole, part = new(), new()
+    history = whole.train(generate, n_steps=20, steps_per_epoch=4)
+    part.train(generate, n_steps=8, steps_per_epoch=4, callbacks=[Checkpoint(tmp_path)])
+    rest = new()
+    again = rest.train(generate, n_steps=20, steps_per_epoch=4, resume_from=tmp_path)
+    assert_same_fit((whole, history), (rest, again))
+
+
+def test_other_batches_are_refused(tmp_path):
+    new().train(batches(), epochs=2, callbacks=[Checkpoint(tmp_path)])
+    for changed, message in (
+        ([(X[:20] + 1, CLASSES[:20]), *batches()[1:]], "with other data: first batch's X has other values"),
+        (
+            [*batches()[:-1], (batches()[-1][0] + 1, batches()[-1][1])],
+            "other batches: the last one before it was",
+        ),
+        (batches()[:1], "other batches: there were more of them"),
+    ):
+        with pytest.raises(StateError, match=message):
+            new().train(changed, epochs=3, resume_from=tmp_path)
 
 
 BAD = [
