@@ -468,13 +468,9 @@ class Model(Owner):
             Batches of an epoch, which then begins no new pass. None makes every pass an epoch.
         X_val, y_val, sample_weight_val : array-like, default=None
             As for `fit`; so are the rest.
-        scores : str, callable, list or dict, default=None
-        callbacks : list of Callback, default=None
-        verbose : bool or "bar", default=False
-        check_finite : bool, default=True
+        scores, callbacks, verbose, check_finite : see `fit`
         resume_from : str or PathLike, default=None
-            What a `Checkpoint` has written. Batches that were trained on before are taken and passed by, so
-            they must be the same from the first on.
+            Batches that were trained on before are passed by: the same ones must come again.
 
         Returns
         -------
