@@ -19,7 +19,7 @@ import numpy as np
 from numpy.random import Generator
 from sklearn.base import clone
 
-from sknet import MLPClassifier, MLPRegressor, nn
+from sknet import MLPClassifier, MLPRegressor, NetClassifier, NetRegressor, nn, ops
 from sknet.losses import Focal, Ordinal, Quantile
 from sknet.optim import EMA, SGD, Adam
 from tests.fuzz.command import run
@@ -43,6 +43,77 @@ class Case(NamedTuple):
     def first(self) -> dict[str, Any]:
         return {} if self.classes is None else {"classes": self.classes}
 
+
+class Table(nn.Module):
+    """With a norm, whose buffers are trained too, and dropout."""
+
+    def __init__(self, n_features, n_outputs, hidden=5):
+        self.body = nn.Sequential(nn.Linear(n_features, hidden), nn.BatchNorm(hidden), nn.Tanh())
+        self.head = nn.Linear(hidden, n_outputs)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+class Images(nn.Module):
+    def __init__(self, n_outputs, channels=3):
+        self.body = nn.Sequential(nn.LazyConv2d(channels, 2), nn.ReLU(), nn.Flatten())
+        self.head = nn.LazyLinear(n_outputs)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+class Words(nn.Module):
+    def __init__(self, n_outputs):
+        self.words = nn.Embedding(5, 4)
+        self.lstm = nn.LSTM(4, 3)
+        self.head = nn.Linear(3, n_outputs)
+
+    def forward(self, x):
+        _, (last, _) = self.lstm(self.words(x))
+        return self.head(last[-1])
+
+
+class Both(nn.Module):
+    def __init__(self, n_outputs):
+        self.words = nn.Embedding(5, 4)
+        self.head = nn.LazyLinear(n_outputs)
+
+    def forward(self, words, numbers):
+        return self.head(ops.concat([self.words(words).mean(axis=1), numbers], axis=1))
+
+
+def ready(n_features: int, n_outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(n_features, 6), nn.GELU(), nn.Linear(6, n_outputs))
+
+
+class Network(NamedTuple):
+    """What an estimator is made of, and its inputs; without a module it is a perceptron."""
+
+    X: Any
+    module: Any = None
+
+    def rows(self, chosen: Any) -> Any:
+        return {k: x[chosen] for k, x in self.X.items()} if isinstance(self.X, dict) else self.X[chosen]
+
+    @property
+    def wrong(self) -> list[Any]:
+        if isinstance(self.X, dict):
+            return [self.X["words"], {**self.X, "numbers": X * np.nan}]
+        return [self.X[:, :2, None], self.X * np.nan]
+
+
+IDS = RNG.integers(0, 5, (24, 3))
+NETWORKS = [
+    *[Network(X)] * 5,
+    Network(X, lambda: Table),
+    Network(X, lambda: nn.ModuleFactory(Table, hidden=3)),
+    Network(X, lambda: ready),
+    Network(X.reshape(24, 1, 2, 2), lambda: Images),
+    Network(IDS, lambda: Words),
+    Network({"words": IDS, "numbers": X}, lambda: Both),
+]
 
 SCALED = MappingProxyType({"scale_target": True})
 CASES = [
@@ -76,7 +147,9 @@ def fit_part(rng: Generator) -> Act:
 
     def act(estimator: Any) -> Any:
         for _ in range(times):
-            estimator.partial_fit(X[rows], _case(estimator).y[rows], **_case(estimator).first)
+            estimator.partial_fit(
+                _network(estimator).rows(rows), _case(estimator).y[rows], **_case(estimator).first
+            )
         return estimator
 
     return act
@@ -85,7 +158,7 @@ def fit_part(rng: Generator) -> Act:
 def warm_start(rng: Generator) -> Act:
     def act(estimator: Any) -> Any:
         estimator.set_params(warm_start=True, max_iter=2)
-        return estimator.fit(X, _case(estimator).y)
+        return estimator.fit(_network(estimator).X, _case(estimator).y)
 
     return act
 
@@ -93,7 +166,7 @@ def warm_start(rng: Generator) -> Act:
 def fit_anew(rng: Generator) -> Act:
     def act(estimator: Any) -> Any:
         estimator.set_params(warm_start=False, max_iter=2)
-        return estimator.fit(X, _case(estimator).y)
+        return estimator.fit(_network(estimator).X, _case(estimator).y)
 
     return act
 
@@ -103,7 +176,14 @@ def load_state_dict(rng: Generator) -> Act:
 
     def act(estimator: Any) -> Any:
         draws, module = np.random.default_rng(seed), estimator.model_.module
-        module.load_state_dict({name: draws.normal(size=a.shape) for name, a in module.state_dict().items()})
+        buffers = {name for name, _ in module.named_buffers()}  # counts, means and variances
+
+        def new(name: str, array: Any) -> Any:
+            if name in buffers:
+                return array if array.dtype.kind != "f" else draws.uniform(0.5, 2, array.shape)
+            return draws.normal(size=array.shape)
+
+        module.load_state_dict({name: new(name, array) for name, array in module.state_dict().items()})
         return estimator
 
     return act
@@ -125,8 +205,20 @@ def freeze(rng: Generator) -> Act:
     mode = bool(rng.random() < 0.5)
 
     def act(estimator: Any) -> Any:
-        estimator.model_.module[0].requires_grad_(mode)
+        next(estimator.model_.module.children()).requires_grad_(mode)
         return estimator
+
+    return act
+
+
+def patterns(rng: Generator) -> Act:
+    index, is_none = rng.random(), bool(rng.random() < 0.4)
+
+    def act(estimator: Any) -> Any:
+        names = [name for name, _ in estimator.model_.module.named_parameters()]
+        free = {name for name, p in estimator.model_.module.named_parameters() if p.requires_grad}
+        chosen = names[int(index * len(names))]
+        return estimator.set_params(frozen=None if is_none or free <= {chosen} else chosen)
 
     return act
 
@@ -152,7 +244,7 @@ def copied(rng: Generator) -> Act:
 
 def failing(rng: Generator) -> Act:
     def act(estimator: Any) -> Any:
-        for wrong in (X[:, :2], X * np.nan):
+        for wrong in _network(estimator).wrong:
             try:
                 estimator.partial_fit(wrong, _case(estimator).y, **_case(estimator).first)
             except ValueError:
@@ -164,7 +256,7 @@ def failing(rng: Generator) -> Act:
 
 
 ACTIONS = [
-    *(fit_part, fit_part, fit_part, warm_start, fit_anew, load_state_dict, write, freeze, rate),
+    *(fit_part, fit_part, fit_part, warm_start, fit_anew, load_state_dict, write, freeze, patterns, rate),
     *(pickled, copied, failing),
 ]
 
@@ -173,18 +265,23 @@ def _case(estimator: Any) -> Case:
     return CASES[estimator.number_of_case]
 
 
+def _network(estimator: Any) -> Network:
+    return NETWORKS[estimator.number_of_network]
+
+
 def check(estimator: Any) -> None:
     """Assert that all ways to ask an estimator give the same answer."""
-    frozen = estimator.freeze()
+    frozen, network = estimator.freeze(), _network(estimator)
+    five, is_net = network.rows(slice(0, 5)), network.module is not None
     for method in METHODS:
         if not hasattr(estimator, method):
             continue
-        together = _asked(estimator, method, X[:5])
-        single = np.concatenate([_asked(estimator, method, X[i : i + 1]) for i in range(5)])
+        together = _asked(estimator, method, five)
+        single = np.concatenate([_asked(estimator, method, network.rows([i])) for i in range(5)])
         close(single, together, f"{method} of single rows")
-        close(_asked(frozen, method, X[:5]), together, f"{method} of a frozen predictor")
+        close(_asked(frozen, method, five), together, f"{method} of a frozen predictor")
     model = estimator.model_
-    if not isinstance(estimator.optimizer, EMA):  # which predicts with averages
+    if not is_net and not isinstance(estimator.optimizer, EMA):  # which predicts with averages
         module = model.module
         was = module._training
         found = module.eval()(np.asarray(X[:5], model.dtype))
@@ -197,9 +294,9 @@ def check(estimator: Any) -> None:
             )
         for shown, layer in ((estimator.coefs_[0], module[0]), (estimator.coefs_[-1], module[-1])):
             np.testing.assert_array_equal(shown, layer.weight.numpy(), err_msg="coefs_")
-    together = estimator.predict(X[:5])
+    together = estimator.predict(five)
     for other in (pickle.loads(pickle.dumps(estimator)), copy.deepcopy(estimator)):
-        np.testing.assert_array_equal(other.predict(X[:5]), together, err_msg="copies")
+        np.testing.assert_array_equal(other.predict(five), together, err_msg="copies")
     clone(estimator)
 
 
@@ -228,7 +325,8 @@ def drawn(rng: Generator) -> Callable[[], Any]:
     """Draw an estimator."""
     number = int(rng.integers(len(CASES)))
     case = CASES[number]
-    kind = MLPRegressor if case.classes is None else MLPClassifier
+    which = int(rng.integers(len(NETWORKS)))
+    module, is_regression = NETWORKS[which].module, case.classes is None
     optimizer = [lambda: Adam(0.01), lambda: SGD(0.01, momentum=0.9), lambda: EMA(Adam(0.01), 0.9)]
     chosen = optimizer[int(rng.integers(3))]
     activation = ["relu", "tanh", nn.PReLU(), nn.Sequential(nn.Linear(6, 6), nn.Tanh())][int(rng.integers(4))]
@@ -241,10 +339,13 @@ def drawn(rng: Generator) -> Callable[[], Any]:
     }
 
     def made() -> Any:
-        found = kind(
-            (6,), activation=copy.deepcopy(activation), optimizer=chosen(), loss=case.loss(), **settings
-        )
-        found.number_of_case = number  # an attribute goes with pickles and copies
+        common = {"optimizer": chosen(), "loss": case.loss(), **settings}
+        if module is None:
+            mlp = MLPRegressor if is_regression else MLPClassifier
+            found = mlp((6,), activation=copy.deepcopy(activation), **common)
+        else:
+            found = (NetRegressor if is_regression else NetClassifier)(module(), **common)
+        found.number_of_case, found.number_of_network = number, which  # they go with pickles and copies
         return found
 
     return made
@@ -257,7 +358,8 @@ def mismatch(seed: int) -> str | None:
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            compiled, eager = (made().fit(X, _case(made()).y) for _ in range(2))
+            inputs = _network(made()).X
+            compiled, eager = (made().fit(inputs, _case(made()).y) for _ in range(2))
             eager.model_.compile = False
             for _ in range(int(rng.integers(2, LONGEST))):
                 function = ACTIONS[int(rng.integers(len(ACTIONS)))]
@@ -267,7 +369,7 @@ def mismatch(seed: int) -> str | None:
                 eager.model_.compile = False
                 for each in (compiled, eager):
                     check(each)
-                close(_decided(compiled, X), _decided(eager, X), "twins")
+                close(_decided(compiled, inputs), _decided(eager, inputs), "twins")
     except Exception as error:
         said = f"case {seed}: {type(error).__name__}: {str(error)[:500]}"
         return "\n    ".join([said, repr(made()), " ".join(done)])
