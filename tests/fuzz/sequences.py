@@ -28,7 +28,7 @@ from tests.fuzz.command import run
 from tests.fuzz.same import assert_same
 
 LONGEST = 14
-SEVERAL = ("step", "epoch", "best_weights", "functional")  # do more than what can fail
+SEVERAL = ("step", "epoch", "best_weights", "functional", "fit", "train")  # do more than what can fail
 
 
 class Case:
