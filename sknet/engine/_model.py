@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import Rows
-from sknet.core import Tensor, cargo_of, carry, gradients, is_capturing, no_grad, note_write, release
+from sknet.core import Tensor, carry, is_capturing, no_grad, note_write, release
 from sknet.device import Device, available, check_float_dtype, is_array, on_device, to_device
 from sknet.engine._owner import Epoch, Owner, check_alpha
 from sknet.engine.predict import MOST_ROWS, Head, Pass, Predictor, warn_of_overflow
@@ -34,6 +34,7 @@ from sknet.engine.step import (
     check_output,
     check_reached,
     checked_targets,
+    gradient_into,
     warn_of_probabilities,
 )
 from sknet.exceptions import GradientError
@@ -88,6 +89,8 @@ class Model(Owner):
         Steps, epochs and samples so far.
     random_state : RandomState
         Where the host's draws (shuffling, splits) come from next.
+    memory : Memory
+        Where its numbers are, for code that trains them in place.
 
     Notes
     -----
@@ -143,7 +146,7 @@ class Model(Owner):
         if not is_lazy(module):
             check_free(dict(module.own_parameters()))
         module.to(dtype=self.dtype, device=place)  # first, so that what is drawn keeps all its digits
-        self._memory: Memory = Pending(module, place)  # type: ignore[assignment]
+        self.memory: Memory = Pending(module, place)  # type: ignore[assignment]
         if not is_lazy(module):
             self._begin()
 
@@ -167,7 +170,7 @@ class Model(Owner):
         Tensor of shape (n_samples, n_outputs)
             Raw output: logits, means or log means, as the loss reads them.
         """
-        module = self.materialize(X)._memory.module
+        module = self.materialize(X).memory.module
         scope = Scope(self._bound(training), training, self.key, self.progress.step)
         output = check_output(module, run(module, scope, arguments(as_operands(self, X))))
         if scope.updates and output.requires_grad:
@@ -190,7 +193,7 @@ class Model(Owner):
         object
             What `by` returns.
         """
-        module = self.materialize(X)._memory.module
+        module = self.materialize(X).memory.module
         return by(module, Scope(self._bound(training=False), False), arguments(as_operands(self, X)))
 
     def _bound(self, training: bool) -> dict[Any, Tensor]:
@@ -235,7 +238,7 @@ class Model(Owner):
         """
         y, sample_weight = checked_targets(self, y, sample_weight)
         self._look_at(output)
-        data, penalty = batch_terms(self, output, y, sample_weight, self._memory.leaves.values())
+        data, penalty = batch_terms(self, output, y, sample_weight, self.memory.leaves.values())
         return data if penalty is None else data + penalty
 
     def _look_at(self, output: Tensor) -> None:
@@ -267,18 +270,11 @@ class Model(Owner):
             If the loss does not depend on this model's parameters, or was computed before one of them was
             thawed or put in, or is no scalar.
         """
-        check_reached(loss, self._memory.leaves)
-        found = self.gradient_into(self._memory.zeros(), loss)
+        check_reached(loss, self.memory.leaves)
+        found = gradient_into(self.memory, self.memory.zeros(), loss)
         if donate:
             release(loss)
         return found
-
-    def gradient_into(self, flat: Any, loss: Tensor) -> Gradient:
-        """Return the gradient of `loss`, written into the buffer `flat`."""
-        shares = gradients(loss, list(self._memory.leaves.values()))
-        for part, share in zip(self.layout.slices.values(), shares, strict=True):
-            flat[part] = share.data.reshape(-1)
-        return Gradient(self.layout, flat, cargo_of(loss) if self._memory.has_buffers else {})
 
     @on_device
     def update(self, gradient: Gradient, donate: bool = False) -> ModelState:
@@ -305,10 +301,10 @@ class Model(Owner):
         """
         optimizer = self.stepping_optimizer()
         if not isinstance(gradient, Gradient) or gradient.layout.shapes != self.layout.shapes:
-            flat_gradient = self._memory.zeros()
+            flat_gradient = self.memory.zeros()
             self.layout.fill(flat_gradient, {name: self._array(value) for name, value in gradient.items()})
             gradient = Gradient(self.layout, flat_gradient, {})
-        memory, buffers = self._memory, {**self.buffers, **gradient.buffers}
+        memory, buffers = self.memory, {**self.buffers, **gradient.buffers}
         flat, slots = memory.given() if donate else (memory.packed(), memory.copied_slots())
         apply_update(optimizer, self.layout, self.progress, gradient.flat, flat, slots)
         progress = self.progress.stepped()
@@ -356,7 +352,7 @@ class Model(Owner):
         X = as_operands(self, X)
         result = self._stepper.step(self, X, *checked_targets(self, y, sample_weight))
         self._epoch.rows += n_rows(X)
-        self.note_written("Model.step")
+        self.memory.note_written("Model.step")
         return result
 
     # -- many steps -------------------------------------------------------------------------------
@@ -513,7 +509,7 @@ class Model(Owner):
         """Return the optimizer, for which there are slots; a TypeError says that it has no single step."""
         optimizer = self.optimizer.in_steps()
         self._follow_optimizer()
-        if not self._memory.leaves:
+        if not self.memory.leaves:
             raise GradientError(
                 "this model has no parameter to learn: all are frozen, or there are none; "
                 "model.module.requires_grad_(True) thaws all"
@@ -562,7 +558,7 @@ class Model(Owner):
         Predictor or None
             None where the pass cannot be compiled, or the model is not on the host.
         """
-        memory = self._memory
+        memory = self.memory
         flat = memory.evaluated(self.optimizer) if self._predicts_with_averages else memory.flat
         found = self._predictors.get(name)
         if found is not None and found.is_for(flat, head):

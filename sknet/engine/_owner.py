@@ -25,7 +25,7 @@ from sknet.engine.state import (
 from sknet.engine.step import Stepper
 from sknet.exceptions import StateError
 from sknet.losses import Loss, check_loss
-from sknet.nn import Module, bindings, is_lazy, materialize
+from sknet.nn import Module, is_lazy, materialize
 from sknet.nn.extend import latest
 from sknet.optim import BaseOptimizer, check_optimizer
 from sknet.optim.schedules import Progress
@@ -103,8 +103,11 @@ class Owner:
     # -- where it is --------------------------------------------------------------------------
 
     @property
-    def _memory(self) -> Memory:
-        """The memory, which has followed the module: parameters may have come, gone, or been frozen."""
+    def memory(self) -> Memory:
+        """Where the numbers are, for who trains them in place: parameters, the optimizer's state, buffers.
+
+        It has followed the module, whose parameters may have come, gone, or been frozen.
+        """
         store = self._store
         if store.is_spent:
             store.refuse_spent()
@@ -116,8 +119,8 @@ class Owner:
                     self.optimizer.check_parameters({name: p.shape for name, p in known.items()})
         return store
 
-    @_memory.setter
-    def _memory(self, memory: Memory) -> None:
+    @memory.setter
+    def memory(self, memory: Memory) -> None:
         self._store = memory
 
     @property
@@ -138,7 +141,7 @@ class Owner:
         self.module.initialize(self.random_state)
         self.key = stream_key(self.random_state)
         with active(self.device):
-            self._memory = Memory(self.module, self.dtype, self.device, self.optimizer.slots)
+            self.memory = Memory(self.module, self.dtype, self.device, self.optimizer.slots)
         self.optimizer.check_parameters(self.layout.shapes)
 
     def materialize(self, X: Any) -> Self:
@@ -184,12 +187,12 @@ class Owner:
     @property
     def layout(self) -> Layout:
         """Where each parameter stands in the flat buffers."""
-        return self._memory.layout
+        return self.memory.layout
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         """Every trained parameter by name: views of the flat buffer, which `step` writes to."""
-        return self._memory.parameters
+        return self.memory.parameters
 
     @property
     @on_device
@@ -199,7 +202,7 @@ class Owner:
         Such as `EMA` train the one and predict with the other: ``model(X, training=False)`` and `predict`
         use these. They are to be read.
         """
-        memory, found = self._memory, self._memory.parameters
+        memory, found = self.memory, self.memory.parameters
         if self._predicts_with_averages:
             found = memory.layout.views(memory.evaluated(self.optimizer))
         if not memory.frozen:
@@ -208,20 +211,15 @@ class Owner:
         return MappingProxyType({name: known[name] for name, _ in memory.module.own_parameters()})
 
     @property
-    def untrained(self) -> dict[str, Any]:
-        """Every buffer and every frozen parameter by name."""
-        return self._memory.untrained
-
-    @property
     def buffers(self) -> Mapping[str, Any]:
         """Every buffer (running mean, ...) by name."""
-        return self._memory.buffers
+        return self.memory.buffers
 
     @property
     @on_device
     def state(self) -> ModelState:
         """A copy of all that training changes, which stays as it is."""
-        memory = self._memory
+        memory = self.memory
         return memory.state(memory.packed(), memory.copied_slots(), memory.buffers, self.progress)
 
     @on_device
@@ -238,7 +236,7 @@ class Owner:
         StateError
             If names or shapes differ; nothing is changed then.
         """
-        self._memory.load(state)
+        self.memory.load(state)
         self.progress = state.progress
 
     def replace(self, state: ModelState) -> Self:
@@ -260,9 +258,9 @@ class Owner:
             If names, shapes, dtype or device differ from this model's.
         """
         other = type(self).__new__(type(self))
-        memory = self._store if self._store.is_spent else self._memory
+        memory = self._store if self._store.is_spent else self.memory
         other.__dict__.update(self._without_programs())
-        other._memory = memory.holding(state)
+        other.memory = memory.holding(state)
         other.random_state = copied_random_state(self.random_state)
         other.progress = state.progress
         return other
@@ -270,7 +268,7 @@ class Owner:
     @on_device
     def weights(self) -> Weights:
         """Return a copy of what decides the predictions, such as those of the best epoch."""
-        memory = self._memory
+        memory = self.memory
         slots = {
             name: memory.slots[name].copy()
             for name in self.optimizer.averaging
@@ -281,34 +279,11 @@ class Owner:
     @on_device
     def restore_weights(self, weights: Weights) -> None:
         """Put back what `weights` returned; but for averages, the optimizer's state stays as it is."""
-        self._memory.flat_to_write()[...] = weights.flat
+        self.memory.flat_to_write()[...] = weights.flat
         for name, array in weights.slots.items():
-            self._memory.slots[name][...] = array
-        self._memory.set_buffers(weights.buffers)
-        self._memory.note_written("Model.restore_weights")
-
-    def flat_buffers(self) -> tuple[Any, dict[str, Any]]:
-        """Return the buffers that hold parameters and optimizer state, for who trains them in place."""
-        memory = self._memory
-        return memory.flat_to_write(), memory.slots
-
-    def bindings(self) -> dict[str, Any]:
-        """Return what a `Scope` calls the parameters and buffers of the module."""
-        return bindings(self.module)
-
-    def advance(self, buffers: Mapping[str, Any], n_steps: int = 1) -> None:
-        """Count steps whose updates have been made, and set the buffers that they changed."""
-        memory = self._memory
-        memory.set_buffers(buffers)
-        self.progress = self.progress.stepped(n_steps)
-
-    def note_written(self, by: str) -> None:
-        """Tell the tape that steps have overwritten the parameters; a loop does so once for many steps."""
-        self._memory.note_written(by)
-
-    def workspace(self) -> tuple[Any, Any]:
-        """Return two flat buffers for gradient and update."""
-        return self._memory.zeros(), self._memory.zeros()
+            self.memory.slots[name][...] = array
+        self.memory.set_buffers(weights.buffers)
+        self.memory.note_written("Model.restore_weights")
 
     # -- copies and pickles --------------------------------------------------------------------
 
@@ -323,7 +298,7 @@ class Owner:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self._without_programs(), "_store": self._memory}
+        return {**self._without_programs(), "_store": self.memory}
 
     def adopt(
         self, optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: float, *, anew: bool = False
@@ -346,14 +321,14 @@ class Owner:
             hyper[0].check_parameters(self.layout.shapes)
             if anew or hyper[0].kind != self.optimizer.kind:
                 self.progress = self.progress._replace(step=0, reductions=0)
-                self._memory.begin_slots(hyper[0].slots)
-            self._memory.set_buffers({})  # averages may be others now
+                self.memory.begin_slots(hyper[0].slots)
+            self.memory.set_buffers({})  # averages may be others now
         self._hyper = hyper
         self.recompile()
 
     def _follow_optimizer(self) -> None:
         """Begin the optimizer's state anew if it was changed into one of another kind, in place."""
-        if self.optimizer.slots != self._memory.slot_names:
+        if self.optimizer.slots != self.memory.slot_names:
             self.adopt(self.optimizer, self.loss_function, self.alpha, anew=True)
 
     @property
@@ -391,7 +366,7 @@ class Owner:
         (3, 0.0125)
         """
         if self.progress.step != self._epoch.began:
-            self.end_epoch(self._epoch.rows)
+            self.progress = self.progress.epoch_ended(self._epoch.rows)
         self._epoch = Epoch(self.progress.step)
         reductions = self.progress.reductions + bool(plateau)
         self.progress = self.progress._replace(counts_epochs=True, reductions=reductions)
@@ -434,16 +409,11 @@ class Owner:
             raise StateError(f"this epoch was to have {n_steps} steps, and {done} were made: not counted")
         self.epoch_ended()
 
-    def end_epoch(self, rows: int) -> None:
-        """Count an epoch, in which this many rows were seen."""
-        progress = self.progress
-        self.progress = progress._replace(epoch=progress.epoch + 1, samples=progress.samples + rows)
-
     def copy(self) -> Self:
         """Return a model of its own with the same state."""
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__getstate__())
-        other._memory = copy.deepcopy(self._memory)
+        other.memory = copy.deepcopy(self.memory)
         other.random_state = copied_random_state(self.random_state)
         return other
 

@@ -129,7 +129,7 @@ CASES = {
 def left(estimator):
     """Return all that a fit leaves, but for its seconds."""
     model = estimator.model_
-    arrays = {**model.parameters, **model.untrained, **model.state.optimizer.slots}
+    arrays = {**model.parameters, **model.memory.untrained, **model.state.optimizer.slots}
     numbers = {name: column for name, column in estimator.history_.items() if name != "time"}
     random_state = model.random_state.get_state(legacy=False)["state"]
     scores = [estimator.best_loss_, estimator.best_validation_score_, estimator.n_iter_, estimator.t_]

@@ -21,6 +21,7 @@ from sknet.engine.step import (
     Batch,
     DeviceInputs,
     DeviceOutputs,
+    advance,
     check_repeatable,
     gradient_function,
     hyper_slots,
@@ -63,7 +64,7 @@ class DeviceSteps(Steps):
 
     def hold(self) -> bool:
         model = self.model
-        flat, _ = model.flat_buffers()
+        flat, _ = model.memory.flat_buffers()
         return flat is self._state.flat and self._fingerprint.holds()
 
     # -- memory -------------------------------------------------------------------------------
@@ -73,8 +74,8 @@ class DeviceSteps(Steps):
 
     def _make_state(self) -> None:
         model = self.model
-        flat, slots = model.flat_buffers()
-        buffers = {name: array.copy() for name, array in model.untrained.items()}
+        flat, slots = model.memory.flat_buffers()
+        buffers = {name: array.copy() for name, array in model.memory.untrained.items()}
         self._numbers, hyper = hyper_slots(self._optimizer, model.progress, flat)
         self._counter, self._is_fine = self._zeros((), np.int64), self._zeros((), np.bool_)
         self._buffers = buffers
@@ -112,7 +113,7 @@ class DeviceSteps(Steps):
             if not done:
                 return EagerSteps(self.model, self.batches, self.check_finite).run(order, first)
             self._per_step = (time.perf_counter() - started) / steps
-            self.model.advance({name: self._buffers[name].copy() for name in self.model.buffers}, done)
+            advance(self.model, {name: self._buffers[name].copy() for name in self.model.buffers}, done)
         return self._block(reports[:done], self._outputs[: done * n_rows])
 
     def _issue(self, order: Any, first: int, n_rows: int, steps: int) -> np.ndarray:
@@ -120,7 +121,7 @@ class DeviceSteps(Steps):
         model, program = self.model, self.program_for(n_rows)
         inputs: DeviceInputs = program.slots
         found: DeviceOutputs = program.result
-        known = model.untrained
+        known = model.memory.untrained
         for name, array in self._buffers.items():
             array[...] = known[name]
         self._counter[...] = model.progress.step

@@ -71,7 +71,7 @@ def load_model_state(model: Model, saved: Mapping[str, Any], path: str) -> None:
     for difference in _of_networks(model, saved):
         raise StateError(f"{path} is a checkpoint of another network: {difference}")
     layout, slots = model.layout, {}
-    _, own = model.flat_buffers()
+    _, own = model.memory.flat_buffers()
     if set(own) != set(saved["slots"]):
         raise StateError(
             f"{path} is a checkpoint of another optimizer: it keeps {sorted(saved['slots'])} for each "
@@ -96,7 +96,7 @@ def load_model_state(model: Model, saved: Mapping[str, Any], path: str) -> None:
 
 
 def _frozen(model: Model) -> Tree:
-    return {name: array for name, array in model.untrained.items() if name not in model.buffers}
+    return {name: array for name, array in model.memory.untrained.items() if name not in model.buffers}
 
 
 def _of_networks(model: Model, saved: Mapping[str, Any]) -> Iterator[str]:

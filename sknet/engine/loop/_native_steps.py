@@ -11,6 +11,7 @@ from sknet.compile.executors.native import NativeRun, UnsupportedError
 from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._steps import SECONDS, Block, CompiledSteps
+from sknet.engine.step import advance
 
 __all__ = ["NativeSteps"]
 
@@ -65,14 +66,14 @@ class NativeSteps(CompiledSteps):
 
     def _new_run(self, n_rows: int) -> NativeRun:
         model, batches = self.model, self.batches
-        flat, slots = model.flat_buffers()
+        flat, slots = model.memory.flat_buffers()
         run = NativeRun(
             self.program_for(n_rows),
             self._programs.update,
             flat,
             self._programs.gradient,
             [slots[name] for name in self._optimizer.slots],
-            model.untrained,
+            model.memory.untrained,
             (batches.X, batches.y, batches.weight),
             len(self._outputs) if n_rows == batches.size else n_rows,
         )
@@ -102,7 +103,7 @@ class NativeSteps(CompiledSteps):
 
     def _native(self, run: NativeRun, order: Any, first: int, steps: int) -> Block | None:
         model, batches = self.model, self.batches
-        for name, array in model.untrained.items():
+        for name, array in model.memory.untrained.items():
             run.buffers[name][...] = array
         hyper = self._optimizer.hyper_table(model.progress, steps)
         started = time.perf_counter()
@@ -113,7 +114,7 @@ class NativeSteps(CompiledSteps):
             return None
         self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
         self._left -= done
-        model.advance({name: run.buffers[name].copy() for name in model.buffers}, done)
+        advance(model, {name: run.buffers[name].copy() for name in model.buffers}, done)
         return self._block(run.losses[:done].astype(np.float64), run.outputs[: done * run.rows])
 
     def _orders_of(self, run: NativeRun, order: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ from sknet.engine.step import (
     Batch,
     GradientInputs,
     Programs,
+    advance,
     check_finite_step,
     eager_step,
     per_output,
@@ -109,7 +110,7 @@ class EagerSteps(Steps):
 
     def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
-        self._workspace = model.workspace()
+        self._workspace = model.memory.workspace()
         self._hooks = latest.hooks
 
     def hold(self) -> bool:
@@ -192,7 +193,7 @@ class CompiledSteps(Steps):
                         raise
                     return Block(losses[:i], outputs[: i * n_rows])  # the next block raises the error
             programs.apply(numbers[i])
-            model.advance({name: value.copy() for name, value in changed.items()})
+            advance(model, {name: value.copy() for name, value in changed.items()})
             losses[i] = per_output(model, loss, output.shape[-1]) + penalty
             outputs[i * n_rows : (i + 1) * n_rows] = output
         return Block(losses, outputs[: steps * n_rows])

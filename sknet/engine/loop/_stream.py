@@ -326,7 +326,7 @@ class StreamLoop(Loop):
                 block = self._steps.run(X, y, weight)
             except NonFiniteError as error:
                 raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None
-            fit.model.note_written("a fit")
+            fit.model.memory.note_written("a fit")
             epoch.add(block, y, weight)  # type: ignore[call-arg]
             fit.step += 1
             fit.losses = block.losses

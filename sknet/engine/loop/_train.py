@@ -369,7 +369,7 @@ class Loop:
                 self._run_epoch(hooks)
                 self.n_iter, self._number = self.n_iter + 1, None
                 record = self._measured()
-                fit.model.end_epoch(self._epoch.n_rows)
+                fit.model.progress = fit.model.progress.epoch_ended(self._epoch.n_rows)
                 fit.close_epoch({**record, "time": time.perf_counter() - started})
                 stopped = hooks.call("on_epoch_end")
 
@@ -416,7 +416,7 @@ class Loop:
                 continue
             try:
                 block = steps.run(order, number, min(most, self._left))
-                steps.model.note_written("a fit")
+                steps.model.memory.note_written("a fit")
             except NonFiniteError as error:
                 place = f"epoch {fit.epoch}, batch {number + 1} of {batches.n_batches}"
                 raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None

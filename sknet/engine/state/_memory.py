@@ -290,6 +290,14 @@ class Memory:
             self._arrange({name: found[name] for name in order}, list(self.slots))
         return self._flat
 
+    def flat_buffers(self) -> tuple[Any, Slots]:
+        """Return the buffers that hold parameters and optimizer state, for who trains them in place."""
+        return self.flat_to_write(), self.slots
+
+    def workspace(self) -> tuple[Any, Any]:
+        """Return two flat buffers for gradient and update."""
+        return self.zeros(), self.zeros()
+
     def packed(self) -> Any:
         """Return a copy of all parameters in one flat buffer."""
         if self._flat is not None:

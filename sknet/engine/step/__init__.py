@@ -28,7 +28,13 @@ from sknet.engine.step._signature import (
     UpdateOutputs,
 )
 from sknet.engine.step._stepper import Stepper, eager_step, not_compiled
-from sknet.engine.step._update import apply_update, check_finite_step, update_function
+from sknet.engine.step._update import (
+    advance,
+    apply_update,
+    check_finite_step,
+    gradient_into,
+    update_function,
+)
 
 __all__ = [
     "Batch",
@@ -40,6 +46,7 @@ __all__ = [
     "Programs",
     "Stepper",
     "UpdateOutputs",
+    "advance",
     "apply_update",
     "as_operand",
     "as_operands",
@@ -53,6 +60,7 @@ __all__ = [
     "compiled_step",
     "eager_step",
     "gradient_function",
+    "gradient_into",
     "hyper_slots",
     "last_layer",
     "mean_loss",

@@ -18,7 +18,7 @@ from sknet.engine.step._parts import is_own, nested
 from sknet.engine.step._signature import GradientInputs, GradientOutputs
 from sknet.engine.step._update import update_function
 from sknet.exceptions import CaptureError
-from sknet.nn import Scope, run
+from sknet.nn import Scope, bindings, run
 from sknet.optim import Optimizer
 from sknet.optim.schedules import Progress
 
@@ -61,7 +61,7 @@ class Programs:
     def __init__(self, model: "Model", exact: bool = False, keep_delta: bool = False) -> None:
         optimizer = model.optimizer.in_steps()
         self._model, self.optimizer, self._exact = model, optimizer, exact
-        self.flat, slots = model.flat_buffers()
+        self.flat, slots = model.memory.flat_buffers()
         self._made_of = self._what_they_are_made_of(model)
         self.gradient = np.zeros_like(self.flat)
         self._numbers, hyper = hyper_slots(optimizer, model.progress, self.flat)
@@ -72,7 +72,7 @@ class Programs:
 
     @staticmethod
     def _what_they_are_made_of(model: "Model") -> tuple[Any, ...]:
-        flat, slots = model.flat_buffers()
+        flat, slots = model.memory.flat_buffers()
         hyper = (model.loss_function, model.optimizer, model.alpha, model.key)
         return flat, *slots.values(), *hyper
 
@@ -97,7 +97,7 @@ class Programs:
         model = self._model
         function = gradient_function(model, weighted=weight is not None)
         X = each_input(lambda x: ops.SparseSlot(x.shape, x.dtype) if ops.is_sparse(x) else x, X)
-        untrained = model.untrained
+        untrained = model.memory.untrained
         args = GradientInputs(self.flat, self.gradient, untrained, X, y, weight, np.zeros((), np.int64))
         check_repeatable(model, function, args)
         # Frozen parameters are read where they are; buffers are replaced at each step, and copied.
@@ -153,7 +153,7 @@ def check_repeatable(model: "Model", function: Any, args: tuple[Any, ...]) -> No
 
 def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientOutputs]:
     """Return the pure function from parameters and a batch to gradient, buffers, output and loss."""
-    layout, places = model.layout, model.bindings()
+    layout, places = model.layout, bindings(model.module)
 
     def evaluate(
         flat: Tensor,

@@ -13,7 +13,7 @@ from sknet.core import Tensor, no_grad
 from sknet.engine.state import Fingerprint, Gradient, StepResult, each_input
 from sknet.engine.step._batch_terms import batch_as_reported, batch_terms
 from sknet.engine.step._programs import Programs
-from sknet.engine.step._update import apply_update, check_finite_step
+from sknet.engine.step._update import advance, apply_update, check_finite_step, gradient_into
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn.extend import latest
 
@@ -54,10 +54,10 @@ def eager_step(
         What was done.
     """
     optimizer = model.stepping_optimizer()
-    flat, slots = model.flat_buffers()
+    flat, slots = model.memory.flat_buffers()
     output = model(X)
     data, penalty = batch_terms(model, output, y, weight)
-    found = model.gradient_into(gradient, data if penalty is None else data + penalty)
+    found = gradient_into(model.memory, gradient, data if penalty is None else data + penalty)
     with no_grad():
         data, penalty = batch_as_reported(model, output, y, weight, data, penalty)
     data_loss, penalty_value = data.item(), 0.0 if penalty is None else penalty.item()
@@ -65,7 +65,7 @@ def eager_step(
         check_finite_step(data_loss + penalty_value, found, optimizer.squares)
     apply_update(optimizer, model.layout, model.progress, gradient, flat, slots, delta)
     flat += delta
-    model.advance(found.buffers)
+    advance(model, found.buffers)
     update = MappingProxyType(model.layout.views(delta))
     return StepResult(data_loss + penalty_value, found, update, output.detach(), data_loss, penalty_value)
 
@@ -92,12 +92,12 @@ class Stepper:
         program = self._program_for(model, X, y, weight)
         with np.errstate(all="ignore"):  # what is not finite is an error, and warnings before it are noise
             if program is None:
-                return eager_step(model, *model.workspace(), X, y, weight)
+                return eager_step(model, *model.memory.workspace(), X, y, weight)
             assert self._programs is not None
             try:
                 return _replayed(model, self._programs, program, (X, y, weight))
             except IndexError:  # the eager step meets it too, and says where
-                return eager_step(model, *model.workspace(), X, y, weight)
+                return eager_step(model, *model.memory.workspace(), X, y, weight)
 
     def _program_for(self, model: "Model", X: Any, y: Any, weight: Any) -> Compiled | None:
         inputs = list(X.values()) if isinstance(X, dict) else [X]
@@ -168,5 +168,5 @@ def _replayed(model: "Model", programs: Programs, program: Compiled, batch: tupl
     programs.apply(tuple(programs.optimizer.hyper(model.progress.step + 1, model.progress).values()))
     assert programs.delta is not None
     update = MappingProxyType(model.layout.views(programs.delta.copy()))
-    model.advance(buffers)
+    advance(model, buffers)
     return StepResult(loss + penalty, gradient, update, Tensor(output.copy()), loss, penalty)

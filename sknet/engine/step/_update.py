@@ -2,21 +2,24 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sknet import ops
-from sknet.core import Tensor, no_grad
+from sknet.core import Tensor, cargo_of, gradients, no_grad
 from sknet.device import Namespace, device_of, namespace
-from sknet.engine.state import Gradient, Layout
+from sknet.engine.state import Gradient, Layout, Memory
 from sknet.engine.step._parts import is_own, nested
 from sknet.engine.step._signature import UpdateOutputs
 from sknet.exceptions import NonFiniteError
 from sknet.optim import Optimizer
 from sknet.optim.schedules import Progress
 
-__all__ = ["apply_update", "check_finite_step", "update_function"]
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
+__all__ = ["advance", "apply_update", "check_finite_step", "gradient_into", "update_function"]
 
 CHUNK = 1 << 15  # elements updated at once on the host, so that a rule's temporaries stay in the cache
 
@@ -183,6 +186,20 @@ def _joined(layout: Layout, values: Mapping[str, Tensor], like: Tensor) -> Tenso
     if layout.size > end:
         parts.append(ops.zeros_like(like[end:]))
     return ops.concat(parts) if len(parts) > 1 else parts[0]
+
+
+def gradient_into(memory: Memory, flat: Any, loss: Tensor) -> Gradient:
+    """Return the gradient of `loss` with respect to a memory's parameters, written into the buffer `flat`."""
+    shares = gradients(loss, list(memory.leaves.values()))
+    for part, share in zip(memory.layout.slices.values(), shares, strict=True):
+        flat[part] = share.data.reshape(-1)
+    return Gradient(memory.layout, flat, cargo_of(loss) if memory.has_buffers else {})
+
+
+def advance(model: "Model", buffers: Mapping[str, Any], n_steps: int = 1) -> None:
+    """Count steps whose updates have been made, and set the buffers that they changed."""
+    model.memory.set_buffers(buffers)
+    model.progress = model.progress.stepped(n_steps)
 
 
 def check_finite_step(loss: float, gradient: Gradient, squares: bool = False) -> None:

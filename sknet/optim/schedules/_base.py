@@ -79,6 +79,21 @@ class Progress(NamedTuple):
         """
         return Progress(self[0] + n_steps, *self[1:])  # half the time of `_replace`, and called at every step
 
+    def epoch_ended(self, n_samples: int) -> "Progress":
+        """Return the progress after an epoch has ended.
+
+        Parameters
+        ----------
+        n_samples : int
+            The number of training samples seen in it.
+
+        Returns
+        -------
+        Progress
+            With everything else unchanged.
+        """
+        return self._replace(epoch=self.epoch + 1, samples=self.samples + n_samples)
+
 
 class Schedule(ParameterObject, ABC):
     """Abstract base of the learning-rate schedules.

@@ -156,7 +156,7 @@ def assert_same_end(one, other):
     """Compare all that a fit leaves, but for its seconds."""
     (a, history, outcome, stopping), (b, its_history, its_outcome, its_stopping) = one, other
     assert_same_state(a.state, b.state)
-    assert_same(a.untrained, b.untrained)
+    assert_same(a.memory.untrained, b.memory.untrained)
     assert a.key == b.key
     assert_same(
         a.random_state.get_state(legacy=False)["state"], b.random_state.get_state(legacy=False)["state"]

@@ -22,7 +22,7 @@ def new(**params):
 
 def assert_home(model):
     """Whatever the module shows is what the model trains, and is trained by its next step."""
-    known = {**model.parameters, **model.untrained}
+    known = {**model.parameters, **model.memory.untrained}
     shown = {name: parameter.data for name, parameter in model.module.named_parameters()}
     for name, array in shown.items():
         assert np.shares_memory(array, known[name]), name

@@ -110,7 +110,7 @@ def test_a_gradient_whose_squares_overflow_is_finite():
                     NonFiniteError, match=r"'0\.weight' is finite, but the optimizer squares it"
                 ):
                     steps.run(None, 5)
-        assert np.isfinite(model.flat_buffers()[0]).all()
+        assert np.isfinite(model.memory.flat_buffers()[0]).all()
 
 
 def test_four_fits_in_threads_are_as_four_in_a_row():
