@@ -1,8 +1,6 @@
 """Everything that a user can do to a model between steps, drawn at random: the parts of a sequence."""
 
-import contextlib
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +8,6 @@ import scipy.sparse
 from numpy.random import Generator
 
 from sknet import Model, nn, no_grad, ops
-from sknet.callbacks import EarlyStopping
 from sknet.engine import predict_rows
 from sknet.exceptions import GradientError, StateError
 from sknet.losses import Huber, LogLoss
@@ -154,56 +151,6 @@ def move(twin: Twin, model: Model) -> None:
     twin.model = model
     if twin.handles:
         twin.handles = []
-
-
-# -- many steps ------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def compiled_by_numpy(model: Model) -> Iterator[None]:
-    """Let all twins compile a fit alike: it rounds otherwise than steps do, and native code takes long."""
-    mode, native = model.compile, os.environ.get("SKNET_NATIVE", "1")
-    model.compile, os.environ["SKNET_NATIVE"] = "auto", "0"
-    try:
-        yield
-    finally:
-        model.compile, os.environ["SKNET_NATIVE"] = mode, native
-
-
-@action(4)
-def fit(rng: Generator) -> Act:
-    batch, held_out = drawn_batch(rng, 8), drawn_batch(rng, 3)
-    epochs, size, shuffle = int(rng.integers(1, 4)), int(rng.choice([3, 8])), bool(rng.random() < 0.5)
-    validated, stops = bool(rng.random() < 0.5), bool(rng.random() < 0.3)
-
-    def act(twin: Twin) -> Any:
-        X, y, weight = batch(twin)
-        more = {"X_val": held_out(twin).X, "y_val": held_out(twin).y} if validated else {}
-        stopping = [EarlyStopping(patience=1)] if stops else []
-        with compiled_by_numpy(twin.model):
-            history = twin.model.fit(
-                X, y, weight, epochs=epochs, batch_size=size, shuffle=shuffle, callbacks=stopping, **more
-            )
-        return {name: column for name, column in history.items() if name != "time"}
-
-    return act
-
-
-@action(4)
-def train(rng: Generator) -> Act:
-    drawn = [drawn_batch(rng) for _ in range(int(rng.integers(1, 5)))]
-    limits = [{}, {"epochs": 2}, {"n_steps": 3}, {"n_steps": 5, "steps_per_epoch": 2}][int(rng.integers(4))]
-    lazily = bool(rng.random() < 0.5)
-
-    def act(twin: Twin) -> Any:
-        def batches() -> Iterator[Batch]:
-            return (batch(twin) for batch in drawn)
-
-        with compiled_by_numpy(twin.model):
-            history = twin.model.train(batches if lazily else list(batches()), **limits)
-        return {name: column for name, column in history.items() if name != "time"}
-
-    return act
 
 
 # -- states and copies --------------------------------------------------------------------------------

@@ -23,8 +23,9 @@ from numpy.random import Generator
 from sknet import Model, nn
 from sknet.exceptions import StateError
 from sknet.losses import Huber, LogLoss, SquaredError
-from tests.fuzz.actions import ACTIONS, CLASSES, WIDTH, Act, Reader, Twin, check_tapes, drawn_optimizer
+from tests.fuzz.actions import CLASSES, WIDTH, Act, Reader, Twin, check_tapes, drawn_optimizer
 from tests.fuzz.command import run
+from tests.fuzz.fits import ACTIONS
 from tests.fuzz.same import assert_same
 
 LONGEST = 14
