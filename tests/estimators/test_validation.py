@@ -158,6 +158,21 @@ def test_validation_numbers_are_scikit_learns(weighted, loss):
         assert reg.history_["validation_loss"][best] == pytest.approx(expected / 2)
 
 
+@pytest.mark.parametrize("class_weight", ["balanced", {0: 3.0, 1: 0.5}])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_classes_weigh_in_given_rows_as_in_the_training(class_weight, weighted):
+    (_, y, _), (X_val, y_val, w_val) = parts("multiclass")
+    clf = fitted("multiclass", weighted, class_weight=class_weight, max_iter=5)
+    counts = np.bincount(y)
+    of_class = len(y) / (3 * counts) if class_weight == "balanced" else np.array([3.0, 0.5, 1.0])
+    weight = of_class[y_val] * (w_val if weighted else 1)
+    best = clf.best_epoch_ - 1
+    found = log_loss(y_val, clf.predict_proba(X_val), sample_weight=weight)
+    assert clf.history_["validation_loss"][best] == pytest.approx(found)
+    right = np.average(clf.predict(X_val) == y_val, weights=weight)
+    assert clf.history_["validation_score"][best] == pytest.approx(right)
+
+
 SPLITS = [
     ShuffleSplit(1, test_size=0.3, random_state=3),
     TimeSeriesSplit(2),
