@@ -112,7 +112,13 @@ def _check_steps(estimator: Any, n_steps: Any) -> None:
 
 
 def _baseline_like(baseline: Any, X: Any) -> Any:
-    """Return the baseline with the axes of X, for one row or for all."""
+    """Return the baseline with the axes of X, for one row or for all; inputs that it does not name are 0."""
+    if isinstance(X, dict):
+        given = baseline if isinstance(baseline, dict) else dict.fromkeys(X, baseline)
+        unknown = [name for name in given if name not in X]
+        if unknown:
+            raise ValueError(f"baseline has no use for {unknown[0]!r}: the inputs are {list(X)}")
+        return {name: _baseline_like(given.get(name), x) for name, x in X.items()}
     shape = tuple(X.shape)
     if baseline is None:
         return np.zeros((1, *shape[1:]), X.dtype)
@@ -221,7 +227,8 @@ def numbered(
 
 def _per_row(X: Any, target: Any) -> Any:
     """Return a target as an array with an element for each row."""
-    target, n_samples = np.asarray(on_host(target)), _num_samples(X)
+    first = next(iter(X.values())) if isinstance(X, dict) else X
+    target, n_samples = np.asarray(on_host(target)), _num_samples(first)
     if target.ndim and target.shape != (n_samples,):
         raise ValueError(
             f"target must be a single label or number, or one for each of {n_samples} rows, got an array of "

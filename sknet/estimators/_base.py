@@ -226,6 +226,9 @@ class BaseNet(CallbackSupportMixin, HiddenLayers, Attributions, HoldsLists, ABC)
             inputs = self._inputs
             X = check_X(self, X, dtypes) if inputs is None else inputs.read(self, X, dtypes)
             result = by(model, X, *args)
+            if isinstance(result, dict):  # gradients with respect to several inputs; integers have none
+                place = device_of(first_input(X))
+                return {name: to_device(x, place) for name, x in result.items() if x is not None}
             warn_of_overflow(result, X, type(self).__name__)
         return (
             result

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import sknet
-from sknet import neural_network, nn
+from sknet import neural_network, nn, ops
 from sknet.device import Device, to_device, to_host
 from sknet.losses import Quantile
 from tests.estimators.data import CLASSIFICATIONS, TABLES, TASKS, estimator_for, quiet
@@ -264,3 +264,33 @@ def test_bad_lines(arguments, message):
         estimator.integrated_gradients(X, **arguments)
     with pytest.raises(ValueError, match="X has 5 features, but MLPRegressor is expecting 12"):
         estimator.integrated_gradients(X[:, :5])
+
+
+class Two(nn.Module):
+    """Takes real numbers and the numbers of words."""
+
+    def __init__(self, n_outputs):
+        self.words = nn.Embedding(5, 4)
+        self.last = nn.LazyLinear(n_outputs)
+
+    def forward(self, x, ids):
+        return self.last(ops.concat([x, self.words(ids)], axis=1).tanh())
+
+
+def test_several_inputs():
+    """There is a result for each that holds real numbers."""
+    inputs = {"x": RNG.normal(size=(40, 3)), "ids": RNG.integers(5, size=40)}
+    with quiet():
+        clf = sknet.NetClassifier(Two, max_iter=2, random_state=0).fit(inputs, np.arange(40) % 3)
+    changed = {**inputs, "x": inputs["x"] * 0 + 0.5}
+    difference = (clf.decision_function(inputs) - clf.decision_function(changed))[:, 1]
+    for baseline in (0.5, {"x": np.full(3, 0.5)}):
+        found = clf.integrated_gradients(inputs, baseline, target=1)
+        assert list(found) == ["x"]
+        np.testing.assert_allclose(found["x"].sum(axis=1), difference, rtol=1e-7, atol=1e-9)
+    steps = [{**inputs, "x": inputs["x"] + sign * 1e-6 * np.eye(3)[0]} for sign in (1, -1)]
+    ends = [clf.decision_function(step)[:, 1] for step in steps]
+    slope = clf.input_gradient(inputs, target=1)["x"][:, 0]
+    np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-4, atol=1e-8)
+    with pytest.raises(ValueError, match=r"baseline has no use for 'z': the inputs are \['x', 'ids'\]"):
+        clf.integrated_gradients(inputs, {"z": 0}, target=1)
