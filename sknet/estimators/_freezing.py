@@ -64,6 +64,9 @@ def freeze(network: nn.Module, patterns: Sequence[str], before: Iterable[str] = 
     InvalidParameterError
         If a pattern matches nothing, or nothing is left to train; nothing is changed then.
     """
+    before = tuple(before)
+    if not patterns and not before:
+        return ()  # a lazy layer has no names of parameters yet
     known = dict(network.own_parameters())
     chosen: dict[str, None] = {}
     for pattern in patterns:
