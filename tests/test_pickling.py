@@ -21,10 +21,11 @@ from sknet.compile.executors import NumpyProgram
 from sknet.compile.passes import Group
 from sknet.core import PRIMITIVES, Primitive
 from sknet.device import Device, MetaArray
-from sknet.estimators import FrozenClassifier, FrozenRegressor
+from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransformer, LayerOutput
 from sknet.estimators.extend import Perceptron, Recipe
 from sknet.exceptions import NonFiniteError
 from sknet.losses import LogLoss
+from sknet.nn.extend import Calls
 from tests.estimators.data import TABLES, quiet
 from tests.estimators.nets import net_for
 from tests.project import is_protocol, public_objects
@@ -97,6 +98,11 @@ ARGUMENTS = {
     "numpy": np.exp,
     "c": "exp",
     "numba": "np.exp",
+    "loss": LogLoss(),
+    "n_classes": (2, 3),
+    "shifts": True,
+    "power": 1.0,
+    "path": "encoder.0",
 }
 
 
@@ -183,6 +189,10 @@ SPECIAL = {
     optim.MinimizeResult: lambda: optim.MinimizeResult(np.arange(3.0), 0.5, 2, 3, True, "done"),
     FrozenClassifier: lambda: estimator(sknet.MLPClassifier, "multiclass").freeze(),
     FrozenRegressor: lambda: estimator(sknet.MLPRegressor, "regression").freeze(),
+    FrozenTransformer: lambda: estimator(sknet.Autoencoder, "regression").freeze(),
+    LayerOutput: lambda: estimator(sknet.MLPClassifier, "multiclass").layer(0),
+    Calls: lambda: Calls(model().module, lambda twin: twin(X)),
+    sknet.Autoencoder: lambda: estimator(sknet.Autoencoder, "regression"),
     sknet.MLPClassifier: lambda: estimator(sknet.MLPClassifier, "multiclass"),
     sknet.MLPRegressor: lambda: estimator(sknet.MLPRegressor, "multioutput"),
     nn.ModuleFactory: lambda: nn.ModuleFactory(nn.Linear, out_features=2),
