@@ -59,11 +59,11 @@ def test_a_head_is_trained_as_if_its_features_were_the_data(optimizer, alpha, co
 
 
 PATTERNS = [
-    ("first.*", {"last.weight", "last.bias"}),
-    ("first", {"last.weight", "last.bias"}),
-    (["*.bias"], {"first.weight", "last.weight"}),
-    (["first.weight", "last.*"], {"first.bias"}),
-    ([], {"first.weight", "first.bias", "last.weight", "last.bias"}),
+    ("first.*", ["last.weight", "last.bias"]),
+    ("first", ["last.weight", "last.bias"]),
+    (["*.bias"], ["first.weight", "last.weight"]),
+    (["first.weight", "last.*"], ["first.bias"]),
+    ([], ["first.weight", "first.bias", "last.weight", "last.bias"]),
 ]
 
 
@@ -73,7 +73,7 @@ def test_patterns_name_what_is_left_as_it_was_drawn(frozen, expected, params):
     with quiet():
         before = values(net_for("multiclass", optimizer=optim.SGD(1e-300), max_iter=1).fit(X, Y))
         net = net_for("multiclass", frozen=frozen, **params).fit(X, Y)
-    assert changed(before, net) == expected
+    assert changed(before, net) == set(expected)
 
 
 def test_between_fits_parts_are_frozen_and_thawed():
@@ -81,11 +81,11 @@ def test_between_fits_parts_are_frozen_and_thawed():
     for frozen, expected in [*PATTERNS, (None, PATTERNS[-1][1]), *PATTERNS[::-1]]:
         before = values(net)
         net.set_params(frozen=frozen).partial_fit(X, Y)
-        assert changed(before, net) == expected
+        assert changed(before, net) == set(expected)
         before = values(net)
         with quiet():
             net.set_params(warm_start=True).fit(X, Y)
-        assert changed(before, net) == expected
+        assert changed(before, net) == set(expected)
 
 
 def test_what_a_module_says_itself_stays():
