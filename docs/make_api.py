@@ -26,6 +26,7 @@ ORDER = [
     "sknet.ops",
     "sknet.ops.linalg",
     "sknet.autograd",
+    "sknet.onnx",
     "sknet.exceptions",
     "sknet.engine",
     "sknet.compile",

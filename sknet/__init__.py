@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sknet._late import completed_by as _completed_by
 
 if TYPE_CHECKING:
-    from sknet import autograd, callbacks, losses, neural_network, nn, ops, optim
+    from sknet import autograd, callbacks, losses, neural_network, nn, onnx, ops, optim
     from sknet.autograd import Function, checkpoint, grad, value_and_grad, vmap
     from sknet.core import Tensor, enable_grad, inference_mode, no_grad, set_grad_enabled
     from sknet.engine import Model
@@ -41,7 +41,7 @@ _HOMES = {
         "NetTransformer",
     ),
 }
-_MODULES = ("autograd", "callbacks", "losses", "neural_network", "nn", "ops", "optim")
+_MODULES = ("autograd", "callbacks", "losses", "neural_network", "nn", "onnx", "ops", "optim")
 
 __all__ = [
     "Autoencoder",
@@ -64,6 +64,7 @@ __all__ = [
     "neural_network",
     "nn",
     "no_grad",
+    "onnx",
     "ops",
     "optim",
     "set_grad_enabled",

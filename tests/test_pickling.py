@@ -13,7 +13,7 @@ import scipy.sparse
 from numpy.random import RandomState
 
 import sknet
-from sknet import Tensor, engine, nn, ops, optim
+from sknet import Tensor, engine, nn, onnx, ops, optim
 from sknet.callbacks import Checkpoint, CSVLog, EarlyStopping, FitView, Pruning, TimeLimit
 from sknet.callbacks.extend import Rows, SavedFit
 from sknet.compile import Equation, Graph, Plan, Variable, compile
@@ -26,6 +26,7 @@ from sknet.estimators.extend import Perceptron, Recipe
 from sknet.exceptions import NonFiniteError
 from sknet.losses import LogLoss
 from sknet.nn.extend import Calls
+from sknet.onnx._writer import Node
 from tests.estimators.data import TABLES, quiet
 from tests.estimators.nets import net_for
 from tests.project import is_protocol, public_objects
@@ -183,6 +184,7 @@ SPECIAL = {
     Recipe: lambda: Recipe(
         Perceptron((4,), "relu"), LogLoss(), optim.Adam(), 0.0, 200, engine.Settings(), False, 0.1, 0
     ),
+    onnx.Network: lambda: onnx.Network([Node("Relu", ("x",), ("y",), {})], ["x"], ["y"], {"w": X}, {}),
     nn.StateDict: lambda: model().module.state_dict(),
     nn.Summary: lambda: nn.summary(model().module, (2, 4)),
     nn.SummaryRow: lambda: nn.summary(model().module, (2, 4)).rows[1],

@@ -1,0 +1,177 @@
+"""Lengths that depend on the number of rows: found by capturing the same function for several numbers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet.compile import Equation, Graph, Variable
+from sknet.exceptions import CaptureError
+
+__all__ = ["ROWS", "Length", "Rows", "Share", "graph_of_any_rows"]
+
+ROWS = (5, 6, 8)  # for which a function is captured; the first graph is exported
+
+
+class Length(NamedTuple):
+    """A length or position ``per_row * n + more`` for n rows.
+
+    Attributes
+    ----------
+    per_row, more : int
+        The two numbers.
+    """
+
+    per_row: int
+    more: int
+
+    def __str__(self) -> str:
+        text = "n" if self.per_row == 1 else f"{self.per_row}*n"
+        return text if not self.more else f"{text}{self.more:+d}"
+
+
+class Share(NamedTuple):
+    """The number one over a length.
+
+    Attributes
+    ----------
+    of : Length
+        That length.
+    """
+
+    of: Length
+
+
+class Rows:
+    """What depends on the number of rows in a captured graph.
+
+    Parameters
+    ----------
+    graphs : sequence of Graph
+        The same function, captured for each number of `ROWS`.
+
+    Raises
+    ------
+    CaptureError
+        If they do not have the same operations.
+    """
+
+    def __init__(self, graphs: Sequence[Graph]) -> None:
+        self._shapes: dict[Variable, tuple[Any, ...]] = {}
+        self._numbers: dict[Variable, list[Any]] = {}
+        self._params: dict[Variable, dict[str, Any]] = {}
+        self._constants: dict[Variable, tuple[np.ndarray[Any, Any], ...]] = {}
+        first = graphs[0]
+        for variables in zip(*(g.inputs for g in graphs), strict=True):
+            self._shapes[variables[0]] = _common(tuple(v.shape for v in variables), "an input")
+        _check_same(len({len(g.constants) for g in graphs}) == 1)
+        for variables in zip(*(g.constants for g in graphs), strict=True):
+            values = tuple(g.constants[v] for g, v in zip(graphs, variables, strict=True))
+            self._constants[variables[0]] = values
+            self._shapes[variables[0]] = _common(tuple(v.shape for v in values), "a constant")
+        _check_same(len({len(g.equations) for g in graphs}) == 1)
+        for equations in zip(*(g.equations for g in graphs), strict=True):
+            self._add(equations)
+        self.graph = first
+
+    def _add(self, equations: tuple[Equation, ...]) -> None:
+        first = equations[0]
+        name = first.primitive.name
+        _check_same(len({e.primitive.name for e in equations}) == 1)
+        _check_same(len({len(e.operands) for e in equations}) == 1)
+        self._numbers[first.output] = [
+            None if type(operands[0]) is Variable else _number(operands, name)
+            for operands in zip(*(e.operands for e in equations), strict=True)
+        ]
+        self._shapes[first.output] = _common(tuple(e.output.shape for e in equations), name)
+        self._params[first.output] = {
+            key: _common(tuple(e.params[key] for e in equations), name) for key in first.params
+        }
+
+    def shape(self, variable: Variable) -> tuple[int | Length, ...]:
+        """Return the lengths of a variable's axes."""
+        return self._shapes[variable]
+
+    def params(self, equation: Equation) -> dict[str, Any]:
+        """Return the parameters of an equation, with a `Length` for each number that depends on the rows."""
+        return self._params[equation.output]
+
+    def numbers(self, equation: Equation) -> list[Any]:
+        """Return the operands of an equation that are numbers, and None for each that is a variable.
+
+        A number that depends on the rows is a `Length`, or a `Share` where it is one over one.
+        """
+        return self._numbers[equation.output]
+
+    def constant(self, variable: Variable) -> tuple[np.ndarray[Any, Any], ...]:
+        """Return the values of a constant for each number of `ROWS`."""
+        return self._constants[variable]
+
+
+def graph_of_any_rows(captured: Callable[[int], Graph]) -> Rows:
+    """Capture a function for several numbers of rows.
+
+    Parameters
+    ----------
+    captured : callable
+        Returns the graph for a number of rows.
+
+    Returns
+    -------
+    Rows
+        The graph, and what depends on the number.
+    """
+    return Rows([captured(n) for n in ROWS])
+
+
+def _check_same(condition: bool, where: str = "it") -> None:
+    if not condition:
+        raise CaptureError(
+            f"the operations of this function depend on the number of rows ({where} differs), so it cannot "
+            "be exported for any number: let them depend on the other axes only"
+        )
+
+
+def _common(values: tuple[Any, ...], where: str) -> Any:
+    """Return what all values are, with a `Length` in place of numbers that depend on the rows."""
+    first = values[0]
+    if isinstance(first, (tuple, list)):
+        _check_same(len({len(v) for v in values}) == 1, where)
+        return type(first)([_common(parts, where) for parts in zip(*values, strict=True)])
+    if isinstance(first, slice):
+        bounds = [(v.start, v.stop, v.step) for v in values]
+        return slice(*[_common(parts, where) for parts in zip(*bounds, strict=True)])
+    if isinstance(first, dict):
+        return {key: _common(tuple(v[key] for v in values), where) for key in first}
+    if isinstance(first, np.ndarray):
+        _check_same(all(v.shape == first.shape and (v == first).all() for v in values), where)
+        return first
+    if type(first) is int and any(v != first for v in values):
+        return _length(values, where)
+    _check_same(all(_are_same(v, first) for v in values), where)
+    return first
+
+
+def _are_same(x: Any, y: Any) -> bool:
+    return bool(x == y or (x != x and y != y))
+
+
+def _length(values: tuple[int, ...], where: str) -> Length:
+    (a, b, c), (m, n, k) = values, ROWS
+    per_row, rest = divmod(b - a, n - m)
+    found = Length(per_row, a - per_row * m)
+    _check_same(rest == 0 and c == found.per_row * k + found.more, where)
+    return found
+
+
+def _number(values: tuple[Any, ...], where: str) -> Any:
+    """Return a number that all are, or what it is of the rows: a mean divides by how many there are."""
+    if all(_are_same(v, values[0]) for v in values):
+        return values[0]
+    _check_same(all(v != 0 for v in values), where)
+    wholes = tuple(round(v) for v in values)
+    if wholes == values:
+        return _length(wholes, where)
+    parts = tuple(round(1 / v) for v in values)
+    _check_same(all(1 / part == v for part, v in zip(parts, values, strict=True) if part), where)
+    return Share(_length(parts, where))

@@ -1,0 +1,173 @@
+"""Loading: an ONNX model as a module, whose parameters can be trained."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sknet import nn
+from sknet.core import Tensor
+from sknet.exceptions import LoadError
+from sknet.onnx import _read_elementwise, _read_neural, _read_shapes  # noqa: F401  they fill READ
+from sknet.onnx._proto import required
+from sknet.onnx._reading import READ
+from sknet.onnx._writer import Node
+
+__all__ = ["Network", "load"]
+
+# Inputs of operators that are no weights: statistics of the training data, bounds, factors.
+NOT_TRAINED = {"BatchNormalization": (3, 4), "Clip": (1, 2), "OneHot": (2,), "Pad": (2,), "Resize": (1, 2)}
+
+
+def load(path: str | os.PathLike[str]) -> "Network":
+    """Return the network in an ONNX file as a module, which can be trained further.
+
+    Parameters
+    ----------
+    path : path-like
+        What `export` has written, or another program with the same operators.
+
+    Returns
+    -------
+    Network
+        In training mode. Weights are parameters, in the order of the file.
+
+    Raises
+    ------
+    ImportError
+        If the library onnx is not installed.
+    LoadError
+        If the file is no ONNX model, or has an operator that is not known; the message names it.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from sknet import nn, onnx
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "network.onnx")
+    ...     model = onnx.export(nn.Sequential(nn.Linear(3, 2), nn.Tanh()), path, np.zeros((1, 3), "float32"))
+    ...     network = onnx.load(path)
+    >>> network.forward(np.ones((5, 3), "float32")).shape
+    (5, 2)
+    >>> [name for name, _ in network.named_parameters()]
+    ['weights.0_weight', 'weights.0_bias']
+    """
+    onnx = required()
+    try:
+        model = onnx.load_model_from_string(Path(path).read_bytes())
+        onnx.checker.check_model(model)
+    except OSError:
+        raise
+    except Exception as error:  # the parser's and the checker's have no common base
+        raise LoadError(f"{os.fspath(path)!r} is no ONNX model: {' '.join(str(error).split())}") from None
+    return _network(onnx, model, os.fspath(path))
+
+
+def _network(onnx: Any, model: Any, path: str) -> "Network":
+    graph = model.graph
+    nodes = [_node(onnx, node) for node in graph.node]
+    unknown = sorted({node.op for node in nodes} - READ.keys())
+    if unknown:
+        raise LoadError(f"{path!r} has operators that sknet does not know: {', '.join(unknown)}")
+    values = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    fixed = _fixed(nodes) | {name for name in values if _is_constant(name, model.producer_name)}
+    weights = {k: v for k, v in values.items() if v.dtype.kind == "f" and v.ndim and k not in fixed}
+    constants = {k: v for k, v in values.items() if k not in weights}
+    inputs = [given.name for given in graph.input if given.name not in values]
+    return Network(nodes, inputs, [output.name for output in graph.output], weights, constants)
+
+
+def _fixed(nodes: Sequence[Node]) -> set[str]:
+    """Return the names of arrays that are no weights."""
+    return {name for node in nodes for i, name in enumerate(node.inputs) if i in NOT_TRAINED.get(node.op, ())}
+
+
+def _is_constant(name: str, producer: str) -> bool:
+    return producer == "sknet" and name.startswith("constant_")
+
+
+def _node(onnx: Any, node: Any) -> Node:
+    attributes = {a.name: _attribute(onnx, a) for a in node.attribute}
+    return Node(node.op_type, tuple(node.input), tuple(node.output), attributes)
+
+
+def _attribute(onnx: Any, attribute: Any) -> Any:
+    value = onnx.helper.get_attribute_value(attribute)
+    if attribute.name == "to":
+        return onnx.helper.tensor_dtype_to_np_dtype(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, onnx.TensorProto):
+        return onnx.numpy_helper.to_array(value)
+    if isinstance(value, (int, float, str)):
+        return value
+    try:
+        return [v.decode() if isinstance(v, bytes) else v for v in value]
+    except TypeError:
+        raise LoadError(f"an attribute of {attribute.name!r} is a graph, which is not known") from None
+
+
+class Network(nn.Module):
+    """A network that was read from an ONNX file.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        Its operators, in order.
+    inputs, outputs : sequence of str
+        Names of what it takes and returns.
+    weights : mapping of str to ndarray
+        Its parameters by their names in the file; a dot becomes an underscore.
+    constants : mapping of str to ndarray
+        Arrays that are not trained.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.onnx import Network
+    >>> from sknet.onnx._writer import Node
+    >>> nodes = [Node("MatMul", ("x", "w"), ("y",), {})]
+    >>> Network(nodes, ["x"], ["y"], {"w": np.array([[2.0], [3.0]])}, {})([[1.0, 10.0]]).numpy()
+    array([[32.]])
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        weights: Mapping[str, np.ndarray[Any, Any]],
+        constants: Mapping[str, np.ndarray[Any, Any]],
+    ) -> None:
+        super().__init__()
+        self.nodes, self.inputs, self.outputs = tuple(nodes), tuple(inputs), tuple(outputs)
+        self.names = {name: name.replace(".", "_").replace("/", "_") for name in weights}
+        self.weights = nn.ParameterDict(
+            {self.names[name]: nn.Parameter(np.array(array)) for name, array in weights.items()}
+        )
+        self.constants = dict(constants)
+
+    def forward(self, *inputs: Any) -> Any:
+        """Return the outputs: a tensor, or a dict of them by name if there are several."""
+        if len(inputs) != len(self.inputs):
+            raise TypeError(f"this network takes {len(self.inputs)} inputs, {self.inputs}, got {len(inputs)}")
+        values: dict[str, Any] = {"": None, **self.constants}
+        values |= dict(zip(self.inputs, map(_as_tensor, inputs), strict=True))
+        values |= {name: self.weights[known] for name, known in self.names.items()}
+        for node in self.nodes:
+            found = READ[node.op](node.attributes, *(values[name] for name in node.inputs))
+            results = found if isinstance(found, tuple) else (found,)
+            values |= dict(zip(node.outputs, results, strict=False))
+        found = {name: _as_tensor(values[name]) for name in self.outputs}
+        return found[self.outputs[0]] if len(found) == 1 else found
+
+    def extra_repr(self) -> str:
+        """Return what is shown between the parentheses."""
+        return f"{len(self.nodes)} operators, inputs {', '.join(self.inputs)}"
+
+
+def _as_tensor(x: Any) -> Tensor:
+    return x if isinstance(x, Tensor) else Tensor(np.asarray(x))

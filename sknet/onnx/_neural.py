@@ -1,0 +1,202 @@
+"""Rows of products, convolutions, pools, interpolation and recurrences."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.compile import Equation
+from sknet.onnx._elementwise import common
+from sknet.onnx._expressions import broadcast_shape, expression
+from sknet.onnx._reductions import sliced
+from sknet.onnx._table import row
+from sknet.onnx._writer import Value, Writer
+
+__all__: list[str] = []
+
+
+@row("matmul")
+def _matmul(w: Writer, equation: Equation, *operands: Value) -> Value:
+    x, y = common(w, equation, list(operands))
+    return w.cast(w.add("MatMul", x, y, shape=w.rows.shape(equation.output)), equation.output.dtype)
+
+
+@row("det")
+def _det(w: Writer, equation: Equation, x: Value) -> Value:
+    return w.add("Det", x, shape=x.shape[:-2])
+
+
+# -- windows ---------------------------------------------------------------------------------
+
+
+def _pads(padding: Any) -> list[int]:
+    return [before for before, _ in padding] + [after for _, after in padding]
+
+
+def _fitted(w: Writer, x: Value, padding: Any, value: float) -> tuple[Value, Any]:
+    """Return an image and its padding, with what is cut off (a negative padding) cut off before."""
+    if all(after >= 0 for _, after in padding):
+        return x, padding
+    for axis, (_, after) in zip((2, 3), padding, strict=True):
+        if after < 0:
+            x = sliced(w, x, axis, 0, x.known(axis) + after)
+    return x, tuple((before, max(after, 0)) for before, after in padding)
+
+
+@row("conv")
+def _conv(
+    w: Writer, equation: Equation, x: Value, kernel: Value,
+    *, groups: int, stride: Any, padding: Any, dilation: Any,
+) -> Value:  # fmt: skip
+    x, padding = _fitted(w, x, padding, 0.0)
+    attributes = {"strides": list(stride), "pads": _pads(padding), "dilations": list(dilation)}
+    shape = w.rows.shape(equation.output)
+    return w.add(
+        "Conv", x, kernel, shape=shape, group=groups, kernel_shape=list(kernel.shape[2:]), **attributes
+    )
+
+
+@row("conv_image")
+def _conv_image(
+    w: Writer, equation: Equation, g: Value, kernel: Value,
+    *, size: Any, groups: int, stride: Any, padding: Any, dilation: Any,
+) -> Value:  # fmt: skip
+    """A transposed convolution; rows and columns that no window reaches are added behind."""
+    attributes = {"strides": list(stride), "pads": [0, 0, 0, 0], "dilations": list(dilation)}
+    full = [(g.known(2 + a) - 1) * stride[a] + dilation[a] * (kernel.known(2 + a) - 1) + 1 for a in range(2)]
+    shape = w.rows.shape(equation.output)
+    found = w.add(
+        "ConvTranspose", g, kernel, shape=(*shape[:2], *full), group=groups,
+        kernel_shape=list(kernel.shape[2:]), **attributes,
+    )  # fmt: skip
+    before = [-padding[a][0] for a in range(2)]
+    after = [size[a] + padding[a][0] - full[a] for a in range(2)]
+    if before == after == [0, 0]:
+        return found
+    amounts = w.constant([0, 0, *before, 0, 0, *after], np.int64)
+    return w.add("Pad", found, amounts, w.constant(0, g.dtype), shape=shape, mode="constant")
+
+
+@row("sum_pool_spread")
+def _spread(w: Writer, equation: Equation, g: Value, *, kernel: Any, **where: Any) -> Value:
+    """A transposed convolution of every channel with ones."""
+    channels = g.known(1)
+    ones = w.constant(np.ones((channels, 1, *kernel)), g.dtype)
+    return _conv_image(w, equation, g, ones, groups=channels, **where)
+
+
+@row("max_pool")
+def _max_pool(
+    w: Writer, equation: Equation, x: Value, *, kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> Value:
+    x, padding = _fitted(w, x, padding, -np.inf)
+    return w.add(
+        "MaxPool", x, shape=w.rows.shape(equation.output), kernel_shape=list(kernel), strides=list(stride),
+        pads=_pads(padding), dilations=list(dilation),
+    )  # fmt: skip
+
+
+@row("sum_pool")
+def _sum_pool(
+    w: Writer, equation: Equation, x: Value, *, kernel: Any, stride: Any, padding: Any, dilation: Any
+) -> Value:
+    """A convolution of every channel with ones."""
+    x, padding = _fitted(w, x, padding, 0.0)
+    channels = x.known(1)
+    ones = w.constant(np.ones((channels, 1, *kernel)), x.dtype)
+    return w.add(
+        "Conv", x, ones, shape=w.rows.shape(equation.output), group=channels, kernel_shape=list(kernel),
+        strides=list(stride), pads=_pads(padding), dilations=list(dilation),
+    )  # fmt: skip
+
+
+@row("resample")
+def _resample(
+    w: Writer, equation: Equation, x: Value, places: Value, weights: Value, *_: Value, axis: int
+) -> Value:
+    at, shape = axis % x.ndim, w.rows.shape(equation.output)
+    total = None
+    for number in range(places.known(0)):
+        place = w.reshaped(sliced(w, places, 0, number, number + 1), places.shape[1:])
+        weight = sliced(w, weights, 0, number, number + 1)
+        weight = w.reshaped(weight, (*weights.shape[1:], *(1,) * (x.ndim - at - 1)))
+        part = w.add("Mul", w.add("Gather", x, place, shape=shape, axis=at), weight, shape=shape)
+        total = part if total is None else w.add("Add", total, part)
+    assert total is not None
+    return total
+
+
+# -- recurrences -----------------------------------------------------------------------------
+
+GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "tanh": (0,), "relu": (0,)}  # ONNX's order, in ours
+OPERATORS = {"lstm": "LSTM", "gru": "GRU", "tanh": "RNN", "relu": "RNN"}
+
+
+@row("recurrence_tape")
+def _tape(w: Writer, equation: Equation, z: Value, *_: Any, **__: Any) -> Value:
+    return z  # only `recurrence` reads it, which is written as a whole
+
+
+@row("recurrence")
+def _recurrence(
+    w: Writer, equation: Equation, z: Value, weight: Value, bias: Value, state: Value, lengths: Any,
+    tape: Value, *, cell: str, reverse: bool,
+) -> Value:  # fmt: skip
+    rows, steps, columns = z.shape
+    size = weight.known(0)
+    weight_ih, weight_hh, both = _weights(w, cell, columns, size, weight, bias)
+    x = w.transposed(z, [1, 0, 2])
+    counts = None if not isinstance(lengths, Value) else w.cast(lengths, np.int32)
+    h = _state(w, state, 0, rows, size)
+    more = [_state(w, state, 1, rows, size)] if cell == "lstm" else []
+    attributes: dict[str, Any] = {"hidden_size": size, "direction": "reverse" if reverse else "forward"}
+    if cell == "gru":
+        attributes["linear_before_reset"] = 1
+    if cell == "relu":
+        attributes["activations"] = ["Relu"]
+    outputs = [(None, (steps, 1, rows, size)), *[(None, (1, rows, size))] * (1 + len(more))]
+    found, last, *cells = w.add_several(
+        OPERATORS[cell], (x, weight_ih, weight_hh, both, counts, h, *more), outputs, **attributes
+    )
+    output = w.reshaped(w.transposed(found, [2, 0, 1, 3]), (rows, steps, size))
+    if counts is not None:
+        output = _carried_on(w, output, last, lengths)
+    if cells:
+        end = w.transposed(cells[0], [1, 0, 2])
+        output = w.add("Concat", output, end, shape=w.rows.shape(equation.output), axis=1)
+    return output
+
+
+def _weights(
+    w: Writer, cell: str, columns: Any, size: int, weight: Value, bias: Value
+) -> tuple[Value, Value, Value]:
+    """Return input weights (the input's share is computed already), recurrent weights and both biases."""
+    order = GATES[cell]
+    permuted = np.concatenate([np.arange(k * size, (k + 1) * size) for k in order])
+    identity = np.eye(int(columns))[permuted][None]
+    taken = w.constant(permuted, np.int64)
+    across = w.add("Gather", w.transposed(weight, [1, 0]), taken, axis=0)
+    recurrent = w.reshaped(across, (1, *across.shape))
+    if cell == "gru":  # the bias of the new state's product stands apart, at the end
+        first, apart = sliced(w, bias, 0, 0, 3 * size), sliced(w, bias, 0, 3 * size, 4 * size)
+        zeros = w.constant(np.zeros(2 * size), bias.dtype)
+        parts = [w.add("Gather", first, taken, shape=(3 * size,), axis=0), zeros, apart]
+    else:
+        zeros = w.constant(np.zeros(int(columns)), bias.dtype)
+        parts = [w.add("Gather", bias, taken, axis=0), zeros]
+    both = w.add("Concat", *parts, shape=(2 * int(columns),), axis=0)
+    return w.constant(identity, weight.dtype), recurrent, w.reshaped(both, (1, *both.shape))
+
+
+def _state(w: Writer, state: Value, number: int, rows: Any, size: int) -> Value:
+    one = sliced(w, state, 0, number, number + 1)
+    return w.reshaped(one, (1, rows, size))
+
+
+def _carried_on(w: Writer, output: Value, last: Value, lengths: Value) -> Value:
+    """Return outputs that stay as they are behind a row's last step, where ONNX has zeros."""
+    rows, steps, size = output.shape[0], output.known(1), output.shape[2]
+    count = w.reshaped(w.cast(lengths, np.int64), (rows, 1, 1))
+    step = w.constant(np.arange(steps).reshape(steps, 1), np.int64)
+    is_real = expression(w, "x < y", {"x": step, "y": count}, np.dtype(np.int64))
+    end = w.reshaped(last, (rows, 1, size))
+    return w.add("Where", is_real, output, end, dtype=output.dtype, shape=broadcast_shape(output, end))

@@ -1,0 +1,94 @@
+"""Files of ONNX: nodes and constants as the protocol buffers of the library onnx."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet.onnx._dims import Length
+from sknet.onnx._writer import Node, Value, Writer
+
+__all__ = ["OPSET", "model_of", "required"]
+
+OPSET = 20
+IR_VERSION = 10
+
+
+def required() -> Any:
+    """Return the library onnx; raise ImportError with the name of the extra where it is missing."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise ImportError(
+            "sknet.onnx writes and reads files with the library onnx, which is not installed: "
+            'python -m pip install "sknet[onnx]"'
+        ) from error
+    return onnx
+
+
+def model_of(
+    w: Writer, inputs: Sequence[Value], outputs: Mapping[str, Value], name: str, half: bool = False
+) -> Any:
+    """Return a checked ``onnx.ModelProto``.
+
+    Parameters
+    ----------
+    w : Writer
+        Nodes and constants; those that nothing reads are left out.
+    inputs : sequence of Value
+        What the model is given.
+    outputs : mapping of str to Value
+        What it returns, by name.
+    name : str
+        Of the graph.
+    half : bool, default=False
+        Write half precision in place of single.
+
+    Returns
+    -------
+    onnx.ModelProto
+        Checked by the library.
+    """
+    onnx = required()
+    types = _Types(onnx.helper, half)
+    nodes = [types.node(node) for node in w.nodes]
+    nodes += [onnx.helper.make_node("Identity", [x.name], [public]) for public, x in outputs.items()]
+    used = {name for node in nodes for name in node.input}
+    graph = onnx.helper.make_graph(
+        nodes,
+        name,
+        [types.info(x.name, x) for x in inputs],
+        [types.info(public, x) for public, x in outputs.items()],
+        [onnx.numpy_helper.from_array(types.array(a), n) for n, a in w.constants.items() if n in used],
+    )
+    opset = onnx.helper.make_opsetid("", OPSET)
+    model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION, producer_name="sknet")
+    onnx.checker.check_model(model)
+    return model
+
+
+class _Types:
+    """Translates dtypes."""
+
+    def __init__(self, helper: Any, half: bool) -> None:
+        self._helper = helper
+        self._single = np.dtype(np.float16 if half else np.float32)
+
+    def dtype(self, dtype: Any) -> np.dtype[Any]:
+        return self._single if dtype == np.dtype(np.float32) else np.dtype(dtype)
+
+    def array(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        with np.errstate(over="ignore"):
+            return array.astype(self.dtype(array.dtype), copy=False)
+
+    def number(self, dtype: Any) -> int:
+        dtype = self.dtype(dtype)
+        return int(self._helper.np_dtype_to_tensor_dtype(np.dtype(object) if dtype.kind == "U" else dtype))
+
+    def node(self, node: Node) -> Any:
+        attributes = {k: self.number(v) if isinstance(v, np.dtype) else v for k, v in node.attributes.items()}
+        return self._helper.make_node(node.op, list(node.inputs), list(node.outputs), **attributes)
+
+    def info(self, name: str, value: Value) -> Any:
+        shape = [str(n) if isinstance(n, Length) else n for n in value.shape]
+        return self._helper.make_tensor_value_info(name, self.number(value.dtype), shape)

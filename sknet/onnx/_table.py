@@ -1,0 +1,58 @@
+"""The table of primitives: one row each, a function that writes it as nodes, or why there is none."""
+
+from collections.abc import Callable
+from typing import Any
+
+from sknet.compile import Equation
+from sknet.onnx._writer import Value, Writer
+
+__all__ = ["NOT_EXPORTED", "TABLE", "Row", "row"]
+
+Row = Callable[..., Value]
+TABLE: dict[str, Row] = {}
+
+_GRADIENT = "it occurs in gradients only"
+_NO_OPERATOR = "ONNX has no such operator"
+
+NOT_EXPORTED: dict[str, str] = {
+    "carry": "it occurs on the tape only",
+    "cholesky": _NO_OPERATOR,
+    "conv_weight": _GRADIENT,
+    "dropout_mask": "ONNX's random numbers are others, and predictions draw none",
+    "eigh": _NO_OPERATOR,
+    "inv": _NO_OPERATOR,
+    "max_pool_put": _GRADIENT,
+    "max_pool_take": _GRADIENT,
+    "nextafter": _NO_OPERATOR,
+    "pinv": _NO_OPERATOR,
+    "qr": _NO_OPERATOR,
+    "recurrence_gradient": _GRADIENT,
+    "slogdet": _NO_OPERATOR,
+    "solve": _NO_OPERATOR,
+    "sparse_matmul": "ONNX has no sparse inputs: export with a dense example",
+    "svd": _NO_OPERATOR,
+}
+
+
+def row(*names: str) -> Callable[[Row], Row]:
+    """Enter a function for these primitives: ``write(w, equation, *operands, **params) -> Value``.
+
+    Its operands are values, or the numbers that the equation has; its parameters have a `Length` in place
+    of each number that depends on the rows.
+    """
+
+    def enter(function: Row) -> Row:
+        for name in names:
+            TABLE[name] = function
+        return function
+
+    return enter
+
+
+def operands_of(w: Writer, equation: Equation) -> list[Any]:
+    """Return an equation's operands: values, and numbers as they are unless they depend on the rows."""
+    numbers = w.rows.numbers(equation)
+    return [
+        w.value(x) if number is None else w.number(number, equation.output.dtype)
+        for x, number in zip(equation.operands, numbers, strict=True)
+    ]

@@ -1,0 +1,256 @@
+"""Writes the nodes of an ONNX graph: values have names, numbers become constants of the right type."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet.compile import Variable
+from sknet.exceptions import CaptureError
+from sknet.onnx._dims import Length, Rows, Share
+
+__all__ = ["Node", "Value", "Writer"]
+
+# What onnxruntime's CPU computes in single precision only: in a network of double precision, values are
+# rounded before and after.
+SINGLE_ONLY = frozenset({
+    "Acos", "Asin", "Atan", "Conv", "ConvTranspose", "Det", "Erf", "GRU", "LSTM", "RNN", "Softplus",
+})  # fmt: skip
+
+
+class Value(NamedTuple):
+    """A value of the ONNX graph.
+
+    Attributes
+    ----------
+    name : str
+        Unique in the graph.
+    dtype : dtype
+        Its type.
+    shape : tuple of int or Length
+        Lengths of its axes.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int | Length, ...]
+
+    def known(self, axis: int) -> int:
+        """Return the length of an axis that must not depend on the rows."""
+        length = self.shape[axis]
+        if isinstance(length, Length):
+            raise CaptureError(
+                f"the length of axis {axis} of {self.name} depends on the number of rows, with which this "
+                "operation cannot be exported"
+            )
+        return length
+
+    @property
+    def ndim(self) -> int:
+        """How many axes it has."""
+        return len(self.shape)
+
+
+class Node(NamedTuple):
+    """One operation of ONNX.
+
+    Attributes
+    ----------
+    op : str
+        Its name in the standard's default domain.
+    inputs, outputs : tuple of str
+        Names of values; an empty one stands for an optional input that is left out.
+    attributes : dict
+        By name.
+    """
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+
+
+class Writer:
+    """Collects nodes and constants.
+
+    Parameters
+    ----------
+    rows : Rows
+        The captured graph.
+    n_rows_of : str, default=None
+        The name of the input whose first axis is the rows.
+
+    Attributes
+    ----------
+    nodes : list of Node
+        In order of execution.
+    constants : dict of str to ndarray
+        By name.
+    """
+
+    def __init__(self, rows: Rows, n_rows_of: str | None = None) -> None:
+        self.rows = rows
+        self.nodes: list[Node] = []
+        self.constants: dict[str, np.ndarray[Any, Any]] = {}
+        self._n_rows_of = n_rows_of
+        self._known: dict[bytes, Value] = {}
+        self._values: dict[Variable, Value] = {}
+        self._n_rows: str | None = None
+        self._count = 0
+
+    # -- values -------------------------------------------------------------------------------
+
+    def name(self, op: str) -> str:
+        """Return a name that no other value has."""
+        self._count += 1
+        return f"{op.lower()}_{self._count}"
+
+    def bind(self, variable: Variable, value: Value) -> None:
+        """Note which value of the ONNX graph a variable is."""
+        self._values[variable] = value._replace(shape=self.rows.shape(variable))
+
+    def value(self, variable: Variable) -> Value:
+        """Return the value that a variable is; a constant is written down at its first use."""
+        found = self._values.get(variable)
+        if found is None:
+            found = self._values[variable] = self._constant_of(variable)
+        return found
+
+    def _constant_of(self, variable: Variable) -> Value:
+        values = self.rows.constant(variable)
+        shape = self.rows.shape(variable)
+        if all(isinstance(n, int) for n in shape):
+            if any(v.tobytes() != values[0].tobytes() for v in values):
+                raise CaptureError(
+                    "a constant depends on the number of rows, so the function cannot be exported for any"
+                )
+            return self.constant(values[0])
+        if values[0].size and all((v == values[0].flat[0]).all() for v in values):
+            return self.expanded(self.constant(values[0].reshape(-1)[:1].reshape(())), shape)
+        counted = all(v.ndim == 1 and (v == np.arange(len(v))).all() for v in values)
+        if counted:
+            start, step = self.constant(np.array(0, np.int64)), self.constant(np.array(1, np.int64))
+            stop = self.squeezed(self.lengths(shape))
+            return self.cast(self.add("Range", start, stop, step, shape=shape), values[0].dtype)
+        raise CaptureError(
+            "a constant has another length for another number of rows, and is neither one number everywhere "
+            "nor 0, 1, 2, ...: the function cannot be exported for any number of rows"
+        )
+
+    def constant(self, array: Any, dtype: Any = None) -> Value:
+        """Return a constant; equal ones are one."""
+        with np.errstate(over="ignore"):  # a number beyond the dtype's range is infinite, as in NumPy
+            array = np.ascontiguousarray(np.asarray(array, dtype=dtype)).reshape(np.shape(array))
+        key = hashlib.sha256(repr((array.dtype.str, array.shape)).encode() + array.tobytes()).digest()
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = Value(self.name("constant"), array.dtype, array.shape)
+            self.constants[found.name] = array
+        return found
+
+    def parameter(self, name: str, array: np.ndarray[Any, Any]) -> Value:
+        """Return a constant with a name of its own."""
+        self.constants[name] = array
+        return Value(name, array.dtype, array.shape)
+
+    # -- nodes --------------------------------------------------------------------------------
+
+    def add(
+        self, op: str, *inputs: Value | None, dtype: Any = None, shape: Any = None, **attributes: Any
+    ) -> Value:
+        """Add a node with one output, of the first input's dtype and shape unless said otherwise."""
+        return self.add_several(op, inputs, [(dtype, shape)], **attributes)[0]
+
+    def add_several(
+        self, op: str, inputs: Sequence[Value | None], outputs: Sequence[tuple[Any, Any]], **attributes: Any
+    ) -> list[Value]:
+        """Add a node with several outputs, each given by its dtype and shape (None: as the first input)."""
+        [first, *_] = [x for x in inputs if x is not None]
+        if op in SINGLE_ONLY and first.dtype == np.dtype(np.float64):
+            rounded = [None if x is None else self._rounded(x, np.float32) for x in inputs]
+            found = self.add_several(op, rounded, outputs, **attributes)
+            return [self._rounded(x, np.float64) for x in found]
+        found = [
+            Value(
+                self.name(op),
+                first.dtype if dtype is None else np.dtype(dtype),
+                first.shape if shape is None else tuple(shape),
+            )
+            for dtype, shape in outputs
+        ]
+        names = tuple("" if x is None else x.name for x in inputs)
+        self.nodes.append(Node(op, names, tuple(v.name for v in found), attributes))
+        return found
+
+    def _rounded(self, x: Value, dtype: Any) -> Value:
+        return self.cast(x, dtype) if x.dtype.kind == "f" else x
+
+    def cast(self, x: Value, dtype: Any) -> Value:
+        """Return x in another dtype."""
+        dtype = np.dtype(dtype)
+        return x if x.dtype == dtype else self.add("Cast", x, dtype=dtype, to=dtype)
+
+    # -- lengths ------------------------------------------------------------------------------
+
+    def lengths(self, shape: Sequence[int | Length]) -> Value:
+        """Return lengths as one value of dtype int64, computed where they depend on the rows."""
+        if all(isinstance(n, int) for n in shape):
+            return self.constant(np.array(shape, np.int64))
+        parts: list[Value] = []
+        for n in shape:
+            parts.append(self._length(n) if isinstance(n, Length) else self.constant([n], np.int64))
+        if len(parts) == 1:
+            return parts[0]
+        return self.add("Concat", *parts, shape=(len(parts),), axis=0)
+
+    def _length(self, length: Length) -> Value:
+        if self._n_rows is None:
+            if self._n_rows_of is None:
+                raise CaptureError("lengths depend on the number of rows, and no input has rows")
+            source = Value(self._n_rows_of, np.dtype(np.int64), (1,))
+            self._n_rows = self.add("Shape", source, start=0, end=1).name
+        found = Value(self._n_rows, np.dtype(np.int64), (1,))
+        if length.per_row != 1:
+            found = self.add("Mul", found, self.constant([length.per_row], np.int64))
+        if length.more:
+            found = self.add("Add", found, self.constant([length.more], np.int64))
+        return found
+
+    def number(self, number: Any, dtype: Any) -> Any:
+        """Return a number as it is, or computed in a dtype if it depends on the rows."""
+        if isinstance(number, Length):
+            return self.cast(self.squeezed(self.lengths([number])), dtype)
+        if isinstance(number, Share):
+            return self.add("Reciprocal", self.number(number.of, dtype))
+        return number
+
+    def reshaped(self, x: Value, shape: Sequence[int | Length]) -> Value:
+        """Return x in another shape."""
+        shape = tuple(shape)
+        if shape == x.shape:
+            return x
+        open_axes = [i for i, n in enumerate(shape) if isinstance(n, Length)]
+        if len(open_axes) == 1 and 0 not in shape:
+            known = [-1 if isinstance(n, Length) else n for n in shape]
+            return self.add("Reshape", x, self.constant(known, np.int64), shape=shape)
+        return self.add("Reshape", x, self.lengths(shape), shape=shape, allowzero=1)
+
+    def expanded(self, x: Value, shape: Sequence[int | Length]) -> Value:
+        """Return x broadcast to a shape."""
+        shape = tuple(shape)
+        known = [n for n in shape if isinstance(n, int)]
+        if 0 in known and len(known) == len(shape):
+            return self.constant(np.zeros(known), x.dtype)  # onnxruntime expands 1 to 0 wrongly
+        return x if shape == x.shape else self.add("Expand", x, self.lengths(shape), shape=shape)
+
+    def squeezed(self, x: Value) -> Value:
+        """Return x of shape (1,) as a number."""
+        return self.add("Squeeze", x, self.constant([0], np.int64), shape=())
+
+    def transposed(self, x: Value, axes: Sequence[int]) -> Value:
+        """Return x with its axes in another order."""
+        axes = [a % x.ndim for a in axes]
+        if axes == list(range(x.ndim)):
+            return x
+        return self.add("Transpose", x, shape=[x.shape[a] for a in axes], perm=axes)
