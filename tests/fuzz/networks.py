@@ -208,13 +208,12 @@ def train(case: Case, kind: type[Steps], shaken: int = 0) -> Result:
 def left_by(model: Model) -> dict[str, np.ndarray]:
     """Return parameters, slots and buffers of a model by name."""
     state, arrays = model.state, {}
-    for prefix, part in (
-        ("parameter", state.parameters),
-        ("slot", state.optimizer.slots),
-        ("buffer", model.buffers),
-    ):
+    for prefix, part in (("parameter", state.parameters), ("buffer", model.buffers)):
         for name, array in part.items():
             arrays[f"{prefix} {name}"] = np.array(array)
+    for slot, flat in state.optimizer.slots.items():  # between parameters there are gaps, which hold anything
+        for name, place in model.layout.slices.items():
+            arrays[f"slot {slot} of {name}"] = np.array(flat[place])
     return arrays
 
 
@@ -266,8 +265,19 @@ def is_tame(arrays: dict[str, np.ndarray]) -> bool:
 
 
 def sensitivity(case: Case, expected: dict[str, np.ndarray]) -> float:
-    """Return how much eager training differs if parameters differ in their last places."""
-    return max(difference(train(case, EagerSteps, shaken).arrays, expected)[0] for shaken in range(1, 6))
+    """Return how much eager training differs if parameters and weights differ in their last places."""
+    return max(
+        difference(train(_shaken(case, number), EagerSteps, number).arrays, expected)[0]
+        for number in range(1, 6)
+    )
+
+
+def _shaken(case: Case, number: int) -> Case:
+    """Return the case with other last places of its weights: of a gradient of 0, Lion takes the sign."""
+    X, y, weight = case.data
+    last = np.finfo(case.settings["dtype"]).eps * np.random.default_rng(number).uniform(-1, 1, len(y))
+    moved = (np.ones(len(y), case.settings["dtype"]) if weight is None else weight) * (1 + last)
+    return dataclasses.replace(case, data=(X, y, moved.astype(case.settings["dtype"])))
 
 
 def problems(case: Case, compiled: bool = False) -> Iterator[tuple[str, str]]:
