@@ -21,6 +21,16 @@ class PerceptronLayers(BaseNet):
         super()._take(fit)
         self.n_layers_ = len(self._architecture.linear_layers) + 1
 
+    def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
+        """Return the shape of a layer's output; of the last hidden one it is that of the weights behind it.
+
+        A notebook asks for it to show the estimator, for which nothing should be computed.
+        """
+        hidden, last = self._architecture.linear_layers[:-1], self._architecture.linear_layers[-1]
+        if layer == -2 and hidden:
+            return (int(self.model_.evaluation_parameters[f"{last}.weight"].shape[0]),)
+        return super()._layer_shape(layer)
+
     @property
     def coefs_(self) -> list[Any]:
         """Weight matrices of shape (n_in, n_out), one a layer; the list or an item of it can be set."""
