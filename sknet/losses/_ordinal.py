@@ -44,9 +44,9 @@ class Ordinal(Loss):
     >>> from sknet.losses import Ordinal
     >>> loss = Ordinal()
     >>> loss.predict([[0.0, 1.0]]).numpy()
-    array([[0.5   , 0.2311, 0.2689]])
+    array([[0.5   , 0.2881, 0.2119]])
     >>> loss.values([[0.0, 1.0], [0.0, 1.0]], [0, 2]).numpy()
-    array([0.6931, 1.3133])
+    array([0.6931, 1.5514])
     """
 
     tasks = ("ordinal",)

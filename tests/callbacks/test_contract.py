@@ -28,7 +28,7 @@ from sknet.callbacks import (
     TensorBoardLog,
     TimeLimit,
 )
-from sknet.engine.loop._native_steps import NativeSteps
+from sknet.compile.executors.native import NativeRun
 from tests.project import ROOT
 
 RNG = np.random.default_rng(0)
@@ -206,8 +206,8 @@ def test_wrong_values_are_refused_by_name_when_it_is_used(name, tmp_path):
 def test_a_fit_with_it_stays_native_and_has_the_same_bits(name, tmp_path, monkeypatch):
     monkeypatch.setenv("SKNET_NATIVE", "1")
     native = []
-    run = NativeSteps._native
-    monkeypatch.setattr(NativeSteps, "_native", lambda self, *args: native.append(1) or run(self, *args))
+    run = NativeRun.run
+    monkeypatch.setattr(NativeRun, "run", lambda self, *args: native.append(1) or run(self, *args))
     plain = classifier().fit(X, Y)
     assert native
     native.clear()
