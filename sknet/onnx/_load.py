@@ -56,11 +56,10 @@ def load(path: str | os.PathLike[str]) -> "Network":
     ['weights.0_weight', 'weights.0_bias']
     """
     onnx = required()
+    content = Path(path).read_bytes()
     try:
-        model = onnx.load_model_from_string(Path(path).read_bytes())
+        model = onnx.load_model_from_string(content)
         onnx.checker.check_model(model)
-    except OSError:
-        raise
     except Exception as error:  # the parser's and the checker's have no common base
         raise LoadError(f"{os.fspath(path)!r} is no ONNX model: {' '.join(str(error).split())}") from None
     return _network(onnx, model, os.fspath(path))

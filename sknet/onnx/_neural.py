@@ -32,7 +32,7 @@ def _pads(padding: Any) -> list[int]:
     return [before for before, _ in padding] + [after for _, after in padding]
 
 
-def _fitted(w: Writer, x: Value, padding: Any, value: float) -> tuple[Value, Any]:
+def _fitted(w: Writer, x: Value, padding: Any) -> tuple[Value, Any]:
     """Return an image and its padding, with what is cut off (a negative padding) cut off before."""
     if all(after >= 0 for _, after in padding):
         return x, padding
@@ -47,7 +47,7 @@ def _conv(
     w: Writer, equation: Equation, x: Value, kernel: Value,
     *, groups: int, stride: Any, padding: Any, dilation: Any,
 ) -> Value:  # fmt: skip
-    x, padding = _fitted(w, x, padding, 0.0)
+    x, padding = _fitted(w, x, padding)
     attributes = {"strides": list(stride), "pads": _pads(padding), "dilations": list(dilation)}
     shape = w.rows.shape(equation.output)
     return w.add(
@@ -76,19 +76,22 @@ def _conv_image(
     return w.add("Pad", found, amounts, w.constant(0, g.dtype), shape=shape, mode="constant")
 
 
+def _ones(w: Writer, x: Value, kernel: Any) -> Value:
+    """Return a kernel of ones for every channel of x."""
+    return w.constant(np.ones((x.known(1), 1, *kernel)), x.dtype)
+
+
 @row("sum_pool_spread")
 def _spread(w: Writer, equation: Equation, g: Value, *, kernel: Any, **where: Any) -> Value:
     """A transposed convolution of every channel with ones."""
-    channels = g.known(1)
-    ones = w.constant(np.ones((channels, 1, *kernel)), g.dtype)
-    return _conv_image(w, equation, g, ones, groups=channels, **where)
+    return _conv_image(w, equation, g, _ones(w, g, kernel), groups=g.known(1), **where)
 
 
 @row("max_pool")
 def _max_pool(
     w: Writer, equation: Equation, x: Value, *, kernel: Any, stride: Any, padding: Any, dilation: Any
 ) -> Value:
-    x, padding = _fitted(w, x, padding, -np.inf)
+    x, padding = _fitted(w, x, padding)
     return w.add(
         "MaxPool", x, shape=w.rows.shape(equation.output), kernel_shape=list(kernel), strides=list(stride),
         pads=_pads(padding), dilations=list(dilation),
@@ -96,17 +99,9 @@ def _max_pool(
 
 
 @row("sum_pool")
-def _sum_pool(
-    w: Writer, equation: Equation, x: Value, *, kernel: Any, stride: Any, padding: Any, dilation: Any
-) -> Value:
+def _sum_pool(w: Writer, equation: Equation, x: Value, *, kernel: Any, **where: Any) -> Value:
     """A convolution of every channel with ones."""
-    x, padding = _fitted(w, x, padding, 0.0)
-    channels = x.known(1)
-    ones = w.constant(np.ones((channels, 1, *kernel)), x.dtype)
-    return w.add(
-        "Conv", x, ones, shape=w.rows.shape(equation.output), group=channels, kernel_shape=list(kernel),
-        strides=list(stride), pads=_pads(padding), dilations=list(dilation),
-    )  # fmt: skip
+    return _conv(w, equation, x, _ones(w, x, kernel), groups=x.known(1), **where)
 
 
 @row("resample")

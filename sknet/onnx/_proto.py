@@ -82,8 +82,7 @@ class _Types:
             return array.astype(self.dtype(array.dtype), copy=False)
 
     def number(self, dtype: Any) -> int:
-        dtype = self.dtype(dtype)
-        return int(self._helper.np_dtype_to_tensor_dtype(np.dtype(object) if dtype.kind == "U" else dtype))
+        return int(self._helper.np_dtype_to_tensor_dtype(self.dtype(dtype)))
 
     def node(self, node: Node) -> Any:
         attributes = {k: self.number(v) if isinstance(v, np.dtype) else v for k, v in node.attributes.items()}

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
+from sknet.core import as_tensor
 from sknet.exceptions import LoadError
-from sknet.onnx._reading import READ, are_known, ints, operator, tensor
+from sknet.onnx._reading import READ, are_known, ints, operator
 
 __all__: list[str] = []
 
@@ -73,7 +74,7 @@ def _plain(function: Callable[..., Any], of_known: Callable[..., Any] | None) ->
     def compute(attributes: Attributes, *inputs: Any) -> Any:
         if of_known is not None and are_known(*inputs):
             return of_known(*inputs)
-        return function(*map(tensor, inputs))
+        return function(*map(as_tensor, inputs))
 
     return compute
 
@@ -85,7 +86,7 @@ READ.update({name: _plain(*functions) for name, functions in PLAIN.items()})
 def _divide(attributes: Attributes, x: Any, y: Any) -> Any:
     if are_known(x, y):
         return np.trunc(x / y).astype(x.dtype) if x.dtype.kind in "iu" else x / y
-    x, y = tensor(x), tensor(y)
+    x, y = as_tensor(x), as_tensor(y)
     if x.dtype.kind == "f":
         return x / y
     down = x // y  # towards zero, as in C
@@ -95,8 +96,8 @@ def _divide(attributes: Attributes, x: Any, y: Any) -> Any:
 @operator("Mod")
 def _modulo(attributes: Attributes, x: Any, y: Any) -> Any:
     if not attributes.get("fmod", 0):
-        return np.mod(x, y) if are_known(x, y) else tensor(x) % tensor(y)
-    x, y = tensor(x), tensor(y)
+        return np.mod(x, y) if are_known(x, y) else as_tensor(x) % as_tensor(y)
+    x, y = as_tensor(x), as_tensor(y)
     rest = ops.abs(x) % ops.abs(y)
     return ops.where(ops.less(x, 0), -rest, rest)
 
@@ -105,7 +106,7 @@ def _fold(function: Callable[..., Any], of_known: Callable[..., Any]) -> Callabl
     def compute(attributes: Attributes, first: Any, *others: Any) -> Any:
         for other in others:
             both = (first, other)
-            first = of_known(*both) if are_known(*both) else function(*map(tensor, both))
+            first = of_known(*both) if are_known(*both) else function(*map(as_tensor, both))
         return first
 
     return compute
@@ -129,7 +130,7 @@ def _cast(attributes: Attributes, x: Any) -> Any:
 
 @operator("IsInf")
 def _is_infinite(attributes: Attributes, x: Any) -> Any:
-    x = tensor(x)
+    x = as_tensor(x)
     found = ops.isinf(x)
     if not attributes.get("detect_negative", 1):
         found = ops.logical_and(found, ops.greater(x, 0))
@@ -140,10 +141,10 @@ def _is_infinite(attributes: Attributes, x: Any) -> Any:
 
 @operator("Clip")
 def _clip(attributes: Attributes, x: Any, low: Any = None, high: Any = None) -> Any:
-    x = tensor(x)
+    x = as_tensor(x)
     bounds = [attributes.get(n) if v is None else v for n, v in (("min", low), ("max", high))]
     for bound, function in zip(bounds, (ops.maximum, ops.minimum), strict=True):
-        x = x if bound is None else function(x, ops.astype(tensor(bound), x.dtype))
+        x = x if bound is None else function(x, ops.astype(as_tensor(bound), x.dtype))
     return x
 
 
@@ -164,7 +165,7 @@ def _celu(attributes: Attributes, x: Any) -> Any:
 
 @operator("Selu")
 def _selu(attributes: Attributes, x: Any) -> Any:
-    x = tensor(x)
+    x = as_tensor(x)
     alpha, gamma = attributes.get("alpha", 1.6732631921768188), attributes.get("gamma", 1.0507010221481323)
     return gamma * ops.where(ops.greater(x, 0), x, alpha * ops.expm1(ops.minimum(x, 0)))
 
@@ -176,7 +177,7 @@ def _gelu(attributes: Attributes, x: Any) -> Any:
 
 @operator("HardSigmoid")
 def _hard_sigmoid(attributes: Attributes, x: Any) -> Any:
-    return ops.clip(attributes.get("alpha", 0.2) * tensor(x) + attributes.get("beta", 0.5), 0.0, 1.0)
+    return ops.clip(attributes.get("alpha", 0.2) * as_tensor(x) + attributes.get("beta", 0.5), 0.0, 1.0)
 
 
 @operator("Dropout")
@@ -206,7 +207,7 @@ def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
         if not chosen and attributes.get("noop_with_empty_axes", 0):
             return x
         how = {"axis": tuple(chosen) if chosen else None, "keepdims": bool(attributes.get("keepdims", 1))}
-        found = function(tensor(x), **how)
+        found = function(as_tensor(x), **how)
         return found.numpy() if are_known(x) else found
 
     return compute
@@ -219,7 +220,7 @@ def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
     def compute(attributes: Attributes, x: Any) -> Any:
         if attributes.get("select_last_index", 0):
             raise LoadError("select_last_index of ArgMax and ArgMin is not known")
-        return function(tensor(x), attributes.get("axis", 0), bool(attributes.get("keepdims", 1)))
+        return function(as_tensor(x), attributes.get("axis", 0), bool(attributes.get("keepdims", 1)))
 
     return compute
 
@@ -228,7 +229,7 @@ READ["ArgMax"], READ["ArgMin"] = _extreme(ops.argmax), _extreme(ops.argmin)
 
 
 def _along(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda attributes, x: function(tensor(x), attributes.get("axis", -1))
+    return lambda attributes, x: function(as_tensor(x), attributes.get("axis", -1))
 
 
 READ["Softmax"], READ["LogSoftmax"] = _along(ops.softmax), _along(ops.log_softmax)

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
-from sknet.core import PRIMITIVES, bind
+from sknet.core import PRIMITIVES, as_tensor, bind
 from sknet.exceptions import LoadError
 from sknet.onnx._neural import GATES
-from sknet.onnx._reading import operator, tensor
+from sknet.onnx._reading import operator
 
 __all__: list[str] = []
 
@@ -18,18 +18,18 @@ Attributes = dict[str, Any]
 
 @operator("Gemm")
 def _gemm(attributes: Attributes, x: Any, y: Any, bias: Any = None) -> Any:
-    x, y = tensor(x), tensor(y)
+    x, y = as_tensor(x), as_tensor(y)
     product = ops.matmul(x.T if attributes.get("transA", 0) else x, y.T if attributes.get("transB", 0) else y)
     alpha, beta = attributes.get("alpha", 1.0), attributes.get("beta", 1.0)
     product = product if alpha == 1.0 else alpha * product
     if bias is None:
         return product
-    return product + (tensor(bias) if beta == 1.0 else beta * tensor(bias))
+    return product + (as_tensor(bias) if beta == 1.0 else beta * as_tensor(bias))
 
 
 @operator("Einsum")
 def _einsum(attributes: Attributes, *inputs: Any) -> Any:
-    return ops.einsum(attributes["equation"], *map(tensor, inputs))
+    return ops.einsum(attributes["equation"], *map(as_tensor, inputs))
 
 
 @operator("Det")
@@ -93,7 +93,7 @@ def _ceiled(attributes: Attributes, x: Any, kernel: tuple[int, int], where: dict
 
 @operator("Conv")
 def _conv(attributes: Attributes, x: Any, weight: Any, bias: Any = None) -> Any:
-    x, weight = tensor(x), tensor(weight)
+    x, weight = as_tensor(x), as_tensor(weight)
     images, kernels = _as_images(x), _as_images(weight)
     where = _windows(attributes, images, kernels.shape[2:])
     found = bind(PRIMITIVES["conv"], (images, kernels), {"groups": attributes.get("group", 1), **where})
@@ -106,7 +106,7 @@ def _biased(x: Any, bias: Any) -> Any:
 
 @operator("ConvTranspose")
 def _conv_transpose(attributes: Attributes, x: Any, weight: Any, bias: Any = None) -> Any:
-    x, weight = tensor(x), tensor(weight)
+    x, weight = as_tensor(x), as_tensor(weight)
     if attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or "output_shape" in attributes:
         raise LoadError("ConvTranspose with auto_pad or output_shape is not known")
     images, kernels = _as_images(x), _as_images(weight)
@@ -125,7 +125,7 @@ def _conv_transpose(attributes: Attributes, x: Any, weight: Any, bias: Any = Non
 
 @operator("MaxPool")
 def _max_pool(attributes: Attributes, x: Any) -> Any:
-    x = tensor(x)
+    x = as_tensor(x)
     images, kernel = _as_images(x), _pair(attributes["kernel_shape"])
     where = _ceiled(attributes, images, kernel, _windows(attributes, images, kernel))
     return _from_images(bind(PRIMITIVES["max_pool"], (images,), {"kernel": kernel, **where}), x)
@@ -133,7 +133,7 @@ def _max_pool(attributes: Attributes, x: Any) -> Any:
 
 @operator("AveragePool")
 def _average_pool(attributes: Attributes, x: Any) -> Any:
-    x = tensor(x)
+    x = as_tensor(x)
     images, kernel = _as_images(x), _pair(attributes["kernel_shape"])
     given = _windows(attributes, images, kernel)
     where = _ceiled(attributes, images, kernel, given)
@@ -143,7 +143,7 @@ def _average_pool(attributes: Attributes, x: Any) -> Any:
     if attributes.get("count_include_pad", 0):
         counted = np.pad(counted, [(0, 0), (0, 0), *given["padding"]], constant_values=1)
         where = {**where, "padding": _behind(where["padding"], given["padding"])}
-    sizes = bind(PRIMITIVES["sum_pool"], (tensor(counted),), {"kernel": kernel, **where})
+    sizes = bind(PRIMITIVES["sum_pool"], (as_tensor(counted),), {"kernel": kernel, **where})
     return _from_images(total / sizes, x)
 
 
@@ -168,7 +168,7 @@ def _global_max(attributes: Attributes, x: Any) -> Any:
 def _batch_norm(attributes: Attributes, x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
     shape = (-1, *(1,) * (x.ndim - 2))
     scale, bias, mean, variance = (ops.reshape(v, shape) for v in (scale, bias, mean, variance))
-    return (tensor(x) - mean) / ops.sqrt(variance + attributes.get("epsilon", 1e-5)) * scale + bias
+    return (as_tensor(x) - mean) / ops.sqrt(variance + attributes.get("epsilon", 1e-5)) * scale + bias
 
 
 @operator("LayerNormalization")
@@ -225,9 +225,11 @@ def _run(
     kind = cell if cell != "rnn" else "tanh"
     order = np.argsort(GATES[kind])
     columns = np.concatenate([np.arange(k * size, (k + 1) * size) for k in order])
-    taken = [ops.permute_dims(ops.take(tensor(m)[number], columns, 0), (1, 0)) for m in (weight, recurrent)]
+    taken = [
+        ops.permute_dims(ops.take(as_tensor(m)[number], columns, 0), (1, 0)) for m in (weight, recurrent)
+    ]
     options: dict[str, Any] = {"lengths": lengths, "reverse": reverse}
-    given = [tensor(state)[number] for state in states if state is not None]
+    given = [as_tensor(state)[number] for state in states if state is not None]
     options["state"] = None if not given else given[0] if cell != "lstm" else tuple(given)
     if cell == "rnn":
         options["activation"] = attributes.get("activations", ["Tanh"])[0].lower()
@@ -240,7 +242,7 @@ def _run(
 def _bias(cell: str, bias: Any, number: int, columns: Any, size: int) -> Any:
     if bias is None:
         return None
-    bias = tensor(bias)[number]
+    bias = as_tensor(bias)[number]
     half = bias.shape[0] // 2
     first, second = ops.take(bias[:half], columns, 0), ops.take(bias[half:], columns, 0)
     if cell != "gru":
@@ -255,7 +257,7 @@ for _name, _states in (("LSTM", 2), ("GRU", 1), ("RNN", 1)):
 
 @operator("Resize")
 def _resize(attributes: Attributes, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
-    x, mode = tensor(x), attributes.get("mode", "nearest")
+    x, mode = as_tensor(x), attributes.get("mode", "nearest")
     corners = attributes.get("coordinate_transformation_mode", "half_pixel")
     nearest = mode == "nearest" and corners == "asymmetric" and attributes.get("nearest_mode") == "floor"
     if not nearest and not (mode == "linear" and corners in ("half_pixel", "align_corners")):

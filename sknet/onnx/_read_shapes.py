@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from sknet import ops
-from sknet.core import PRIMITIVES, bind
+from sknet.core import PRIMITIVES, as_tensor, bind
 from sknet.exceptions import LoadError
-from sknet.onnx._reading import are_known, ints, known, operator, tensor
+from sknet.onnx._reading import are_known, ints, known, operator
 
 __all__: list[str] = []
 
@@ -16,7 +16,7 @@ Attributes = dict[str, Any]
 
 def _either(x: Any, function: Any) -> Any:
     """Return ``function(tensor)``, as an array if x is known."""
-    found = function(tensor(x))
+    found = function(as_tensor(x))
     return found.numpy() if are_known(x) else found
 
 
@@ -95,7 +95,9 @@ def _unsqueeze(attributes: Attributes, x: Any, axes: Any = None) -> Any:
 @operator("Concat")
 def _concat(attributes: Attributes, *arrays: Any) -> Any:
     at = attributes["axis"]
-    return np.concatenate(arrays, at) if are_known(*arrays) else ops.concat([tensor(x) for x in arrays], at)
+    return (
+        np.concatenate(arrays, at) if are_known(*arrays) else ops.concat([as_tensor(x) for x in arrays], at)
+    )
 
 
 @operator("Split")
@@ -108,7 +110,7 @@ def _split(attributes: Attributes, x: Any, parts: Any = None) -> Any:
         lengths = [whole] * (count - 1) + [x.shape[at] - whole * (count - 1)]
     ends = np.cumsum(lengths)
     pieces = [_index(at, slice(int(end) - n, int(end))) for n, end in zip(lengths, ends, strict=True)]
-    return tuple(tensor(x)[piece] for piece in pieces)
+    return tuple(as_tensor(x)[piece] for piece in pieces)
 
 
 def _index(axis: int, part: Any) -> tuple[Any, ...]:
@@ -143,28 +145,28 @@ def _gather_elements(attributes: Attributes, x: Any, indices: Any) -> Any:
 
 @operator("ScatterElements")
 def _scatter_elements(attributes: Attributes, x: Any, indices: Any, updates: Any) -> Any:
-    x, at = tensor(x), attributes.get("axis", 0) % x.ndim
+    x, at = as_tensor(x), attributes.get("axis", 0) % x.ndim
     where = {"length": x.shape[at], "axis": at - x.ndim}
-    added = bind(PRIMITIVES["put_along_axis"], (tensor(updates), tensor(indices)), where)
+    added = bind(PRIMITIVES["put_along_axis"], (as_tensor(updates), as_tensor(indices)), where)
     if attributes.get("reduction", "none") == "add":
         return x + added
     if attributes.get("reduction", "none") != "none":
         raise LoadError(f"ScatterElements with reduction {attributes['reduction']!r} is not known")
-    ones = ops.ones_like(tensor(updates))
-    written = bind(PRIMITIVES["put_along_axis"], (ones, tensor(indices)), where)
+    ones = ops.ones_like(as_tensor(updates))
+    written = bind(PRIMITIVES["put_along_axis"], (ones, as_tensor(indices)), where)
     return ops.where(ops.greater(written, 0), added, x)
 
 
 @operator("ScatterND")
 def _scatter_nd(attributes: Attributes, x: Any, indices: Any, updates: Any) -> Any:
-    x, places = tensor(x), known(indices, "a place")
+    x, places = as_tensor(x), known(indices, "a place")
     index = tuple(places[..., i] for i in range(places.shape[-1]))
     reduction = attributes.get("reduction", "none")
     if reduction == "none":
-        return bind(PRIMITIVES["setitem"], (x, tensor(updates)), {"index": index})
+        return bind(PRIMITIVES["setitem"], (x, as_tensor(updates)), {"index": index})
     if reduction != "add":
         raise LoadError(f"ScatterND with reduction {reduction!r} is not known")
-    return x + bind(PRIMITIVES["scatter_add"], (tensor(updates),), {"index": index, "shape": x.shape})
+    return x + bind(PRIMITIVES["scatter_add"], (as_tensor(updates),), {"index": index, "shape": x.shape})
 
 
 @operator("GatherND")
@@ -183,7 +185,7 @@ def _pad(attributes: Attributes, x: Any, pads: Any = None, value: Any = None, ax
     widths = [(0, 0)] * x.ndim
     for i, axis in enumerate(chosen):
         widths[axis] = (amounts[i], amounts[i + len(amounts) // 2])
-    x = tensor(x)[tuple(slice(max(-a, 0), min(b, 0) or None) for a, b in widths)]
+    x = as_tensor(x)[tuple(slice(max(-a, 0), min(b, 0) or None) for a, b in widths)]
     mode = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
     widths = [(max(a, 0), max(b, 0)) for a, b in widths]
     return ops.pad(x, widths, mode[attributes.get("mode", "constant")], number)
@@ -197,15 +199,15 @@ def _tile(attributes: Attributes, x: Any, repeats: Any) -> Any:
 @operator("OneHot")
 def _one_hot(attributes: Attributes, indices: Any, depth: Any, values: Any) -> Any:
     [count], [off, on] = ints(depth, "a depth"), known(values, "a value")
-    hot = ops.equal(ops.expand_dims(tensor(indices) % count, -1), np.arange(count))
-    found = ops.where(hot, tensor(on), tensor(off))
+    hot = ops.equal(ops.expand_dims(as_tensor(indices) % count, -1), np.arange(count))
+    found = ops.where(hot, as_tensor(on), as_tensor(off))
     return ops.moveaxis(found, -1, attributes.get("axis", -1))
 
 
 @operator("Trilu")
 def _triangle(attributes: Attributes, x: Any, k: Any = None) -> Any:
     at = 0 if k is None else ints(k, "a diagonal")[0]
-    return (ops.triu if attributes.get("upper", 1) else ops.tril)(tensor(x), at)
+    return (ops.triu if attributes.get("upper", 1) else ops.tril)(as_tensor(x), at)
 
 
 @operator("CumSum")

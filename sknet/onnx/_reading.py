@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.core import Tensor, as_tensor
+from sknet.core import Tensor
 from sknet.exceptions import LoadError
 
 __all__ = ["READ", "Values", "ints", "known", "operator"]
@@ -45,8 +45,3 @@ def ints(x: Any, what: str) -> list[int]:
 def are_known(*values: Any) -> bool:
     """Tell whether no value is computed."""
     return not any(isinstance(x, Tensor) for x in values)
-
-
-def tensor(x: Any) -> Tensor:
-    """Return a value as a tensor."""
-    return as_tensor(x)

@@ -1,5 +1,6 @@
 """Rows of reductions, scans, sorting and searching."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,11 @@ __all__: list[str] = []
 REDUCTIONS = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd"}
 
 
-def _reduced(w: Writer, op: str, x: Value, axis: Any, keepdims: bool, shape: Any = None) -> Value:
+def _reduced(w: Writer, op: str, x: Value, axis: Any, keepdims: bool) -> Value:
     axes = sorted(a % x.ndim for a in axis)
     if not axes:
         return x
-    if shape is None:
-        lengths = [(1 if i in axes else n) for i, n in enumerate(x.shape) if keepdims or i not in axes]
-        shape = lengths
+    shape = [(1 if i in axes else n) for i, n in enumerate(x.shape) if keepdims or i not in axes]
     return w.add(op, x, w.constant(axes, np.int64), shape=shape, keepdims=int(keepdims))
 
 
@@ -60,15 +59,11 @@ def _place(w: Writer, equation: Equation, x: Value, axis: int, keepdims: bool = 
 
 @row("sum_squares")
 def _sum_squares(w: Writer, equation: Equation, *arrays: Value) -> Value:
-    dtype = equation.output.dtype
     parts = []
-    for x in arrays:
-        axes = w.constant(list(range(x.ndim)), np.int64)
-        parts.append(w.add("ReduceSumSquare", w.cast(x, dtype), axes, shape=(), keepdims=0) if x.ndim else x)
-    total, *others = [w.add("Mul", x, x) if not x.ndim and x in arrays else x for x in parts]
-    for other in others:
-        total = w.add("Add", total, other)
-    return total
+    for array in arrays:
+        x = w.cast(array, equation.output.dtype)
+        parts.append(_reduced(w, "ReduceSum", w.add("Mul", x, x), range(x.ndim), False))
+    return functools.reduce(lambda total, part: w.add("Add", total, part), parts)
 
 
 @row("logsumexp")
