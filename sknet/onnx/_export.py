@@ -15,6 +15,7 @@ from sknet.device import is_array, to_host
 from sknet.exceptions import StateError
 from sknet.onnx._graph import exported
 from sknet.onnx._proto import model_of
+from sknet.persistence import write_atomically
 
 __all__ = ["export"]
 
@@ -76,7 +77,7 @@ def export(
         )
     found = _module_model(model, example, dtype)
     if path is not None:
-        Path(path).write_bytes(found.SerializeToString())
+        write_atomically(Path(path), [found.SerializeToString()])
     return found
 
 

@@ -1,7 +1,9 @@
 """Documents in files: numbers, texts and arrays, written whole or not at all, and no code."""
 
-from sknet.persistence._atomic import keep_as, remove_leftovers
+from sknet.persistence._atomic import keep_as, remove_leftovers, write_atomically
 from sknet.persistence._describe import describe, differences, digest
 from sknet.persistence._document import read, write
 
-__all__ = ["describe", "differences", "digest", "keep_as", "read", "remove_leftovers", "write"]
+__all__ = [
+    "describe", "differences", "digest", "keep_as", "read", "remove_leftovers", "write", "write_atomically",
+]  # fmt: skip
