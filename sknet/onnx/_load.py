@@ -1,7 +1,7 @@
 """Loading: an ONNX model as a module, whose parameters can be trained."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,7 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         self.nodes, self.inputs, self.outputs = tuple(nodes), tuple(inputs), tuple(outputs)
-        self.names = {name: name.replace(".", "_").replace("/", "_") for name in weights}
+        self.names = _parameter_names(weights)
         self.weights = nn.ParameterDict(
             {self.names[name]: nn.Parameter(np.array(array)) for name, array in weights.items()}
         )
@@ -166,6 +166,17 @@ class Network(nn.Module):
     def extra_repr(self) -> str:
         """Return what is shown between the parentheses."""
         return f"{len(self.nodes)} operators, inputs {', '.join(self.inputs)}"
+
+
+def _parameter_names(names: Iterable[str]) -> dict[str, str]:
+    """Return a name that a parameter can have for each name in the file, no two alike."""
+    found: dict[str, str] = {}
+    for name in names:
+        known = name.replace(".", "_").replace("/", "_")
+        while known in found.values():
+            known += "_"
+        found[name] = known
+    return found
 
 
 def _as_tensor(x: Any) -> Tensor:

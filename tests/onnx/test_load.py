@@ -205,6 +205,14 @@ def test_a_file_that_is_not_there_is_an_error_of_the_system(path):
         onnx.load(path)
 
 
+def test_weights_whose_names_differ_by_a_dot_are_two(path):
+    nodes = [helper.make_node("Mul", ["x", "a.b"], ["h"]), helper.make_node("Add", ["h", "a_b"], ["y"])]
+    library.save(made(nodes, {"a.b": normal(4), "a_b": normal(1)}), path)
+    network, X = onnx.load(path), np.ones((2, 4), "float32")
+    np.testing.assert_array_equal(network(X).numpy(), X * normal(4) + normal(1))
+    assert len(list(network.parameters())) == 2
+
+
 def test_another_number_of_inputs_is_refused(path):
     onnx.export(nn.Linear(2, 1), path, np.zeros((1, 2), "float32"))
     with pytest.raises(TypeError, match=r"takes 1 inputs, \('x',\), got 2"):
