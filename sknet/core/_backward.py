@@ -297,34 +297,47 @@ def depends_on(output: "Tensor", inputs: "Iterable[Tensor]") -> bool:
     return any(x.node in nodes for x in inputs)
 
 
-def is_later(leaf: "Tensor", output: "Tensor") -> bool:
-    """Tell whether a leaf requires a gradient only since after an output was recorded, or again.
+def missed(output: "Tensor", leaves: "Sequence[Tensor]") -> "list[Tensor]":
+    """Return the leaves that an output may have been computed from without a record of it.
 
     Parameters
     ----------
-    leaf, output : Tensor
-        Both on the tape.
+    output : Tensor
+        On the tape.
+    leaves : sequence of Tensor
+        Leaves that belong together, such as a network's parameters.
 
     Returns
     -------
-    bool
-        If so, what was computed from the leaf before the output was recorded may not know of it.
+    list of Tensor
+        Those of which the tape knows nothing, and which require a gradient only since an operation on
+        another of them was recorded, or again.
 
     Examples
     --------
     >>> from sknet import Tensor
-    >>> from sknet.core.extend import is_later
-    >>> w, x = Tensor([1.0], requires_grad=True), Tensor([2.0])
-    >>> y = w * x
-    >>> x.requires_grad = True
-    >>> is_later(x, y), is_later(w, y)
-    (True, False)
+    >>> from sknet.core.extend import missed
+    >>> w, b = Tensor([1.0], requires_grad=True), Tensor([2.0])
+    >>> y = w * 3 + b
+    >>> b.requires_grad = True
+    >>> missed(y * y, [w, b]) == [b]
+    True
     """
-    if leaf.node is None or output.node is None:
-        return False
+    if output.node is None:
+        return []
+    nodes = newest_first(output.node)
+    own, known = {leaf.node for leaf in leaves}, set(nodes)
+    # The first is the earliest: of what was computed from leaves, something was from them alone.
+    began = next((node.order for node in reversed(nodes) if any(p in own for p in node.parents if p)), None)
+    if began is None:
+        return []
+    return [leaf for leaf in leaves if leaf.node not in known and _since(leaf) > began]
+
+
+def _since(leaf: "Tensor") -> int:
+    """Return since when a leaf requires a gradient."""
     notes = getattr(leaf.node, "notes", None)
-    since = leaf.node.order if notes is None or notes.since is None else notes.since
-    return bool(since > output.node.order)
+    return leaf.node.order if notes is None or notes.since is None else notes.since  # type: ignore[union-attr]
 
 
 def newest_first(*roots: Node, stop: "Container[Node | None] | None" = None) -> list[Node]:

@@ -7,7 +7,7 @@ nodes, the walk over them, the modes of a thread, and what else a transform has 
 from sknet.core import _primitive as primitives
 from sknet.core._backward import (
     exchange_push,
-    is_later,
+    missed,
     newest_first,
     ones_like,
     pull_back,
@@ -26,9 +26,9 @@ __all__ = [
     "Node",
     "exchange_push",
     "first_run",
-    "is_later",
     "line_of",
     "make_tensor",
+    "missed",
     "modes",
     "newest_first",
     "next_time",

@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import Rows
-from sknet.core import Tensor, carry, is_capturing, no_grad, note_write, release
+from sknet.core import Tensor, carry, depends_on, is_capturing, no_grad, note_write, release
 from sknet.device import Device, available, check_float_dtype, is_array, on_device, to_device
 from sknet.engine._owner import Epoch, Owner, check_alpha
 from sknet.engine.predict import MOST_ROWS, Head, Pass, Predictor, warn_of_overflow
@@ -33,6 +33,7 @@ from sknet.engine.step import (
     batch_terms,
     check_output,
     check_reached,
+    check_recorded,
     checked_targets,
     gradient_into,
     warn_of_probabilities,
@@ -235,10 +236,17 @@ class Model(Owner):
             If the targets or weights do not fit the output.
         ValueError
             For negative class numbers, and for weights that are negative or all zero.
+        GradientError
+            If a parameter was thawed or put in since the output was computed.
         """
         y, sample_weight = checked_targets(self, y, sample_weight)
         self._look_at(output)
-        data, penalty = batch_terms(self, output, y, sample_weight, self.memory.leaves.values())
+        leaves = self.memory.leaves
+        check_recorded(output, leaves)
+        penalized: Iterable[Tensor] = leaves.values()
+        if self.alpha and not depends_on(output, penalized):  # a gradient of the penalty alone would be wrong
+            penalized = [parameter.detach() for parameter in penalized]
+        data, penalty = batch_terms(self, output, y, sample_weight, penalized)
         return data if penalty is None else data + penalty
 
     def _look_at(self, output: Tensor) -> None:
@@ -267,8 +275,8 @@ class Model(Owner):
         Raises
         ------
         GradientError
-            If the loss does not depend on this model's parameters, or was computed before one of them was
-            thawed or put in, or is no scalar.
+            If the loss does not depend on this model's parameters, or the output was computed before one of
+            them was thawed or put in, or the loss is no scalar.
         """
         check_reached(loss, self.memory.leaves)
         found = gradient_into(self.memory, self.memory.zeros(), loss)

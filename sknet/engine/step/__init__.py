@@ -13,6 +13,7 @@ from sknet.engine.step._batch_terms import (
 from sknet.engine.step._checks import (
     check_output,
     check_reached,
+    check_recorded,
     last_layer,
     note_last_layer,
     warn_of_probabilities,
@@ -55,6 +56,7 @@ __all__ = [
     "check_finite_step",
     "check_output",
     "check_reached",
+    "check_recorded",
     "check_repeatable",
     "checked_targets",
     "compiled_step",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sknet.core import Tensor, depends_on
-from sknet.core.extend import is_later
+from sknet.core.extend import missed
 from sknet.device import namespace
 from sknet.exceptions import GradientError
 from sknet.losses import Loss
@@ -14,6 +14,7 @@ from sknet.nn import Module
 __all__ = [
     "check_output",
     "check_reached",
+    "check_recorded",
     "check_targets",
     "check_weights",
     "last_layer",
@@ -171,18 +172,30 @@ def check_reached(loss: Tensor, leaves: Mapping[str, Tensor]) -> None:
     loss : Tensor
         On the tape.
     leaves : mapping of str to Tensor
-        The parameters. The loss must have been computed from one at least, and may not be older than one
-        that it was not computed from: that was frozen then, or no part of the network.
+        The parameters. The loss must have been computed from one at least, and must know of all.
     """
-    later = [name for name, leaf in leaves.items() if is_later(leaf, loss)]
     if not depends_on(loss, leaves.values()):
         raise GradientError(
             "the loss does not depend on this model's parameters: compute it from this model's output, "
             "model.loss(model(X), y), and not inside no_grad"
         )
-    for name in later:
-        if not depends_on(loss, (leaves[name],)):
-            raise GradientError(
-                f"{name!r} was frozen, or no part of the network, when this loss was computed, and its "
-                "gradient is not known: compute the loss again"
-            )
+    check_recorded(loss, leaves)
+
+
+def check_recorded(output: Tensor, leaves: Mapping[str, Tensor]) -> None:
+    """Raise a GradientError if parameters require a gradient only since after an output was recorded.
+
+    Parameters
+    ----------
+    output : Tensor
+        Computed by a network; what is not on the tape passes.
+    leaves : mapping of str to Tensor
+        The network's parameters: the output was computed without one that was frozen then, or came later.
+    """
+    late = missed(output, list(leaves.values()))
+    if late:
+        name = next(name for name, leaf in leaves.items() if leaf is late[0])
+        raise GradientError(
+            f"{name!r} was frozen, or no part of the network, when its output was computed, and its gradient "
+            "is not known: compute output and loss again"
+        )

@@ -11,7 +11,7 @@ from sknet import Model, Tensor, nn, no_grad
 from sknet.engine import Accuracy, Batches, History, Settings, train
 from sknet.exceptions import GradientError, StateError
 from sknet.optim import EMA, SGD, Adam
-from tests.engine.helpers import CLASSES, X, assert_same_state, network
+from tests.engine.helpers import CLASSES, X, assert_same, assert_same_state, network
 
 ZEROS = np.zeros((4, 8))
 
@@ -320,7 +320,9 @@ def test_a_loss_of_before_a_parameter_was_thawed_has_no_gradient_for_it(was_trai
     loss = model.loss(model(X), CLASSES)
     assert "0.weight" not in model.backward(loss)
     model.module[0].weight.requires_grad = True
-    with pytest.raises(GradientError, match=r"'0.weight' was frozen, or no part .*: compute the loss again"):
+    with pytest.raises(
+        GradientError, match=r"'0.weight' was frozen, or no part .*: compute output and loss again"
+    ):
         model.backward(loss)
     assert model.backward(model.loss(model(X), CLASSES))["0.weight"].any()
 
@@ -329,8 +331,78 @@ def test_a_loss_of_before_a_parameter_was_put_in_has_no_gradient_for_it():
     model = new()
     loss = model.loss(model(X), CLASSES)
     model.module[0].bias = nn.Parameter(np.ones(8))
-    with pytest.raises(GradientError, match=r"'0.bias' was frozen, or no part .*: compute the loss again"):
+    with pytest.raises(
+        GradientError, match=r"'0.bias' was frozen, or no part .*: compute output and loss again"
+    ):
         model.backward(loss)
+
+
+OBJECTIVES = {
+    "loss": lambda model, output: model.loss(output, CLASSES),
+    "loss of something else": lambda model, output: model.loss(output * 2, CLASSES),
+    "own": lambda model, output: (output * output).mean(),
+}
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("seed", range(10))
+def test_between_output_and_loss_parameters_may_be_frozen_and_not_thawed(seed, objective, alpha):
+    rng = np.random.default_rng(seed)
+    model = new(alpha=alpha)
+    known = dict(model.module.named_parameters())
+
+    def freeze_some(*, none_thawed=False):
+        for parameter in known.values():
+            parameter.requires_grad = bool(rng.integers(2)) and (parameter.requires_grad or not none_thawed)
+        return {name for name, parameter in known.items() if parameter.requires_grad}
+
+    refused = 0
+    for trial in range(8):
+        recorded = freeze_some()
+        output = model(X)
+        trained = freeze_some(none_thawed=trial % 2 == 0)
+        if not trained & recorded or trained - recorded:
+            refused += 1
+            with pytest.raises(
+                GradientError, match=r"compute output and loss again|does not depend on this model"
+            ):
+                model.backward(OBJECTIVES[objective](model, output))
+        else:
+            found = model.backward(OBJECTIVES[objective](model, output))
+            expected = model.backward(OBJECTIVES[objective](model, model(X)))
+            assert_same(found, expected)
+            assert set(found) == trained
+    assert 0 < refused < 8
+
+
+BETWEEN = {  # what is done to a module after its output, and which parameter's gradient is missing then
+    "a weight is replaced": (lambda m: setattr(m[0], "weight", nn.Parameter(ZEROS)), "0.weight"),
+    "a layer is replaced": (lambda m: m.__setitem__(2, nn.Linear(8, 3).initialize(1)), "2.weight"),
+    "a layer is added": (lambda m: m.append(nn.Linear(3, 3).initialize(1)), "3.weight"),
+    "a bias is put in": (lambda m: setattr(m[2], "scale", nn.Parameter(np.ones(3))), "2.scale"),
+    "a lone weight is tied": (lambda m: setattr(m[2], "own", m[0].weight), None),
+    "the mode changes": (lambda m: m.eval(), None),
+    "dropout is added": (lambda m: m.append(nn.Dropout(0.5)), None),
+    "a weight is frozen and thawed": (lambda m: [m.requires_grad_(x) for x in (False, True)], None),
+}
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("what", BETWEEN)
+def test_between_output_and_loss_a_module_may_change_but_for_new_parameters(what, objective, alpha):
+    change, missing = BETWEEN[what]
+    model = new(alpha=alpha)
+    expected = dict(model.backward(OBJECTIVES[objective](model, model(X))))
+    output = model(X)
+    change(model.module)
+    if missing is None:
+        assert_same(model.backward(OBJECTIVES[objective](model, output)), expected)
+    else:
+        message = f"'{missing}' was frozen, or no part .*: compute output and loss again"
+        with pytest.raises(GradientError, match=message):
+            model.backward(OBJECTIVES[objective](model, output))
 
 
 def test_a_parameter_that_is_not_used_has_a_gradient_of_zeros():
