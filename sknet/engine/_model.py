@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import Rows
-from sknet.core import Tensor, carry, depends_on, is_capturing, no_grad, note_write, release
+from sknet.core import Tensor, carry, is_capturing, no_grad, note_write, release
 from sknet.device import Device, available, check_float_dtype, is_array, on_device, to_device
 from sknet.engine._owner import Epoch, Owner, check_alpha
 from sknet.engine.predict import MOST_ROWS, Head, Pass, Predictor, warn_of_overflow
@@ -33,9 +33,9 @@ from sknet.engine.step import (
     batch_terms,
     check_output,
     check_reached,
-    check_recorded,
     checked_targets,
     gradient_into,
+    recorded,
     warn_of_probabilities,
 )
 from sknet.exceptions import GradientError
@@ -241,12 +241,7 @@ class Model(Owner):
         """
         y, sample_weight = checked_targets(self, y, sample_weight)
         self._look_at(output)
-        leaves = self.memory.leaves
-        check_recorded(output, leaves)
-        penalized: Iterable[Tensor] = leaves.values()
-        if self.alpha and not depends_on(output, penalized):  # a gradient of the penalty alone would be wrong
-            penalized = [parameter.detach() for parameter in penalized]
-        data, penalty = batch_terms(self, output, y, sample_weight, penalized)
+        data, penalty = batch_terms(self, output, y, sample_weight, recorded(output, self.memory.leaves))
         return data if penalty is None else data + penalty
 
     def _look_at(self, output: Tensor) -> None:

@@ -13,9 +13,9 @@ from sknet.engine.step._batch_terms import (
 from sknet.engine.step._checks import (
     check_output,
     check_reached,
-    check_recorded,
     last_layer,
     note_last_layer,
+    recorded,
     warn_of_probabilities,
 )
 from sknet.engine.step._compiled_step import CompiledStep, compiled_step
@@ -56,7 +56,6 @@ __all__ = [
     "check_finite_step",
     "check_output",
     "check_reached",
-    "check_recorded",
     "check_repeatable",
     "checked_targets",
     "compiled_step",
@@ -69,6 +68,7 @@ __all__ = [
     "not_compiled",
     "note_last_layer",
     "per_output",
+    "recorded",
     "reported",
     "update_function",
     "warn_of_probabilities",

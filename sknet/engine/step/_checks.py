@@ -14,11 +14,11 @@ from sknet.nn import Module
 __all__ = [
     "check_output",
     "check_reached",
-    "check_recorded",
     "check_targets",
     "check_weights",
     "last_layer",
     "note_last_layer",
+    "recorded",
     "warn_of_probabilities",
 ]
 
@@ -174,28 +174,40 @@ def check_reached(loss: Tensor, leaves: Mapping[str, Tensor]) -> None:
     leaves : mapping of str to Tensor
         The parameters. The loss must have been computed from one at least, and must know of all.
     """
-    if not depends_on(loss, leaves.values()):
+    if not any(parameter.requires_grad for parameter in recorded(loss, leaves)):
         raise GradientError(
             "the loss does not depend on this model's parameters: compute it from this model's output, "
             "model.loss(model(X), y), and not inside no_grad"
         )
-    check_recorded(loss, leaves)
 
 
-def check_recorded(output: Tensor, leaves: Mapping[str, Tensor]) -> None:
-    """Raise a GradientError if parameters require a gradient only since after an output was recorded.
+def recorded(output: Tensor, leaves: Mapping[str, Tensor]) -> list[Tensor]:
+    """Return a network's parameters as they belong to an output: without gradient if it was not recorded.
 
     Parameters
     ----------
     output : Tensor
-        Computed by a network; what is not on the tape passes.
+        Computed by the network.
     leaves : mapping of str to Tensor
-        The network's parameters: the output was computed without one that was frozen then, or came later.
+        The network's parameters.
+
+    Returns
+    -------
+    list of Tensor
+        The parameters; detached if the output does not depend on any, since what would have a gradient then
+        is the penalty alone.
+
+    Raises
+    ------
+    GradientError
+        If the output was computed without a parameter that was frozen then, or came later.
     """
-    late = missed(output, list(leaves.values()))
+    parameters = list(leaves.values())
+    late = missed(output, parameters)
     if late:
         name = next(name for name, leaf in leaves.items() if leaf is late[0])
         raise GradientError(
             f"{name!r} was frozen, or no part of the network, when its output was computed, and its gradient "
             "is not known: compute output and loss again"
         )
+    return parameters if depends_on(output, parameters) else [p.detach() for p in parameters]

@@ -320,9 +320,7 @@ def test_a_loss_of_before_a_parameter_was_thawed_has_no_gradient_for_it(was_trai
     loss = model.loss(model(X), CLASSES)
     assert "0.weight" not in model.backward(loss)
     model.module[0].weight.requires_grad = True
-    with pytest.raises(
-        GradientError, match=r"'0.weight' was frozen, or no part .*: compute output and loss again"
-    ):
+    with pytest.raises(GradientError, match=r"'0.weight' was frozen, or no part .*: compute output"):
         model.backward(loss)
     assert model.backward(model.loss(model(X), CLASSES))["0.weight"].any()
 
@@ -331,9 +329,7 @@ def test_a_loss_of_before_a_parameter_was_put_in_has_no_gradient_for_it():
     model = new()
     loss = model.loss(model(X), CLASSES)
     model.module[0].bias = nn.Parameter(np.ones(8))
-    with pytest.raises(
-        GradientError, match=r"'0.bias' was frozen, or no part .*: compute output and loss again"
-    ):
+    with pytest.raises(GradientError, match=r"'0.bias' was frozen, or no part .*: compute output"):
         model.backward(loss)
 
 
@@ -364,9 +360,7 @@ def test_between_output_and_loss_parameters_may_be_frozen_and_not_thawed(seed, o
         trained = freeze_some(none_thawed=trial % 2 == 0)
         if not trained & recorded or trained - recorded:
             refused += 1
-            with pytest.raises(
-                GradientError, match=r"compute output and loss again|does not depend on this model"
-            ):
+            with pytest.raises(GradientError, match=r"compute output and loss|does not depend on this model"):
                 model.backward(OBJECTIVES[objective](model, output))
         else:
             found = model.backward(OBJECTIVES[objective](model, output))
