@@ -66,6 +66,7 @@ ARGUMENTS = {
     "kind": "cpu",
     "in_features": 4,
     "out_features": 3,
+    "n_features": 4,
     "num_features": 4,
     "normalized_shape": 4,
     "num_groups": 2,

@@ -56,6 +56,7 @@ from sknet.nn.layers._recurrent import *  # noqa: F403
 from sknet.nn.layers._recurrent_cells import *  # noqa: F403
 from sknet.nn.layers._resize import *  # noqa: F403
 from sknet.nn.layers._running_norm import *  # noqa: F403
+from sknet.nn.layers._scale import *  # noqa: F403
 from sknet.nn.layers._transformer import *  # noqa: F403
 
 __all__ = sorted({name for name in globals() if not name.startswith("_")} - {"layers"})

@@ -62,6 +62,15 @@ def _gru_biases(bias: Array) -> tuple[Array, Array]:
     return bias[: 3 * size], np.concatenate([np.zeros_like(bias[: 2 * size]), bias[3 * size :]])
 
 
+def _linear(layer: Linear) -> Counterpart:
+    if layer.parametrization == "standard":
+        return Counterpart({"weight": transposed("weight")})
+    # PyTorch has no layer of this parametrization: the standard one that computes the same.
+    root = layer.in_features**0.5
+    weight = Layout(("weight",), lambda x: x.T * root, lambda x: ((x / root).T.astype(x.dtype),))
+    return Counterpart({"weight": weight})
+
+
 BIASES = ("bias_ih", "bias_hh")
 WEIGHTS = {"weight_ih": transposed("weight_ih"), "weight_hh": transposed("weight_hh")}
 CELL = Counterpart(
@@ -78,8 +87,8 @@ BLOCK = Counterpart(
     }
 )
 
-COUNTERPARTS: dict[type[Module], Counterpart] = {
-    Linear: Counterpart({"weight": transposed("weight")}),
+COUNTERPARTS: dict[type[Module], Counterpart | Callable[[Any], Counterpart]] = {
+    Linear: _linear,
     PReLU: Counterpart({"slope": same("weight")}),
     BatchNorm: STATISTICS,
     InstanceNorm: STATISTICS,
@@ -98,7 +107,9 @@ COUNTERPARTS: dict[type[Module], Counterpart] = {
     TransformerEncoderLayer: BLOCK,
     TransformerDecoderLayer: BLOCK,
 }
-"""What differs from PyTorch, by class; a subclass is stored as its base. All else has the same names."""
+"""What differs from PyTorch, by class, or a function of the layer; a subclass is stored as its base.
+
+All else has the same names."""
 
 
 class Entry(NamedTuple):
@@ -110,8 +121,9 @@ class Entry(NamedTuple):
 
 def _entries(module: Module, path: str = "", place: Place = str) -> Iterator[Entry]:
     """Yield all values of a module and those below; what is shared comes under each of its paths."""
-    found = next((COUNTERPARTS[kind] for kind in type(module).__mro__ if kind in COUNTERPARTS), Counterpart())
     module._check_shapes()
+    row = next((COUNTERPARTS[kind] for kind in type(module).__mro__ if kind in COUNTERPARTS), Counterpart())
+    found = row(module) if callable(row) else row
     for name in (*module._parameters, *module._buffers):
         if name not in module._transient:
             layout = found.values.get(name, same(name))

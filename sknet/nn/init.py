@@ -405,7 +405,9 @@ SCHEMES: dict[str, dict[int, Initializer]] = {
     "conv": {1: HeNormal()},
     "embedding": {1: Normal(1.0)},
     "linear": {1: GlorotUniform(), 2: HeNormal()},
+    "linear ntp": {1: Normal(1.0)},  # of a layer that divides by the root of fan_in
     "recurrent input": {1: GlorotUniform()},
+    "scale": {1: Ones()},
     "recurrent state": {1: Orthogonal()},  # of one gate: states keep their length (A. Saxe et al., ICLR 2014)
 }
 

@@ -53,6 +53,15 @@ class TorchNet(T.Module):
         return self.blocks[1](self.blocks[0](self.body(x))) * self.scale
 
 
+class TorchScale(T.Module):
+    def __init__(self, n_features):
+        super().__init__()
+        self.weight = T.Parameter(torch.ones(n_features))
+
+    def forward(self, x):
+        return x * self.weight
+
+
 Row = collections.namedtuple("Row", "mine theirs shapes")
 REAL = ((3, 4),)
 SEQUENCE = ((3, 5, 4),)
@@ -72,6 +81,8 @@ def recurrent(kind, **options):
 ROWS = {
     "Linear": Row(lambda: nn.Linear(4, 3), lambda: T.Linear(4, 3), REAL),
     "Linear without bias": Row(lambda: nn.Linear(4, 3, bias=False), lambda: T.Linear(4, 3, bias=False), REAL),
+    "Linear ntp": Row(lambda: nn.Linear(4, 3, parametrization="ntp"), lambda: T.Linear(4, 3), REAL),
+    "Scale": Row(lambda: nn.Scale(4), lambda: TorchScale(4), REAL),
     "Conv1d": Row(lambda: nn.Conv1d(4, 6, 3, groups=2), lambda: T.Conv1d(4, 6, 3, groups=2), ((2, 4, 7),)),
     "Conv2d": Row(lambda: nn.Conv2d(4, 3, (3, 2)), lambda: T.Conv2d(4, 3, (3, 2)), IMAGE),
     "ConvTranspose1d": Row(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._params import Interval
+from sknet._params import Interval, StrOptions
 from sknet.core import Tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
@@ -31,6 +31,9 @@ class Linear(Module):
         Length of the output's last axis.
     bias : bool, default=True
         Whether to add a bias.
+    parametrization : {"standard", "ntp"}, default="standard"
+        "ntp", the neural tangent parametrization, computes ``x @ weight / sqrt(in_features) + bias``,
+        with standard normal weights, so that a good learning rate hardly depends on the widths.
     init : Initializer or str, default=None
         Scheme of weight and bias, an object or its name; None is that of `init.version`. The
         weight is drawn first, then the bias.
@@ -48,6 +51,9 @@ class Linear(Module):
     -----
     The input is of shape (..., in_features), or a sparse matrix in CSR form.
 
+    Of the neural tangent parametrization: A. Jacot, F. Gabriel and C. Hongler, "Neural Tangent Kernel:
+    Convergence and Generalization in Neural Networks", NeurIPS 2018, section 2.
+
     Examples
     --------
     >>> import numpy as np
@@ -64,6 +70,7 @@ class Linear(Module):
         "in_features": [Interval(Integral, 1, None, closed="left")],
         "out_features": [Interval(Integral, 1, None, closed="left")],
         "bias": ["boolean"],
+        "parametrization": [StrOptions({"standard", "ntp"})],
     }
 
     def __init__(
@@ -72,13 +79,21 @@ class Linear(Module):
         out_features: int,
         bias: bool = True,
         *,
+        parametrization: str = "standard",
         init: "Initializer | str | None" = None,
         device: "str | Device | None" = None,
     ) -> None:
-        check_arguments(self, in_features=in_features, out_features=out_features, bias=bias)
+        check_arguments(
+            self,
+            in_features=in_features,
+            out_features=out_features,
+            bias=bias,
+            parametrization=parametrization,
+        )
         self.in_features = int(in_features)
         self.out_features = int(out_features)
-        found = scheme(init, self, "linear")
+        self.parametrization = parametrization
+        found = scheme(init, self, "linear" if parametrization == "standard" else "linear ntp")
         shape = (self.in_features, self.out_features)
         fans: Any = {"fan_in": self.in_features, "fan_out": self.out_features}
         draw, draw_bias = partial(found.draw, **fans), partial(found.draw_bias, **fans)
@@ -95,9 +110,13 @@ class Linear(Module):
             raise ShapeError(
                 f"{self!r}: expected an input of shape (..., {self.in_features}), got {shape}"
             ) from error
+        if self.parametrization == "ntp":
+            product = product * self.in_features**-0.5
         bias = self.bias
         return product if bias is None else product + bias
 
     def extra_repr(self) -> str:
-        """Return the lengths, and whether there is no bias."""
-        return f"{self.in_features}, {self.out_features}" + (", bias=False" if self.bias is None else "")
+        """Return the lengths, and what differs from the defaults."""
+        bias = ", bias=False" if self.bias is None else ""
+        form = "" if self.parametrization == "standard" else f", parametrization={self.parametrization!r}"
+        return f"{self.in_features}, {self.out_features}{bias}{form}"

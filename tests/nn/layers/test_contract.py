@@ -61,6 +61,8 @@ ROWS = {
     "Linear": (lambda: nn.Linear(4, 3), (4,)),
     "Linear batches": (lambda: nn.Linear(4, 3), (2, 4)),
     "Linear without bias": (lambda: nn.Linear(4, 3, bias=False), (4,)),
+    "Linear ntp": (lambda: nn.Linear(4, 3, parametrization="ntp"), (4,)),
+    "Scale": (lambda: nn.Scale(4, init=nn.init.Normal(1.0)), (2, 4)),
     "Conv1d": (lambda: nn.Conv1d(2, 4, 3, padding="same", groups=2), (2, 5)),
     "Conv2d": (lambda: nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=1), (2, 5, 4)),
     "Conv2d without bias": (lambda: nn.Conv2d(1, 5, 3, bias=False), (1, 4, 4)),

@@ -90,3 +90,44 @@ def test_wrong_init():
         ValueError, match=r"The 'init' parameter of Linear must be .* Did you mean 'he_normal'"
     ):
         nn.Linear(3, 2, init="he_norml")
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(5, 3), (2, 5, 3), (0, 3)])
+def test_ntp_is_the_standard_layer_of_a_smaller_weight(shape, bias):
+    torch = pytest.importorskip("torch")
+    layer = double(3, 2, bias=bias, parametrization="ntp")
+    values, slope = np.random.default_rng(0).normal(size=shape), np.random.default_rng(1).normal(size=2)
+    weight = torch.tensor(layer.weight.numpy(), requires_grad=True)
+    offset = torch.tensor(layer.bias.numpy(), requires_grad=True) if bias else None
+    expected = torch.nn.functional.linear(torch.tensor(values), (weight / np.sqrt(3)).T, offset)
+    (expected * torch.tensor(slope)).sum().backward()
+    out = layer(values)
+    np.testing.assert_allclose(out.numpy(), expected.detach().numpy(), rtol=1e-12, atol=1e-14)
+    ops.sum(out * slope).backward()
+    np.testing.assert_allclose(layer.weight.grad.numpy(), weight.grad.numpy(), rtol=1e-12, atol=1e-14)
+    if bias:
+        np.testing.assert_allclose(layer.bias.grad.numpy(), offset.grad.numpy(), rtol=1e-12, atol=1e-14)
+
+
+def test_ntp_begins_standard_normal_whatever_the_width():
+    for width in (10, 1000):
+        layer = nn.Linear(width, 1000, parametrization="ntp").initialize(0)
+        assert layer.weight.numpy().std() == pytest.approx(1.0, rel=0.02)
+        assert not layer.bias.numpy().any()
+        out = layer(np.random.default_rng(0).normal(size=(20, width)))
+        assert out.numpy().std() == pytest.approx(1.0, rel=0.1)
+
+
+def test_ntp_reads_sparse_rows_and_is_lazy():
+    lazy = nn.materialize(nn.LazyLinear(2, parametrization="ntp"), (6, 4)).to(dtype="float64").initialize(0)
+    dense = np.random.default_rng(0).normal(size=(6, 4))
+    np.testing.assert_allclose(
+        lazy(scipy.sparse.csr_array(dense)).numpy(), dense @ lazy.weight.numpy() / 2, rtol=1e-12
+    )
+    assert repr(lazy) == "Linear(4, 2, parametrization='ntp')"
+
+
+def test_another_parametrization():
+    with pytest.raises(ValueError, match="The 'parametrization' parameter of Linear must be a str among"):
+        nn.Linear(3, 2, parametrization="mup")
