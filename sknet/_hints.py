@@ -116,6 +116,8 @@ ELSEWHERE = {
         **dict.fromkeys(("clip_norm", "clipnorm", "global_clipnorm", "max_grad_norm"), _CLIPPED),
         **dict.fromkeys(("clip_value", "clipvalue"), "wrap it, ClipValue({0}(...), 1.0)"),
         **dict.fromkeys(("use_ema", "ema_momentum", "ema_decay"), "wrap it, EMA({0}(...), 0.999)"),
+        "lr_factors": "wrap it, RateFactors({0}(...), {{'*.bias': 0.1}})",
+        "decay_factors": "wrap it, WeightDecay({0}(...), 0.01, {{'*.weight': 1.0, '0.weight': 0.1}})",
         "gradient_accumulation_steps": "wrap it, Accumulate({0}(...), every=2)",
         **dict.fromkeys(("schedule", "scheduler", "lr_scheduler"), _RATE),
         **dict.fromkeys(("params", "parameters"), _PARTS),

@@ -54,6 +54,7 @@ ARGUMENTS = {
     "peak_lr": 0.2,
     "optimizer": optim.SGD(0.1, 0.9),
     "groups": {"weight": optim.Adam(), "*": optim.SGD()},
+    "lr_factors": {"*.bias": 0.1},
     "schedules": [0.1, optim.schedules.Cosine(0.1, n_steps=9)],
     "boundaries": [5],
     "milestones": [2, 4],

@@ -23,6 +23,7 @@ from sknet.optim._lbfgs import LBFGS
 from sknet.optim._lion import Lion
 from sknet.optim._lookahead import Lookahead
 from sknet.optim._muon import Muon
+from sknet.optim._rate_factors import RateFactors
 from sknet.optim._rmsprop import RMSprop
 from sknet.optim._root import BaseOptimizer, MinimizeResult
 from sknet.optim._rprop import Rprop
@@ -55,6 +56,7 @@ __all__ = [
     "OptimizerState",
     "RAdam",
     "RMSprop",
+    "RateFactors",
     "Rprop",
     "ScheduleFreeAdamW",
     "WeightDecay",

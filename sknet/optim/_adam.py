@@ -9,8 +9,8 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer, moving_average
-from sknet.optim.schedules import Progress
-from sknet.optim.schedules._base import RATE, Rate
+from sknet.optim.schedules import Progress, Schedule
+from sknet.optim.schedules._base import DECAY, RATE, Rate, rate_of, scheduled
 
 _CONSTRAINTS = {
     "lr": RATE,
@@ -107,7 +107,7 @@ class AdamW(Optimizer):
         Decay rate of the moving average of the squared gradient, in [0, 1).
     eps : float, default=1e-8
         Added to the denominator for numerical stability.
-    weight_decay : float, default=1e-2
+    weight_decay : float, Schedule or callable, default=1e-2
         Weight decay coefficient: each update subtracts ``lr * weight_decay`` times the parameter.
 
     Notes
@@ -132,7 +132,7 @@ class AdamW(Optimizer):
     slots = ("mu", "nu")
     squares = True
 
-    _parameter_constraints = {**_CONSTRAINTS, "weight_decay": [Interval(Real, 0, None, closed="left")]}
+    _parameter_constraints = {**_CONSTRAINTS, "weight_decay": DECAY}
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class AdamW(Optimizer):
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
-        weight_decay: float = 1e-2,
+        weight_decay: Rate = 1e-2,
     ) -> None:
         self.lr = lr
         self.beta1 = beta1
@@ -148,9 +148,13 @@ class AdamW(Optimizer):
         self.eps = eps
         self.weight_decay = weight_decay
 
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        return (*super().schedules, *scheduled(self.weight_decay))
+
     def hyper(self, count: int, progress: Progress) -> dict[str, float]:
         hyper = _corrected(self, count, progress)
-        return {**hyper, "decay": -hyper["lr"] * float(self.weight_decay)}
+        return {**hyper, "decay": -hyper["lr"] * rate_of(self.weight_decay, progress)}
 
     def rule(
         self, gradient: Tensor, param: Tensor, slots: tuple[Tensor, ...], hyper: Hyper

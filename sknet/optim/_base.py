@@ -91,7 +91,7 @@ class Optimizer(BaseOptimizer):
 
     @property
     def schedules(self) -> tuple[Schedule, ...]:
-        """The learning rates as schedules; a number becomes a constant one."""
+        """The learning rates as schedules, a number as a constant one, then what else follows a schedule."""
         return (as_schedule(self.lr),)
 
     def learning_rate(self, progress: Progress) -> float:

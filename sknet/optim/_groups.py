@@ -9,7 +9,7 @@ from sknet._params import Composite, InvalidParameterError
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Hypers, Optimizer, Updated
 from sknet.optim._combinator import inside
-from sknet.optim._paths import check_patterns, matches
+from sknet.optim._paths import check_patterns, longest
 from sknet.optim._root import Named, Shapes, Slots
 from sknet.optim.schedules import Progress, Schedule
 
@@ -117,18 +117,13 @@ class Groups(Composite, Optimizer):
         return [(self.groups[pattern], members) for pattern, members in found.items()]
 
     def _pattern_of(self, path: str) -> str:
-        found = sorted((p for p in self.groups if matches(path, [p])), key=len)
-        if not found:
+        found = longest(path, self.groups, "groups", "Groups")
+        if found is None:
             raise InvalidParameterError(
                 "The 'groups' parameter of Groups must have a pattern for every parameter. "
                 f"Got {list(self.groups)}, none of which {path!r} matches: '*' is the rest."
             )
-        if len(found) > 1 and len(found[-1]) == len(found[-2]):
-            raise InvalidParameterError(
-                "The 'groups' parameter of Groups must have one longest pattern for every parameter. "
-                f"Got {found[-2:]}, of the same length, and {path!r} matches both."
-            )
-        return found[-1]
+        return found
 
     # -- the update -------------------------------------------------------------------------------
 

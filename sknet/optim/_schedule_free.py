@@ -8,8 +8,8 @@ from sknet._params import Interval
 from sknet.core import Tensor
 from sknet.optim._base import Hyper, Optimizer, moving_average
 from sknet.optim._root import Named, Slots
-from sknet.optim.schedules import Progress
-from sknet.optim.schedules._base import RATE, Rate
+from sknet.optim.schedules import Progress, Schedule
+from sknet.optim.schedules._base import DECAY, RATE, Rate, rate_of, scheduled
 
 
 class ScheduleFreeAdamW(Optimizer):
@@ -25,7 +25,7 @@ class ScheduleFreeAdamW(Optimizer):
         Decay rate of the moving average of the squared gradient, in [0, 1).
     eps : float, default=1e-8
         Added to the denominator for numerical stability.
-    weight_decay : float, default=0.0
+    weight_decay : float, Schedule or callable, default=0.0
         Weight decay coefficient: each update subtracts ``lr * weight_decay`` times the parameter.
     warmup : int, default=0
         Number of updates over which the rate rises from near 0.
@@ -74,7 +74,7 @@ class ScheduleFreeAdamW(Optimizer):
         "beta1": [Interval(Real, 0, 1, closed="left")],
         "beta2": [Interval(Real, 0, 1, closed="left")],
         "eps": [Interval(Real, 0, None, closed="neither")],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "weight_decay": DECAY,
         "warmup": [Interval(Integral, 0, None, closed="left")],
     }
 
@@ -84,7 +84,7 @@ class ScheduleFreeAdamW(Optimizer):
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
-        weight_decay: float = 0.0,
+        weight_decay: Rate = 0.0,
         warmup: int = 0,
     ) -> None:
         self.lr = lr
@@ -93,6 +93,10 @@ class ScheduleFreeAdamW(Optimizer):
         self.eps = eps
         self.weight_decay = weight_decay
         self.warmup = warmup
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]:
+        return (*super().schedules, *scheduled(self.weight_decay))
 
     def learning_rate(self, progress: Progress) -> float:
         rate = super().learning_rate(progress)
@@ -103,7 +107,7 @@ class ScheduleFreeAdamW(Optimizer):
         risen = min(count, n)
         total = risen * (risen + 1) * (2 * risen + 1) / (6 * n * n) + (count - risen) if n else count
         part = (min(1.0, count / n) ** 2 if n else 1.0) / total
-        decay, scale = float(self.weight_decay), math.sqrt(1.0 - float(self.beta2) ** count)
+        decay, scale = rate_of(self.weight_decay, progress), math.sqrt(1.0 - float(self.beta2) ** count)
         trained, fast = -lr * (1.0 - beta1 * (1.0 - part)), -lr * (1.0 - part)
         return {
             "lr": lr,

@@ -24,16 +24,18 @@ from sknet.optim import (
     SWA,
     Accumulate,
     Adam,
+    AdamW,
     ClipNorm,
     ClipValue,
     Groups,
     Lookahead,
     Muon,
     Optimizer,
+    RateFactors,
     ScheduleFreeAdamW,
     WeightDecay,
 )
-from sknet.optim.schedules import Adaptive
+from sknet.optim.schedules import Adaptive, Cosine, Linear
 from tests.compile.native import InterpretedSteps, trained
 from tests.engine.helpers import CLASSES, X, assert_same, assert_same_state, classifier
 
@@ -45,6 +47,11 @@ ELEMENTWISE = [
     ClipValue(Adam(), 0.01),
     WeightDecay(Adam(), 0.1),
     WeightDecay(SGD(0.1, momentum=0.9), 0.1, "*.bias"),
+    WeightDecay(Adam(Cosine(0.01, n_steps=40)), Linear(0.1, n_steps=30), {"*.weight": 1.0, "0.*": 0.5}),
+    AdamW(weight_decay=Cosine(0.5, n_steps=30)),
+    RateFactors(Adam(Cosine(0.01, n_steps=40)), {"*.bias": 0.1, "0.weight": 6.0}),
+    ClipNorm(RateFactors(WeightDecay(SGD(0.1, momentum=0.9), 0.1), {"0.*": 0.0}), 0.1),
+    RateFactors(EMA(Accumulate(Adam(), 2), 0.9), {"*": 0.5}),
     EMA(Adam(), 0.9),
     SWA(Adam(), start=5, every=2),
     Accumulate(ClipNorm(Adam(), 0.1), 3),
@@ -53,6 +60,7 @@ ELEMENTWISE = [
 ]
 BY_NAME = [
     Muon(),
+    RateFactors(Groups({"0.*": SGD(0.1, momentum=0.9), "*": Adam()}), {"*.bias": 0.1}),
     WeightDecay(ClipNorm(Muon(), 0.1), 0.1),
     Accumulate(Muon(rest=EMA(SGD(0.1))), 2),
     Groups({"0.*": SGD(0.1, momentum=0.9), "*": Adam()}),
@@ -65,6 +73,8 @@ AVERAGING = [
     Accumulate(ClipNorm(EMA(Adam(0.05), 0.8), 1.0), 2),
     Groups({"0.*": EMA(Adam(0.05), 0.9), "*": SGD(0.1)}),
     Muon(rest=EMA(SGD(0.1), 0.9)),
+    RateFactors(EMA(SGD(0.1), 0.9), {"*.bias": 0.1}),
+    ClipNorm(RateFactors(ScheduleFreeAdamW(0.05), {"0.weight": 3.0}), 1.0),
 ]
 
 

@@ -20,6 +20,7 @@ from sknet.optim import (
     SWA,
     Accumulate,
     Adam,
+    AdamW,
     ClipNorm,
     ClipValue,
     Combinator,
@@ -27,6 +28,7 @@ from sknet.optim import (
     Lookahead,
     Muon,
     Optimizer,
+    RateFactors,
     RMSprop,
     ScheduleFreeAdamW,
     WeightDecay,
@@ -39,6 +41,9 @@ CASES = [
     ClipNorm(INNER, max_norm=0.5),
     ClipValue(INNER, max_value=0.1),
     WeightDecay(INNER, 0.1),
+    WeightDecay(INNER, Cosine(0.1, n_steps=50), {"*.bias": 0.5}),
+    RateFactors(INNER, {"*.bias": 0.1, "0.*": 2.0}),
+    RateFactors(EMA(Muon()), {"1.*": 0.5}),
     EMA(INNER, decay=0.5),
     SWA(INNER, start=2),
     Accumulate(INNER, every=2),
@@ -220,6 +225,9 @@ def test_names_lead_to_the_optimizer_inside():
 def test_schedules_are_those_inside():
     assert ClipNorm(EMA(SGD(lr=Cosine(0.1)))).schedules == (Cosine(0.1),)
     assert Groups({"a": SGD(0.5), "*": SGD(Adaptive(0.1))}).schedules == (Constant(0.5), Adaptive(0.1))
+    assert WeightDecay(AdamW(0.5, weight_decay=Adaptive(0.1)), Cosine(0.2)).schedules == (
+        *(Constant(0.5), Adaptive(0.1), Cosine(0.2)),
+    )
     assert Muon(lr=Adaptive(0.1), rest=SGD(0.5)).schedules == (Adaptive(0.1), Constant(0.5))
 
 
@@ -246,6 +254,12 @@ def test_kinds_tell_whose_state_fits():
         (ClipValue(Adam(), -1), r"'max_value' parameter of ClipValue must be .* Got -1"),
         (WeightDecay(Adam(), -0.1), r"'weight_decay' parameter of WeightDecay must be .* Got -0\.1"),
         (WeightDecay(Adam(), parameters=[1]), r"'parameters' parameter of WeightDecay must be .* Got \[1\]"),
+        (WeightDecay(Adam(), parameters={"*": -1.0}), r"must be a dict of .*Got -1\.0 for '\*' instead"),
+        (RateFactors(Adam(), {"*": "big"}), r"'lr_factors' parameter of RateFactors must be .* Got 'big'"),
+        (RateFactors(Adam(), {0: 1.0}), r"'lr_factors' parameter of RateFactors must be .* Got 1\.0 for 0"),
+        (RateFactors(Adam(), {"*": float("inf")}), r"'lr_factors' parameter of .* Got inf for '\*'"),
+        (RateFactors(Adam(), {"*": True}), r"'lr_factors' parameter of .* Got True for '\*'"),
+        (RateFactors(Adam(), 0.1), r"'lr_factors' parameter of RateFactors must be an instance of 'dict'"),
         (EMA(Adam(), 1.0), r"'decay' parameter of EMA must be .*\[0\.0, 1\.0\)\. Got 1\.0"),
         (SWA(Adam(), start=1.5), r"'start' parameter of SWA must be .* Got 1\.5"),
         (SWA(Adam(), every=0), r"'every' parameter of SWA must be .* Got 0"),

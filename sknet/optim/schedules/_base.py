@@ -9,6 +9,7 @@ from sknet._params import Interval, InvalidParameterError, ParameterObject, StrO
 
 __all__ = [
     "COUNT",
+    "DECAY",
     "POSITIVE",
     "RATE",
     "SHARE",
@@ -23,6 +24,7 @@ __all__ = [
     "check_not_above",
     "length_of",
     "rate_of",
+    "scheduled",
 ]
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -153,6 +155,7 @@ class Schedule(ParameterObject, ABC):
 
 Rate: TypeAlias = float | Schedule | Callable[[Progress], float]
 RATE: list[Any] = [POSITIVE, Schedule, callable]
+DECAY: list[Any] = [SHARE, Schedule, callable]
 
 
 class Called(Schedule):
@@ -170,6 +173,11 @@ def as_schedule(lr: Rate) -> Schedule:
     if isinstance(lr, Schedule):
         return lr
     return Called(lr) if callable(lr) else Constant(lr)
+
+
+def scheduled(rate: Rate) -> tuple[Schedule, ...]:
+    """Return the schedule that a rate follows, if it is no constant."""
+    return (as_schedule(rate),) if callable(rate) else ()
 
 
 def rate_of(lr: Rate, progress: Progress) -> float:
