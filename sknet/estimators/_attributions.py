@@ -11,6 +11,7 @@ from sknet._params import Interval, InvalidParameterError
 from sknet.device import is_array, to_host
 from sknet.engine import Model
 from sknet.engine.predict import Chosen, Head, Pass, input_gradients, integrated_gradients
+from sknet.estimators._inputs import is_by_name
 from sknet.estimators._namespace import follows_namespace, on_host
 from sknet.nn import run
 
@@ -52,7 +53,7 @@ class Attributions:
         """
         check_is_fitted(self)
         chosen = self._chosen(X, target)
-        return self._predicted(X, chosen, by=input_gradients)
+        return _of_real_inputs(self, X, self._predicted(X, chosen, by=input_gradients))
 
     @follows_namespace
     def integrated_gradients(
@@ -96,11 +97,24 @@ class Attributions:
         def compute(model: Model, X: Any) -> Any:
             return integrated_gradients(model, X, _baseline_like(baseline, X), chosen, n_steps)
 
-        return self._predicted(X, by=compute)
+        return _of_real_inputs(self, X, self._predicted(X, by=compute))
 
     def _chosen(self, X: Any, target: Any) -> Chosen:
         """Return which output of each row is meant."""
         raise NotImplementedError
+
+
+def _of_real_inputs(estimator: Any, X: Any, found: Any) -> Any:
+    """Return attributions of what the user gave as X: lengths that were given beside it have none."""
+    if found is None or (isinstance(found, dict) and not found):
+        raise ValueError(
+            f"X holds integers, and outputs of {type(estimator).__name__} have no gradient with respect to "
+            "those: look at what the layer that reads them returns, by transform(X, layer=...)"
+        )
+    inputs = estimator._inputs
+    if isinstance(found, dict) and not is_by_name(X, inputs.forward):
+        return next(iter(found.values()))
+    return found
 
 
 def _check_steps(estimator: Any, n_steps: Any) -> None:
@@ -114,7 +128,8 @@ def _check_steps(estimator: Any, n_steps: Any) -> None:
 def _baseline_like(baseline: Any, X: Any) -> Any:
     """Return the baseline with the axes of X, for one row or for all; inputs that it does not name are 0."""
     if isinstance(X, dict):
-        given = baseline if isinstance(baseline, dict) else dict.fromkeys(X, baseline)
+        real = [name for name, x in X.items() if x.dtype.kind == "f"]
+        given = baseline if isinstance(baseline, dict) else dict.fromkeys(real, baseline)
         unknown = [name for name in given if name not in X]
         if unknown:
             raise ValueError(f"baseline has no use for {unknown[0]!r}: the inputs are {list(X)}")

@@ -226,6 +226,8 @@ class BaseNet(CallbackSupportMixin, HiddenLayers, Attributions, HoldsLists, ABC)
             inputs = self._inputs
             X = check_X(self, X, dtypes) if inputs is None else inputs.read(self, X, dtypes)
             result = by(model, X, *args)
+            if result is None:  # gradients with respect to integers
+                return None
             if isinstance(result, dict):  # gradients with respect to several inputs; integers have none
                 place = device_of(first_input(X))
                 return {name: to_device(x, place) for name, x in result.items() if x is not None}

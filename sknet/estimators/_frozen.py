@@ -33,7 +33,7 @@ from sknet.estimators._heads import (
     interval_head,
     probability_head,
 )
-from sknet.estimators._inputs import Inputs
+from sknet.estimators._inputs import Inputs, Sequences, with_lengths
 from sknet.estimators._layers import LayerOutput
 from sknet.estimators._targets import ClassEncoder, RealTargets
 from sknet.exceptions import CaptureError, GraphError
@@ -128,6 +128,8 @@ class _Frozen:
         """Return the input as a 2-D array or CSR matrix of finite numbers, or the inputs that it takes."""
         if not isinstance(self._inputs, int):
             return self._inputs.read(None, X, [np.float32, np.float64])
+        if isinstance(X, Sequences):
+            raise TypeError(f"lengths= are for sequences, and this {type(self).__name__} takes a table")
         X = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
         if X.ndim != 2 or X.shape[1] != self.n_features_in_ or X.dtype.kind not in "biuf":
             raise ValueError(
@@ -154,10 +156,10 @@ class _Frozen:
 
     # -- hidden activations ---------------------------------------------------------------------
 
-    def transform(self, X: Any, layer: int | str = -2) -> Any:
-        """Return the output of a layer, as the estimator's method of this name does for X of its shape."""
+    def transform(self, X: Any, layer: int | str = -2, *, lengths: Any = None) -> Any:
+        """Return the output of a layer, as the estimator's method does for X and its `lengths`."""
         found = self._layer(layer)
-        return self._predicted(X, found.name, by=found)
+        return self._predicted(with_lengths(X, lengths), found.name, by=found)
 
     def layer(self, layer: int | str = -2) -> LayerOutput:
         """Return a transformer whose output is that of a layer, as the estimator's method does."""
@@ -243,27 +245,27 @@ class FrozenClassifier(_Frozen):
         """The labels, sorted."""
         return self._targets.classes
 
-    def decision_function(self, X: Any) -> Any:
-        """Return raw outputs, as the estimator's method of this name does for X of shape (n, n_features)."""
-        return self._targets.decisions(self._decided(X))
+    def decision_function(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return raw outputs, as the estimator's method of this name does for X and its `lengths`."""
+        return self._targets.decisions(self._decided(with_lengths(X, lengths)))
 
-    def predict(self, X: Any) -> Any:
-        """Return labels, as the estimator's method of this name does for X of shape (n, n_features)."""
-        return self._targets.decode(self._decided(X), self._loss.threshold)
+    def predict(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return labels, as the estimator's method of this name does for X and its `lengths`."""
+        return self._targets.decode(self._decided(with_lengths(X, lengths)), self._loss.threshold)
 
     def _decided(self, X: Any) -> Any:
         head = self._targets.deciding(self._loss)
         return self._predicted(X, "raw" if head is None else "decisions", head)
 
     @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Any:
-        """Return probabilities, as the estimator's method of this name does for X of its shape."""
-        return self._probable(X, "probabilities", "predict")
+    def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return probabilities, as the estimator's method of this name does for X and its `lengths`."""
+        return self._probable(with_lengths(X, lengths), "probabilities", "predict")
 
     @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Any:
-        """Return log probabilities, as the estimator's method of this name does for X of its shape."""
-        return self._probable(X, "log_probabilities", "log_predict")
+    def predict_log_proba(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return log probabilities, as the estimator's method of this name does for X and its `lengths`."""
+        return self._probable(with_lengths(X, lengths), "log_probabilities", "log_predict")
 
     def _probable(self, X: Any, name: str, link: str) -> Any:
         head = probability_head(self._loss, self._targets, self._temperature, link)
@@ -308,9 +310,9 @@ class FrozenTransformer(_Frozen):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_code": self._code}
 
-    def transform(self, X: Any, layer: int | str | None = None) -> Any:
-        """Return the code or the output of a layer, as the estimator's method does for X of its shape."""
-        return super().transform(X, self._code if layer is None else layer)
+    def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:
+        """Return the code or the output of a layer, as the estimator's method does for X and `lengths`."""
+        return super().transform(X, self._code if layer is None else layer, lengths=lengths)
 
     def layer(self, layer: int | str | None = None) -> LayerOutput:
         """Return a transformer whose output is that of a layer, the code by default."""
@@ -346,8 +348,9 @@ class FrozenRegressor(_Frozen):
 
     _targets: RealTargets
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return predictions for X of shape (n, n_features), with deviations too if `return_std`."""
+    def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None) -> Any:
+        """Return predictions for X and its `lengths`, with deviations too if `return_std`."""
+        X = with_lengths(X, lengths)
         found = self._targets.decode(self._predicted(X, "means", self._loss.predict))
         if not return_std:
             return found
@@ -355,17 +358,19 @@ class FrozenRegressor(_Frozen):
         return found, self.predict_std(X)
 
     @available_if(gives_deviations)  # type: ignore[untyped-decorator]
-    def predict_std(self, X: Any) -> Any:
-        """Return standard deviations, as the estimator's method of this name does for X of its shape."""
-        return self._targets.decode(self._predicted(X, "deviations", self._loss.predict_std))
+    def predict_std(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return standard deviations, as the estimator's method of this name does for X and its `lengths`."""
+        return self._of_targets(X, lengths, "deviations", self._loss.predict_std)
 
     @available_if(gives_quantiles)  # type: ignore[untyped-decorator]
-    def predict_quantiles(self, X: Any) -> Any:
-        """Return every quantile, as the estimator's method of this name does for X of its shape."""
-        return self._targets.decode(self._predicted(X, "quantiles", self._loss.predict_quantiles))
+    def predict_quantiles(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return every quantile, as the estimator's method of this name does for X and its `lengths`."""
+        return self._of_targets(X, lengths, "quantiles", self._loss.predict_quantiles)
 
     @available_if(gives_intervals)  # type: ignore[untyped-decorator]
-    def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
-        """Return bounds of targets, as the estimator's method of this name does for X of its shape."""
-        head = interval_head(self._loss, coverage)
-        return self._targets.decode(self._predicted(X, "interval", head))
+    def predict_interval(self, X: Any, coverage: float = 0.8, *, lengths: Any = None) -> Any:
+        """Return bounds of targets, as the estimator's method of this name does for X and its `lengths`."""
+        return self._of_targets(X, lengths, "interval", interval_head(self._loss, coverage))
+
+    def _of_targets(self, X: Any, lengths: Any, name: str, head: Head) -> Any:
+        return self._targets.decode(self._predicted(with_lengths(X, lengths), name, head))

@@ -16,12 +16,22 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 from sknet import nn
 from sknet._hints import suggestion
 from sknet.device import MetaArray, is_array, to_host
-from sknet.engine.state import each_input
+from sknet.engine.state import each_input, first_input
 from sknet.estimators._namespace import as_host
 from sknet.exceptions import DeviceError, DtypeError
 from sknet.nn.extend import shadows, shape_pass
 
-__all__ = ["Forward", "Inputs", "Sequences", "are_inputs", "check_one_input", "forward_of", "read_inputs"]
+__all__ = [
+    "Forward",
+    "Inputs",
+    "Sequences",
+    "are_inputs",
+    "check_one_input",
+    "forward_of",
+    "is_by_name",
+    "read_inputs",
+    "with_lengths",
+]
 
 Forward = Mapping[str, bool]
 
@@ -38,7 +48,12 @@ class Sequences:
     @property
     def shape(self) -> tuple[int, ...]:
         """Of X."""
-        return tuple(np.shape(self.X))
+        return tuple(np.shape(first_input(self.X)))
+
+
+def with_lengths(X: Any, lengths: Any) -> Any:
+    """Return X together with the lengths of its sequences; None for X alone."""
+    return X if lengths is None else Sequences(X, lengths)
 
 
 def forward_of(module: Any) -> dict[str, bool] | None:
@@ -68,8 +83,14 @@ def forward_of(module: Any) -> dict[str, bool] | None:
 
 def are_inputs(X: Any, forward: Forward | None) -> bool:
     """Tell whether X is anything else than the table that a perceptron takes."""
-    by_name = hasattr(X, "columns") and len(_required(forward)) > 1
-    return isinstance(X, Sequences) or _is_named(X) or by_name or _rank(X) > 2
+    return isinstance(X, Sequences) or is_by_name(X, forward) or _rank(X) > 2
+
+
+def is_by_name(X: Any, forward: Forward | None) -> bool:
+    """Tell whether X says which inputs of a network its parts are: a dict, or a frame for several."""
+    if isinstance(X, Sequences):
+        return _is_named(X.X)
+    return _is_named(X) or (hasattr(X, "columns") and len(_required(forward)) > 1)
 
 
 def _is_named(X: Any) -> bool:
@@ -251,7 +272,10 @@ class Inputs:
         def one(shape: Any, integer: Any) -> Any:
             return np.zeros((1, *shape), np.int64 if integer else np.float64)
 
-        return each_input(one, self.shapes, self.integers)
+        found = each_input(one, self.shapes, self.integers)
+        if isinstance(found, dict) and "lengths" in found:
+            found["lengths"] += 1  # a mean over no steps is not defined
+        return found
 
     def read(self, estimator: Any, X: Any, dtypes: list[type]) -> Any:
         """Return checked inputs like those of the fit; integers that stand for real numbers become those."""

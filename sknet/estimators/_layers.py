@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_feature_names, _check_feature_names_
 from sknet.device import device_of, is_array, to_device, to_host
 from sknet.engine import Model
 from sknet.engine.predict import layer_rows, model_layer
-from sknet.estimators._inputs import Inputs
+from sknet.estimators._inputs import Inputs, Sequences, with_lengths
 from sknet.estimators._namespace import follows_namespace
 
 __all__ = ["HiddenLayers", "LayerOutput", "feature_names"]
@@ -69,6 +69,7 @@ def in_container(estimator: Any, X: Any, output: Any, names: Callable[[], Any]) 
     array or data frame
         The same values.
     """
+    X = X.X if isinstance(X, Sequences) else X
     adapter = _get_container_adapter("transform", estimator)
     return output if adapter is None else adapter.create_container(output, X, columns=names())
 
@@ -233,13 +234,15 @@ class LayerOutput(TransformerMixin, BaseEstimator):
         return self
 
     @follows_namespace
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any, *, lengths: Any = None) -> Any:
         """Return the output of the layer.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
+        lengths : array-like of shape (n_samples,), dtype=int, default=None
+            How many steps of each sequence in X are no padding, for a network that takes them.
 
         Returns
         -------
@@ -248,8 +251,26 @@ class LayerOutput(TransformerMixin, BaseEstimator):
         """
         _check_feature_names(self, X, reset=False)
         if type(X) is np.ndarray or not is_array(X):
-            return self.estimator.transform(X, layer=self.layer)
-        return to_device(self.estimator.transform(to_host(X), layer=self.layer), device_of(X))
+            return self.estimator.transform(with_lengths(X, lengths), layer=self.layer)
+        given = with_lengths(to_host(X), lengths)
+        return to_device(self.estimator.transform(given, layer=self.layer), device_of(X))
+
+    def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None) -> Any:
+        """Return what `transform` returns; the network stays as it is.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `transform`.
+        y : object, default=None
+            Not looked at.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            As of `transform`.
+        """
+        return self.fit().transform(X, **({} if lengths is None else {"lengths": lengths}))
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         """Return names for the columns that `transform` returns.

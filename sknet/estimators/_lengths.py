@@ -1,26 +1,131 @@
-"""Methods of estimators that take the lengths of sequences beside X."""
+"""Methods of estimators that take the lengths of sequences beside X: of all kinds of estimators."""
 
 from os import PathLike
 from typing import Any, Self
 
-from sklearn.utils.metaestimators import available_if
-
 from sknet.callbacks import Callback
-from sknet.estimators._base import BaseNet, goes_in_steps
-from sknet.estimators._heads import gives_probabilities
-from sknet.estimators._inputs import Sequences
-from sknet.estimators._options import Decisions
-from sknet.estimators._regressor import UncertainRegressor
+from sknet.estimators._base import BaseNet
+from sknet.estimators._inputs import with_lengths
+from sknet.estimators._namespace import follows_namespace
 
-__all__ = ["SequenceClassifier", "SequenceFit", "SequenceRegressor"]
+__all__ = ["SequenceFit", "SequenceLayers"]
 
 
-def with_lengths(X: Any, lengths: Any) -> Any:
-    """Return X together with the lengths of its sequences; None for X alone."""
-    return X if lengths is None else Sequences(X, lengths)
+class SequenceLayers(BaseNet, auto_wrap_output_keys=()):
+    """Hidden layers and attributions of padded sequences."""
+
+    @follows_namespace
+    def transform(self, X: Any, layer: int | str = -2, *, lengths: Any = None) -> Any:
+        """Return the output of a layer: hidden activations, in evaluation mode.
+
+        Nothing after the layer is computed.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        layer : int or str, default=-2
+            The number of a layer in the order in which the network calls its layers, -1 for the last, or
+            the path of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside
+            another, and all else that the network's own forward pass calls as one layer each; -2 is the last
+            hidden layer. A module that is called several times is named with the number of the call,
+            ``"act:0"``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            What the layer returns; of several arrays the first. As `set_output` asks for it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such layer; the message names those there are.
+        """
+        return super().transform(with_lengths(X, lengths), layer)
+
+    def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None, **params: Any) -> Any:
+        """Fit, and return what `transform` returns for the same rows.
+
+        Parameters
+        ----------
+        X, y, lengths
+            As for `fit`.
+        **params : dict
+            More arguments of `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, ...)
+            As of `transform`.
+        """
+        given = {} if lengths is None else {"lengths": lengths}
+        return self.fit(X, y, **given, **params).transform(X, **given)
+
+    @follows_namespace
+    def input_gradient(self, X: Any, target: Any = None, *, lengths: Any = None) -> Any:
+        """Return the gradient of an output with respect to the inputs, row by row.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`.
+        target : label, int or array-like of shape (n_samples,), default=None
+            The output: for a classifier a class label, else the number of an output or of a label; an array
+            has one for each row. None is the predicted class of each row, or the only output.
+
+        Returns
+        -------
+        ndarray of the shape of X, or dict of those
+            Gradients of raw outputs for a classifier (the binary one has that of its single output, with
+            the other sign for the first class), of predictions for a regressor, of codes for a transformer.
+            Of several inputs those that hold real numbers.
+
+        Raises
+        ------
+        ValueError
+            If there is no such output, `target` is None and there are several, or X holds integers.
+        """
+        return super().input_gradient(with_lengths(X, lengths), target)
+
+    @follows_namespace
+    def integrated_gradients(
+        self, X: Any, baseline: Any = None, target: Any = None, n_steps: int = 50, *, lengths: Any = None
+    ) -> Any:
+        """Return how much each input contributes to the difference of an output from its value at a baseline.
+
+        It is the gradient averaged over the straight line from the baseline to the row, times the
+        difference between them, by the Gauss-Legendre rule. The contributions of a row sum to the difference
+        of the outputs, up to the error of the rule, which falls with `n_steps`.
+
+        Parameters
+        ----------
+        X, lengths
+            Inputs, as for `fit`; the baseline has the same lengths.
+        baseline : number, array-like of the shape of X or of a row, or dict of those, default=None
+            Inputs that say nothing, such as a black image or the means of the features; None is 0.
+        target : label, int or array-like of shape (n_samples,), default=None
+            As for `input_gradient`.
+        n_steps : int, default=50
+            Points on each line.
+
+        Returns
+        -------
+        ndarray of the shape of X, or dict of those
+            Contributions. Of several inputs those that hold real numbers.
+
+        Raises
+        ------
+        ValueError
+            As `input_gradient`; and if the baseline does not fit X.
+
+        Notes
+        -----
+        M. Sundararajan, A. Taly, Q. Yan, "Axiomatic attribution for deep networks", ICML 2017.
+        """
+        return super().integrated_gradients(with_lengths(X, lengths), baseline, target, n_steps)
 
 
-class SequenceFit(BaseNet):
+class SequenceFit(SequenceLayers):
     """A fit that takes lengths."""
 
     def fit(
@@ -95,222 +200,3 @@ class SequenceFit(BaseNet):
             callbacks=callbacks,
             resume_from=resume_from,
         )
-
-
-class SequenceClassifier(SequenceFit, Decisions):
-    """A classifier whose methods take lengths."""
-
-    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        classes: Any = None,
-        *,
-        lengths: Any = None,
-        X_val: Any = None,
-        y_val: Any = None,
-        sample_weight_val: Any = None,
-        lengths_val: Any = None,
-    ) -> Self:
-        """Train for one epoch on a part of the data, continuing from the current state.
-
-        Parameters
-        ----------
-        X, y, sample_weight, lengths, X_val, y_val, sample_weight_val, lengths_val
-            As for `fit`.
-        classes : array-like of shape (n_classes,), default=None
-            All labels that will occur; required in the first call.
-
-        Returns
-        -------
-        self
-            Fitted. If the call fails, the estimator is as it was before.
-
-        Raises
-        ------
-        ValueError
-            If `classes` is missing, or y has other labels; and as `fit`.
-        """
-        return super().partial_fit(  # type: ignore[no-any-return]
-            with_lengths(X, lengths),
-            y,
-            sample_weight,
-            classes,
-            X_val=with_lengths(X_val, lengths_val),
-            y_val=y_val,
-            sample_weight_val=sample_weight_val,
-        )
-
-    def predict(self, X: Any, *, lengths: Any = None) -> Any:
-        """Predict labels.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_labels)
-            The label of largest output; for several labels a row, a 0/1 indicator.
-        """
-        return super().predict(with_lengths(X, lengths))
-
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
-        """Predict probabilities.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or list of those
-            In the order of `classes_`; for several columns of labels one array each.
-
-        Raises
-        ------
-        AttributeError
-            For a loss without probabilities, such as ``"hinge"``; `decision_function` is there then.
-        """
-        return super().predict_proba(with_lengths(X, lengths))
-
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any, *, lengths: Any = None) -> Any:
-        """Predict logarithms of probabilities, finite also where the probability underflows.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or list of those
-            In the order of `classes_`.
-        """
-        return super().predict_log_proba(with_lengths(X, lengths))
-
-    def decision_function(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return the network's raw outputs: logits, or whatever the loss expects.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            For two classes one column, positive where the second is more likely.
-        """
-        return super().decision_function(with_lengths(X, lengths))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
-        """Return the share of rows whose labels are predicted, all of them where a row has several.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-        y : array-like of shape (n_samples,) or (n_samples, n_labels)
-            Labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            The accuracy.
-        """
-        return super().score(with_lengths(X, lengths), y, sample_weight)
-
-
-class SequenceRegressor(SequenceFit, UncertainRegressor):
-    """A regressor whose methods take lengths."""
-
-    @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        lengths: Any = None,
-        X_val: Any = None,
-        y_val: Any = None,
-        sample_weight_val: Any = None,
-        lengths_val: Any = None,
-    ) -> Self:
-        """Train for one epoch on a part of the data, continuing from the current state.
-
-        Parameters
-        ----------
-        X, y, sample_weight, lengths, X_val, y_val, sample_weight_val, lengths_val
-            As for `fit`.
-
-        Returns
-        -------
-        self
-            Fitted. If the call fails, the estimator is as it was before.
-
-        Raises
-        ------
-        ValueError
-            As `fit`.
-        """
-        return super().partial_fit(  # type: ignore[no-any-return]
-            with_lengths(X, lengths),
-            y,
-            sample_weight,
-            X_val=with_lengths(X_val, lengths_val),
-            y_val=y_val,
-            sample_weight_val=sample_weight_val,
-        )
-
-    def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None) -> Any:
-        """Predict targets.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-        return_std : bool, default=False
-            Return standard deviations too, with the loss ``"gaussian_nll"``.
-
-        Returns
-        -------
-        prediction : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            What the loss estimates: means, medians or quantiles; of several quantiles the one nearest to 0.5.
-        std : ndarray of the same shape
-            Standard deviations, if `return_std`.
-
-        Raises
-        ------
-        ValueError
-            For `return_std` with another loss.
-        """
-        return super().predict(with_lengths(X, lengths), return_std)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, lengths: Any = None) -> float:
-        """Return R2, the share of the targets' variance that is explained.
-
-        Parameters
-        ----------
-        X, lengths
-            Inputs, as for `fit`.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights.
-
-        Returns
-        -------
-        float
-            At most 1, the mean over outputs.
-        """
-        return float(super().score(with_lengths(X, lengths), y, sample_weight))

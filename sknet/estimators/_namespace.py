@@ -52,6 +52,8 @@ def follows_namespace(method: Callable[..., Any]) -> Callable[..., Any]:
         def like(result: Any) -> Any:
             if isinstance(result, (list, tuple)):
                 return type(result)(like(part) for part in result)
+            if isinstance(result, dict):
+                return {name: like(part) for name, part in result.items()}
             is_number = isinstance(result, np.ndarray) and result.dtype.kind in "biuf"
             return xp.asarray(result, device=device) if is_number else result
 

@@ -5,7 +5,6 @@ from typing import Any, Self
 from sknet import nn
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Architecture
-from sknet.estimators._lengths import SequenceClassifier, SequenceRegressor
 from sknet.estimators._modules import architecture_of
 from sknet.estimators._options import (
     CALIBRATE,
@@ -14,6 +13,7 @@ from sknet.estimators._options import (
     SCALE_TARGET,
     NamedOptions,
 )
+from sknet.estimators._sequences import SequenceClassifier, SequenceRegressor
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
 
