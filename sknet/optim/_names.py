@@ -19,6 +19,8 @@ OPTIMIZERS = {
 SCHEDULES = {
     **dict.fromkeys(("CosineAnnealingLR", "CosineDecay", "cosine_decay_schedule"), "use Cosine"),
     **dict.fromkeys(("CosineAnnealingWarmRestarts", "CosineDecayRestarts"), "use CosineRestarts"),
+    **dict.fromkeys(("coslog4", "CosLog4"), "use CosLog"),
+    **dict.fromkeys(("flat_cos", "FlatCosine", "FlatCos"), "use FlatThenCosine"),
     "StepLR": "use Step",
     **dict.fromkeys(("MultiStepLR", "PiecewiseConstantDecay"), "use MultiStep"),
     **dict.fromkeys(("ExponentialLR", "ExponentialDecay"), "use Exponential"),

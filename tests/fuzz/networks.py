@@ -23,10 +23,25 @@ from sknet.compile.executors.native import UnsupportedError
 from sknet.engine import Batches
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps, Steps
 from sknet.exceptions import CaptureError, ShapeError
-from sknet.optim import EMA, SGD, SWA, Accumulate, Adam, ClipNorm, ClipValue, Groups, Lookahead, WeightDecay
+from sknet.optim import (
+    EMA,
+    SGD,
+    SWA,
+    Accumulate,
+    Adam,
+    AdamW,
+    ClipNorm,
+    ClipValue,
+    Groups,
+    Lookahead,
+    RateFactors,
+    WeightDecay,
+)
 from sknet.optim.schedules import (
     CosineRestarts,
+    CosLog,
     Exponential,
+    FlatThenCosine,
     InverseScaling,
     Joined,
     Linear,
@@ -46,12 +61,13 @@ COMBINED = [
     EMA(SGD(0.1), 0.9), SWA(Adam(0.05), start=2), Accumulate(SGD(0.1, momentum=0.5), 2),
     ClipNorm(SGD(0.1), 0.5), ClipValue(SGD(0.1), 0.01),
     WeightDecay(SGD(0.1, momentum=0.9), 0.1), Lookahead(SGD(0.1)),
+    RateFactors(AdamW(0.05, weight_decay=CosLog(0.1, 2, 9)), {"*weights.0": 0.5}),
     Accumulate(ClipNorm(EMA(SGD(0.05), 0.8), 1.0), 2), Groups({"*weights.0": SGD(0.1), "*": Adam(0.01)}),
 ]  # fmt: skip
 SCHEDULES = [
     InverseScaling(0.05), CosineRestarts(0.05, 3), Exponential(0.05, 0.8, unit="step"),
     Linear(0.05, n_steps=9), Polynomial(0.05, n_steps=7), OneCycle(0.05, n_steps=9), WarmUp(0.05, 4),
-    Joined([0.01, Linear(0.05, n_steps=5)], [3]),
+    Joined([0.01, Linear(0.05, n_steps=5)], [3]), FlatThenCosine(0.05, n_steps=8), CosLog(0.05, 2, 9),
 ]  # fmt: skip
 LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {
     "C": lambda X: X,

@@ -17,8 +17,10 @@ from sknet.optim.schedules import (
     Constant,
     Cosine,
     CosineRestarts,
+    CosLog,
     Cyclic,
     Exponential,
+    FlatThenCosine,
     InverseScaling,
     Joined,
     Linear,
@@ -60,6 +62,22 @@ CASES = [
         Cosine(0.4),
         {Progress(3, total_steps=6): 0.2, Progress(6, total_steps=6): 0.0, Progress(total_steps=0): 0.0},
     ),
+    (
+        FlatThenCosine(0.5, 0.25, 0.1, n_steps=8),
+        {Progress(2): 0.5, Progress(5): 0.3, Progress(7): 0.1 + 0.2 * (1 - 0.75**0.5), Progress(8): 0.1},
+    ),
+    (FlatThenCosine(0.4, 1.0), {Progress(8, total_steps=9): 0.4, Progress(9, total_steps=9): 0.0}),
+    (FlatThenCosine(0.4, 0.0), {Progress(2, total_steps=6): 0.3, Progress(4, total_steps=6): 0.1}),
+    # peaks and zeros of k cycles are where 1 + (2**k - 1) t is a power of the root of 2
+    (CosLog(0.4, n_steps=15), {Progress(n): 0.0 for n in (0, 1, 3, 7, 15, 99)}),
+    (
+        CosLog(0.4),
+        {
+            Progress(1, total_steps=15): 0.0,
+            Progress(4, total_steps=10): 0.2 * (1 - math.cos(2 * math.pi * math.log2(7))),
+        },
+    ),
+    (CosLog(0.8, 1, 100), {Progress(0): 0.0, Progress(100): 0.0}),
     (Adaptive(Linear(0.8, n_steps=4)), {Progress(1): 0.6, Progress(2, reductions=1): 0.08}),
     (Adaptive(0.5, patience=3), {Progress(step=7): 0.5, Progress(reductions=1): 0.1}),
     (Step(0.5, every=3), {Progress(99, 2): 0.5, Progress(0, 3): 0.05, Progress(0, 6): 0.005}),
@@ -100,7 +118,7 @@ CASES = [
     (Product([0.5, Linear(0.8, n_steps=4), Step(1.0, 2)]), {Progress(1): 0.3, Progress(2, epoch=2): 0.02}),
     (Adaptive(0.5, patience=3, cooldown=2), {Progress(step=7): 0.5, Progress(reductions=1): 0.1}),
 ]
-RISING = (Linear, OneCycle, WarmUp, Joined, CosineRestarts, Cyclic)
+RISING = (CosLog, Linear, OneCycle, WarmUp, Joined, CosineRestarts, Cyclic)
 each_schedule = pytest.mark.parametrize("schedule", [schedule for schedule, _ in CASES], ids=str)
 
 
@@ -177,6 +195,16 @@ def test_adaptive_stops_at_its_smallest_rate():
 # Ours, and PyTorch's, made of its module and an optimizer with the rate 0.1.
 TORCH = [
     (Cosine(0.1, 0.01, 100), lambda s, o: s.CosineAnnealingLR(o, T_max=100, eta_min=0.01)),
+    (
+        FlatThenCosine(0.1, 0.4, 0.01, n_steps=100),
+        lambda s, o: s.SequentialLR(
+            o, [s.ConstantLR(o, 1.0), s.CosineAnnealingLR(o, 60, 0.01)], milestones=[40]
+        ),
+    ),
+    (
+        CosLog(0.1, n_steps=100),
+        lambda s, o: s.LambdaLR(o, lambda n: 0.5 - 0.5 * math.cos(2 * math.pi * math.log2(1 + 15 * n / 100))),
+    ),
     (CosineRestarts(0.1, 30, min_lr=0.01), lambda s, o: s.CosineAnnealingWarmRestarts(o, 30, 1, 0.01)),
     (CosineRestarts(0.1, 7, growth=3), lambda s, o: s.CosineAnnealingWarmRestarts(o, 7, 3)),
     (OneCycle(0.1, 100), lambda s, o: s.OneCycleLR(o, 0.1, 100)),

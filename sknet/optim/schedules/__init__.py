@@ -10,7 +10,7 @@ from sknet._hints import module_getattr as _module_getattr
 from sknet.optim import _names
 from sknet.optim.schedules._base import Constant, InverseScaling, Progress, Schedule
 from sknet.optim.schedules._compose import Joined, Product, WarmUp
-from sknet.optim.schedules._cosine import Cosine, CosineRestarts, OneCycle
+from sknet.optim.schedules._cosine import Cosine, CosineRestarts, CosLog, FlatThenCosine, OneCycle
 from sknet.optim.schedules._cyclic import Cyclic
 from sknet.optim.schedules._lines import Linear, Polynomial
 from sknet.optim.schedules._steps import Adaptive, Exponential, MultiStep, Step
@@ -18,10 +18,12 @@ from sknet.optim.schedules._steps import Adaptive, Exponential, MultiStep, Step
 __all__ = [
     "Adaptive",
     "Constant",
+    "CosLog",
     "Cosine",
     "CosineRestarts",
     "Cyclic",
     "Exponential",
+    "FlatThenCosine",
     "InverseScaling",
     "Joined",
     "Linear",

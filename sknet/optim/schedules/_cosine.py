@@ -1,4 +1,4 @@
-"""Cosine schedules: decay, decay with restarts, and one cycle."""
+"""Cosine schedules: decay, also with restarts, late, or in ever longer cycles, and one cycle."""
 
 import math
 from numbers import Integral, Real
@@ -14,7 +14,7 @@ from sknet.optim.schedules._base import (
     length_of,
 )
 
-__all__ = ["Cosine", "CosineRestarts", "OneCycle"]
+__all__ = ["CosLog", "Cosine", "CosineRestarts", "FlatThenCosine", "OneCycle"]
 
 
 class Cosine(Schedule):
@@ -69,6 +69,117 @@ class Cosine(Schedule):
         if progress.step >= n_steps:
             return float(self.min_lr)
         return _along_cosine(self.lr, self.min_lr, progress.step / n_steps)
+
+
+class FlatThenCosine(Schedule):
+    r"""A constant rate, and cosine decay at the end.
+
+    Parameters
+    ----------
+    lr : float
+        The rate before the decay.
+    flat : float, default=0.5
+        What part of the updates has the constant rate, between 0 and 1.
+    min_lr : float, default=0.0
+        The final rate, at most `lr`.
+    n_steps : int or None, default=None
+        Number of updates until the rate reaches `min_lr`, where it stays. None takes the whole fit.
+
+    Notes
+    -----
+    At the part t of the updates, with the constant part f,
+
+    .. math:: \mathrm{min\_lr} + \tfrac{1}{2} (\mathrm{lr} - \mathrm{min\_lr})
+              \left(1 + \cos\left(\pi \, \frac{\max(t - f, 0)}{1 - f}\right)\right).
+
+    With f = 1/2 it is "flat_cos", by which weight decay and dropout of RealMLP fall [1]_.
+
+    References
+    ----------
+    .. [1] D. Holzmüller, L. Grinsztajn and I. Steinwart, "Better by Default: Strong Pre-Tuned MLPs and
+       Boosted Trees on Tabular Data", NeurIPS 2024, section 3.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import FlatThenCosine, Progress
+    >>> schedule = FlatThenCosine(0.1, n_steps=8)
+    >>> [round(schedule(Progress(step=step)), 4) for step in range(0, 10)]
+    [0.1, 0.1, 0.1, 0.1, 0.1, 0.0854, 0.05, 0.0146, 0.0, 0.0]
+    """
+
+    _parameter_constraints = {
+        "lr": [POSITIVE],
+        "flat": [Interval(Real, 0, 1, closed="both")],
+        "min_lr": [SHARE],
+        "n_steps": [COUNT, None],
+    }
+
+    def __init__(self, lr: float, flat: float = 0.5, min_lr: float = 0.0, n_steps: int | None = None) -> None:
+        self.lr = lr
+        self.flat = flat
+        self.min_lr = min_lr
+        self.n_steps = n_steps
+
+    def validate(self) -> None:
+        super().validate()
+        check_not_above(self, "min_lr", self.min_lr, self.lr)
+
+    def __call__(self, progress: Progress) -> float:
+        n_steps = length_of(self, self.n_steps, progress)
+        if progress.step >= n_steps:
+            return float(self.min_lr)
+        start = self.flat * n_steps
+        part = 0.0 if progress.step <= start else (progress.step - start) / (n_steps - start)
+        return _along_cosine(self.lr, self.min_lr, part)
+
+
+class CosLog(Schedule):
+    r"""Cosine cycles, each about twice as long as the one before, which begin and end at zero.
+
+    Parameters
+    ----------
+    lr : float
+        The rate at the peaks.
+    n_cycles : int, default=4
+        Number of cycles.
+    n_steps : int or None, default=None
+        Number of updates of all cycles, after which the rate stays 0. None takes the whole fit.
+
+    Notes
+    -----
+    At the part t of the updates, with k cycles,
+
+    .. math:: \tfrac{1}{2} \mathrm{lr} \left(1 - \cos\left(2 \pi \log_2(1 + (2^k - 1) t)\right)\right).
+
+    The default is RealMLP's "coslog4" [1]_. Other than with `CosineRestarts`, the rate never jumps; the
+    first update has the rate 0.
+
+    References
+    ----------
+    .. [1] D. Holzmüller, L. Grinsztajn and I. Steinwart, "Better by Default: Strong Pre-Tuned MLPs and
+       Boosted Trees on Tabular Data", NeurIPS 2024, section 3.
+
+    Examples
+    --------
+    >>> from sknet.optim.schedules import CosLog, Progress
+    >>> schedule = CosLog(0.1, n_cycles=2, n_steps=6)
+    >>> [round(schedule(Progress(step=step)), 4) for step in range(8)]
+    [0.0, 0.093, 0.0, 0.0718, 0.093, 0.0324, 0.0, 0.0]
+    """
+
+    _parameter_constraints = {"lr": [POSITIVE], "n_cycles": [COUNT], "n_steps": [COUNT, None]}
+
+    def __init__(self, lr: float, n_cycles: int = 4, n_steps: int | None = None) -> None:
+        self.lr = lr
+        self.n_cycles = n_cycles
+        self.n_steps = n_steps
+
+    def __call__(self, progress: Progress) -> float:
+        n_steps = length_of(self, self.n_steps, progress)
+        if progress.step >= n_steps:
+            return 0.0
+        cycle = math.log2(1.0 + (2**self.n_cycles - 1) * (progress.step / n_steps))
+        return _along_cosine(0.0, self.lr, 2.0 * cycle)
 
 
 class CosineRestarts(Schedule):
