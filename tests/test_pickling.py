@@ -124,6 +124,11 @@ def graph():
     return Graph([x], {constant: np.arange(3, dtype="float32")}, [total, double], [double.output])
 
 
+def predictor():
+    made = model()
+    return engine.Predictor(made.module, made.memory.layout, made.memory.flat)
+
+
 def net(task):
     with quiet():
         return net_for(task).fit(*TABLES[task])
@@ -213,7 +218,7 @@ BOUND = {
     "sknet.compile.executors.NumpyProgram": lambda: NumpyProgram(plan()),
     "sknet.core.extend.Node": lambda: (Tensor(1.0, requires_grad=True) * 2).node,
     "sknet.engine.CompiledStep": lambda: engine.compiled_step(model(), X, Y),
-    "sknet.engine.Predictor": lambda: model().predictor("raw", None),
+    "sknet.engine.Predictor": predictor,
     "sknet.nn.HookHandle": lambda: Tensor(1.0, requires_grad=True).register_hook(print),
     "sknet.nn.Scope": lambda: nn.Scope({}),
 }

@@ -192,7 +192,7 @@ def test_accumulated_batches_are_one_step_with_the_joined_batch(optimizer):
 def averaged_by_hand(model):
     """What the optimizer says of the parameters and slots, by the trees that a user has."""
     state = model.state
-    slots = {name: model.layout.views(array) for name, array in state.optimizer.slots.items()}
+    slots = {name: model.memory.layout.views(array) for name, array in state.optimizer.slots.items()}
     return model.optimizer.averaged(dict(state.parameters), state.optimizer._replace(slots=slots))
 
 

@@ -134,7 +134,12 @@ def left(estimator):
     random_state = model.random_state.get_state(legacy=False)["state"]
     scores = [estimator.best_loss_, estimator.best_validation_score_, estimator.n_iter_, estimator.t_]
     arrays["random state"] = np.array([*random_state["key"], random_state["pos"]])
-    return {name: np.array(a).tobytes() for name, a in arrays.items()}, repr(numbers), repr(scores), model.key
+    return (
+        {name: np.array(a).tobytes() for name, a in arrays.items()},
+        repr(numbers),
+        repr(scores),
+        model.memory.key,
+    )
 
 
 def died(estimator, X, y, weight=None, *, epoch, **how):

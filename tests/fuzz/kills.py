@@ -128,7 +128,7 @@ def fit_and_write(name: str, callbacks: list[Callback], end: Path) -> None:
         "progress": state.progress._asdict(),
         "history": history,
         "random_state": model.random_state.get_state(legacy=False),
-        "key": list(model.key),
+        "key": list(model.memory.key),
         "best": [estimator.n_iter_, estimator.best_validation_score_, estimator.best_loss_],
     }
     write(end, left, "end")

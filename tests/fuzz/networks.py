@@ -228,7 +228,7 @@ def left_by(model: Model) -> dict[str, np.ndarray]:
         for name, array in part.items():
             arrays[f"{prefix} {name}"] = np.array(array)
     for slot, flat in state.optimizer.slots.items():  # between parameters there are gaps, which hold anything
-        for name, place in model.layout.slices.items():
+        for name, place in model.memory.layout.slices.items():
             arrays[f"slot {slot} of {name}"] = np.array(flat[place])
     return arrays
 

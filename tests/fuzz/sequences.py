@@ -153,7 +153,7 @@ def contents(model: Model) -> dict[str, Any]:
         assert np.shares_memory(array, shown[name]), f"{name} has two homes"
     found = {f"parameter {name}": np.array(array) for name, array in shown.items()}
     for slot, flat in state.optimizer.slots.items():
-        for name, view in model.layout.views(flat).items():
+        for name, view in model.memory.layout.views(flat).items():
             found[f"{slot} of {name}"] = view
     found.update({f"buffer {name}": array for name, array in state.buffers.items()})
     found["progress"] = tuple(state.progress)[:5]

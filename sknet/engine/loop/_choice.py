@@ -2,9 +2,9 @@
 
 import os
 import warnings
+from typing import TYPE_CHECKING
 
 from sknet import ops
-from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps, Steps
@@ -12,10 +12,13 @@ from sknet.engine.state import any_sparse
 from sknet.engine.step import not_compiled
 from sknet.exceptions import CaptureError, DtypeError, GradientError, GraphError, ShapeError
 
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
 __all__ = ["steps_for"]
 
 
-def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int, seeded: bool) -> Steps:
+def steps_for(model: "Model", batches: Batches, check_finite: bool, planned: int, seeded: bool) -> Steps:
     """Return the fastest steps that there can be.
 
     Parameters
@@ -61,7 +64,7 @@ def steps_for(model: Model, batches: Batches, check_finite: bool, planned: int, 
 
 
 def _compiled_steps(
-    model: Model, batches: Batches, check_finite: bool, planned: int, seeded: bool
+    model: "Model", batches: Batches, check_finite: bool, planned: int, seeded: bool
 ) -> CompiledSteps:
     one_array = not isinstance(batches.X, dict) and not ops.is_sparse(batches.X)
     if os.environ.get("SKNET_NATIVE") != "0" and one_array:

@@ -4,7 +4,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from sknet.compile import Compiled
 from sknet.compile import compile as compiled
 from sknet.core import Tensor
 from sknet.device import active, backend, device_of, to_device, to_host
-from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches, take_rows
 from sknet.engine.loop._steps import Block, EagerSteps, Steps, rows_of_a_block
 from sknet.engine.state import Fingerprint, each_input
@@ -27,6 +26,9 @@ from sknet.engine.step import (
     hyper_slots,
     update_function,
 )
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
 
 __all__ = ["DeviceSteps"]
 
@@ -50,7 +52,7 @@ class DeviceSteps(Steps):
         memory holds them.
     """
 
-    def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
+    def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
         self._optimizer = model.optimizer.in_steps()
         self._owner = backend(model.device.kind)
@@ -216,10 +218,10 @@ def _gather(array: Any, order: Any, part: slice, out: Any) -> None:
         array.take(order[part], axis=0, out=out)
 
 
-def _step_function(model: Model, weighted: bool, check_finite: bool) -> Callable[..., DeviceOutputs]:
+def _step_function(model: "Model", weighted: bool, check_finite: bool) -> Callable[..., DeviceOutputs]:
     """Return the pure function from all state and a batch to the state after, the output and a report."""
     optimizer = model.optimizer.in_steps()
-    evaluate, update = gradient_function(model, weighted), update_function(optimizer, model.layout)
+    evaluate, update = gradient_function(model, weighted), update_function(optimizer, model.memory.layout)
 
     def step(
         flat: Tensor,

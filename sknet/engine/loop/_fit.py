@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import Rows
-from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._history import History
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
 
 __all__ = ["Fit", "Record", "Source"]
 
@@ -116,7 +118,7 @@ class Fit:
 
     def __init__(
         self,
-        model: Model,
+        model: "Model",
         batches: Batches | None,
         history: History,
         max_epochs: int,

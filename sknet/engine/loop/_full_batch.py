@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -11,7 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sknet.callbacks import Callback
 from sknet.core import no_grad
 from sknet.device import active, to_device, to_host
-from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._fit import Fit, Source
 from sknet.engine.loop._history import History
@@ -21,11 +20,14 @@ from sknet.engine.state import Weights
 from sknet.engine.step import batch_as_reported, batch_terms, per_output
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError
 
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
 __all__ = ["minimize"]
 
 
 def minimize(
-    model: Model,
+    model: "Model",
     batches: Batches,
     max_iter: int,
     tol: float,
@@ -189,7 +191,7 @@ def _number(penalty: Any) -> float:
     return 0.0 if penalty is None else penalty.item()
 
 
-def _reported(model: Model, X: Any, y: Any, weight: Any) -> float:
+def _reported(model: "Model", X: Any, y: Any, weight: Any) -> float:
     """Return the objective as it is reported: regression losses as the mean over outputs."""
     trained = [parameter for parameter in model.module.parameters() if parameter.requires_grad]
     with no_grad(), active(model.device):
@@ -199,5 +201,5 @@ def _reported(model: Model, X: Any, y: Any, weight: Any) -> float:
     return per_output(model, data.item(), output.shape[-1]) + _number(penalty)
 
 
-def _on_device(x: np.ndarray[Any, Any], model: Model) -> Any:
+def _on_device(x: np.ndarray[Any, Any], model: "Model") -> Any:
     return to_device(x.astype(model.dtype), model.device)

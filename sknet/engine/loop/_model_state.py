@@ -1,16 +1,18 @@
 """The state of a model as a document holds it, and whether a saved one is of the same network."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sknet.device import to_device, to_host
-from sknet.engine._model import Model
 from sknet.engine.state import ModelState
 from sknet.exceptions import StateError
 from sknet.optim import OptimizerState
 from sknet.optim.schedules import Progress
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
 
 __all__ = ["load_model_state", "model_state", "random_state_of"]
 
@@ -19,7 +21,7 @@ KINDS = {"parameters": "parameter", "frozen": "frozen parameter", "buffers": "bu
 Tree = dict[str, Any]
 
 
-def model_state(model: Model) -> Tree:
+def model_state(model: "Model") -> Tree:
     """Return all that training changes in a model, as arrays of the host that stay as they are.
 
     Parameters
@@ -33,14 +35,14 @@ def model_state(model: Model) -> Tree:
         For a document.
     """
     state = model.state
-    slots = {name: model.layout.views(to_host(flat)) for name, flat in state.optimizer.slots.items()}
+    slots = {name: model.memory.layout.views(to_host(flat)) for name, flat in state.optimizer.slots.items()}
     return {
         "parameters": {name: to_host(array) for name, array in state.parameters.items()},
         "frozen": {name: np.array(to_host(array)) for name, array in _frozen(model).items()},
         "buffers": {name: to_host(array) for name, array in state.buffers.items()},
         "slots": slots,
         "progress": model.progress._asdict(),
-        "key": list(model.key),
+        "key": list(model.memory.key),
         "random_state": random_state_of(model.random_state),
     }
 
@@ -51,7 +53,7 @@ def random_state_of(random_state: np.random.RandomState) -> Tree:
     return state
 
 
-def load_model_state(model: Model, saved: Mapping[str, Any], path: str) -> None:
+def load_model_state(model: "Model", saved: Mapping[str, Any], path: str) -> None:
     """Put a saved state into a model of the same network.
 
     Parameters
@@ -70,7 +72,7 @@ def load_model_state(model: Model, saved: Mapping[str, Any], path: str) -> None:
     """
     for difference in _of_networks(model, saved):
         raise StateError(f"{path} is a checkpoint of another network: {difference}")
-    layout, slots = model.layout, {}
+    layout, slots = model.memory.layout, {}
     _, own = model.memory.flat_buffers()
     if set(own) != set(saved["slots"]):
         raise StateError(
@@ -91,15 +93,15 @@ def load_model_state(model: Model, saved: Mapping[str, Any], path: str) -> None:
     for name, array in saved["frozen"].items():
         parameters[name].data = array
     low, high = saved["key"]
-    model.key = low, high
+    model.memory.key = low, high
     model.random_state.set_state(saved["random_state"])
 
 
-def _frozen(model: Model) -> Tree:
+def _frozen(model: "Model") -> Tree:
     return {name: array for name, array in model.memory.untrained.items() if name not in model.buffers}
 
 
-def _of_networks(model: Model, saved: Mapping[str, Any]) -> Iterator[str]:
+def _of_networks(model: "Model", saved: Mapping[str, Any]) -> Iterator[str]:
     """Yield in what a model's network differs from a saved one."""
     here = {"parameters": model.parameters, "frozen": _frozen(model), "buffers": model.buffers}
     then = {name: (kind, array) for kind in KINDS for name, array in saved[kind].items()}

@@ -3,15 +3,17 @@
 import math
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sknet.compile.executors.native import NativeRun, UnsupportedError
-from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._steps import SECONDS, Block, CompiledSteps
 from sknet.engine.step import advance
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
 
 __all__ = ["NativeSteps"]
 
@@ -37,7 +39,7 @@ class NativeSteps(CompiledSteps):
     """
 
     def __init__(
-        self, model: Model, batches: Batches, check_finite: bool, planned: int, wait: bool = False
+        self, model: "Model", batches: Batches, check_finite: bool, planned: int, wait: bool = False
     ) -> None:
         super().__init__(model, batches, check_finite)
         self._optimizer = model.optimizer.in_steps()

@@ -4,12 +4,11 @@ import math
 import sys
 import time
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sknet.compile import Compiled
-from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.state import Fingerprint, Gradient
 from sknet.engine.step import (
@@ -24,6 +23,9 @@ from sknet.engine.step import (
 )
 from sknet.exceptions import NonFiniteError
 from sknet.nn.extend import latest
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
 
 __all__ = ["SECONDS", "Block", "CompiledSteps", "EagerSteps", "Steps", "rows_of_a_block"]
 
@@ -65,7 +67,7 @@ class Steps(ABC):
         Raise for a loss or gradient that is not finite, before anything is updated.
     """
 
-    def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
+    def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
         self.model, self.batches, self.check_finite = model, batches, check_finite
 
     @abstractmethod
@@ -108,7 +110,7 @@ class Steps(ABC):
 class EagerSteps(Steps):
     """One operation after the other: on every device, for every module."""
 
-    def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
+    def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
         self._workspace = model.memory.workspace()
         self._hooks = latest.hooks
@@ -125,10 +127,10 @@ class EagerSteps(Steps):
 class CompiledSteps(Steps):
     """Captured, planned and replayed: one program for each number of rows, and one for the update."""
 
-    def __init__(self, model: Model, batches: Batches, check_finite: bool) -> None:
+    def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
         self._programs = Programs(model)
-        self._gradient = Gradient(model.layout, self._programs.gradient, {})
+        self._gradient = Gradient(model.memory.layout, self._programs.gradient, {})
         self._by_rows: dict[int, Compiled] = {}
         self._by_start: dict[int, Compiled | None] = {}
         self._per_step = math.inf  # seconds: the first block is of one step

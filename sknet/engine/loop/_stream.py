@@ -18,7 +18,7 @@ from sknet.engine.loop._scores import Score
 from sknet.engine.loop._steps import Block, EagerSteps, Steps
 from sknet.engine.loop._train import Loop, Settings, Validation, run_loop
 from sknet.engine.predict import computed_dtype
-from sknet.engine.state import each_input, n_rows
+from sknet.engine.state import each_input, n_rows, stepping_optimizer
 from sknet.exceptions import NonFiniteError, StateError
 from sknet.persistence import differences, digest
 
@@ -431,7 +431,7 @@ def fit_batches(
     if not feed.begin_epoch():
         raise ValueError(f"{options.caller} got no batch: what it was given to go over is empty")
     X, y, weight = _checked(model, feed.first, "the first batch")
-    model.materialize(X).stepping_optimizer()
+    stepping_optimizer(model.materialize(X))
     validation = prepared.validation()
     step = model.progress.step
     total = None if feed.n_steps is None else step + feed.n_steps

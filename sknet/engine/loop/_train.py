@@ -6,14 +6,13 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.device import active, namespace, to_device, to_host
-from sknet.engine._model import Model
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._fit import Fit, Record, Source
@@ -24,8 +23,12 @@ from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._scores import Score
 from sknet.engine.loop._steps import Block, Steps, rows_of_a_block
 from sknet.engine.predict import predict_raw
+from sknet.engine.state import stepping_optimizer
 from sknet.engine.step import mean_loss
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError, StateError
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
 
 __all__ = ["Loop", "Outcome", "Settings", "Validation", "run_loop", "train"]
 
@@ -101,7 +104,7 @@ class Validation:
         self.batches = batches
         self.new_score = new_score
 
-    def evaluate(self, model: Model) -> dict[str, float]:
+    def evaluate(self, model: "Model") -> dict[str, float]:
         """Return the mean loss (without penalty) and the scores of the held-out rows by name.
 
         Parameters
@@ -203,7 +206,7 @@ class _Epoch:
 
 
 def train(
-    model: Model,
+    model: "Model",
     batches: Batches,
     history: History,
     settings: Settings,
@@ -253,7 +256,7 @@ def train(
     Exception
         What a callback raises, unless it says that the result is kept: that is a warning.
     """
-    model.materialize(batches.X).stepping_optimizer()
+    stepping_optimizer(model.materialize(batches.X))
     planned = settings.max_iter * batches.n_batches
     total = model.progress.step + (settings.planned_steps or planned)
     model.progress = model.progress._replace(total_steps=total, counts_epochs=True)

@@ -4,6 +4,7 @@ from sknet.engine.predict._input_gradients import Chosen, input_gradients, integ
 from sknet.engine.predict._layers import Layer, find_layer, layer_rows, model_layer, part_rows
 from sknet.engine.predict._overflow import warn_of_overflow
 from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass, Predictor
+from sknet.engine.predict._predictors import Predictors
 from sknet.engine.predict._rows import (
     apply_head,
     chunk_rows,
@@ -22,6 +23,7 @@ __all__ = [
     "Layer",
     "Pass",
     "Predictor",
+    "Predictors",
     "apply_head",
     "chunk_rows",
     "chunk_rows_of",

@@ -13,6 +13,7 @@ from sknet.core import Tensor, gradients
 from sknet.device import active, backend, device_of, namespace, to_device, to_host
 from sknet.engine.predict._predictor import Head, Pass
 from sknet.engine.predict._rows import chunk_rows_of
+from sknet.engine.step import evaluate
 from sknet.exceptions import ShapeError
 from sknet.nn import Module, Scope, run
 
@@ -181,7 +182,7 @@ def _rows_of(model: "Model", X: Any, rows: Any) -> list[Any]:
 def _gradients_at(model: "Model", like: Any, points: list[Any], chosen: Chosen, rows: Any) -> list[Any]:
     """Return the gradients at some points for each leaf of the inputs; None for integers."""
     inputs = [Tensor(x, requires_grad=_is_real(x)) for x in points]
-    output = model.evaluated(rebuild(like, iter(inputs)), partial(_without_parameters, chosen.by))
+    output = evaluate(model, rebuild(like, iter(inputs)), partial(_without_parameters, chosen.by))
     output = output if chosen.head is None else chosen.head(output)
     weights = to_device(chosen.weights(rows, output.shape, output.dtype), model.device)
     real = [x for x in inputs if x.requires_grad]

@@ -21,7 +21,8 @@ from sknet.engine.predict._rows import (
     rows_at_once,
 )
 from sknet.engine.state import Fingerprint, Layout, each_input, row_shapes
-from sknet.exceptions import CaptureError, ShapeError
+from sknet.engine.step import evaluate
+from sknet.exceptions import ShapeError
 from sknet.nn import Module, Scope, run
 from sknet.nn.extend import Call, Calls, run_to
 
@@ -161,12 +162,7 @@ def _by_programs(model: "Model", X: Any, name: str, head: Head | None, by: Pass,
     """Return what compiled programs for up to `n_rows` compute; None where there can be none."""
     if type(X) is not np.ndarray:
         return None
-    predictor = model.predictor(name, head, by, min(MOST_ROWS, n_rows))
-    try:
-        return None if predictor is None else predictor(X)
-    except CaptureError:
-        model.forget_predictor(name)
-        return None
+    return model._predictors.compute(model, X, name, head, by, min(MOST_ROWS, n_rows))
 
 
 def layer_rows(model: "Model", X: Any, layer: int | str) -> Any:
@@ -197,11 +193,11 @@ def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
     def compute(by: Pass) -> Any:
         row = each_input(one_row, X)
         with active(model.device):
-            return model.evaluated(row, by)
+            return evaluate(model, row, by)
 
     def one_row(x: Any) -> Any:
         with active(device_of(x)):
             return to_device(x[:1].astype(computed_dtype(x, model.dtype)), model.device)
 
     kinds = str(each_input(lambda x: (type(x).__name__, x.dtype.kind), X))
-    return find_layer(layer, model.module, model.layout, (kinds, str(row_shapes(X))), compute)
+    return find_layer(layer, model.module, model.memory.layout, (kinds, str(row_shapes(X))), compute)

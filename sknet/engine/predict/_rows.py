@@ -12,7 +12,8 @@ from sknet.core import Tensor, no_grad
 from sknet.device import Device, active, backend, device_of, to_device
 from sknet.engine.predict._predictor import Head, Pass
 from sknet.engine.state import Layout, each_input, n_rows, row_shapes
-from sknet.exceptions import CaptureError, DeviceError
+from sknet.engine.step import evaluate
+from sknet.exceptions import DeviceError
 from sknet.nn import Module, largest_activation, run
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def chunk_rows(model: "Model", shape: Any, dtype: Any = None) -> int:
     int
         At least 1.
     """
-    known = _measured.setdefault(model.layout, {})
+    known = _measured.setdefault(model.memory.layout, {})
     named = isinstance(shape, dict)
     key = (tuple(shape.items()), str(dtype)) if named else shape if dtype is None else (shape, str(dtype))
     found = known.get(key)
@@ -159,7 +160,7 @@ def predict_raw(model: "Model", X: Any, by: Pass = run) -> Any:
     """
     X = each_input(lambda x: x if ops.is_sparse(x) else Tensor(x), X)
     with no_grad():
-        return (model(X, training=False) if by is run else model.evaluated(X, by)).data
+        return (model(X, training=False) if by is run else evaluate(model, X, by)).data
 
 
 def apply_head(head: Head | None, output: Any) -> Any:
@@ -192,12 +193,9 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
         On the model's device.
     """
     if type(X) is np.ndarray and X.shape[0] == 1:
-        predictor = model.predictor(name, head, by)
-        try:
-            if predictor is not None:
-                return predictor(X)
-        except CaptureError:
-            model.forget_predictor(name)
+        found = model._predictors.compute(model, X, name, head, by)
+        if found is not None:
+            return found
     rows = chunk_rows_of(model, X)
     return in_chunks(
         lambda chunk: apply_head(head, predict_raw(model, chunk, by)), X, rows, model.dtype, model.device

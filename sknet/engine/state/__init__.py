@@ -1,14 +1,20 @@
 """What a model owns: parameters in one flat buffer, optimizer state, buffers, and copies of them."""
 
+from sknet.engine.state._epoch import Epoch
 from sknet.engine.state._fingerprint import Fingerprint
+from sknet.engine.state._hyper import Hyper, averaging, checked_hyper, stepping_optimizer
 from sknet.engine.state._inputs import any_sparse, arguments, each_input, first_input, n_rows, row_shapes
 from sknet.engine.state._layout import Gradient, Layout
-from sknet.engine.state._memory import Memory, Pending, check_free, copy_of
+from sknet.engine.state._memory import Memory
+from sknet.engine.state._ownership import check_free, copy_of
+from sknet.engine.state._pending import Pending, begin, give_shapes
 from sknet.engine.state._state import ModelState, StepResult, Weights, copied_random_state
 
 __all__ = [
+    "Epoch",
     "Fingerprint",
     "Gradient",
+    "Hyper",
     "Layout",
     "Memory",
     "ModelState",
@@ -17,11 +23,16 @@ __all__ = [
     "Weights",
     "any_sparse",
     "arguments",
+    "averaging",
+    "begin",
     "check_free",
+    "checked_hyper",
     "copied_random_state",
     "copy_of",
     "each_input",
     "first_input",
+    "give_shapes",
     "n_rows",
     "row_shapes",
+    "stepping_optimizer",
 ]

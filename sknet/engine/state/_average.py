@@ -8,10 +8,10 @@ from sknet.device import backend, device_of
 from sknet.engine.state._layout import Layout
 from sknet.optim import BaseOptimizer
 
-__all__ = ["evaluated"]
+__all__ = ["averaged"]
 
 
-def evaluated(optimizer: BaseOptimizer, layout: Layout, flat: Any, slots: Mapping[str, Any]) -> Any:
+def averaged(optimizer: BaseOptimizer, layout: Layout, flat: Any, slots: Mapping[str, Any]) -> Any:
     """Return the flat parameters that an averaging optimizer predicts with.
 
     Parameters

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -22,74 +21,19 @@ from sknet.device import (
     to_device,
     to_host,
 )
-from sknet.engine.state._average import evaluated
+from sknet.engine.state._average import averaged
 from sknet.engine.state._layout import Arrays, Layout
-from sknet.engine.state._state import ModelState, check_state, frozen, thawed
+from sknet.engine.state._ownership import check_free
+from sknet.engine.state._state import ModelState, Weights, check_state, frozen, thawed
 from sknet.exceptions import DeviceError, DeviceWarning, StateError
 from sknet.nn import Module, Parameter
 from sknet.nn.extend import convert, copy_with, latest
 from sknet.optim import BaseOptimizer, OptimizerState
 from sknet.optim.schedules import Progress
 
-__all__ = ["Memory", "Pending", "check_free", "copy_of"]
+__all__ = ["Memory"]
 
 Slots = dict[str, Any]
-
-
-def copy_of(module: Module) -> Module:
-    """Return a copy of a module that shares nothing with it but the values of its parameters."""
-    known: dict[int, Any] = {}
-    for each in module.modules():
-        for parameter in each._parameters.values():
-            if parameter.is_drawn and parameter.home is None:
-                known[id(parameter.data)] = parameter.data  # the model's memory copies them
-    try:
-        return deepcopy(module, known)
-    except TypeError as error:
-        raise TypeError(
-            f"a Model makes a copy of its module, and this {type(module).__name__} cannot be copied "
-            f"({error}): pass copy=False to hand over the module itself"
-        ) from error
-
-
-def check_free(parameters: Mapping[str, Parameter], home: "Memory | None" = None) -> None:
-    """Raise a StateError if an owner other than `home` has one of the parameters."""
-    for name, parameter in parameters.items():
-        if parameter.home not in (None, home):
-            raise StateError(
-                f"parameter {name!r} belongs to another Model, which goes on training it: give this one a "
-                "copy of the module, module.copy(), or leave out copy=False"
-            )
-
-
-class Pending:
-    """What stands in a memory's place until the shapes of a lazy module are known.
-
-    Parameters
-    ----------
-    module : Module
-        A lazy one.
-    device : Device
-        Where the model will compute.
-    """
-
-    is_spent = False
-
-    def __init__(self, module: Module, device: Device) -> None:
-        self.module, self.device = module, device
-
-    @property
-    def mark(self) -> object:
-        """The latest structure: nothing has been made of the module yet."""
-        return latest.structure
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # protocols of copy and pickle
-            raise AttributeError(name)
-        raise StateError(
-            "this model's module is lazy, and has no parameters before its first batch: call "
-            "model.materialize(X), or begin with a step"
-        )
 
 
 class Memory:
@@ -105,6 +49,8 @@ class Memory:
         Of everything.
     slots : iterable of str
         Names of the optimizer's slots; they begin as zeros.
+    key : tuple of int
+        Of the random numbers that passes through the module draw.
 
     Attributes
     ----------
@@ -134,8 +80,10 @@ class Memory:
 
     is_spent = False
 
-    def __init__(self, module: Module, dtype: Any, device: Device, slots: Iterable[str]) -> None:
-        self.module, self.dtype, self.device = module, dtype, device
+    def __init__(
+        self, module: Module, dtype: Any, device: Device, slots: Iterable[str], key: tuple[int, int]
+    ) -> None:
+        self.module, self.dtype, self.device, self.key = module, dtype, device, key
         self.slots: Slots = {}
         self.leaves: dict[str, Parameter] = {}
         self.frozen: dict[str, Parameter] = {}
@@ -228,7 +176,7 @@ class Memory:
             return False
         if [name for name, p in found.items() if p.requires_grad] != list(self.leaves):
             return False
-        known = {**self.leaves, **self.frozen}
+        known = self.known
         return all(known.get(name) is p for name, p in found.items())
 
     def begin_slots(self, names: Iterable[str]) -> None:
@@ -248,6 +196,11 @@ class Memory:
 
     def _zeros(self, layout: Layout) -> Any:
         return backend(self.device.kind).zeros((layout.size,), self.dtype, self.device)
+
+    @property
+    def known(self) -> dict[str, Parameter]:
+        """Every parameter by name, frozen ones last."""
+        return {**self.leaves, **self.frozen}
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -285,7 +238,7 @@ class Memory:
         """Return the flat buffer; read-only arrays of a state are copied first."""
         self._average = None  # what predicts is computed anew after whatever is written now
         if self._flat is None:
-            found = {**self.leaves, **self.frozen}
+            found = self.known
             order = [name for name, _ in self.module.own_parameters()]
             self._arrange({name: found[name] for name in order}, list(self.slots))
         return self._flat
@@ -306,7 +259,7 @@ class Memory:
         self.layout.fill(flat, self.parameters)
         return flat
 
-    def evaluated(self, optimizer: BaseOptimizer) -> Any:
+    def averaged(self, optimizer: BaseOptimizer) -> Any:
         """Return the flat parameters that an averaging `optimizer` predicts with, computed once a step."""
         if self._average is not None:
             average, of = self._average
@@ -314,9 +267,17 @@ class Memory:
             if self._flat is None or _same_bits(self._flat, of):
                 return average
         flat = self.packed()
-        average = evaluated(optimizer, self.layout, flat, self.slots)
+        average = averaged(optimizer, self.layout, flat, self.slots)
         self._average = average, flat
         return average
+
+    def predicting(self, optimizer: BaseOptimizer | None) -> Mapping[str, Any]:
+        """Return every parameter by name as it predicts: the averages of an optimizer, if there is one."""
+        found = self.parameters if optimizer is None else self.layout.views(self.averaged(optimizer))
+        if not self.frozen:
+            return MappingProxyType(dict(found))
+        known = {**found, **{name: p.data for name, p in self.frozen.items()}}
+        return MappingProxyType({name: known[name] for name, _ in self.module.own_parameters()})
 
     # -- as the home of parameters ------------------------------------------------------------------
 
@@ -360,8 +321,7 @@ class Memory:
             )
 
     def _name_of(self, parameter: Parameter) -> str:
-        known = {**self.leaves, **self.frozen}
-        return next((name for name, each in known.items() if each is parameter), "?")
+        return next((name for name, each in self.known.items() if each is parameter), "?")
 
     def refuse_spent(self) -> NoReturn:
         """Raise a StateError: this memory belongs to a state."""
@@ -403,6 +363,20 @@ class Memory:
             self.slots[name][...] = array
         self.set_buffers({name: array.copy() for name, array in state.buffers.items()})
         self.note_written("Model.load")
+
+    def weights(self, optimizer: BaseOptimizer | None) -> Weights:
+        """Return a copy of what decides the predictions, with the slots of averages if those do."""
+        averages = () if optimizer is None else optimizer.averaging
+        buffers = {name: array.copy() for name, array in self.buffers.items()}
+        return Weights(self.packed(), buffers, {name: self.slots[name].copy() for name in averages})
+
+    def restore_weights(self, weights: Weights) -> None:
+        """Put back what `weights` returned."""
+        self.flat_to_write()[...] = weights.flat
+        for name, array in weights.slots.items():
+            self.slots[name][...] = array
+        self.set_buffers(weights.buffers)
+        self.note_written("Model.restore_weights")
 
     def note_written(self, by: str) -> None:
         """Tell the tape that parameters were overwritten, and by what."""

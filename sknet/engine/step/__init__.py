@@ -19,6 +19,7 @@ from sknet.engine.step._checks import (
     warn_of_probabilities,
 )
 from sknet.engine.step._compiled_step import CompiledStep, compiled_step
+from sknet.engine.step._functional import evaluate, forward
 from sknet.engine.step._programs import Programs, check_repeatable, gradient_function, hyper_slots
 from sknet.engine.step._signature import (
     Batch,
@@ -60,6 +61,8 @@ __all__ = [
     "checked_targets",
     "compiled_step",
     "eager_step",
+    "evaluate",
+    "forward",
     "gradient_function",
     "gradient_into",
     "hyper_slots",

@@ -66,14 +66,14 @@ class Programs:
         self.gradient = np.zeros_like(self.flat)
         self._numbers, hyper = hyper_slots(optimizer, model.progress, self.flat)
         args = (self.flat, slots, self.gradient, hyper)
-        function = update_function(optimizer, model.layout, keep_delta)
+        function = update_function(optimizer, model.memory.layout, keep_delta)
         self.update = compiled(function, args, donate=(0, 1), exact=exact, slots=args)
         self.delta = self.update.result.delta
 
     @staticmethod
     def _what_they_are_made_of(model: "Model") -> tuple[Any, ...]:
         flat, slots = model.memory.flat_buffers()
-        hyper = (model.loss_function, model.optimizer, model.alpha, model.key)
+        hyper = (model.loss_function, model.optimizer, model.alpha, model.memory.key)
         return flat, *slots.values(), *hyper
 
     def are_of(self, model: "Model") -> bool:
@@ -153,7 +153,7 @@ def check_repeatable(model: "Model", function: Any, args: tuple[Any, ...]) -> No
 
 def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientOutputs]:
     """Return the pure function from parameters and a batch to gradient, buffers, output and loss."""
-    layout, places = model.layout, bindings(model.module)
+    layout, places = model.memory.layout, bindings(model.module)
 
     def evaluate(
         flat: Tensor,
@@ -168,7 +168,7 @@ def gradient_function(model: "Model", weighted: bool) -> Callable[..., GradientO
         leaf.requires_grad = True
         values = {name: leaf[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
         bound = {places[name]: value for name, value in (*values.items(), *untrained.items())}
-        scope = Scope(bound, True, model.key, counter)
+        scope = Scope(bound, True, model.memory.key, counter)
         output = check_output(model.module, run(model.module, scope, arguments(X)))
         data, penalty = batch_terms(model, output, y, weight, values.values())
         [found] = gradients(data if penalty is None else data + penalty, [leaf])

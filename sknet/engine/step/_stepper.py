@@ -10,7 +10,7 @@ import numpy as np
 from sknet import ops
 from sknet.compile import Compiled
 from sknet.core import Tensor, no_grad
-from sknet.engine.state import Fingerprint, Gradient, StepResult, each_input
+from sknet.engine.state import Fingerprint, Gradient, StepResult, each_input, stepping_optimizer
 from sknet.engine.step._batch_terms import batch_as_reported, batch_terms
 from sknet.engine.step._programs import Programs
 from sknet.engine.step._update import advance, apply_update, check_finite_step, gradient_into
@@ -53,7 +53,7 @@ def eager_step(
     StepResult
         What was done.
     """
-    optimizer = model.stepping_optimizer()
+    optimizer = stepping_optimizer(model)
     flat, slots = model.memory.flat_buffers()
     output = model(X)
     data, penalty = batch_terms(model, output, y, weight)
@@ -63,10 +63,10 @@ def eager_step(
     data_loss, penalty_value = data.item(), 0.0 if penalty is None else penalty.item()
     if check_finite:
         check_finite_step(data_loss + penalty_value, found, optimizer.squares)
-    apply_update(optimizer, model.layout, model.progress, gradient, flat, slots, delta)
+    apply_update(optimizer, model.memory.layout, model.progress, gradient, flat, slots, delta)
     flat += delta
     advance(model, found.buffers)
-    update = MappingProxyType(model.layout.views(delta))
+    update = MappingProxyType(model.memory.layout.views(delta))
     return StepResult(data_loss + penalty_value, found, update, output.detach(), data_loss, penalty_value)
 
 
@@ -88,7 +88,7 @@ class Stepper:
 
     def step(self, model: "Model", X: Any, y: Any, weight: Any) -> StepResult:
         """Train on one checked batch of tensors."""
-        model.stepping_optimizer()
+        stepping_optimizer(model)
         program = self._program_for(model, X, y, weight)
         with np.errstate(all="ignore"):  # what is not finite is an error, and warnings before it are noise
             if program is None:
@@ -140,6 +140,9 @@ class Stepper:
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
         return program
 
+    def __reduce__(self) -> Any:
+        return Stepper, ()  # programs are bound to the memory of one model
+
     def _is_current(self, model: "Model") -> bool:
         """Tell whether the programs still do what the model's step would do."""
         assert self._programs is not None
@@ -163,10 +166,10 @@ def _replayed(model: "Model", programs: Programs, program: Compiled, batch: tupl
         each_input(_fill, slot, x)
     changed, output, loss, penalty = programs.compute(program)
     buffers = {name: array.copy() for name, array in changed.items()}
-    gradient = Gradient(model.layout, programs.gradient.copy(), buffers)
+    gradient = Gradient(model.memory.layout, programs.gradient.copy(), buffers)
     check_finite_step(loss + penalty, gradient, programs.optimizer.squares)
     programs.apply(tuple(programs.optimizer.hyper(model.progress.step + 1, model.progress).values()))
     assert programs.delta is not None
-    update = MappingProxyType(model.layout.views(programs.delta.copy()))
+    update = MappingProxyType(model.memory.layout.views(programs.delta.copy()))
     advance(model, buffers)
     return StepResult(loss + penalty, gradient, update, Tensor(output.copy()), loss, penalty)

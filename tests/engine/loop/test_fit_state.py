@@ -157,7 +157,7 @@ def assert_same_end(one, other):
     (a, history, outcome, stopping), (b, its_history, its_outcome, its_stopping) = one, other
     assert_same_state(a.state, b.state)
     assert_same(a.memory.untrained, b.memory.untrained)
-    assert a.key == b.key
+    assert a.memory.key == b.memory.key
     assert_same(
         a.random_state.get_state(legacy=False)["state"], b.random_state.get_state(legacy=False)["state"]
     )

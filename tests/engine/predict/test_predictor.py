@@ -19,9 +19,9 @@ class Counting(nn.Module):
 
 def predictor(most_rows=16, head=None):
     model = Model(nn.Sequential(nn.Linear(3, 4), Counting()), dtype="float64", random_state=0)
-    flat = np.zeros(model.layout.size)
-    model.layout.fill(flat, model.parameters)
-    return model, Predictor(model.module, model.layout, flat, head, most_rows)
+    flat = np.zeros(model.memory.layout.size)
+    model.memory.layout.fill(flat, model.parameters)
+    return model, Predictor(model.module, model.memory.layout, flat, head, most_rows)
 
 
 @pytest.mark.parametrize("most_rows", [1, 5, 16, 40])

@@ -194,7 +194,7 @@ def test_frozen_parameters_rest_and_thawed_ones_go_on(compile, optimizer):
     model = new(compile=compile, optimizer=optimizer, alpha=0.1)
     for _ in range(3):
         model.step(X, CLASSES)
-    slots = model.layout.views(model.state.optimizer.slots[optimizer.slots[0]])
+    slots = model.memory.layout.views(model.state.optimizer.slots[optimizer.slots[0]])
     model.module[0].requires_grad_(False)
     before = model.module[0].weight.numpy().copy()
     for _ in range(3):
@@ -205,7 +205,7 @@ def test_frozen_parameters_rest_and_thawed_ones_go_on(compile, optimizer):
     np.testing.assert_array_equal(model.predict(X[:1]), model.predict(X[:2])[:1])
     assert_home(model)
     model.module[0].requires_grad_(True)
-    now = model.layout.views(model.state.optimizer.slots[optimizer.slots[0]])
+    now = model.memory.layout.views(model.state.optimizer.slots[optimizer.slots[0]])
     np.testing.assert_array_equal(now["0.weight"], slots["0.weight"])
     assert_home(model)
     assert not np.array_equal(model.module[0].weight.numpy(), before * 2)
@@ -264,9 +264,9 @@ def test_slots_stay_with_their_parameters_when_others_come_and_go():
     for _ in range(2):
         model.step(X, CLASSES)
     name = model.optimizer.slots[0]
-    before = model.layout.views(model.state.optimizer.slots[name])
+    before = model.memory.layout.views(model.state.optimizer.slots[name])
     model.module.insert(0, nn.Linear(4, 4).initialize(3))
-    after = model.layout.views(model.state.optimizer.slots[name])
+    after = model.memory.layout.views(model.state.optimizer.slots[name])
     np.testing.assert_array_equal(after["1.weight"], before["0.weight"])
     np.testing.assert_array_equal(after["3.bias"], before["2.bias"])
     assert not after["0.weight"].any()

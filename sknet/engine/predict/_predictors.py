@@ -1,0 +1,77 @@
+"""The compiled forward passes that one model keeps."""
+
+from typing import TYPE_CHECKING, Any
+
+from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass, Predictor
+from sknet.engine.state import averaging
+from sknet.exceptions import CaptureError
+from sknet.nn import run
+from sknet.nn.extend import latest
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
+__all__ = ["Predictors"]
+
+
+class Predictors:
+    """Compiled forward passes by name, each made when it is first needed; copies and pickles are empty."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Predictor] = {}
+        self._given_up: dict[str, object] = {}  # the mark of the settings when a capture failed
+
+    def compute(
+        self,
+        model: "Model",
+        X: Any,
+        name: str,
+        head: Head | None,
+        by: Pass = run,
+        most_rows: int = MOST_ROWS,
+    ) -> Any:
+        """Return what a pass and a head make of some rows.
+
+        Parameters
+        ----------
+        model : Model
+            Whose passes these are.
+        X : ndarray of shape (n_rows, ...)
+            Inputs.
+        name : str
+            What `by` and `head` are called: they are compiled once for each name.
+        head : callable or None
+            From raw outputs to the result, in operations that can be captured.
+        by : callable, default=nn.run
+            Computes the raw outputs: ``by(module, scope, args)``.
+        most_rows : int, default=1024
+            Of the largest program.
+
+        Returns
+        -------
+        array or None
+            None where the pass cannot be compiled, or the model is not on the host.
+        """
+        predictor = self._predictor(model, name, head, by, most_rows)
+        try:
+            return None if predictor is None else predictor(X)
+        except CaptureError:
+            self._known.pop(name, None)
+            self._given_up[name] = latest.settings
+            return None
+
+    def _predictor(
+        self, model: "Model", name: str, head: Head | None, by: Pass, most_rows: int
+    ) -> Predictor | None:
+        memory, optimizer = model.memory, averaging(model)
+        flat = memory.flat if optimizer is None else memory.averaged(optimizer)
+        found = self._known.get(name)
+        if found is not None and found.is_for(flat, head):
+            return found
+        if flat is None or memory.device.kind != "cpu" or self._given_up.get(name) is latest.settings:
+            return None
+        found = self._known[name] = Predictor(memory.module, memory.layout, flat, head, most_rows, by)
+        return found
+
+    def __reduce__(self) -> Any:
+        return Predictors, ()

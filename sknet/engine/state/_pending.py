@@ -1,0 +1,86 @@
+"""A memory that is not there yet: of a lazy module, until its first batch says the shapes."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+
+from sknet.device import Device, active, stream_key
+from sknet.engine.state._inputs import each_input
+from sknet.engine.state._memory import Memory
+from sknet.exceptions import StateError
+from sknet.nn import Module, materialize
+from sknet.nn.extend import latest
+
+__all__ = ["Pending", "begin", "give_shapes"]
+
+
+class Pending:
+    """What stands in a memory's place until the shapes of a lazy module are known.
+
+    Parameters
+    ----------
+    module : Module
+        A lazy one.
+    device : Device
+        Where the model will compute.
+    """
+
+    is_spent = False
+
+    def __init__(self, module: Module, device: Device) -> None:
+        self.module, self.device = module, device
+
+    @property
+    def mark(self) -> object:
+        """The latest structure: nothing has been made of the module yet."""
+        return latest.structure
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # protocols of copy and pickle
+            raise AttributeError(name)
+        raise StateError(
+            "this model's module is lazy, and has no parameters before its first batch: call "
+            "model.materialize(X), or begin with a step"
+        )
+
+
+def begin(
+    module: Module, dtype: Any, device: Device, slots: Iterable[str], random_state: RandomState
+) -> Memory:
+    """Return the memory of a module that has its shapes; what was not drawn yet is drawn first.
+
+    Parameters
+    ----------
+    module : Module
+        Its parameters become views of the memory.
+    dtype, device
+        Of the parameters.
+    slots : iterable of str
+        Names of the optimizer's slots.
+    random_state : RandomState
+        What to draw from, parameters first.
+
+    Returns
+    -------
+    Memory
+        New.
+    """
+    module.initialize(random_state)
+    key = stream_key(random_state)
+    with active(device):
+        return Memory(module, dtype, device, slots, key)
+
+
+def give_shapes(module: Module, X: Any, dtype: Any) -> None:
+    """Give a lazy module the shapes that follow from a batch, or from the shapes of one."""
+
+    def example(x: Any) -> Any:
+        return x if isinstance(x, tuple) or hasattr(x, "dtype") else np.asarray(x)
+
+    found = each_input(example, X)
+    if isinstance(found, dict):
+        materialize(module, dtype=dtype, **found)
+    else:
+        materialize(module, found, dtype=dtype)

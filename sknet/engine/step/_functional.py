@@ -1,0 +1,199 @@
+"""The step in pieces that change nothing: the pass through the module, loss, gradient, and the state after.
+
+`loss`, `backward` and `update` are methods of `Model`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sknet.core import Tensor, carry, is_capturing, note_write, release
+from sknet.device import is_array, on_device, to_device
+from sknet.engine.state import Gradient, ModelState, arguments, averaging, stepping_optimizer
+from sknet.engine.step._batch_terms import as_operands, batch_terms, checked_targets
+from sknet.engine.step._checks import check_output, check_reached, recorded, warn_of_probabilities
+from sknet.engine.step._update import apply_update, gradient_into
+from sknet.nn import Module, Scope, bindings, run
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
+__all__ = ["backward", "evaluate", "forward", "loss", "update"]
+
+
+def forward(model: "Model", X: Any, training: bool) -> Tensor:
+    """Return the raw output of a model's module, recorded; the changed buffers go with it.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from; a lazy module gets its shapes.
+    X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
+        A batch.
+    training : bool
+        Whether layers behave as in training.
+
+    Returns
+    -------
+    Tensor of shape (n_samples, n_outputs)
+        Raw output.
+    """
+    memory = model.materialize(X).memory
+    module = memory.module
+    scope = Scope({} if training else _averages(model), training, memory.key, model.progress.step)
+    output = check_output(module, run(module, scope, arguments(as_operands(model, X))))
+    if scope.updates and output.requires_grad:
+        return carry(output, _named_updates(module, scope))
+    return output  # type: ignore[no-any-return]
+
+
+def evaluate(model: "Model", X: Any, by: Any) -> Any:
+    """Return what a function makes of a model's module in evaluation mode, such as the output of a layer.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from; a lazy module gets its shapes.
+    X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
+        A batch.
+    by : callable
+        Called as `nn.run` is: ``by(module, scope, args)``.
+
+    Returns
+    -------
+    object
+        What `by` returns.
+    """
+    module = model.materialize(X).memory.module
+    return by(module, Scope(_averages(model), False), arguments(as_operands(model, X)))
+
+
+def _averages(model: "Model") -> dict[Any, Tensor]:
+    """Return what stands in the place of the module's parameters: averages, when those predict."""
+    if averaging(model) is None:
+        return {}
+    places = bindings(model.module)
+    return {places[name]: Tensor(view) for name, view in model.evaluation_parameters.items()}
+
+
+def _named_updates(module: Module, scope: Scope) -> dict[str, Any]:
+    slots = {
+        (id(part), name): f"{path}.{name}" if path else name
+        for path, part in module.named_modules()
+        for name in part._buffers
+    }
+    return {slots[binding]: value.data for binding, value in scope.updates.items()}  # type: ignore[index]
+
+
+@on_device
+def loss(self: "Model", output: Tensor, y: Any, sample_weight: Any = None) -> Tensor:
+    """Return the objective: the weighted mean loss plus the L2 penalty.
+
+    Parameters
+    ----------
+    output : Tensor of shape (n_samples, n_outputs)
+        What the model returned.
+    y : array of shape (n_samples,) or (n_samples, n_outputs)
+        Targets: class numbers, 0/1 labels or real numbers, as the loss reads them.
+    sample_weight : array of shape (n_samples,) or (n_samples, n_positions), default=None
+        Weights of rows, or of the positions of sequences; None weights all alike.
+
+    Returns
+    -------
+    Tensor of shape ()
+        The objective, differentiable.
+
+    Raises
+    ------
+    ShapeError
+        If the targets or weights do not fit the output.
+    ValueError
+        For negative class numbers, and for weights that are negative or all zero.
+    GradientError
+        If a parameter was thawed or put in since the output was computed.
+    """
+    y, sample_weight = checked_targets(self, y, sample_weight)
+    _look_at(self, output)
+    data, penalty = batch_terms(self, output, y, sample_weight, recorded(output, self.memory.leaves))
+    return data if penalty is None else data + penalty
+
+
+def _look_at(self: "Model", output: Tensor) -> None:
+    """Warn if the first output is probabilities, and the loss expects logits."""
+    if not self._has_seen_output and not is_capturing():
+        self._has_seen_output = True
+        warn_of_probabilities(self.loss_function, output, stacklevel=4)  # of the decorated `loss`
+
+
+@on_device
+def backward(self: "Model", loss: Tensor, donate: bool = False) -> Gradient:
+    """Return the gradient of a loss with respect to every parameter; nothing is changed.
+
+    Parameters
+    ----------
+    loss : Tensor of shape ()
+        Computed from this model's output.
+    donate : bool, default=False
+        Give up the intermediate values that the gradient is computed from: their memory is free
+        for the next step, and the loss has its value, but no gradient any more.
+
+    Returns
+    -------
+    Gradient
+        A mapping from parameter names to arrays.
+
+    Raises
+    ------
+    GradientError
+        If the loss does not depend on this model's parameters, or the output was computed before one of
+        them was thawed or put in, or the loss is no scalar.
+    """
+    memory = self.memory
+    check_reached(loss, memory.leaves)
+    found = gradient_into(memory, memory.zeros(), loss)
+    if donate:
+        release(loss)
+    return found
+
+
+@on_device
+def update(self: "Model", gradient: Gradient, donate: bool = False) -> ModelState:
+    """Return the state after one optimizer update; nothing is changed.
+
+    Parameters
+    ----------
+    gradient : Gradient or mapping of str to array-like
+        From `backward`, or arrays of your own for every parameter name.
+    donate : bool, default=False
+        Give up this model's memory: the new state is written into it. Arrays that were taken from
+        this model, or from the state it holds, change with it, and the model can only be asked
+        to `replace` its state; a functional loop then needs no more memory than one in place.
+
+    Returns
+    -------
+    ModelState
+        Immutable; pass it to `replace`.
+
+    Raises
+    ------
+    StateError
+        If names or shapes do not fit the parameters.
+    """
+    optimizer, memory = stepping_optimizer(self), self.memory
+    if not isinstance(gradient, Gradient) or gradient.layout.shapes != memory.layout.shapes:
+        flat_gradient = memory.zeros()
+        memory.layout.fill(flat_gradient, {name: _array(self, value) for name, value in gradient.items()})
+        gradient = Gradient(memory.layout, flat_gradient, {})
+    buffers = {**memory.buffers, **gradient.buffers}
+    flat, slots = memory.given() if donate else (memory.packed(), memory.copied_slots())
+    apply_update(optimizer, memory.layout, self.progress, gradient.flat, flat, slots)
+    if donate:
+        note_write(flat, "Model.update(donate=True)")
+        memory.is_spent = True  # whoever uses the model from now on, but to replace its state, is told so
+        self.recompile()
+    return memory.state(flat, slots, buffers, self.progress.stepped())
+
+
+def _array(model: "Model", value: Any) -> Any:
+    value = value.data if isinstance(value, Tensor) else value
+    return to_device(value if is_array(value) else np.asarray(value), model.device)
