@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sknet._late import completed_by as _completed_by
 
 if TYPE_CHECKING:
-    from sknet import autograd, callbacks, losses, neural_network, nn, onnx, ops, optim
+    from sknet import autograd, callbacks, losses, neural_network, nn, onnx, ops, optim, preprocessing
     from sknet.autograd import Function, checkpoint, grad, value_and_grad, vmap
     from sknet.core import Tensor, enable_grad, inference_mode, no_grad, set_grad_enabled
     from sknet.engine import Model
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         NetRegressor,
         NetTransformer,
     )
+    from sknet.preprocessing import TableEncoder
 
 __version__ = "0.1.0"
 
@@ -40,8 +41,12 @@ _HOMES = {
         "NetRegressor",
         "NetTransformer",
     ),
+    "sknet.preprocessing": ("TableEncoder",),
 }
-_MODULES = ("autograd", "callbacks", "losses", "neural_network", "nn", "onnx", "ops", "optim")
+_MODULES = (
+    *("autograd", "callbacks", "losses", "neural_network", "nn"),
+    *("onnx", "ops", "optim", "preprocessing"),
+)
 
 __all__ = [
     "Autoencoder",
@@ -52,6 +57,7 @@ __all__ = [
     "NetClassifier",
     "NetRegressor",
     "NetTransformer",
+    "TableEncoder",
     "Tensor",
     "__version__",
     "autograd",
@@ -67,6 +73,7 @@ __all__ = [
     "onnx",
     "ops",
     "optim",
+    "preprocessing",
     "set_grad_enabled",
     "value_and_grad",
     "vmap",

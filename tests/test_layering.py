@@ -15,7 +15,7 @@ LAYERS = [
     {"ops"},
     {"autograd"},
     {"nn", "losses", "optim", "compile"},
-    {"persistence"},
+    {"persistence", "preprocessing"},
     {"callbacks"},
     {"engine", "onnx"},
     {"estimators"},
@@ -36,7 +36,7 @@ OPTIONAL = {
     "tqdm": ("sknet.callbacks",),
     "dask": ("sknet.dask",),
     "onnx": ("sknet.onnx",),
-    "pandas": (),
+    "pandas": ("sknet.preprocessing",),
     "torch": (),
 }
 

@@ -1,0 +1,141 @@
+"""Categories: an output for each level, one of two signs, or means of the targets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from sknet.preprocessing._schema import MISSING, UNSEEN
+from sknet.preprocessing._targets import Target
+
+__all__ = ["CategoryColumn", "fit_levels", "fit_means"]
+
+FIRST = -UNSEEN
+"""The row of a table of levels that is for code 0; what is unseen and what is missing come before."""
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """How a category is encoded: by a row of a table for each level.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the outputs.
+    values : ndarray of shape (n_levels + 2, n_outputs)
+        Rows for what the fit has not seen, what is missing, and each level.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+
+    def encode(self, codes: np.ndarray, out: np.ndarray) -> None:
+        """Write the outputs of codes of shape (n_samples,) into `out`, of shape (n_samples, n_outputs)."""
+        out[:] = self.values[codes + FIRST]
+
+    def sparse(self, codes: np.ndarray) -> Any:
+        """Return the same outputs as a CSR array of shape (n_samples, n_outputs)."""
+        return csr_array(self.values)[codes + FIRST]
+
+    @property
+    def density(self) -> float:
+        """About which share of the outputs is not zero."""
+        levels = self.values[FIRST:]
+        return np.count_nonzero(levels) / max(levels.size, 1)
+
+
+def fit_levels(
+    name: str, levels: Sequence[Any], codes: np.ndarray, min_count: int, at_most: int | None = None
+) -> CategoryColumn:
+    """Give an output to every level that is seen often enough; two levels are one output of -1 and 1.
+
+    Parameters
+    ----------
+    name : str
+        Of the outputs.
+    levels : sequence
+        All that there are.
+    codes : ndarray of shape (n_samples,)
+        Of the rows.
+    min_count : int
+        How often a level must be seen; once is enough for what is missing.
+    at_most : int or None, default=None
+        Keep only so many levels, the most frequent.
+
+    Returns
+    -------
+    CategoryColumn
+        Without outputs, if it is constant.
+    """
+    counts = np.bincount(codes + FIRST, minlength=len(levels) + FIRST)
+    kept = [FIRST + i for i in range(len(levels)) if counts[FIRST + i] >= min_count]
+    if at_most is not None and len(kept) > at_most:
+        kept = sorted(sorted(kept, key=lambda row: -counts[row])[:at_most])
+    missing = FIRST + MISSING
+    kept += [missing] if counts[missing] else []
+    values = np.zeros((len(counts), len(kept)))
+    values[kept, np.arange(len(kept))] = 1.0
+    names = [f"{name}_missing" if row == missing else f"{name}_{levels[row - FIRST]}" for row in kept]
+    is_constant = len(kept) == 1 and counts[kept[0]] == len(codes)
+    if is_constant or not kept:
+        return CategoryColumn((), values[:, :0])
+    if len(kept) == 2:
+        return CategoryColumn((names[1],), values[:, 1:] - values[:, :1])
+    return CategoryColumn(tuple(names), values)
+
+
+def fit_means(
+    name: str,
+    n_levels: int,
+    codes: np.ndarray,
+    target: Target,
+    folds: Sequence[tuple[np.ndarray, np.ndarray]],
+    smoothing: float,
+) -> tuple[CategoryColumn, np.ndarray]:
+    """Encode levels by the means of their targets, drawn towards the mean of all.
+
+    Parameters
+    ----------
+    name : str
+        Of the outputs.
+    n_levels : int
+        How many there are.
+    codes : ndarray of shape (n_samples,)
+        Of the rows.
+    target : Target
+        Of the same rows.
+    folds : sequence of (ndarray, ndarray)
+        Rows to take means of, and rows that these are for, so that no row sees its own target.
+    smoothing : float
+        For how many rows the mean of all counts.
+
+    Returns
+    -------
+    column : CategoryColumn
+        Means over all rows.
+    fitted : ndarray of shape (n_samples, n_outputs)
+        The outputs of the rows themselves, by the means of others.
+    """
+    numbers, rows = target.numbers, codes + FIRST
+    crossed = np.empty_like(numbers)
+    for others, own in folds:
+        crossed[own] = _means(rows[others], numbers[others], n_levels, smoothing)[rows[own]]
+    values = _means(rows, numbers, n_levels, smoothing)
+    if not len(folds):
+        crossed = values[rows]
+    center, scale = crossed.mean(axis=0), crossed.std(axis=0)
+    scale[scale == 0] = 1.0
+    names = tuple(f"{name}_target{'_' * bool(each)}{each}" for each in target.names)
+    return CategoryColumn(names, (values - center) / scale), (crossed - center) / scale
+
+
+def _means(rows: np.ndarray, numbers: np.ndarray, n_levels: int, smoothing: float) -> np.ndarray:
+    """Return smoothed means for every row of a table of levels."""
+    n = n_levels + FIRST
+    counts = np.bincount(rows, minlength=n)[:, np.newaxis]
+    sums = np.stack([np.bincount(rows, weights=each, minlength=n) for each in numbers.T], axis=1)
+    overall = numbers.mean(axis=0)
+    found: np.ndarray = overall + (sums - counts * overall) / np.maximum(counts + smoothing, 1e-12)
+    return found

@@ -1,0 +1,195 @@
+"""Columns of what users call a table, read as numbers, levels or dates.
+
+Frames are recognised by what they can do, so that neither pandas nor polars has to be there.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from sknet.preprocessing._values import is_missing, is_number, to_number
+
+__all__ = ["CATEGORY", "DATE", "NUMBER", "Column", "columns_of", "not_a_level"]
+
+NUMBER, CATEGORY, DATE = "number", "category", "date"
+DATE_UNIT = "datetime64[us]"
+
+
+class Column(ABC):
+    """Abstract base: one column of a table.
+
+    Parameters
+    ----------
+    label : str
+        What messages call it, such as ``column 'age'``.
+    values : object
+        A series of a frame, or an array of shape (n_samples,).
+    """
+
+    def __init__(self, label: str, values: Any) -> None:
+        self.label = label
+        self.values = values
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """What it holds, judged by its dtype."""
+
+    @abstractmethod
+    def array(self) -> np.ndarray:
+        """Return the values as an array."""
+
+    def numbers(self) -> np.ndarray:
+        """Return numbers of shape (n_samples,), NaN where they are missing."""
+        array = self.array()
+        if array.dtype.kind in "biuf":
+            return array.astype(np.float64)
+        if array.dtype.kind == "m":
+            seconds = array.astype("timedelta64[us]")
+            return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / 1e6)
+        return np.array([to_number(x, self.label, i) for i, x in enumerate(array.tolist())], np.float64)
+
+    def coded(self) -> tuple[np.ndarray, list[Any]]:
+        """Return the number of each value's level, -1 where it is missing, and the levels."""
+        return factorized(self.array().tolist(), self.label)
+
+    def dates(self) -> np.ndarray:
+        """Return points in time of shape (n_samples,), NaT where they are missing."""
+        return self.array().astype(DATE_UNIT)
+
+
+class ArrayColumn(Column):
+    """A column of an array; one of objects is numbers if all of them are."""
+
+    @cached_property
+    def kind(self) -> str:
+        kind = self.values.dtype.kind
+        if kind == "O":
+            return NUMBER if all(map(is_number, self.values.tolist())) else CATEGORY
+        return _kind_of(kind, self.label)
+
+    def array(self) -> np.ndarray:
+        return np.asarray(self.values)
+
+
+class PandasColumn(Column):
+    """A series of pandas, or of what behaves like it."""
+
+    @property
+    def kind(self) -> str:
+        dtype = self.values.dtype
+        return CATEGORY if str(dtype) == "category" else _kind_of(dtype.kind, self.label)
+
+    def array(self) -> np.ndarray:
+        values, dtype = self.values, self.values.dtype
+        if dtype.kind in "iuf" and not isinstance(dtype, np.dtype):  # with a missing value of its own
+            return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+        return np.asarray(values.to_numpy())
+
+    def coded(self) -> tuple[np.ndarray, list[Any]]:
+        if str(self.values.dtype) != "category":
+            return super().coded()
+        return np.asarray(self.values.cat.codes), self.values.cat.categories.tolist()
+
+    def dates(self) -> np.ndarray:
+        values = self.values
+        if getattr(values.dtype, "tz", None) is not None:
+            values = values.dt.tz_localize(None)  # the hour of the day is that of the place
+        return np.asarray(values.to_numpy(dtype=DATE_UNIT))
+
+
+class PolarsColumn(Column):
+    """A series of polars."""
+
+    @property
+    def kind(self) -> str:
+        name = type(self.values.dtype).__name__
+        if name in ("Date", "Datetime"):
+            return DATE
+        is_number_ = self.values.dtype.is_numeric() or name in ("Duration", "Null")
+        return NUMBER if is_number_ else CATEGORY
+
+    def array(self) -> np.ndarray:
+        return np.asarray(self.values.to_numpy())
+
+    def coded(self) -> tuple[np.ndarray, list[Any]]:
+        return factorized(self.values.to_list(), self.label)
+
+
+def _kind_of(kind: str, label: str) -> str:
+    """Return what the values of a dtype of such a kind are."""
+    if kind == "c":
+        raise ValueError(f"Complex data not supported: {label} holds complex numbers")
+    return NUMBER if kind in "iufm" else DATE if kind == "M" else CATEGORY
+
+
+def not_a_level(label: str, value: Any, row: int) -> TypeError:
+    """Return the error of a value that cannot be hashed."""
+    return TypeError(
+        f"{label}: argument must be a string or a number, or anything hashable, got {value!r} in row {row}"
+    )
+
+
+def factorized(values: Iterable[Any], label: str) -> tuple[np.ndarray, list[Any]]:
+    """Return the number of each value's level, -1 where it is missing, and the levels as they come.
+
+    Parameters
+    ----------
+    values : iterable
+        Of anything hashable.
+    label : str
+        Of the column, for a message.
+
+    Returns
+    -------
+    codes : ndarray of shape (n_samples,)
+        Numbers of levels.
+    levels : list
+        Without what is missing.
+
+    Raises
+    ------
+    TypeError
+        If a value cannot be a level; the message names the column.
+    """
+    known: dict[Any, int] = {}
+    codes = []
+    for row, value in enumerate(values):
+        try:
+            codes.append(known.setdefault(value, len(known)))
+        except TypeError:
+            raise not_a_level(label, value, row) from None
+    is_level = np.array([not is_missing(value) for value in known], dtype=bool)
+    renumbered = np.where(is_level, np.cumsum(is_level) - 1, -1)
+    found = renumbered[np.array(codes, dtype=np.int64)] if codes else np.zeros(0, dtype=np.int64)
+    return found, [value for value, kept in zip(known, is_level, strict=True) if kept]
+
+
+def columns_of(X: Any, names: Sequence[Any] | None) -> list[Column]:
+    """Return the columns of a frame or array.
+
+    Parameters
+    ----------
+    X : frame, array-like or CSC matrix of shape (n_samples, n_features)
+        What a user passed.
+    names : sequence of str or None
+        Of the columns, if they have any.
+
+    Returns
+    -------
+    list of Column
+        In their order; of a sparse matrix dense ones, which are made when they are asked for.
+    """
+    n_columns = X.shape[1]
+    labels = [f"column {i}" if names is None else f"column {names[i]!r}" for i in range(n_columns)]
+    if hasattr(X, "iloc"):
+        return [PandasColumn(label, X.iloc[:, i]) for i, label in enumerate(labels)]
+    if hasattr(X, "get_columns"):
+        return [PolarsColumn(*pair) for pair in zip(labels, X.get_columns(), strict=True)]
+    if issparse(X):
+        return [ArrayColumn(label, X[:, [i]].toarray().ravel()) for i, label in enumerate(labels)]
+    return [ArrayColumn(label, X[:, i]) for i, label in enumerate(labels)]

@@ -1,0 +1,61 @@
+"""Where the bins of a number begin: thresholds of a tree, or quantiles."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.preprocessing._targets import Target
+
+__all__ = ["edges_of"]
+
+
+def edges_of(values: np.ndarray, target: Target | None, piecewise: str | None, n_bins: int) -> Any:
+    """Return the edges of the bins of a number.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples,)
+        Known and finite.
+    target : Target or None
+        Of the same rows; None leaves out the tree.
+    piecewise : {"tree", "quantile", "both"} or None
+        What finds the edges.
+    n_bins : int
+        Leaves of the tree, and quantile bins.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (n_edges,)
+        Increasing, from the smallest value to the largest, by what found them.
+    """
+    low, high = values.min(), values.max()
+    if piecewise is None or not _has_several(values, 3):
+        return {}
+    found = {}
+    if piecewise in ("tree", "both") and target is not None:
+        found["tree"] = _thresholds(values, target, n_bins)
+    if piecewise in ("quantile", "both") or target is None:
+        found["quantile"] = np.quantile(values, np.linspace(0, 1, n_bins + 1)[1:-1])
+    edges = {name: np.unique(np.concatenate([[low], inner, [high]])) for name, inner in found.items()}
+    return {name: each for name, each in edges.items() if len(each) > 1}
+
+
+def _has_several(values: np.ndarray, count: int) -> bool:
+    """Tell whether there are so many different values; most columns need no sorting for it."""
+    return len(np.unique(values[:1000])) >= count or len(np.unique(values)) >= count
+
+
+def _thresholds(values: np.ndarray, target: Target, n_leaves: int) -> np.ndarray:
+    """Return the thresholds of a tree that sees nothing but this number."""
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+    kind = DecisionTreeClassifier if target.is_classification else DecisionTreeRegressor
+    least = max(8, len(values) // 200)
+    tree = kind(max_leaf_nodes=n_leaves, min_samples_leaf=least, random_state=0)
+    # A tree computes in float32, in which large numbers are infinite, and close ones equal.
+    low, high = values.min(), values.max()
+    share = (values - low) / (high - low)
+    inner = tree.fit(share[:, np.newaxis], target.y).tree_.threshold[tree.tree_.feature >= 0]
+    found: np.ndarray = low + inner * (high - low)
+    inside: np.ndarray = found[(found > low) & (found < high)]
+    return inside

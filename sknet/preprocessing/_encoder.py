@@ -1,0 +1,258 @@
+"""TableEncoder: columns of any kind become numbers that a network learns from."""
+
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import _check_feature_names_in, check_consistent_length, check_is_fitted
+
+from sknet._params import Interval, ParameterObject, RealNotInt, StrOptions
+from sknet.preprocessing._plan import Options, Plan, fit_plan
+from sknet.preprocessing._schema import Schema, Table
+from sknet.preprocessing._targets import target_of
+
+__all__ = ["TableEncoder"]
+
+# Below this share of elements that are not zero, a sparse matrix is smaller and faster.
+SPARSE_BELOW = 0.3
+
+
+class TableEncoder(TransformerMixin, ParameterObject):
+    """Turn the columns of a table, as they are, into numbers that a network learns from.
+
+    Numbers become ``z / sqrt(1 + (z / 3)**2)`` with ``z = (x - median) / interquartile range``, and, in
+    further columns, a piecewise-linear encoding over bins [1]_. Categories are one-hot encoded (two levels
+    become -1 and 1); those with many levels are target encoded: by smoothed means of the targets, which
+    `fit_transform` takes from other folds than the row's own, so that no row sees its own target. Dates
+    become seconds, with sine and cosine of the time of day, week, month and year. A missing number becomes
+    the median and sets a flag; a missing category is a level of its own. Constant columns are dropped.
+    Levels that `fit` has not seen are encoded as zeros, or as the mean of all targets, and are never an
+    error; nor are missing values in a column that had none in `fit`.
+
+    Parameters
+    ----------
+    categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
+        Columns that are categories: those of category, object, string and boolean dtype; or names, numbers
+        or a mask of columns; or none. All others must be numbers or dates then. A column of an array of
+        objects is one of numbers if all of its values are numbers.
+    piecewise : {"both", "tree", "quantile"} or None, default="both"
+        What finds the edges of bins: the thresholds of a tree that predicts y from the column alone, or
+        quantiles; each has outputs of its own. Without y there are no trees. None leaves the bins out.
+    n_bins : int, default=16
+        Leaves of the tree, and quantile bins.
+    max_levels : int, default=40
+        Categories with more levels are encoded by means of the targets; without y, by an output for each of
+        so many levels, the most frequent.
+    min_count : int, default=5
+        How often a level must occur to have an output.
+    n_folds : int, default=5
+        Folds for means of the targets.
+    smoothing : float, default=20.0
+        For how many rows the mean of all targets counts in that of a level.
+    target_type : {"auto", "classification", "regression"}, default="auto"
+        What y is; "auto" takes integers for classes.
+    subsample : int or None, default=20_000
+        Rows, drawn at random, from which medians and edges are found; None takes all.
+    sparse_output : bool or "auto", default="auto"
+        Whether `transform` returns a CSR array; "auto" does if X is sparse, or less than 30 % of the outputs
+        are not zero. A sparse X is scaled without being centered.
+    dtype : {"float32", "float64"}, default="float32"
+        Of the output.
+    random_state : int, RandomState instance or None, default=None
+        Decides the folds, and which rows are drawn.
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Of X; names only if X had string names.
+    n_features_out_ : int
+        Outputs.
+
+    References
+    ----------
+    .. [1] Gorishniy, Rubachev, Babenko: On Embeddings for Numerical Features in Tabular Deep Learning (2022).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.preprocessing import TableEncoder
+    >>> X = np.array([[1.0, "a"], [2.0, "b"], [None, "a"], [4.0, "b"]] * 5, dtype=object)
+    >>> encoder = TableEncoder(piecewise=None).fit(X)
+    >>> encoder.get_feature_names_out()
+    array(['x0', 'x0_missing', 'x1_b'], dtype=object)
+    >>> encoder.transform([[None, "c"]])
+    array([[0., 1., 0.]], dtype=float32)
+    """
+
+    _parameter_constraints = {
+        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        "piecewise": [StrOptions({"both", "tree", "quantile"}), None],
+        "n_bins": [Interval(Integral, 2, None, closed="left")],
+        "max_levels": [Interval(Integral, 2, None, closed="left")],
+        "min_count": [Interval(Integral, 1, None, closed="left")],
+        "n_folds": [Interval(Integral, 2, None, closed="left")],
+        "smoothing": [
+            Interval(Integral, 0, None, closed="left"),
+            Interval(RealNotInt, 0, None, closed="left"),
+        ],
+        "target_type": [StrOptions({"auto", "classification", "regression"})],
+        "subsample": [Interval(Integral, 1, None, closed="left"), None],
+        "sparse_output": ["boolean", StrOptions({"auto"})],
+        "dtype": [StrOptions({"float32", "float64"})],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        categorical_features: Any = "from_dtype",
+        *,
+        piecewise: str | None = "both",
+        n_bins: int = 16,
+        max_levels: int = 40,
+        min_count: int = 5,
+        n_folds: int = 5,
+        smoothing: float = 20.0,
+        target_type: str = "auto",
+        subsample: int | None = 20_000,
+        sparse_output: bool | str = "auto",
+        dtype: str = "float32",
+        random_state: Any = None,
+    ) -> None:
+        self.categorical_features = categorical_features
+        self.piecewise = piecewise
+        self.n_bins = n_bins
+        self.max_levels = max_levels
+        self.min_count = min_count
+        self.n_folds = n_folds
+        self.smoothing = smoothing
+        self.target_type = target_type
+        self.subsample = subsample
+        self.sparse_output = sparse_output
+        self.dtype = dtype
+        self.random_state = random_state
+
+    _schema: Schema
+    _plan: Plan
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find out how to encode every column.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            A frame of pandas or polars, or of the dataframe interchange protocol.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Targets: labels or numbers.
+
+        Returns
+        -------
+        self
+            Fitted. If the fit fails, the encoder is as it was before.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a column cannot be read (the message names it), or none is worth to be encoded.
+        """
+        self._learn(X, y)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Find out how to encode every column, and encode the rows; none by its own target.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            As of `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As of `fit`.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_samples, n_features_out_)
+            What to train on. That of `transform` differs where means of the targets are used.
+        """
+        table, fitted = self._learn(X, y)
+        return self._encoded(table, fitted)
+
+    def _learn(self, X: Any, y: Any) -> "tuple[Table, dict[int, np.ndarray]]":
+        self.validate()
+        state = self.__dict__
+        before = dict(state)
+        try:
+            schema, table = Schema.learn(self, X, self.categorical_features)
+            target = None if y is None else target_of(y, self.target_type)
+            check_consistent_length(table.numbers, None if target is None else target.y)
+            chosen = {name: getattr(self, name) for name in Options.__dataclass_fields__}
+            random_state = check_random_state(self.random_state)
+            plan, fitted = fit_plan(schema, table, target, Options(**chosen), random_state)
+        except BaseException:
+            state.clear()
+            state.update(before)
+            raise
+        self._schema, self._plan = schema, plan
+        self.n_features_out_ = plan.width
+        return table, fitted
+
+    def transform(self, X: Any) -> Any:
+        """Encode rows.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of `fit`.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_samples, n_features_out_)
+            Finite numbers.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If X has other columns, or one cannot be read.
+        """
+        check_is_fitted(self)
+        return self._encoded(self._schema.read(self, X))
+
+    def _encoded(self, table: Table, fitted: "dict[int, np.ndarray] | None" = None) -> Any:
+        encode = self._plan.csr if self._is_sparse() else self._plan.dense
+        return encode(table, np.dtype(self.dtype), fitted)
+
+    def _is_sparse(self) -> bool:
+        if self.sparse_output != "auto":
+            return bool(self.sparse_output)
+        if _get_output_config("transform", self)["dense"] != "default":
+            return False
+        return self._schema.is_sparse or self._plan.density < SPARSE_BELOW
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the outputs.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of the columns, which must be those of `fit`.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out_,)
+            Such as ``age``, ``age_tree3``, ``age_quantile0``, ``age_missing``, ``city_Rome``, ``zip_target``.
+        """
+        check_is_fitted(self)
+        _check_feature_names_in(self, input_features)
+        return np.array(self._plan.names, dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_plan" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags

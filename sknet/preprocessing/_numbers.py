@@ -1,0 +1,194 @@
+"""Numbers: scaled robustly, with large ones drawn in smoothly, and piecewise linear in bins."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from sknet.preprocessing._edges import edges_of
+from sknet.preprocessing._targets import Target
+from sknet.preprocessing._values import HUGE
+
+__all__ = ["NumberColumn", "Numbers", "fit_number", "smoothly_clipped"]
+
+# Rows whose bins are computed at once, so that what is in between stays in the cache.
+CHUNK = 1024
+
+
+def smoothly_clipped(z: np.ndarray) -> np.ndarray:
+    """Return ``z / sqrt(1 + (z / 3)**2)``: about z for small z, never beyond 3."""
+    result: np.ndarray = z / np.hypot(1.0, z / 3.0)
+    return result
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """How a number is encoded.
+
+    Attributes
+    ----------
+    name : str
+        Of the outputs.
+    center, scale : float
+        Median, which stands for what is missing, and interquartile range; a scale of 0 leaves the value out.
+    edges : mapping of str to ndarray of shape (n_edges,)
+        Of bins, by what found them.
+    has_flag : bool
+        Whether an output says that it is missing.
+    is_phase : bool
+        Whether it is a sine or cosine, and goes through as it is.
+    is_known : bool
+        Whether any of its values is.
+    """
+
+    name: str
+    center: float
+    scale: float
+    edges: Mapping[str, np.ndarray] = field(default_factory=dict)
+    has_flag: bool = False
+    is_phase: bool = False
+    is_known: bool = True
+
+    def with_flag(self, is_missing: bool) -> "NumberColumn":
+        """Return the same, with a flag if it is missing somewhere and known somewhere."""
+        return replace(self, has_flag=is_missing and self.is_known and not self.is_phase)
+
+
+def fit_number(
+    name: str,
+    values: np.ndarray,
+    target: Target | None,
+    piecewise: str | None,
+    n_bins: int,
+    *,
+    is_phase: bool = False,
+) -> NumberColumn:
+    """Find out how to encode a number.
+
+    Parameters
+    ----------
+    name : str
+        Of the outputs.
+    values : ndarray of shape (n_samples,)
+        NaN where they are missing.
+    target : Target or None
+        Of the same rows.
+    piecewise, n_bins
+        As of `edges_of`.
+    is_phase : bool, default=False
+        Whether it is a sine or cosine.
+
+    Returns
+    -------
+    NumberColumn
+        The way; without a flag, which may be missing from a sample of the rows.
+    """
+    usable = np.abs(values) < HUGE  # a comparison with NaN is False
+    seen = values[usable]
+    if not len(seen) or seen.min() == seen.max():
+        center = float(seen[0]) if len(seen) else 0.0
+        return NumberColumn(name, center, 0.0, is_phase=is_phase, is_known=not np.isnan(values).all())
+    if is_phase:
+        return NumberColumn(name, 0.0, 1.0, is_phase=True)
+    first, center, third = np.quantile(seen, [0.25, 0.5, 0.75])
+    scale = third - first or (seen.max() - seen.min()) / 2
+    edges = edges_of(seen, None if target is None else target.take(usable), piecewise, n_bins)
+    return NumberColumn(name, float(center), float(scale), edges)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """All numbers of a table, encoded together.
+
+    Attributes
+    ----------
+    columns : tuple of NumberColumn
+        In the order of the table.
+    """
+
+    columns: tuple[NumberColumn, ...]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the outputs: all values, then all bins, then all flags."""
+        values = [column.name for column in self.columns if column.scale]
+        bins = [
+            f"{column.name}_{kind}{i}"
+            for column in self.columns
+            for kind, edges in column.edges.items()
+            for i in range(len(edges) - 1)
+        ]
+        return [*values, *bins, *(f"{column.name}_missing" for column in self.columns if column.has_flag)]
+
+    @cached_property
+    def _values(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which numbers have a value, their centers and scales."""
+        kept = [i for i, column in enumerate(self.columns) if column.scale]
+        used = [self.columns[i] for i in kept]
+        return (
+            np.array(kept, dtype=np.intp),
+            np.array([column.center for column in used]),
+            np.array([column.scale for column in used]),
+        )
+
+    @cached_property
+    def _phases(self) -> np.ndarray:
+        """Which of the values go through as they are."""
+        used = [column for column in self.columns if column.scale]
+        return np.array([i for i, column in enumerate(used) if column.is_phase], dtype=np.intp)
+
+    @cached_property
+    def _bins(self) -> tuple[np.ndarray, ...]:
+        """Of every bin its number, lower edge, inverse width, and what it is clipped to."""
+        rows = []
+        for i, column in enumerate(self.columns):
+            for edges in column.edges.values():
+                last = len(edges) - 2
+                widths = np.maximum(np.diff(edges), 1 / HUGE)
+                # Outer bins go on beyond their edges, by as much as they are wide.
+                rows += [
+                    (i, edges[k], 1 / widths[k], -1.0 if k == 0 else 0.0, 2.0 if k == last else 1.0)
+                    for k in range(last + 1)
+                ]
+        found = np.array(rows, dtype=np.float64).reshape(-1, 5)
+        return (found[:, 0].astype(np.intp), *(np.ascontiguousarray(x) for x in found[:, 1:].T))
+
+    @cached_property
+    def _flags(self) -> np.ndarray:
+        return np.array([i for i, column in enumerate(self.columns) if column.has_flag], dtype=np.intp)
+
+    @cached_property
+    def _centers(self) -> np.ndarray:
+        return np.array([column.center for column in self.columns])
+
+    def encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
+        """Encode numbers of shape (n_samples, n_numbers) into `out`, of shape (n_samples, n_outputs)."""
+        for start in range(0, len(numbers), CHUNK):
+            self._encode(numbers[start : start + CHUNK], out[start : start + CHUNK])
+
+    def _encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
+        missing = np.isnan(numbers)
+        filled = np.where(missing, self._centers, numbers)
+        kept, centers, scales = self._values
+        z = filled[:, kept]
+        z -= centers
+        # The largest differences by the smallest scales are infinite: so they are clipped before.
+        with np.errstate(over="ignore"):
+            z /= scales
+        np.clip(z, -HUGE, HUGE, out=z)
+        values = smoothly_clipped(z)
+        if len(self._phases):
+            values[:, self._phases] = z[:, self._phases]
+        out[:, : len(kept)] = values
+        number, low, inverse, smallest, largest = self._bins
+        if len(number):
+            t = filled[:, number]
+            t -= low
+            with np.errstate(over="ignore"):
+                t *= inverse
+            np.clip(t, smallest, largest, out=t)
+            t -= 0.5
+            out[:, len(kept) : len(kept) + len(number)] = t
+        if len(self._flags):
+            out[:, len(kept) + len(number) :] = missing[:, self._flags]

@@ -1,0 +1,83 @@
+"""From whatever a user calls a table to one of four containers that columns are read from."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csc_array, csc_matrix, issparse, sparray
+from sklearn.utils.validation import validate_data
+
+__all__ = ["opened"]
+
+
+def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
+    """Return a table as a frame of pandas or polars, an array or a CSC matrix, its features checked.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Keeps (or, with `reset`, learns) number and names of the features.
+    X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+        What a user passed.
+    reset : bool, default=False
+        Whether this is a fit.
+
+    Returns
+    -------
+    frame, ndarray or CSC matrix of shape (n_samples, n_features)
+        The same table.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it has not two axes, no rows or no columns, or other features than in the fit.
+    """
+    X = _contained(X)
+    if len(X.shape) != 2:
+        raise ValueError(
+            f"Expected 2D array, got {len(X.shape)}D array instead, of shape {X.shape}. Reshape your data "
+            "either using array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if "
+            "it contains a single sample."
+        )
+    for count, what in zip(X.shape, ("sample", "feature"), strict=True):
+        if count == 0:
+            raise ValueError(
+                f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required by "
+                f"{type(estimator).__name__}."
+            )
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return X
+
+
+def _contained(X: Any) -> Any:
+    if issparse(X):
+        if X.dtype.kind == "c":
+            raise ValueError("Complex data not supported: X is a sparse matrix of complex numbers")
+        return csc_array(X) if isinstance(X, sparray) else csc_matrix(X)
+    if hasattr(X, "iloc") or hasattr(X, "get_columns"):
+        return X
+    if hasattr(X, "to_pandas"):
+        return X.to_pandas()
+    if hasattr(X, "__dataframe__") and not hasattr(X, "__array__"):
+        return _interchanged(X)
+    if isinstance(X, (list, tuple)):
+        return _of_rows(X)
+    return np.asarray(X)
+
+
+def _of_rows(X: Any) -> np.ndarray:
+    """Return rows as an array; one of objects where there are others than numbers."""
+    try:
+        array = np.asarray(X)
+    except ValueError:  # of unequal lengths
+        array = np.asarray(X, dtype=object)
+    return array if array.dtype.kind in "biufcmM" else np.asarray(X, dtype=object)
+
+
+def _interchanged(X: Any) -> Any:
+    """Return a frame of the dataframe interchange protocol as one of pandas."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pandas, of later versions of the protocol
+        from pandas.api.interchange import from_dataframe
+
+        return from_dataframe(X)

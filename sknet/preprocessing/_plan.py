@@ -1,0 +1,220 @@
+"""How every column of a table is encoded, and the encoding."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, hstack
+from sklearn.model_selection import KFold
+
+from sknet.preprocessing._categories import CategoryColumn, fit_levels, fit_means
+from sknet.preprocessing._numbers import Numbers, fit_number
+from sknet.preprocessing._schema import Feature, Schema, Table
+from sknet.preprocessing._sparse_numbers import SparseNumbers, fit_sparse
+from sknet.preprocessing._targets import Target
+
+__all__ = ["Options", "Plan", "fit_plan"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user can choose; as of `TableEncoder`."""
+
+    piecewise: str | None = "both"
+    n_bins: int = 16
+    max_levels: int = 40
+    min_count: int = 5
+    n_folds: int = 5
+    smoothing: float = 20.0
+    subsample: int | None = 20_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How every column of a table is encoded.
+
+    Attributes
+    ----------
+    numbers : Numbers
+        Those of a dense table.
+    sparse : SparseNumbers or None
+        Those of a sparse matrix.
+    categories : tuple of CategoryColumn
+        In the order of the table.
+    """
+
+    numbers: Numbers
+    sparse: SparseNumbers | None
+    categories: tuple[CategoryColumn, ...]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the outputs, each different."""
+        found = [
+            *self.numbers.names,
+            *(() if self.sparse is None else self.sparse.names),
+            *(name for category in self.categories for name in category.names),
+        ]
+        return _different(found)
+
+    @cached_property
+    def width(self) -> int:
+        """How many outputs there are."""
+        return len(self.names)
+
+    def dense(self, table: Table, dtype: Any, fitted: "dict[int, np.ndarray] | None" = None) -> np.ndarray:
+        """Return the outputs of a table as an array of shape (n_samples, width).
+
+        Parameters
+        ----------
+        table : Table
+            By the schema of the fit.
+        dtype : dtype
+            Of the outputs.
+        fitted : dict of int to ndarray, default=None
+            Outputs of categories that are there already, by the number of the category.
+
+        Returns
+        -------
+        ndarray
+            C-contiguous.
+        """
+        out = np.empty((table.n_rows, self.width), dtype)
+        at = len(self.numbers.names)
+        self.numbers.encode(table.numbers, out[:, :at])
+        if self.sparse is not None:
+            found = self.sparse.encode(table.sparse)
+            out[:, at : at + found.shape[1]] = found.toarray()
+            at += found.shape[1]
+        for i, category in enumerate(self.categories):
+            part = out[:, at : at + len(category.names)]
+            if fitted is not None and i in fitted:
+                part[:] = fitted[i]
+            elif category.names:
+                category.encode(table.codes[:, i], part)
+            at += len(category.names)
+        return out
+
+    def csr(self, table: Table, dtype: Any, fitted: "dict[int, np.ndarray] | None" = None) -> Any:
+        """Return the same as `dense` as a CSR array, without ever being dense as a whole."""
+        parts: list[Any] = []
+        if self.numbers.names:
+            block = np.empty((table.n_rows, len(self.numbers.names)), dtype)
+            self.numbers.encode(table.numbers, block)
+            parts.append(csr_array(block))
+        if self.sparse is not None:
+            parts.append(self.sparse.encode(table.sparse))
+        for i, category in enumerate(self.categories):
+            if fitted is not None and i in fitted:
+                parts.append(csr_array(fitted[i]))
+            elif category.names:
+                parts.append(category.sparse(table.codes[:, i]))
+        return hstack(parts, format="csr", dtype=dtype)
+
+    @cached_property
+    def density(self) -> float:
+        """About which share of the outputs is not zero."""
+        full = len(self.numbers.names) + sum(
+            category.density * len(category.names) for category in self.categories
+        )
+        return full / max(self.width, 1)
+
+
+def _different(names: list[str]) -> list[str]:
+    """Return names with a number behind those that were there before."""
+    taken = set(names)
+    seen: set[str] = set()
+    found = []
+    for name in names:
+        new, count = name, 2
+        while new in seen or (new != name and new in taken):
+            new, count = f"{name}_{count}", count + 1
+        seen.add(new)
+        found.append(new)
+    return found
+
+
+def fit_plan(
+    schema: Schema, table: Table, target: Target | None, options: Options, random_state: Any
+) -> tuple[Plan, dict[int, np.ndarray]]:
+    """Find out how to encode every column.
+
+    Parameters
+    ----------
+    schema : Schema
+        What the columns are.
+    table : Table
+        The rows to learn from.
+    target : Target or None
+        Of the same rows.
+    options : Options
+        What a user has chosen.
+    random_state : RandomState
+        Draws rows and folds.
+
+    Returns
+    -------
+    plan : Plan
+        The way.
+    fitted : dict of int to ndarray of shape (n_samples, n_outputs)
+        Outputs of these rows for categories that are encoded by means, by the means of other rows.
+
+    Raises
+    ------
+    ValueError
+        If nothing would be left of the table.
+    """
+    numbers = _fit_numbers(schema, table, target, options, random_state)
+    sparse_names = [f.name for f in schema.features if f.kind == "number"] if schema.is_sparse else []
+    sparse = None if table.sparse is None else fit_sparse(sparse_names, table.sparse)
+    categories, fitted = _fit_categories(schema.categories, table, target, options, random_state)
+    plan = Plan(numbers, sparse, categories)
+    if not plan.width:
+        labels = ", ".join(feature.label for feature in schema.features[:5])
+        more = ", ..." if len(schema.features) > 5 else ""
+        raise ValueError(
+            f"nothing can be learned from X, n_samples = {table.n_rows}: each of its columns "
+            f"({labels}{more}) is constant, is missing everywhere, or has no level that is seen "
+            f"{options.min_count} times"
+        )
+    return plan, fitted
+
+
+def _fit_numbers(
+    schema: Schema, table: Table, target: Target | None, options: Options, random_state: Any
+) -> Numbers:
+    numbers, n_rows = table.numbers, table.n_rows
+    missing = np.isnan(numbers).any(axis=0)
+    if options.subsample is not None and n_rows > options.subsample:
+        rows = np.sort(random_state.choice(n_rows, options.subsample, replace=False))
+        numbers = numbers[rows]
+        target = None if target is None else target.take(rows)
+    names = [] if schema.is_sparse else schema.names
+    columns = []
+    for i, name in enumerate(names):
+        fit = fit_number(
+            name, numbers[:, i], target, options.piecewise, options.n_bins, is_phase=bool(schema.phased[i])
+        )
+        columns.append(fit.with_flag(bool(missing[i])))
+    return Numbers(tuple(columns))
+
+
+def _fit_categories(
+    features: list[Feature], table: Table, target: Target | None, options: Options, random_state: Any
+) -> tuple[tuple[CategoryColumn, ...], dict[int, np.ndarray]]:
+    folds: list[Any] = []
+    if table.n_rows > 1 and any(len(feature.levels) > options.max_levels for feature in features):
+        split = KFold(min(options.n_folds, table.n_rows), shuffle=True, random_state=random_state)
+        folds = list(split.split(table.codes))
+    categories, fitted = [], {}
+    for i, feature in enumerate(features):
+        codes, levels = table.codes[:, i], feature.levels
+        if len(levels) <= options.max_levels:
+            column = fit_levels(feature.name, levels, codes, options.min_count)
+        elif target is None:
+            column = fit_levels(feature.name, levels, codes, options.min_count, options.max_levels)
+        else:
+            column, fitted[i] = fit_means(feature.name, len(levels), codes, target, folds, options.smoothing)
+        categories.append(column)
+    return tuple(categories), fitted

@@ -1,0 +1,319 @@
+"""What every column of a table is, and the table as plain arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array, issparse
+from sklearn.base import BaseEstimator
+
+from sknet._hints import suggestion
+from sknet.preprocessing._columns import CATEGORY, DATE, NUMBER, Column, columns_of, not_a_level
+from sknet.preprocessing._dates import PERIODS, has_period, phases, seconds
+from sknet.preprocessing._opening import opened
+from sknet.preprocessing._values import HUGE, is_missing, to_number
+
+__all__ = ["MISSING", "UNSEEN", "Schema", "Table"]
+
+# Codes of levels that are none; a level's own is its number from 0.
+UNSEEN, MISSING = -2, -1
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as plain arrays.
+
+    Attributes
+    ----------
+    numbers : ndarray of shape (n_samples, n_numbers), float64
+        NaN where they are missing; dates are several numbers.
+    codes : ndarray of shape (n_samples, n_categories), int64
+        Numbers of levels, or `MISSING` or `UNSEEN`.
+    sparse : csr_array of shape (n_samples, n_sparse), float64, or None
+        Numbers of a sparse matrix.
+    """
+
+    numbers: np.ndarray
+    codes: np.ndarray
+    sparse: Any = None
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return len(self.numbers)
+
+    def take(self, rows: Any) -> "Table":
+        """Return some of the rows."""
+        sparse = None if self.sparse is None else self.sparse[rows]
+        return replace(self, numbers=self.numbers[rows], codes=self.codes[rows], sparse=sparse)
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What a column of a table is.
+
+    Attributes
+    ----------
+    label, name : str
+        What messages call it, and outputs.
+    kind : str
+        "number", "category" or "date".
+    levels : tuple
+        Of a category, in order.
+    periods : tuple of str
+        Of a date: what it is turned into besides seconds.
+    """
+
+    label: str
+    name: str
+    kind: str
+    levels: tuple[Any, ...] = ()
+    periods: tuple[str, ...] = ()
+
+    @cached_property
+    def codes(self) -> dict[Any, int]:
+        """The number of every level."""
+        return {level: code for code, level in enumerate(self.levels)}
+
+    @property
+    def number_names(self) -> list[str]:
+        """Of the numbers that it becomes."""
+        turns = [f"{self.name}_{period}_{part}" for period in self.periods for part in ("sin", "cos")]
+        return [] if self.kind == CATEGORY else [self.name, *turns]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What every column of a table is; reads others like it.
+
+    Attributes
+    ----------
+    features : tuple of Feature
+        The columns.
+    is_sparse : bool
+        Whether numbers come in a sparse matrix, and stay in one.
+    """
+
+    features: tuple[Feature, ...]
+    is_sparse: bool
+
+    @classmethod
+    def learn(cls, estimator: BaseEstimator, X: Any, categorical_features: Any) -> "tuple[Schema, Table]":
+        """Find out what the columns are, and read them.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Learns number and names of the features.
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            The table.
+        categorical_features : "from_dtype", array-like or None
+            As of `TableEncoder`.
+
+        Returns
+        -------
+        schema : Schema
+            What they are.
+        table : Table
+            What is in them.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a column cannot be read; the message names it.
+        """
+        X = opened(estimator, X, reset=True)
+        names = getattr(estimator, "feature_names_in_", None)
+        chosen = _chosen(categorical_features, X.shape[1], names)
+        columns = [] if issparse(X) and chosen is None else columns_of(X, names)
+        features = []
+        for i in range(X.shape[1]):
+            name = f"x{i}" if names is None else str(names[i])
+            if not columns or (issparse(X) and chosen is not None and not chosen[i]):
+                features.append(Feature(f"column {i}", name, NUMBER))
+            else:
+                features.append(_feature(columns[i], name, None if chosen is None else bool(chosen[i])))
+        schema = cls(tuple(features), issparse(X))
+        return schema, schema._read(X, columns)
+
+    def read(self, estimator: BaseEstimator, X: Any) -> Table:
+        """Return another table, which must have the same columns."""
+        if self._is_plain(estimator, X):
+            return Table(_bounded(X.astype(np.float64)), np.empty((len(X), 0), np.int64))
+        row = self._single_row(estimator, X)
+        if row is not None:
+            return self._of_row(row)
+        X = opened(estimator, X)
+        if issparse(X) and not self.is_sparse:
+            X = X.toarray()
+        elif self.is_sparse and not issparse(X):
+            X = csc_array(np.asarray(X))
+        columns = columns_of(X, getattr(estimator, "feature_names_in_", None))
+        return self._read(X, columns)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the numbers of a `Table`, or of its sparse ones."""
+        return [name for feature in self.features for name in feature.number_names]
+
+    @property
+    def categories(self) -> list[Feature]:
+        """The columns that become codes."""
+        return [feature for feature in self.features if feature.kind == CATEGORY]
+
+    @cached_property
+    def phased(self) -> np.ndarray:
+        """Which numbers are a sine or cosine, of shape (n_numbers,)."""
+        return np.array([i > 0 for f in self.features for i in range(len(f.number_names))], dtype=bool)
+
+    def _read(self, X: Any, columns: Sequence[Column]) -> Table:
+        pairs = list(zip(self.features, columns, strict=True)) if columns else []
+        codes = [_codes(feature, column) for feature, column in pairs if feature.kind == CATEGORY]
+        n_rows = X.shape[0]
+        coded = np.stack(codes, axis=1) if codes else np.empty((n_rows, 0), dtype=np.int64)
+        if self.is_sparse:
+            kept = [i for i, feature in enumerate(self.features) if feature.kind == NUMBER]
+            sparse = csr_array(X[:, kept] if len(kept) < X.shape[1] else X, dtype=np.float64, copy=True)
+            sparse.data = _bounded(sparse.data)
+            return Table(np.empty((n_rows, 0)), coded, sparse)
+        numbers = [x for f, column in pairs if f.kind != CATEGORY for x in _numbers(f, column)]
+        return Table(_bounded(np.stack(numbers, axis=1)) if numbers else np.empty((n_rows, 0)), coded)
+
+    # -- quickly ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _is_all_numbers(self) -> bool:
+        return not self.is_sparse and all(feature.kind == NUMBER for feature in self.features)
+
+    def _is_plain(self, estimator: BaseEstimator, X: Any) -> bool:
+        """Tell whether X is an array of nothing but numbers, which needs no look at its columns."""
+        return (
+            self._is_all_numbers
+            and type(X) is np.ndarray
+            and X.dtype.kind in "iuf"
+            and X.ndim == 2
+            and len(X) > 0
+            and X.shape[1] == len(self.features)
+            and "feature_names_in_" not in vars(estimator)
+        )
+
+    def _single_row(self, estimator: BaseEstimator, X: Any) -> "Sequence[Any] | None":
+        """Return the values of a frame of one row that is like that of the fit, or None."""
+        if self.is_sparse or getattr(X, "shape", (0,))[0] != 1 or not hasattr(X, "columns"):
+            return None
+        if list(X.columns) != self._names_of(estimator) or any(f.kind == DATE for f in self.features):
+            return None
+        if hasattr(X, "iloc"):
+            at = X.iat
+            return [at[0, i] for i in range(len(self.features))]
+        return X.row(0) if hasattr(X, "row") else None
+
+    @staticmethod
+    def _names_of(estimator: BaseEstimator) -> "list[Any] | None":
+        names = vars(estimator).get("feature_names_in_")
+        return None if names is None else names.tolist()
+
+    def _of_row(self, row: Sequence[Any]) -> Table:
+        numbers, codes = [], []
+        for feature, value in zip(self.features, row, strict=True):
+            if feature.kind != CATEGORY:
+                numbers.append(value if type(value) is float else to_number(value, feature.label, 0))
+            elif is_missing(value):
+                codes.append(MISSING)
+            else:
+                try:
+                    codes.append(feature.codes.get(value, UNSEEN))
+                except TypeError:
+                    raise not_a_level(feature.label, value, 0) from None
+        return Table(_bounded(np.array([numbers], np.float64)), np.array([codes], np.int64))
+
+
+def _bounded(numbers: np.ndarray) -> np.ndarray:
+    """Clip infinite numbers, in place."""
+    result: np.ndarray = np.clip(numbers, -HUGE, HUGE, out=numbers)
+    return result
+
+
+def _chosen(categorical_features: Any, n_features: int, names: Any) -> "np.ndarray | None":
+    """Return which columns are categories, or None where their dtype says so."""
+    if isinstance(categorical_features, str) and categorical_features == "from_dtype":
+        return None
+    chosen = np.zeros(n_features, dtype=bool)
+    if categorical_features is None:
+        return chosen
+    asked = np.asarray(categorical_features)
+    if asked.size == 0:
+        return chosen
+    if asked.ndim != 1 or asked.dtype.kind not in "biuUO":
+        raise ValueError(
+            "categorical_features must be an array-like of bool, int or str, 'from_dtype' or None, got "
+            f"{categorical_features!r}"
+        )
+    if asked.dtype.kind == "b":
+        if len(asked) != n_features:
+            raise ValueError(
+                "categorical_features set as a boolean mask must have shape (n_features,), got: "
+                f"{asked.shape} for {n_features} features"
+            )
+        return asked
+    for each in asked.tolist():
+        chosen[_position(each, n_features, names)] = True
+    return chosen
+
+
+def _position(asked: Any, n_features: int, names: Any) -> int:
+    """Return the number of a column that is given by its name or number."""
+    if isinstance(asked, str):
+        known = [] if names is None else names.tolist()
+        if asked not in known:
+            why = "X has no names of columns" if names is None else "X has no column of this name"
+            raise ValueError(
+                f"categorical_features has {asked!r}, but {why}{suggestion(asked, known) if known else '.'}"
+            )
+        return int(known.index(asked))
+    if not isinstance(asked, int) or isinstance(asked, bool) or not -n_features <= asked < n_features:
+        raise ValueError(
+            "categorical_features set as integer indices must be in [0, n_features - 1], got "
+            f"{asked!r} for {n_features} features"
+        )
+    return asked
+
+
+def _feature(column: Column, name: str, is_category: bool | None) -> Feature:
+    """Return what a column is; None leaves it to its dtype."""
+    kind = column.kind if is_category is None else CATEGORY if is_category else _uncategorical(column)
+    if kind == CATEGORY:
+        return Feature(column.label, name, kind, levels=tuple(_in_order(column.coded()[1])))
+    if kind == DATE:
+        dates = column.dates()
+        return Feature(column.label, name, kind, periods=tuple(p for p in PERIODS if has_period(dates, p)))
+    return Feature(column.label, name, kind)
+
+
+def _uncategorical(column: Column) -> str:
+    return DATE if column.kind == DATE else NUMBER
+
+
+def _in_order(levels: list[Any]) -> list[Any]:
+    """Return levels in an order that does not depend on that of the rows."""
+    try:
+        return sorted(levels)
+    except TypeError:  # of several types
+        return sorted(levels, key=lambda level: (type(level).__name__, repr(level)))
+
+
+def _codes(feature: Feature, column: Column) -> np.ndarray:
+    """Return the codes of a column; levels that the fit has not seen are no error."""
+    codes, levels = column.coded()
+    found = [feature.codes.get(level, UNSEEN) for level in levels]
+    numbered: np.ndarray = np.array([*found, MISSING], dtype=np.int64)[codes]
+    return numbered
+
+
+def _numbers(feature: Feature, column: Column) -> list[np.ndarray]:
+    if feature.kind == NUMBER:
+        return [column.numbers()]
+    dates = column.dates()
+    return [seconds(dates), *(part for period in feature.periods for part in phases(dates, period))]

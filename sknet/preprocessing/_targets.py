@@ -1,0 +1,96 @@
+"""What encoders look at in y: what trees predict, and numbers to take means of."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import type_of_target
+
+__all__ = ["Target", "target_of"]
+
+# Means of more classes than these would be of rows too few, and columns too many.
+MOST_CLASSES = 16
+
+
+@dataclass(frozen=True)
+class Target:
+    """Targets, as trees and means read them.
+
+    Attributes
+    ----------
+    is_classification : bool
+        Whether trees choose between classes.
+    y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        Numbers of classes, or real numbers.
+    numbers : ndarray of shape (n_samples, n_numbers), float64
+        Indicators of classes, or real numbers.
+    names : tuple of str
+        Of the numbers, as they end the name of a column; one alone needs none.
+    """
+
+    is_classification: bool
+    y: np.ndarray
+    numbers: np.ndarray
+    names: tuple[str, ...]
+
+    def take(self, rows: Any) -> "Target":
+        """Return those of some of the rows."""
+        return Target(self.is_classification, self.y[rows], self.numbers[rows], self.names)
+
+
+def target_of(y: Any, target_type: str) -> Target:
+    """Return checked targets.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Labels or numbers.
+    target_type : {"auto", "classification", "regression"}
+        What they are; "auto" looks at them as `sklearn.utils.multiclass.type_of_target` does.
+
+    Returns
+    -------
+    Target
+        The same targets.
+
+    Raises
+    ------
+    ValueError
+        If they are neither labels nor numbers.
+    """
+    y = np.asarray(y)
+    y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError("Input y contains NaN or infinity.")
+    if target_type == "auto":
+        found = type_of_target(y, input_name="y")
+        if found == "unknown":
+            raise ValueError(f"Unknown label type: y holds neither labels nor numbers, got dtype {y.dtype}")
+        target_type = "regression" if found.startswith("continuous") else "classification"
+    if target_type == "regression":
+        numbers = y.astype(np.float64)
+        if not np.isfinite(numbers).all():
+            raise ValueError("Input y contains NaN or infinity.")
+        columns = numbers.reshape(len(y), -1)
+        return Target(False, numbers, columns, _named(columns.shape[1]))
+    return _classes(y)
+
+
+def _classes(y: np.ndarray) -> Target:
+    columns = y.reshape(len(y), -1)
+    coded, indicators, names = [], [], []
+    for i in range(columns.shape[1]):
+        classes, codes, counts = np.unique(columns[:, i], return_inverse=True, return_counts=True)
+        coded.append(codes)
+        most = np.sort(np.argsort(-counts, kind="stable")[:MOST_CLASSES])
+        shown = most[1:] if len(classes) == 2 else most
+        before = f"{i}_" if columns.shape[1] > 1 else ""
+        names += [f"{before}{classes[c]}" for c in shown]
+        indicators += [codes == c for c in shown]
+    numbers = np.stack(indicators, axis=1).astype(np.float64) if indicators else np.empty((len(y), 0))
+    own = np.stack(coded, axis=1) if y.ndim == 2 else coded[0]
+    return Target(True, own, numbers, tuple(names) if len(names) > 1 else ("",) * len(names))
+
+
+def _named(count: int) -> tuple[str, ...]:
+    return ("",) if count == 1 else tuple(map(str, range(count)))
