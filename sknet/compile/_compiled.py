@@ -2,8 +2,8 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -52,13 +52,20 @@ class Compiled:
 
     Attributes
     ----------
+    takes : tuple of trees of Variable
+        Like the arguments, with shape and dtype in place of every array.
     slots : tuple of trees of arrays
         Where `run` reads the arguments: like the arguments, with an array in place of every array.
     result : tree of arrays
         Where `run` leaves the result. The arrays hold it until the next run.
+    run : callable
+        From the slots to the result.
 
     Notes
     -----
+    Memory is allocated, and the program bound to it, when `slots`, `result` or `run` are first asked for:
+    what is compiled only to be read, or run in native code, costs neither.
+
     There are two ways to call it. ``compiled(*args)`` copies the arguments into the slots and
     returns `result`. A fast loop writes the next batch into the slots itself
     (``np.take(X, index, axis=0, out=slot, mode="clip")``) and calls ``compiled.run()``.
@@ -100,28 +107,58 @@ class Compiled:
         self._program = program
         self._sparse = sparse
         self._template = template
-        self._args = map_leaves(_variable_like, args)
+        self.takes: Tree = map_leaves(_variable_like, args)
         self.device = device
         self._owner = backend(device.kind)
-        plan = program.plan
-        with self._owner.activate(device):
-            if memory is None:
-                memory = self._owner.memory(plan.arena_size + plan.pinned_size, device)
-                memory[plan.arena_size :] = (
-                    0  # gaps between assembled parts; the arena needs no initial values
-                )
+        self._given = self._usable_slots(slots)
+        if memory is not None:
             self._memory = memory
-            self._inputs = self._make_slots(slots)
-            for x, slot in zip(plan.graph.inputs, self._inputs, strict=True):
-                if x in plan.blank:
-                    slot[...] = 0
-            run, arrays = program.bind(self._memory, self._inputs, sparse)
+
+    # -- memory -------------------------------------------------------------------------------
+
+    @cached_property
+    def _memory(self) -> Any:
+        plan = self.plan
+        with self._owner.activate(self.device):
+            memory = self._owner.memory(plan.arena_size + plan.pinned_size, self.device)
+            memory[plan.arena_size :] = 0  # gaps between assembled parts; the arena needs no initial values
+        return memory
+
+    @cached_property
+    def _inputs(self) -> list[Any]:
+        """The array of every slot."""
+        variables = self.graph.inputs
+        with self._owner.activate(self.device):
+            found = zip(variables, self._given, strict=True)
+            return [self._zeros(x) if array is None else array for x, array in found]
+
+    @cached_property
+    def _bound(self) -> tuple[Callable[[], None], dict[Variable, Any]]:
+        """The program on this memory, and the array of every variable."""
+        with self._owner.activate(self.device):
+            return self._program.bind(self._memory, self._inputs, self._sparse)
+
+    @cached_property
+    def slots(self) -> Tree:
+        """Where `run` reads the arguments."""
         free = iter(self._inputs)
-        self.slots = map_leaves(lambda leaf: next(free) if isinstance(leaf, Variable) else leaf, self._args)
-        self.run: Callable[[], None] = run if device.kind == "cpu" else partial(self._run_there, run)
+        return map_leaves(lambda leaf: next(free) if isinstance(leaf, Variable) else leaf, self.takes)
+
+    @cached_property
+    def result(self) -> Tree:
+        """Where `run` leaves the result."""
+        plan, (_, arrays) = self.plan, self._bound
         copied = {output: arrays[donor] for output, donor in plan.copies}
-        found = [copied.get(x, arrays[x]) for x in plan.graph.outputs]
-        self.result = map_leaves(lambda leaf: found[leaf] if type(leaf) is OutputIndex else leaf, template)
+        return self._like_result([copied.get(x, arrays[x]) for x in plan.graph.outputs])
+
+    @cached_property
+    def run(self) -> Callable[[], None]:
+        """From the slots to the result."""
+        run, _ = self._bound
+        return run if self.device.kind == "cpu" else partial(self._run_there, run)
+
+    def _like_result(self, values: Sequence[Any]) -> Tree:
+        return map_leaves(lambda leaf: values[leaf] if type(leaf) is OutputIndex else leaf, self._template)
 
     def _run_there(self, run: Callable[[], None]) -> None:
         with self._owner.activate(self.device):
@@ -140,14 +177,19 @@ class Compiled:
         return self._program.plan
 
     @property
+    def returns(self) -> Tree:
+        """Like the result, with shape and dtype in place of every array."""
+        return self._like_result(self.graph.outputs)
+
+    @property
     def source(self) -> str:
         """The generated Python source."""
         return self._program.source
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory allocated, not counting slots."""
-        return int(self._memory.nbytes)
+        """Bytes of memory that it computes in, not counting slots."""
+        return self.plan.arena_size + self.plan.pinned_size
 
     def __repr__(self) -> str:
         plan = self.plan
@@ -210,7 +252,7 @@ class Compiled:
         ShapeError, DtypeError
             If an array does not fit its slot.
         """
-        return Compiled(self._program, self._template, self._args, slots, self.device, sparse=self._sparse)
+        return Compiled(self._program, self._template, self.takes, slots, self.device, sparse=self._sparse)
 
     def over(self, slots: Tree) -> "Compiled":
         """Return the same function in the same memory, but reading other arrays.
@@ -235,7 +277,7 @@ class Compiled:
         mine = iter(paths(self.slots))
         merged = map_leaves(lambda leaf: given.get(next(mine), leaf), self.slots)
         return Compiled(
-            self._program, self._template, self._args, merged, self.device, self._memory, self._sparse
+            self._program, self._template, self.takes, merged, self.device, self._memory, self._sparse
         )
 
     def poison(self) -> None:
@@ -245,33 +287,37 @@ class Compiled:
 
     # -- slots --------------------------------------------------------------------------------
 
-    def _make_slots(self, given: Tree) -> list[Any]:
+    def _usable_slots(self, given: Tree) -> list[Any]:
+        """Return the array that was given for each slot, or None."""
         by_path = dict(zip(paths(given), leaves(given), strict=True))
-        inputs = iter(self.plan.graph.inputs)
-        slots = []
-        for path, example in zip(paths(self._args), leaves(self._args), strict=True):
+        donors, blank = self.plan.donors, self.plan.blank
+        inputs = iter(self.graph.inputs)
+        slots: list[Any] = []
+        for path, example in zip(paths(self.takes), leaves(self.takes), strict=True):
             array = by_path.pop(path, None)
             if isinstance(example, Variable):
-                is_written = next(inputs) in self.plan.donors
-                slots.append(
-                    self._zeros(example) if array is None else self._usable(path, example, array, is_written)
-                )
+                x = next(inputs)
+                slots.append(None if array is None else self._usable(path, example, array, x in donors))
         if by_path:
             raise CaptureError(f"slots has arrays at {sorted(by_path)}, where the function takes none")
         if given is not None and self.device.kind == "cpu":
             self._check_apart(slots)
+        with self._owner.activate(self.device):
+            for x, slot in zip(self.graph.inputs, slots, strict=True):
+                if x in blank and slot is not None:
+                    slot[...] = 0
         return slots
 
     def _check_apart(self, slots: list[Any]) -> None:
         """Raise if a slot that is written to has memory in common with another."""
-        names = [
-            path
-            for path, example in zip(paths(self._args), leaves(self._args), strict=True)
-            if isinstance(example, Variable)
-        ]
-        for i, x in enumerate(self.plan.graph.inputs):
-            for j, other in enumerate(slots):
-                if x in self.plan.donors and i != j and np.may_share_memory(slots[i], other):
+        leaves_at = zip(paths(self.takes), leaves(self.takes), strict=True)
+        names = [path for path, example in leaves_at if isinstance(example, Variable)]
+        given = [(i, slot) for i, slot in enumerate(slots) if slot is not None]
+        for i, slot in given:
+            if self.graph.inputs[i] not in self.plan.donors:
+                continue
+            for j, other in given:
+                if i != j and np.may_share_memory(slot, other):
                     raise CaptureError(
                         f"slots {names[i]} and {names[j]} have memory in common, and the first is written to "
                         "while the second is read: give each an array of its own, or do not donate it"
@@ -303,14 +349,14 @@ class Compiled:
         return array
 
     def _checked(self, args: tuple[Tree, ...]) -> list[Any]:
-        names = paths(self._args)
+        names = paths(self.takes)
         if paths(args) != names:
             raise CaptureError(
                 "the arguments must be trees like those of the capture, with leaves at "
                 f"{names}, got {paths(args)}"
             )
         found = []
-        for name, example, leaf in zip(names, leaves(self._args), leaves(args), strict=True):
+        for name, example, leaf in zip(names, leaves(self.takes), leaves(args), strict=True):
             if isinstance(example, Variable):
                 found.append(self._fitting(name, example, leaf))
             elif not same_value(example, leaf):

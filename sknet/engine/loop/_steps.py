@@ -134,8 +134,8 @@ class CompiledSteps(Steps):
         self._by_rows: dict[int, Compiled] = {}
         self._by_start: dict[int, Compiled | None] = {}
         self._per_step = math.inf  # seconds: the first block is of one step
-        output = self.program_for(min(batches.size, batches.n_samples)).result.output
-        rows = rows_of_a_block(len(output), batches.n_samples, math.prod(output.shape[1:]))
+        output = self.program_for(min(batches.size, batches.n_samples)).returns.output
+        rows = rows_of_a_block(output.shape[0], batches.n_samples, math.prod(output.shape[1:]))
         self._outputs = np.empty((rows, *output.shape[1:]), output.dtype)
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 

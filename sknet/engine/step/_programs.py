@@ -47,8 +47,8 @@ class Programs:
     ----------
     optimizer : Optimizer
         The model's, when the programs were made.
-    flat, gradient, delta : ndarray of shape (layout.size,)
-        The model's parameters, their gradient, and the last update (or None).
+    flat, gradient : ndarray of shape (layout.size,)
+        The model's parameters and their gradient.
     update : Compiled
         New parameters and slots, in place, from `gradient` and the numbers given to `apply`.
 
@@ -68,7 +68,11 @@ class Programs:
         args = (self.flat, slots, self.gradient, hyper)
         function = update_function(optimizer, model.memory.layout, keep_delta)
         self.update = compiled(function, args, donate=(0, 1), exact=exact, slots=args)
-        self.delta = self.update.result.delta
+
+    @property
+    def delta(self) -> Any:
+        """What the last update has added to the parameters: ndarray of shape (layout.size,), or None."""
+        return self.update.result.delta
 
     @staticmethod
     def _what_they_are_made_of(model: "Model") -> tuple[Any, ...]:

@@ -5,8 +5,10 @@ import pytest
 import scipy.sparse
 
 from sknet import MLPClassifier, Model, nn
+from sknet.compile.executors import NumpyProgram
 from sknet.engine import Batches
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps
+from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD
 from tests.compile.native import InterpretedSteps, trained
 
@@ -91,6 +93,48 @@ def test_many_batches_are_not_bound_one_by_one(monkeypatch):
     monkeypatch.setattr("sknet.engine.loop._steps.MOST_BOUND", 2)
     *_, steps = trained(CompiledSteps, network(), X, CLASSES, size=20, loss="log_loss")
     assert steps._by_start == {}
+
+
+# -- what is bound ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bound(monkeypatch):
+    """Return a list that gets every NumPy program that is bound to memory."""
+    found, bind = [], NumpyProgram.bind
+    monkeypatch.setattr(NumpyProgram, "bind", lambda self, *args: found.append(self) or bind(self, *args))
+    return found
+
+
+NATIVE_FITS = {
+    "classes": ((X, CLASSES), {"loss": "log_loss"}),
+    "real": ((X, REAL), {"loss": "squared_error"}),
+    "weighted": ((X, CLASSES, WEIGHT), {"loss": "log_loss", "alpha": 0.1}),
+    "whole batches": ((X[:60], CLASSES[:60]), {"loss": "log_loss"}),
+    "doubles": ((X.astype("f8"), CLASSES), {"loss": "log_loss", "dtype": "float64"}),
+    "momentum": ((X, CLASSES), {"loss": "log_loss", "optimizer": SGD(0.05, momentum=0.9)}),
+}
+
+
+@pytest.mark.skipif("native" not in KINDS, reason="Numba is not installed")
+@pytest.mark.parametrize("in_order", [True, False])
+@pytest.mark.parametrize("middle", [nn.Tanh, lambda: nn.BatchNorm(8), lambda: nn.Dropout(0.2)])
+@pytest.mark.parametrize(("data", "settings"), NATIVE_FITS.values(), ids=NATIVE_FITS)
+def test_native_steps_bind_no_numpy_program(data, settings, middle, in_order, bound):
+    order = None if in_order else RNG.permutation(len(data[0]))
+    module = nn.Sequential(nn.Linear(6, 8), middle(), nn.Linear(8, 3))
+    trained(InterpretedSteps, module, *data, size=20, epochs=2, order=order, **settings)
+    assert bound == []
+    trained(CompiledSteps, module, *data, size=20, epochs=2, order=order, **settings)
+    assert len(bound) >= 2  # of the gradient and the update
+
+
+@pytest.mark.skipif("native" not in KINDS, reason="Numba is not installed")
+def test_a_native_step_that_fails_is_repeated_by_numpy(bound):
+    settings = {"size": 20, "loss": "log_loss"}
+    with pytest.raises(NonFiniteError, match="loss"):
+        trained(InterpretedSteps, network(), X * np.float32(np.inf), CLASSES, **settings)
+    assert len(bound) == 1  # of the gradient: nothing is updated
 
 
 # -- sparse rows ------------------------------------------------------------------------------

@@ -25,12 +25,12 @@ class Part(Protocol):
         """What is computed."""
 
     @property
-    def slots(self) -> Any:
-        """The arguments, with an array in place of every array."""
+    def takes(self) -> Any:
+        """The arguments, with shape and dtype in place of every array."""
 
     @property
-    def result(self) -> Any:
-        """The result, with an array in place of every array."""
+    def returns(self) -> Any:
+        """The result, with shape and dtype in place of every array."""
 
 
 class NativeRun:
@@ -196,7 +196,7 @@ def _whole(gradient: Part, data: tuple[Any, Any, Any]) -> tuple[str, ...]:
     names = ("X", "y", "weight")
     return tuple(
         name
-        for name, array, slot in zip(names, data, gradient.slots.batch, strict=True)
+        for name, array, slot in zip(names, data, gradient.takes.batch, strict=True)
         if array is not None and array.dtype == slot.dtype and array.flags.c_contiguous
     )
 
@@ -204,7 +204,7 @@ def _whole(gradient: Part, data: tuple[Any, Any, Any]) -> tuple[str, ...]:
 def _program(
     gradient: Part, update: Part, weighted: bool, buffers: list[str], whole: tuple[str, ...]
 ) -> NativeProgram:
-    changed = tuple(buffers.index(name) for name in gradient.result.changed)
+    changed = tuple(buffers.index(name) for name in gradient.returns.changed)
     key = (id(gradient.graph), id(update.graph), weighted, changed, whole)
     found = _programs.get(key)
     if found is None:
