@@ -229,9 +229,10 @@ def _parsed(every: int | str) -> tuple[str, float]:
 def _is_best(fit: FitView) -> bool:
     """Tell whether the epoch that has just ended is the best of this fit so far."""
     column = fit.history.get(fit.monitor, [])[-fit.epoch :]
-    if fit.monitor not in fit.record or fit.monitor not in fit.directions:
+    higher_is_better = fit.directions.get(fit.monitor)
+    if fit.monitor not in fit.record or higher_is_better is None:
         return False
-    *before, now = column if fit.directions[fit.monitor] else [-value for value in column]
+    *before, now = column if higher_is_better else [-value for value in column]
     return not math.isnan(now) and all(now > value for value in before if not math.isnan(value))
 
 

@@ -8,7 +8,7 @@ from sknet._params import Interval, StrOptions
 from sknet.callbacks._callback import Callback
 from sknet.callbacks._view import FitView, Rows
 
-__all__ = ["EpochScoring"]
+__all__ = ["EpochScoring", "direction_of"]
 
 
 class EpochScoring(Callback):
@@ -17,14 +17,17 @@ class EpochScoring(Callback):
     Parameters
     ----------
     scoring : str, callable or None, default=None
-        A scorer of scikit-learn by its name, such as "roc_auc", or a function
-        ``scoring(estimator, X, y)``, of which higher values are better. None is the estimator's `score`.
+        A scorer of scikit-learn, or its name, such as "roc_auc"; or a function ``scoring(estimator, X, y)``.
+        None is the estimator's `score`.
     on : {"validation", "training"}, default="validation"
         Which rows to score.
     name : str or None, default=None
         Of the score in the history; None is that of the scorer, after "validation_" for such rows.
     every : int, default=1
         Epochs from one score to the next.
+    higher_is_better : bool or None, default=None
+        Needed for a function that does not say it by an attribute `greater_is_better`; of scorers of
+        scikit-learn, and of `score`, it is known.
 
     Attributes
     ----------
@@ -49,6 +52,7 @@ class EpochScoring(Callback):
         "on": [StrOptions({"validation", "training"})],
         "name": [str, None],
         "every": [Interval(Integral, 1, None, closed="left")],
+        "higher_is_better": ["boolean", None],
     }
     _rows: Rows | None = None
 
@@ -59,11 +63,13 @@ class EpochScoring(Callback):
         on: str = "validation",
         name: str | None = None,
         every: int = 1,
+        higher_is_better: bool | None = None,
     ) -> None:
         self.scoring = scoring
         self.on = on
         self.name = name
         self.every = every
+        self.higher_is_better = higher_is_better
 
     def on_fit_begin(self, fit: FitView) -> None:
         rows = fit.validation if self.on == "validation" else fit.training
@@ -81,7 +87,20 @@ class EpochScoring(Callback):
         self.name_ = self.name or f"{prefix}{_name_of(self.scoring)}"
         if self.name_ in fit.directions:
             raise ValueError(f"this fit has a number {self.name_!r} already: give EpochScoring another name=")
-        fit.announce(self.name_, higher_is_better=True)
+        fit.announce(self.name_, higher_is_better=self._direction())
+
+    def _direction(self) -> bool:
+        """Tell whether a higher score is better, which is known or asked for."""
+        known = direction_of(self._scorer) if self.higher_is_better is None else self.higher_is_better
+        if known is None:
+            name = _name_of(self.scoring)
+            raise ValueError(
+                f"nobody has said whether a higher or a lower {name!r} is better: give "
+                f"EpochScoring({name}, higher_is_better=True) or False, set the attribute greater_is_better "
+                "of the function, or make a scorer of a metric of (y_true, y_pred) by make_scorer(metric, "
+                "greater_is_better=...)"
+            )
+        return bool(known)
 
     def on_epoch_end(self, fit: FitView) -> None:
         if fit.epoch % self.every == 0 and self._rows is not None:
@@ -92,6 +111,26 @@ class EpochScoring(Callback):
     def on_fit_end(self, fit: FitView) -> None:
         self._rows = None
         self.__dict__.pop("_scorer", None)
+
+
+def direction_of(scorer: Callable[..., Any]) -> bool | None:
+    """Return whether a higher value of a scorer is better.
+
+    Parameters
+    ----------
+    scorer : callable
+        Of scikit-learn, or a function that may have an attribute `greater_is_better`.
+
+    Returns
+    -------
+    bool or None
+        None where nobody has said.
+    """
+    # scikit-learn turns losses around: of its scorers higher is better
+    if scorer is _own_score or getattr(scorer, "_sign", None) in (1, -1):
+        return True
+    said = getattr(scorer, "greater_is_better", None)
+    return said if isinstance(said, bool) else None
 
 
 def _scorer(scoring: Any) -> Callable[..., float]:

@@ -2,6 +2,7 @@
 
 from sknet.callbacks._callback import HOOKS, check_callbacks, fresh_callbacks
 from sknet.callbacks._checkpoint import SavedFit, read_checkpoint, saved_fit
+from sknet.callbacks._epoch_scoring import direction_of
 from sknet.callbacks._plateau import Plateau
 from sknet.callbacks._view import FitState, Rows
 
@@ -12,6 +13,7 @@ __all__ = [
     "Rows",
     "SavedFit",
     "check_callbacks",
+    "direction_of",
     "fresh_callbacks",
     "read_checkpoint",
     "saved_fit",

@@ -9,6 +9,7 @@ import numpy as np
 
 from sknet._hints import suggestion
 from sknet._params import InvalidParameterError
+from sknet.callbacks.extend import direction_of
 
 __all__ = ["DEFAULT_SCORING", "HELD_OUT", "LOSS", "SCORE", "Scorer", "Scoring", "check_scoring", "evaluated"]
 
@@ -165,7 +166,7 @@ def _scorer(name: Any, given: Any, caller: str) -> Scorer:
     """Return one scorer, checked."""
     call = _named(given, caller) if isinstance(given, str) else given
     module = getattr(call, "__module__", None) or ""
-    is_scikit_learns = getattr(call, "_sign", None) in (1, -1)  # higher is better: it turns losses around
+    is_scikit_learns = getattr(call, "_sign", None) in (1, -1)
     if not callable(call) or isinstance(call, type):
         raise InvalidParameterError(
             f"The 'scoring' parameter of {caller} must be 'loss', a name or scorer of scikit-learn, "
@@ -185,8 +186,7 @@ def _scorer(name: Any, given: Any, caller: str) -> Scorer:
         )
     if is_scikit_learns:
         return Scorer(name, call, True, bool(call._accept_sample_weight()), looks_at_inputs=False)
-    said = getattr(call, "greater_is_better", None)
-    return Scorer(name, call, said if isinstance(said, bool) else None, _takes_weight(call), True)
+    return Scorer(name, call, direction_of(call), _takes_weight(call), True)
 
 
 def _named(name: str, caller: str) -> Any:

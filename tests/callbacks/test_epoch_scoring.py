@@ -1,5 +1,7 @@
 """Scorers of scikit-learn after every epoch, compared with scoring by hand."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,19 @@ from sknet import MLPRegressor, Model
 from sknet.callbacks import Callback, EarlyStopping, EpochScoring
 from sknet.engine import Accuracy, Batches, History, Settings, train
 from sknet.nn import Linear
+from sknet.optim import Adam
 from tests.callbacks.helpers import X, Y, classifier, fitted, unconverged
+
+
+def gain(estimator, X, y):
+    return float((estimator.predict(X) == y).mean())
+
+
+gain.greater_is_better = True
+
+
+def cost(estimator, X, y):
+    return float((estimator.predict(X) != y).mean())
 
 
 class ByHand(Callback):
@@ -51,7 +65,7 @@ def test_the_last_score_is_that_of_the_fitted_estimator():
     [
         ("accuracy", "accuracy"),
         (make_scorer(f1_score, pos_label="yes"), "f1_score"),
-        (lambda estimator, X, y: float(len(y)), "<lambda>"),
+        (gain, "gain"),
         (None, "epoch_score"),
     ],
 )
@@ -88,6 +102,41 @@ def test_a_loss_as_a_scorer_is_higher_when_it_is_better():
     with unconverged():
         net = MLPRegressor((4,), max_iter=20, callbacks=[stopping, scoring], random_state=0).fit(X, X[:, 0])
     assert net.callbacks_[0].best_ == max(net.history_["neg_mean_squared_error"])
+
+
+def rescored(function, direction):
+    """Return the function with an attribute that says which way is up."""
+    said = partial(function)
+    said.greater_is_better = direction
+    return said
+
+
+# What is given, and which of its values is best.
+DIRECTIONS = {
+    "name": (EpochScoring("accuracy", name="it", on="training"), max),
+    "negated loss": (EpochScoring("neg_log_loss", name="it", on="training"), max),
+    "made": (EpochScoring(make_scorer(f1_score, pos_label="yes"), name="it", on="training"), max),
+    "own": (EpochScoring(name="it", on="training"), max),
+    "attribute": (EpochScoring(gain, name="it", on="training"), max),
+    "attribute, lower": (EpochScoring(rescored(cost, False), name="it", on="training"), min),
+    "parameter": (EpochScoring(rescored(gain, None), name="it", on="training", higher_is_better=True), max),
+    "parameter, lower": (EpochScoring(cost, name="it", on="training", higher_is_better=False), min),
+}
+
+
+@pytest.mark.parametrize(("scoring", "best"), DIRECTIONS.values(), ids=DIRECTIONS)
+def test_its_direction_is_known(scoring, best):
+    clf = fitted(scoring, EarlyStopping("it", patience=60, tol=0.0), optimizer=Adam(0.03), max_iter=12)
+    assert len(set(clf.history_["it"])) > 1
+    assert clf.callbacks_[1].best_ == best(clf.history_["it"])
+
+
+@pytest.mark.parametrize("scoring", [cost, rescored(cost, None), rescored(cost, "yes"), lambda *args: 1.0])
+def test_a_direction_is_not_guessed(scoring):
+    with pytest.raises(
+        ValueError, match=r"a higher or a lower '.*' is better: give EpochScoring\(.*make_scorer"
+    ):
+        fitted(EpochScoring(scoring, on="training"))
 
 
 def test_early_stopping_by_it_restores_those_weights():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sknet._hints import suggestion
+from sknet.callbacks.extend import direction_of
 from sknet.core import Tensor, no_grad
 from sknet.device import to_host
 from sknet.engine.loop._scores import Accuracy, RSquared, Score
@@ -167,7 +168,7 @@ def check_scores(scores: Any, caller: str) -> "tuple[Callable[[Loss], NamedScore
     for name, score in given:
         _check_name(name, made, caller)
         made[name] = _maker(name, score, caller)
-        directions[name] = True if isinstance(score, str) else getattr(score, "greater_is_better", None)
+        directions[name] = True if isinstance(score, str) else direction_of(score)
     return lambda loss: NamedScores({name: make(loss) for name, make in made.items()}), directions
 
 
