@@ -17,13 +17,12 @@ from sknet.engine.predict import (
     Layer,
     Pass,
     apply_head,
-    computed_dtype,
     find_layer,
     in_chunks,
     rows_at_once,
     warn_of_overflow,
 )
-from sknet.engine.state import arguments, each_input, row_shapes
+from sknet.engine.state import are_arrays, arguments, computed_dtype, each_input, row_shapes
 from sknet.estimators._heads import (
     check_deviations,
     gives_deviations,
@@ -104,7 +103,7 @@ class _Frozen:
 
     def _computed(self, X: Any, name: str, head: Head | None, by: Pass) -> Any:
         rows = self._rows_at_once(X)
-        if type(X) is np.ndarray:
+        if are_arrays(X):
             try:
                 predictor = self._predictor(name, head, by, rows)
                 if predictor is not None:
@@ -116,7 +115,9 @@ class _Frozen:
         )
 
     def _rows_at_once(self, X: Any) -> int:
-        key = X.shape[1:] if type(X) is np.ndarray else str(row_shapes(X))
+        key = (
+            X.shape[1:] if not isinstance(X, dict) else tuple([(name, x.shape[1:]) for name, x in X.items()])
+        )
         rows = self._rows.get(key)
         if rows is None:
             dtype = self._flat.dtype

@@ -8,11 +8,12 @@ from sknet import nn
 from sknet._params import same
 from sknet.device import device_of
 from sknet.engine import Model
-from sknet.engine.state import first_input, n_rows
+from sknet.engine.state import any_sparse, first_input, n_rows
 from sknet.estimators._freezing import freeze
 from sknet.estimators._input import INTEGERS, check_X_y, check_y
 from sknet.estimators._inputs import Inputs, are_inputs, check_one_input, read_inputs
 from sknet.estimators._outputs import check_outputs
+from sknet.estimators._sparse_inputs import check_sparse_inputs
 from sknet.estimators._targets import ClassEncoder, PositionTargets
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def take_model(fit: "Fit") -> None:
         # What a resumed fit draws is in its checkpoint: NumPy's global state is nothing to it.
         random_state=RandomState() if fit.saved and recipe.random_state is None else recipe.random_state,
     )
+    if recipe.architecture.is_foreign and any_sparse(fit.X):
+        check_sparse_inputs(fit.model.materialize(fit.X), fit.X, fit.dtypes)
 
 
 def _new_network(fit: "Fit") -> nn.Module:

@@ -51,6 +51,14 @@ class SparseSlot:
         """Number of axes: two."""
         return len(self.shape)
 
+    def _refused(self, *_: Any, **__: Any) -> Any:
+        raise CaptureError(
+            f"a sparse batch of shape {tuple(self.shape)} is known only when what was captured runs, and "
+            "read by sknet.ops.matmul alone, as in nn.Linear: for anything else make it dense before"
+        )
+
+    __array__ = __getitem__ = toarray = _refused
+
     @property
     def key(self) -> tuple[Any, ...]:
         """Shape and dtype: slots that agree in them can stand in for each other in a program."""

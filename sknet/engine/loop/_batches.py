@@ -7,8 +7,7 @@ import numpy as np
 
 from sknet import ops
 from sknet.device import Device, MetaArray, namespace, to_device, to_host
-from sknet.engine.predict import computed_dtype
-from sknet.engine.state import each_input, n_rows
+from sknet.engine.state import computed_dtype, each_input, n_rows
 from sknet.engine.step import Batch
 
 __all__ = ["Batches", "take_rows"]
@@ -228,16 +227,24 @@ class Batches:
 
     def in_place(self, chosen: Any) -> Batch | None:
         """Return views of the chosen rows of all arrays; None where rows have to be gathered."""
-        X = self.X
-        if not isinstance(chosen, slice) or self._chosen is not None or not isinstance(X, np.ndarray):
+        if not isinstance(chosen, slice) or self._chosen is not None:
             return None
-        arrays = [array for array in (X, self.y, self.weight) if array is not None]
-        if X.dtype != self._dtypes or not all(a.flags.c_contiguous and a.flags.aligned for a in arrays):
+        inputs = each_input(_can_be_read, self.X, self.input_dtype)
+        is_readable = all(inputs.values()) if isinstance(inputs, dict) else inputs
+        targets = [array for array in (self.y, self.weight) if array is not None]
+        if not (is_readable and all(_can_be_read(array, array.dtype) for array in targets)):
             return None
-        return Batch(np.asarray(X)[chosen], *self.take_targets(chosen))
+        return Batch(each_input(lambda x: np.asarray(x)[chosen], self.X), *self.take_targets(chosen))
 
     def _place_of(self, chosen: Any) -> Any:
         return chosen if self._chosen is None else self._chosen[chosen]
+
+
+def _can_be_read(array: Any, dtype: Any) -> bool:
+    """Tell whether a program can read rows of an array where they are."""
+    if not isinstance(array, np.ndarray) or array.dtype != dtype:
+        return False
+    return array.flags.c_contiguous and array.flags.aligned
 
 
 def _gather(array: Any, chosen: Any, out: Any) -> None:

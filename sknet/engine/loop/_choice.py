@@ -4,7 +4,6 @@ import os
 import warnings
 from typing import TYPE_CHECKING
 
-from sknet import ops
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps, Steps
@@ -66,8 +65,7 @@ def steps_for(model: "Model", batches: Batches, check_finite: bool, planned: int
 def _compiled_steps(
     model: "Model", batches: Batches, check_finite: bool, planned: int, seeded: bool
 ) -> CompiledSteps:
-    one_array = not isinstance(batches.X, dict) and not ops.is_sparse(batches.X)
-    if os.environ.get("SKNET_NATIVE") != "0" and one_array:
+    if os.environ.get("SKNET_NATIVE") != "0" and not any_sparse(batches.X):
         # Importing sknet should not take the time to load a compiler that nobody may ask for.
         from sknet.compile.executors.native import UnsupportedError
         from sknet.engine.loop._native_steps import NativeSteps

@@ -17,8 +17,7 @@ from sknet.engine.loop._model_fit import Options, Prepared, check_count, checked
 from sknet.engine.loop._scores import Score
 from sknet.engine.loop._steps import Block, EagerSteps, Steps
 from sknet.engine.loop._train import Loop, Settings, Validation, run_loop
-from sknet.engine.predict import computed_dtype
-from sknet.engine.state import each_input, n_rows, stepping_optimizer
+from sknet.engine.state import computed_dtype, each_input, n_rows, stepping_optimizer
 from sknet.exceptions import NonFiniteError, StateError
 from sknet.persistence import differences, digest
 

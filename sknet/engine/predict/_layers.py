@@ -14,13 +14,12 @@ from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass
 from sknet.engine.predict._rows import (
     apply_head,
     chunk_rows_of,
-    computed_dtype,
     in_chunks,
     predict_raw,
     predict_rows,
     rows_at_once,
 )
-from sknet.engine.state import Fingerprint, Layout, each_input, row_shapes
+from sknet.engine.state import Fingerprint, Layout, computed_dtype, each_input, row_shapes
 from sknet.engine.step import evaluate
 from sknet.exceptions import ShapeError
 from sknet.nn import Module, Scope, run

@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet.compile import compile as compiled
 from sknet.core import Tensor, no_grad
-from sknet.engine.state import Fingerprint, Layout
+from sknet.engine.state import Fingerprint, Layout, arguments, computed_dtype, each_input, n_rows
 from sknet.nn import Module, Scope, bindings, run
 
 __all__ = ["MOST_ROWS", "Head", "Pass", "Predictor"]
@@ -98,8 +98,8 @@ class Predictor:
 
         Parameters
         ----------
-        X : ndarray of shape (n_rows, n_features)
-            At least one row; converted to the parameters' dtype.
+        X : ndarray of shape (n_rows, ...), or dict of those
+            At least one row; real numbers are converted to the parameters' dtype.
 
         Returns
         -------
@@ -109,24 +109,24 @@ class Predictor:
         fingerprint, _ = self._made
         if fingerprint is not None and not fingerprint.holds():
             self._made = None, {}
-        n_rows = X.shape[0]
-        size = min(_rows_of_a_part(n_rows), self._most_rows)
-        if size == n_rows:
+        rows = X.shape[0] if type(X) is np.ndarray else n_rows(X)
+        size = min(_rows_of_a_part(rows), self._most_rows)
+        if size == rows:
             return self._part(X)
         whole, start = None, 0
-        while start < n_rows:
-            stop = start + min(_rows_of_a_part(n_rows - start), size)
-            part = self._part(X[start:stop])
+        while start < rows:
+            stop = start + min(_rows_of_a_part(rows - start), size)
+            chosen = slice(start, stop)
+            part = self._part(each_input(lambda x, chosen=chosen: x[chosen], X))
             if whole is None:
-                whole = np.empty((n_rows, *part.shape[1:]), part.dtype)
+                whole = np.empty((rows, *part.shape[1:]), part.dtype)
             whole[start:stop], start = part, stop
         return whole
 
     def _part(self, X: Any) -> Any:
         """Return the result for as many rows as a program has."""
         _, by_rows = self._made
-        # Of a table the rows say it all; sequences may have any length.
-        key = X.shape[0] if X.ndim == 2 and X.dtype.kind == "f" else (X.shape, X.dtype)
+        key = _shape_of(X)
         waiting = by_rows.get(key)
         if waiting is None:
             if len(by_rows) >= MOST_PROGRAMS:
@@ -140,7 +140,11 @@ class Predictor:
             if self._made[1] is by_rows:  # else another thread has found these programs out of date
                 self._made = Fingerprint(self._module, self._head), by_rows
         run_program, slot, result, buffers = program
-        slot[...] = X
+        if type(slot) is dict:
+            for name, x in X.items():
+                slot[name][...] = x
+        else:
+            slot[...] = X
         if buffers:
             known = dict(self._module.named_buffers())
             for name, place in buffers.items():
@@ -154,20 +158,28 @@ class Predictor:
         layout, places, module = self._layout, bindings(self._module), self._module
         head, by = self._head, self._by
 
-        def forward(flat: Tensor, untrained: dict[str, Tensor], X: Tensor) -> Tensor:
+        def forward(flat: Tensor, untrained: dict[str, Tensor], X: Any) -> Tensor:
             values = {name: flat[part].reshape(layout.shapes[name]) for name, part in layout.slices.items()}
             scope = Scope({places[name]: value for name, value in (*values.items(), *untrained.items())})
-            output = by(module, scope, (X,))
+            output = by(module, scope, arguments(X))
             return output if head is None else head(output)
 
         buffers = {name: np.asarray(b.data) for name, b in module.named_buffers()}
         frozen = {name: p.data for name, p in module.own_parameters() if name not in layout.slices}
         with no_grad():
-            dtype = self.flat.dtype if X.dtype.kind == "f" else X.dtype
-            args = (self.flat, {**buffers, **frozen}, np.zeros(X.shape, dtype))
+            inputs = each_input(lambda x: np.zeros(x.shape, computed_dtype(x, self.flat.dtype)), X)
+            args = (self.flat, {**buffers, **frozen}, inputs)
             program = compiled(forward, args, slots=(self.flat, frozen, None))
         replaced = {name: program.slots[1][name] for name in buffers}
         return program.run, program.slots[2], program.result, replaced
+
+
+def _shape_of(X: Any) -> Any:
+    """Return what decides which program computes the result for X."""
+    if type(X) is dict:
+        return tuple([(name, x.shape, x.dtype) for name, x in X.items()])
+    # Of a table the rows say it all; sequences may have any length.
+    return X.shape[0] if X.ndim == 2 and X.dtype.kind == "f" else (X.shape, X.dtype)
 
 
 def _are_equal(one: Any, other: Any) -> bool:

@@ -11,7 +11,7 @@ from sknet import ops
 from sknet.core import Tensor, no_grad
 from sknet.device import Device, active, backend, device_of, to_device
 from sknet.engine.predict._predictor import Head, Pass
-from sknet.engine.state import Layout, each_input, n_rows, row_shapes
+from sknet.engine.state import Layout, are_arrays, computed_dtype, each_input, n_rows, row_shapes
 from sknet.engine.step import evaluate
 from sknet.exceptions import DeviceError
 from sknet.nn import Module, largest_activation, run
@@ -23,7 +23,6 @@ __all__ = [
     "apply_head",
     "chunk_rows",
     "chunk_rows_of",
-    "computed_dtype",
     "in_chunks",
     "predict_raw",
     "predict_rows",
@@ -92,11 +91,6 @@ def chunk_rows_of(model: "Model", X: Any) -> int:
     if not isinstance(X, dict) and X.dtype.kind == "f":
         return chunk_rows(model, tuple(X.shape[1:]))
     return chunk_rows(model, row_shapes(X), each_input(lambda x: computed_dtype(x, model.dtype), X))
-
-
-def computed_dtype(x: Any, dtype: Any) -> Any:
-    """Return in which dtype an input is computed with: real numbers in `dtype`, integers as they are."""
-    return dtype if x.dtype.kind == "f" else x.dtype
 
 
 def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, device: Device) -> Any:
@@ -192,7 +186,7 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
     array of shape (n_samples, ...)
         On the model's device.
     """
-    if type(X) is np.ndarray and X.shape[0] == 1:
+    if X.shape[0] == 1 if type(X) is np.ndarray else are_arrays(X) and n_rows(X) == 1:
         found = model._predictors.compute(model, X, name, head, by)
         if found is not None:
             return found

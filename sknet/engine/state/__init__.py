@@ -3,7 +3,16 @@
 from sknet.engine.state._epoch import Epoch
 from sknet.engine.state._fingerprint import Fingerprint
 from sknet.engine.state._hyper import Hyper, averaging, checked_hyper, stepping_optimizer
-from sknet.engine.state._inputs import any_sparse, arguments, each_input, first_input, n_rows, row_shapes
+from sknet.engine.state._inputs import (
+    any_sparse,
+    are_arrays,
+    arguments,
+    computed_dtype,
+    each_input,
+    first_input,
+    n_rows,
+    row_shapes,
+)
 from sknet.engine.state._layout import Gradient, Layout
 from sknet.engine.state._memory import Memory
 from sknet.engine.state._ownership import check_free, copy_of
@@ -22,11 +31,13 @@ __all__ = [
     "StepResult",
     "Weights",
     "any_sparse",
+    "are_arrays",
     "arguments",
     "averaging",
     "begin",
     "check_free",
     "checked_hyper",
+    "computed_dtype",
     "copied_random_state",
     "copy_of",
     "each_input",

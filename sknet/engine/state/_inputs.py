@@ -3,9 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from sknet import ops
 
-__all__ = ["any_sparse", "arguments", "each_input", "first_input", "n_rows", "row_shapes"]
+__all__ = [
+    "any_sparse",
+    "are_arrays",
+    "arguments",
+    "computed_dtype",
+    "each_input",
+    "first_input",
+    "n_rows",
+    "row_shapes",
+]
 
 
 def each_input(function: Callable[..., Any], X: Any, *others: Any) -> Any:
@@ -53,3 +64,13 @@ def row_shapes(X: Any) -> Any:
 def any_sparse(X: Any) -> bool:
     """Tell whether an input is a CSR matrix."""
     return any(map(ops.is_sparse, X.values())) if isinstance(X, dict) else ops.is_sparse(X)
+
+
+def are_arrays(X: Any) -> bool:
+    """Tell whether the one input, or each of several, is a dense array of the host."""
+    return all(type(x) is np.ndarray for x in X.values()) if isinstance(X, dict) else type(X) is np.ndarray
+
+
+def computed_dtype(x: Any, dtype: Any) -> Any:
+    """Return in which dtype an input is computed with: real numbers in `dtype`, integers as they are."""
+    return dtype if x.dtype.kind == "f" else x.dtype

@@ -28,11 +28,16 @@ from sknet.compile.executors.native._value import (
 )
 from sknet.compile.executors.native._values import Values
 
-__all__ = ["NativeProgram"]
+__all__ = ["NativeProgram", "input_names"]
 
-DATA = ("X", "y", "weight", "x_order", "y_order")
+TARGETS = ("y", "weight", "x_order", "y_order")
 STEPS = ("start", "count", "check", "counter", "hyper", "losses", "outputs")
-FIXED = (*DATA, *STEPS, "numbers", "keys", "sizes", "room")
+FIXED = (*TARGETS, *STEPS, "numbers", "keys", "sizes", "room")
+
+
+def input_names(count: int) -> list[str]:
+    """Return what the function calls the inputs of the network."""
+    return ["X"] if count == 1 else [f"X{i}" for i in range(count)]
 
 
 class NativeProgram:
@@ -41,17 +46,20 @@ class NativeProgram:
     Parameters
     ----------
     gradient : Graph
-        Optimised. Inputs: flat parameters, flat gradient, buffers, X, y, weight (if weighted),
-        counter. Outputs: gradient, changed buffers, raw output, loss, penalty.
+        Optimised. Inputs: flat parameters, flat gradient, buffers, inputs of the network, y, weight
+        (if weighted), counter. Outputs: gradient, changed buffers, raw output, loss, penalty.
     update : Graph
         Optimised. Inputs: flat parameters, slots, flat gradient, numbers of the step. Outputs:
         parameters and slots.
+    n_inputs : int
+        How many inputs the network has.
     weighted : bool
         Whether there are sample weights.
     changed : sequence of int
         Which buffer each of the changed ones is.
     whole : sequence of str
-        Which of "X", "y" and "weight" have rows like the batch's: of its dtype, one after the other.
+        Which of the inputs (by `input_names`), "y" and "weight" have rows like the batch's: of its
+        dtype, C-contiguous.
 
     Attributes
     ----------
@@ -71,11 +79,12 @@ class NativeProgram:
         gradient: Graph,
         update: Graph,
         *,
+        n_inputs: int = 1,
         weighted: bool = False,
         changed: Sequence[int] = (),
         whole: Sequence[str] = (),
     ) -> None:
-        self._weighted = weighted
+        self._inputs, self._weighted = input_names(n_inputs), weighted
         self.dtype = gradient.inputs[0].dtype
         self._names, self._scalars = Names(), ScalarWriter(self.dtype)
         self._places: dict[Value, tuple[Value, int]] = {}
@@ -98,20 +107,21 @@ class NativeProgram:
 
     def _gradient_lines(self, values: Values, changed: Sequence[int]) -> list[str]:
         flat, gradient, *rest = values.inputs
-        self._buffers = rest[: len(rest) - (4 if self._weighted else 3)]
-        X, y, *weight, counter = rest[len(self._buffers) :]
+        self._buffers = rest[: len(rest) - len(self._inputs) - (3 if self._weighted else 2)]
+        *batch, counter = rest[len(self._buffers) :]
         found, *outputs = values.outputs
         *new_buffers, output, loss, penalty = outputs
-        if max(len(X.shape), len(y.shape)) > 2:
+        if any(len(x.shape) > 2 for x in batch):
             raise UnsupportedError("X or y of more than two axes are not known to the native executor")
-        self._batch = [(X, "X"), (y, "y"), *((w, "weight") for w in weight)]
+        names = [*self._inputs, "y", "weight"] if self._weighted else [*self._inputs, "y"]
+        self._batch = list(zip(batch, names, strict=True))
         self._given = {flat: "flat", gradient: "gradient"}
         counter.is_number = True
         self._constants.update(values.constants)
         targets = self._gradient_targets(values, found, gradient)
         buffers = self._taken_over(values, new_buffers, [self._buffers[i] for i in changed])
         scalars = [x if _is_new(x) else values.copy(x, loss) for x in (loss, penalty)]
-        self.rows, self.n_outputs = X.shape[0], output.shape[-1]
+        self.rows, self.n_outputs = batch[0].shape[0], output.shape[-1]
         if output.shape != (self.rows, self.n_outputs):
             raise UnsupportedError("outputs of other than two axes are not known to the native executor")
         output = output if isinstance(output, (Map, ArrayCall)) else values.copy(output)
@@ -295,7 +305,7 @@ class NativeProgram:
     def _source(self, lines: list[str]) -> str:
         body = [*self._batch_lines(), *lines]
         arrays = list(self._names.arrays.values())
-        arguments = [*FIXED, *arrays, *self._names.rows.values()]
+        arguments = [*self._inputs, *FIXED, *arrays, *self._names.rows.values()]
         head = [f"{name} = sizes[{i}]" for i, name in enumerate(self._names.sizes.values())]
         head += [f"c{i} = numbers[{i}]" for i in range(len(self._scalars.numbers))]
         text = HEAD.format(dtype=self.dtype.name)
@@ -312,7 +322,7 @@ class NativeProgram:
         rows = self._rows_name()
         yield f"first = start + b * {rows}"
         for value, source in self._batch:
-            order = "x_order" if source == "X" else "y_order"
+            order = "x_order" if source in self._inputs else "y_order"
             name = self._names.array(value, value.shape)
             if source not in self.in_place:
                 yield from self._gather_lines(value, source, order)

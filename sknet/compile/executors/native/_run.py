@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet.compile._graph import Graph
 from sknet.compile.executors.native._cache import Function, has_numba, types_of
-from sknet.compile.executors.native._program import NativeProgram
+from sknet.compile.executors.native._program import NativeProgram, input_names
 from sknet.compile.executors.native._value import UnsupportedError
 
 __all__ = ["NativeRun", "native_source"]
@@ -39,8 +39,8 @@ class NativeRun:
     Parameters
     ----------
     gradient : Part
-        Gradient of a batch. Its arguments are flat parameters, flat gradient, buffers, X, y,
-        weight and a counter; its result is gradient, changed buffers, raw output, loss, penalty.
+        Gradient of a batch. Its arguments are flat parameters, flat gradient, buffers, X (or a dict of
+        inputs), y, weight and a counter; its result is gradient, changed buffers, raw output, loss, penalty.
     update : Part
         New parameters and slots from flat parameters, slots, flat gradient and the step's numbers.
     flat, flat_gradient : ndarray of shape (n_parameters,)
@@ -49,8 +49,9 @@ class NativeRun:
         The optimizer's state, likewise.
     buffers : mapping of str to ndarray
         The module's buffers; only their names, shapes and dtypes count.
-    X, y, weight : ndarray
-        The data: only dtypes and layouts count. Weight is None where there are none.
+    data : tuple
+        X, or a dict of inputs, y and weight: only dtypes and layouts count. Weight is None where there are
+        none.
     max_rows : int
         For how many rows outputs are kept.
 
@@ -68,7 +69,7 @@ class NativeRun:
         The compiled function; None until it is ready. Another that takes the same arguments may stand in
         for it, such as the source run as plain Python.
     in_place : tuple of two bool
-        Whether X, and whether y and weight, can be read where they are: their order may be empty.
+        Whether all inputs, and whether y and weight, can be read where they are: their order may be empty.
 
     Raises
     ------
@@ -84,27 +85,28 @@ class NativeRun:
         flat_gradient: np.ndarray,
         slots: Sequence[np.ndarray],
         buffers: Mapping[str, np.ndarray],
-        data: tuple[np.ndarray, np.ndarray, np.ndarray | None],
+        data: tuple[Any, np.ndarray, np.ndarray | None],
         max_rows: int,
     ) -> None:
         if not has_numba():
             raise UnsupportedError("Numba is not installed")
-        weighted = data[2] is not None
-        program = _program(gradient, update, weighted, list(buffers), _whole(gradient, data))
+        X, y, weight = data
+        inputs, targets = _inputs(X), {"y": y} if weight is None else {"y": y, "weight": weight}
+        whole = _whole(gradient, {**inputs, **targets})
+        program = _program(gradient, update, len(inputs), weight is not None, list(buffers), whole)
         self._program = program
         self.source = program.source
         self.rows = program.rows
         self.most = max(1, max_rows // program.rows)
         self.buffers = {name: np.array(array) for name, array in buffers.items()}
-        inputs = {"flat": flat, "gradient": flat_gradient}
-        inputs.update({f"slot{i}": slot for i, slot in enumerate(slots)})
-        self._bound = program.bind(inputs, list(self.buffers.values()))
+        trained = {"flat": flat, "gradient": flat_gradient}
+        trained.update({f"slot{i}": slot for i, slot in enumerate(slots)})
+        self._bound = program.bind(trained, list(self.buffers.values()))
         self.losses = np.zeros((self.most, 2), flat.dtype)
         self.outputs = np.zeros((self.most * program.rows, program.n_outputs), flat.dtype)
-        X, y, weight = data
-        targets = {"y"} if data[2] is None else {"y", "weight"}
-        self.in_place = "X" in program.in_place, targets <= program.in_place
-        self._data = (_plain(X), _plain(y), np.zeros(1, flat.dtype) if weight is None else _plain(weight))
+        self.in_place = set(inputs) <= program.in_place, set(targets) <= program.in_place
+        no_weight = np.zeros(1, flat.dtype)
+        self._data = [_plain(x) for x in (*inputs.values(), y, no_weight if weight is None else weight)]
         example = self._arguments((np.zeros(0, np.int64),) * 2, 0, 0, True, 0, np.zeros((0, 0)))
         self._function = Function(self.source, types_of(example))
         self.steps: Callable[..., int] | None = None
@@ -186,29 +188,44 @@ def native_source(gradient: Part, update: Part, buffers: list[str], weighted: bo
         None where Numba is missing, and for what cannot be translated.
     """
     try:
-        return _program(gradient, update, weighted, buffers, ()).source if has_numba() else None
+        n_inputs = len(_inputs(gradient.takes.batch.X))
+        return _program(gradient, update, n_inputs, weighted, buffers, ()).source if has_numba() else None
     except UnsupportedError:
         return None
 
 
-def _whole(gradient: Part, data: tuple[Any, Any, Any]) -> tuple[str, ...]:
-    """Return which of X, y and weight have rows that can stand in for a batch as they are."""
-    names = ("X", "y", "weight")
+def _inputs(X: Any) -> dict[str, Any]:
+    """Return the inputs of the network by what the function calls them."""
+    found = list(X.values()) if isinstance(X, dict) else [X]
+    return dict(zip(input_names(len(found)), found, strict=True))
+
+
+def _whole(gradient: Part, data: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """Return which of the data have rows that can stand in for a batch as they are."""
+    X, *targets = gradient.takes.batch
+    slots = (*_inputs(X).values(), *(slot for slot in targets if slot is not None))
     return tuple(
         name
-        for name, array, slot in zip(names, data, gradient.takes.batch, strict=True)
-        if array is not None and array.dtype == slot.dtype and array.flags.c_contiguous
+        for (name, array), slot in zip(data.items(), slots, strict=True)
+        if array.dtype == slot.dtype and array.flags.c_contiguous
     )
 
 
 def _program(
-    gradient: Part, update: Part, weighted: bool, buffers: list[str], whole: tuple[str, ...]
+    gradient: Part, update: Part, n_inputs: int, weighted: bool, buffers: list[str], whole: tuple[str, ...]
 ) -> NativeProgram:
     changed = tuple(buffers.index(name) for name in gradient.returns.changed)
-    key = (id(gradient.graph), id(update.graph), weighted, changed, whole)
+    key = (id(gradient.graph), id(update.graph), n_inputs, weighted, changed, whole)
     found = _programs.get(key)
     if found is None:
-        program = NativeProgram(gradient.graph, update.graph, weighted=weighted, changed=changed, whole=whole)
+        program = NativeProgram(
+            gradient.graph,
+            update.graph,
+            n_inputs=n_inputs,
+            weighted=weighted,
+            changed=changed,
+            whole=whole,
+        )
         graphs = gradient.graph, update.graph  # kept: so are their ids
         found = _programs[key] = graphs, program
         while len(_programs) > KEPT:
