@@ -57,7 +57,11 @@ class SparseSlot:
             "read by sknet.ops.matmul alone, as in nn.Linear: for anything else make it dense before"
         )
 
-    __array__ = __getitem__ = toarray = _refused
+    __array__ = __getitem__ = _refused
+
+    def toarray(self) -> Any:
+        """Raise a CaptureError: the matrix of a slot is known only when what was captured runs."""
+        return self._refused()
 
     @property
     def key(self) -> tuple[Any, ...]:
