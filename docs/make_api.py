@@ -40,6 +40,7 @@ TABLES = {
     "sknet.core.SCALAR_FUNCTIONS": "The functions that scalar expressions may call, in NumPy, C and Numba.",
     "sknet.compile.passes.BLOCK": "Elements of a block of a long chain, which stay in the cache.",
     "sknet.core.PRIMITIVES": "Every primitive by its name.",
+    "sknet.engine.extend.MOST_ROWS": "Rows of the largest program of a predictor.",
     "sknet.losses.LOSSES": "The losses that have a name, by scikit-learn's names.",
     "sknet.nn.ACTIVATIONS": "The activation layers that have a name, scikit-learn's names among them.",
     "sknet.nn.init.INITIALIZERS": "The initialisers that have a name.",

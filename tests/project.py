@@ -31,7 +31,8 @@ def project_files() -> list[Path]:
 
 
 def _is_public(name: str) -> bool:
-    return not name.startswith(ROOMS) and not any(part.startswith("_") for part in name.split("."))
+    is_room = name.startswith(ROOMS) and not name.endswith(".extend")
+    return not is_room and not any(part.startswith("_") for part in name.split("."))
 
 
 @cache

@@ -21,6 +21,7 @@ from sknet.compile.executors import NumpyProgram
 from sknet.compile.passes import Group
 from sknet.core import PRIMITIVES, Primitive
 from sknet.device import Device, MetaArray
+from sknet.engine import extend
 from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransformer, LayerOutput
 from sknet.estimators.extend import Perceptron, Recipe
 from sknet.exceptions import NonFiniteError
@@ -126,7 +127,7 @@ def graph():
 
 def predictor():
     made = model()
-    return engine.Predictor(made.module, made.memory.layout, made.memory.flat)
+    return extend.Predictor(made.module, made.memory.layout, made.memory.flat)
 
 
 def net(task):
@@ -180,16 +181,19 @@ SPECIAL = {
     engine.Batches: lambda: engine.Batches(X, Y, None, 2, np.dtype("float32"), Device("cpu")),
     Checkpoint: lambda: Checkpoint("folder"),
     SavedFit: lambda: SavedFit("folder", {}),
-    engine.Gathered: lambda: engine.Gathered(3, print, ["score"]),
+    extend.Chosen: lambda: extend.Chosen(np.array([0, 2]), np.ones(2)),
+    extend.Layer: lambda: extend.model_layer(model(), X, 0),
+    extend.Weights: lambda: model().weights(),
+    extend.Gathered: lambda: extend.Gathered(3, print, ["score"]),
     engine.Gradient: gradient,
     engine.ModelState: lambda: model().state,
     engine.StepResult: lambda: model().step(X, Y),
-    engine.Outcome: lambda: engine.Outcome(3, EarlyStopping(), False),
+    extend.Outcome: lambda: extend.Outcome(3, EarlyStopping(), False),
     engine.RSquared: lambda: engine.RSquared(Y, None, sknet.losses.Poisson()),
-    engine.Validation: lambda: engine.Validation(SPECIAL[engine.Batches](), engine.Accuracy),
+    extend.Validation: lambda: extend.Validation(SPECIAL[engine.Batches](), engine.Accuracy),
     Perceptron: lambda: Perceptron((3,), "relu"),
     Recipe: lambda: Recipe(
-        Perceptron((4,), "relu"), LogLoss(), optim.Adam(), 0.0, 200, engine.Settings(), False, 0.1, 0
+        Perceptron((4,), "relu"), LogLoss(), optim.Adam(), 0.0, 200, extend.Settings(), False, 0.1, 0
     ),
     onnx.Network: lambda: onnx.Network([Node("Relu", ("x",), ("y",), {})], ["x"], ["y"], {"w": X}, {}),
     nn.StateDict: lambda: model().module.state_dict(),
@@ -218,7 +222,7 @@ BOUND = {
     "sknet.compile.executors.NumpyProgram": lambda: NumpyProgram(plan()),
     "sknet.core.extend.Node": lambda: (Tensor(1.0, requires_grad=True) * 2).node,
     "sknet.engine.CompiledStep": lambda: engine.compiled_step(model(), X, Y),
-    "sknet.engine.Predictor": predictor,
+    "sknet.engine.extend.Predictor": predictor,
     "sknet.nn.HookHandle": lambda: Tensor(1.0, requires_grad=True).register_hook(print),
     "sknet.nn.Scope": lambda: nn.Scope({}),
 }

@@ -10,7 +10,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from sknet._params import Interval, InvalidParameterError
 from sknet.device import is_array, to_host
 from sknet.engine import Model
-from sknet.engine.predict import Chosen, Head, Pass, input_gradients, integrated_gradients
+from sknet.engine.extend import Chosen, Head, Pass, input_gradients, integrated_gradients
 from sknet.estimators._inputs import is_by_name
 from sknet.estimators._namespace import follows_namespace, on_host
 from sknet.nn import run

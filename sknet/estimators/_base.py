@@ -12,9 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from sknet._params import HoldsLists, explained, unknown_parameter, validate_parameters
 from sknet.callbacks import Callback
 from sknet.device import device_of, to_device
-from sknet.engine import Batches, CompiledStep, Model, Score, predict_rows
-from sknet.engine.predict import Head, warn_of_overflow
-from sknet.engine.state import first_input
+from sknet.engine import Batches, CompiledStep, Model, Score
+from sknet.engine.extend import Head, first_input, predict_rows, warn_of_overflow
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions
 from sknet.estimators._fitting import Fit, fit_network

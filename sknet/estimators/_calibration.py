@@ -8,7 +8,7 @@ import numpy as np
 from sknet._warnings import warn_caller
 from sknet.core import Tensor, no_grad
 from sknet.device import active, to_host
-from sknet.engine.predict import predict_raw
+from sknet.engine.extend import predict_raw
 from sknet.losses.extend import Columns
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
-from sknet.device import device_of, to_device, to_host
-from sknet.engine import Batches, Model, Score, active
-from sknet.engine.predict import Chosen
+from sknet.device import active, device_of, to_device, to_host
+from sknet.engine import Batches, Model, Score
+from sknet.engine.extend import Chosen
 from sknet.estimators._attributions import chosen_classes
 from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._fitting import Fit

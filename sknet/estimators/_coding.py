@@ -13,8 +13,7 @@ from sknet import nn
 from sknet.callbacks import Callback
 from sknet.device import active, device_of, to_device
 from sknet.engine import Batches, Model, Score
-from sknet.engine.predict import Chosen, model_layer, part_rows
-from sknet.engine.step import mean_loss
+from sknet.engine.extend import Chosen, mean_loss, model_layer, part_rows
 from sknet.estimators._attributions import numbered
 from sknet.estimators._base import goes_in_steps
 from sknet.estimators._frozen import FrozenTransformer

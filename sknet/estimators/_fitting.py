@@ -11,19 +11,19 @@ from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, EarlyStopping, PrintLog, ProgressBar
 from sknet.callbacks.extend import SavedFit, check_callbacks, fresh_callbacks, saved_fit
 from sknet.device import to_host
-from sknet.engine import (
-    Batches,
-    History,
-    Model,
+from sknet.engine import Batches, History, Model
+from sknet.engine.extend import (
     Outcome,
     Settings,
     Validation,
     chunk_rows,
+    chunk_rows_of,
+    first_input,
     minimize,
+    n_rows,
+    row_shapes,
     train,
 )
-from sknet.engine.predict import chunk_rows_of
-from sknet.engine.state import first_input, n_rows, row_shapes
 from sknet.estimators._calibration import check_calibration, temperature_of
 from sknet.estimators._input import check_weights
 from sknet.estimators._network import checked_inputs, encode_targets, take_model

@@ -10,19 +10,25 @@ from sklearn.utils.metaestimators import available_if
 from sknet import ops
 from sknet.core import Tensor, no_grad
 from sknet.device import Device
-from sknet.engine import Layout, Model, Predictor
-from sknet.engine.predict import (
+from sknet.engine import Model
+from sknet.engine.extend import (
     MOST_ROWS,
     Head,
     Layer,
+    Layout,
     Pass,
+    Predictor,
     apply_head,
+    are_arrays,
+    arguments,
+    computed_dtype,
+    each_input,
     find_layer,
     in_chunks,
+    row_shapes,
     rows_at_once,
     warn_of_overflow,
 )
-from sknet.engine.state import are_arrays, arguments, computed_dtype, each_input, row_shapes
 from sknet.estimators._heads import (
     check_deviations,
     gives_deviations,

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any
 
 from sknet.core import Tensor
-from sknet.engine.predict import Head
+from sknet.engine.extend import Head
 from sknet.estimators._targets import ClassEncoder
 
 __all__ = [

@@ -4,7 +4,7 @@ from typing import Any
 
 from sknet.device import to_host
 from sknet.engine import Model
-from sknet.engine.predict import Head, apply_head
+from sknet.engine.extend import Head, apply_head
 
 __all__ = ["in_training"]
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, valid
 from sknet import nn
 from sknet._hints import suggestion
 from sknet.device import MetaArray, is_array, to_host
-from sknet.engine.state import each_input, first_input
+from sknet.engine.extend import each_input, first_input
 from sknet.estimators._namespace import as_host
 from sknet.exceptions import DeviceError, DtypeError
 from sknet.nn.extend import shadows, shape_pass

@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_feature_names, _check_feature_names_
 
 from sknet.device import device_of, is_array, to_device, to_host
 from sknet.engine import Model
-from sknet.engine.predict import layer_rows, model_layer
+from sknet.engine.extend import layer_rows, model_layer
 from sknet.estimators._inputs import Inputs, Sequences, with_lengths
 from sknet.estimators._namespace import follows_namespace
 

@@ -8,7 +8,7 @@ from sknet import nn
 from sknet._params import same
 from sknet.device import device_of
 from sknet.engine import Model
-from sknet.engine.state import any_sparse, first_input, n_rows
+from sknet.engine.extend import any_sparse, first_input, n_rows
 from sknet.estimators._freezing import freeze
 from sknet.estimators._input import INTEGERS, check_X_y, check_y
 from sknet.estimators._inputs import Inputs, are_inputs, check_one_input, read_inputs

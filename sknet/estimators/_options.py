@@ -8,8 +8,7 @@ import numpy as np
 
 from sknet._params import Interval, Options, StrOptions
 from sknet.callbacks.extend import check_callbacks
-from sknet.device import device_of
-from sknet.engine import active
+from sknet.device import active, device_of
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._base import BaseNet
 from sknet.estimators._classifier import BaseClassifier

@@ -1,7 +1,7 @@
 """Whether a network returns as many outputs as its targets need."""
 
 from sknet import nn
-from sknet.engine.step import last_layer
+from sknet.engine.extend import last_layer
 from sknet.exceptions import ShapeError
 
 __all__ = ["check_outputs"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sknet.callbacks import Callback
-from sknet.engine import Settings
+from sknet.engine.extend import Settings
 from sknet.estimators._architecture import Architecture
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer

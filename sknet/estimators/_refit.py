@@ -11,7 +11,8 @@ import scipy.sparse
 from sknet import ops
 from sknet.callbacks import Callback, FitView
 from sknet.device import active, device_of, namespace
-from sknet.engine import History, Model, train
+from sknet.engine import History, Model
+from sknet.engine.extend import train
 from sknet.estimators._validation import DataSet, new_score_of
 
 if TYPE_CHECKING:

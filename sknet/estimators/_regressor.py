@@ -8,7 +8,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.engine import Batches, Model, Score
-from sknet.engine.predict import Chosen
+from sknet.engine.extend import Chosen
 from sknet.estimators._attributions import chosen_predictions
 from sknet.estimators._base import BaseNet, goes_in_steps
 from sknet.estimators._frozen import FrozenRegressor

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils import _safe_indexing
 
 from sknet.callbacks.extend import Rows
-from sknet.engine import Source
+from sknet.engine.extend import Source
 from sknet.estimators._inputs import Sequences
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from typing import Any
 from sknet import ops
 from sknet.device import active, to_device
 from sknet.engine import Model
-from sknet.engine.predict import predict_raw
-from sknet.engine.state import each_input
+from sknet.engine.extend import each_input, predict_raw
 
 __all__ = ["check_sparse_inputs"]
 

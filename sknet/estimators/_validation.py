@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_consistent_length
 
 from sknet.callbacks.extend import Rows
 from sknet.device import active, device_of
-from sknet.engine import Batches, Gathered, History, Model, Score, take_rows
-from sknet.engine.state import each_input, first_input
+from sknet.engine import Batches, History, Model, Score
+from sknet.engine.extend import Gathered, each_input, first_input, take_rows
 from sknet.estimators._in_training import in_training
 from sknet.estimators._input import check_weights
 from sknet.estimators._network import checked_inputs

@@ -9,16 +9,8 @@ import scipy.sparse
 from sknet import Model, nn
 from sknet.callbacks import EarlyStopping
 from sknet.device import Device, backend, to_device, to_host
-from sknet.engine import (
-    Accuracy,
-    Batches,
-    History,
-    Settings,
-    Validation,
-    minimize,
-    predict_rows,
-    train,
-)
+from sknet.engine import Accuracy, Batches, History
+from sknet.engine.extend import Settings, Validation, minimize, predict_rows, train
 from tests.devices.fake import FakeArray
 from tests.engine.helpers import CLASSES, WEIGHT, X, classifier
 

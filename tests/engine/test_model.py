@@ -9,7 +9,8 @@ import scipy.sparse
 from sknet import Model, nn, ops
 from sknet._params import InvalidParameterError
 from sknet.core import Tensor
-from sknet.engine import Accuracy, Batches, History, Settings, minimize, train
+from sknet.engine import Accuracy, Batches, History
+from sknet.engine.extend import Settings, minimize, train
 from sknet.engine.step import reported
 from sknet.exceptions import DeviceError, DtypeError, GradientError, NonFiniteError, ShapeError, StateError
 from sknet.losses import LogLoss, SquaredError

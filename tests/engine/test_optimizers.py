@@ -12,7 +12,8 @@ from sknet.callbacks import Callback, EarlyStopping
 from sknet.compile.executors.native import UnsupportedError
 from sknet.core import no_grad
 from sknet.device import to_host
-from sknet.engine import Accuracy, Batches, History, Settings, Validation, predict_rows, train
+from sknet.engine import Accuracy, Batches, History
+from sknet.engine.extend import Settings, Validation, predict_rows, train
 from sknet.engine.loop import _steps as steps_module
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps
 from sknet.engine.step._programs import Programs

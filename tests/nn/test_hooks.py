@@ -11,7 +11,8 @@ import pytest
 from sknet import Model, Tensor, grad, nn, no_grad, ops
 from sknet.compile import compile as compiled
 from sknet.core import gradients
-from sknet.engine import Batches, History, Settings, predict_rows, train
+from sknet.engine import Batches, History
+from sknet.engine.extend import Settings, predict_rows, train
 from sknet.engine.loop._scores import Accuracy
 from sknet.exceptions import CaptureError, ShapeError
 from sknet.nn import functional_call

@@ -34,7 +34,7 @@ class Source:
 
     Examples
     --------
-    >>> from sknet.engine import Source
+    >>> from sknet.engine.extend import Source
     >>> Source().estimator(3) is Source().training() is None
     True
     """

@@ -28,7 +28,7 @@ class Gathered(Score):
     Examples
     --------
     >>> import numpy as np
-    >>> from sknet.engine import Gathered
+    >>> from sknet.engine.extend import Gathered
     >>> score = Gathered(3, lambda outputs, rows: {"largest": outputs.max()}, ["largest"])
     >>> score.add(np.array([[3.0], [5.0]]), None, None, np.array([2, 0]))
     >>> score.add(np.array([[4.0]]), None, None, np.array([1]))

@@ -92,7 +92,8 @@ class Validation:
     --------
     >>> import numpy as np
     >>> from sknet import Model, nn
-    >>> from sknet.engine import Accuracy, Batches, Validation
+    >>> from sknet.engine import Accuracy, Batches
+    >>> from sknet.engine.extend import Validation
     >>> model = Model(nn.Linear(2, 1), loss="log_loss", random_state=0)
     >>> batches = Batches(np.eye(2), np.array([[0.0], [1.0]]), None, 2, model.dtype, model.device)
     >>> numbers = Validation(batches, Accuracy).evaluate(model)

@@ -45,7 +45,7 @@ class Chosen:
     by: Pass = run
 
     def weights(self, rows: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return the weights of the outputs whose sum is differentiated."""
+        """Return weights, of `shape` and `dtype`, of the outputs of `rows`: their sum is differentiated."""
         if len(shape) != 2:
             raise ShapeError(
                 f"gradients with respect to inputs need outputs of shape (n_samples, n_outputs), got {shape}"
@@ -87,10 +87,14 @@ def integrated_gradients(model: "Model", X: Any, baseline: Any, chosen: Chosen, 
 
     Parameters
     ----------
-    model, X, chosen
-        As for `input_gradients`.
+    model : Model
+        Only read from; run in evaluation mode, in which no row depends on another.
+    X : array, CSR matrix, or tree of arrays, each of shape (n_samples, ...)
+        Inputs.
     baseline : array or tree of arrays, of the shapes of X, or of one row
         Where the lines begin.
+    chosen : Chosen
+        The outputs.
     n_steps : int
         Points on a line.
 

@@ -187,7 +187,22 @@ def layer_rows(model: "Model", X: Any, layer: int | str) -> Any:
 
 
 def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
-    """Return a layer of a model, of which X is an example of the inputs."""
+    """Return a layer of a model, with its name.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from.
+    X : array or CSR matrix of shape (n_samples, ...), or dict of those
+        Inputs, of which the first row is run through the network.
+    layer : int or str
+        Its number or path, as for `layer_rows`.
+
+    Returns
+    -------
+    Layer
+        A pass that ends there.
+    """
 
     def compute(by: Pass) -> Any:
         row = each_input(one_row, X)

@@ -1,8 +1,7 @@
 """Compiled forward passes, for predictions of few rows in microseconds and from several threads."""
 
 import types
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -13,8 +12,20 @@ from sknet.nn import Module, Scope, bindings, run
 
 __all__ = ["MOST_ROWS", "Head", "Pass", "Predictor"]
 
-Head = Callable[[Tensor], Tensor]
-Pass = Callable[[Module, Scope, tuple[Any, ...]], Any]
+
+class Head(Protocol):
+    """From raw outputs to what is predicted, in operations that can be captured."""
+
+    def __call__(self, output: Tensor, /) -> Tensor:
+        """Return what is predicted, row by row."""
+
+
+class Pass(Protocol):
+    """What computes the outputs that are meant, such as those of a layer; `sknet.nn.run` is one."""
+
+    def __call__(self, module: Module, scope: Scope, args: Any, /) -> Any:
+        """Run a module, or a part of it, in a scope on the arguments of its forward pass."""
+
 
 FEW_ROWS = 16  # up to here each number of rows has a program of its own
 MOST_PROGRAMS = 64  # of one predictor: each has memory of its own
@@ -60,7 +71,7 @@ class Predictor:
     --------
     >>> import numpy as np
     >>> from sknet import nn
-    >>> from sknet.engine import Layout, Predictor
+    >>> from sknet.engine.extend import Layout, Predictor
     >>> flat = np.zeros(32, np.float32)
     >>> module, layout = nn.Linear(2, 1), Layout({"weight": (2, 1), "bias": (1,)})
     >>> layout.fill(flat, {"weight": np.array([[1.0], [2.0]]), "bias": np.array([3.0])})

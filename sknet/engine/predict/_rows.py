@@ -87,7 +87,20 @@ def chunk_rows(model: "Model", shape: Any, dtype: Any = None) -> int:
 
 
 def chunk_rows_of(model: "Model", X: Any) -> int:
-    """Return `chunk_rows` for inputs of the shapes and dtypes of `X`."""
+    """Return how many rows of these inputs a model predicts at once, as `chunk_rows` does.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from.
+    X : array or CSR matrix of shape (n_samples, ...), or dict of those
+        Of which only shapes and dtypes count.
+
+    Returns
+    -------
+    int
+        At least 1.
+    """
     if not isinstance(X, dict) and X.dtype.kind == "f":
         return chunk_rows(model, tuple(X.shape[1:]))
     return chunk_rows(model, row_shapes(X), each_input(lambda x: computed_dtype(x, model.dtype), X))
@@ -104,8 +117,10 @@ def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, devi
         Inputs on any device; real numbers of any dtype are converted chunk by chunk.
     rows : int
         Of a chunk.
-    dtype, device
-        The dtype and device of the computation.
+    dtype : dtype
+        Of the computation.
+    device : Device
+        Of the computation, and of the result.
 
     Returns
     -------
@@ -158,7 +173,20 @@ def predict_raw(model: "Model", X: Any, by: Pass = run) -> Any:
 
 
 def apply_head(head: Head | None, output: Any) -> Any:
-    """Apply a head to an array of raw outputs; None returns them unchanged."""
+    """Apply a head to an array of raw outputs; None returns them unchanged.
+
+    Parameters
+    ----------
+    head : Head or None
+        From raw outputs to what is predicted.
+    output : array of shape (n_samples, n_outputs)
+        Raw outputs.
+
+    Returns
+    -------
+    array of shape (n_samples, ...)
+        What is predicted.
+    """
     if head is None:
         return output
     with no_grad():

@@ -42,35 +42,114 @@ def each_input(function: Callable[..., Any], X: Any, *others: Any) -> Any:
 
 
 def arguments(X: Any) -> Any:
-    """Return what `sknet.nn.run` takes: a tuple for one input, and a dict of arguments by name."""
+    """Return inputs as `sknet.nn.run` takes them.
+
+    Parameters
+    ----------
+    X : array, or dict of arrays
+        The one input, or several by the names of the arguments.
+
+    Returns
+    -------
+    tuple or dict
+        A tuple of one input; a dict as it is.
+    """
     return X if isinstance(X, dict) else (X,)
 
 
 def first_input(X: Any) -> Any:
-    """Return the one input, or the first of several."""
+    """Return the one input, or the first of several.
+
+    Parameters
+    ----------
+    X : array, or dict of arrays
+        Inputs.
+
+    Returns
+    -------
+    array
+        As it is.
+    """
     return next(iter(X.values())) if isinstance(X, dict) else X
 
 
 def n_rows(X: Any) -> int:
-    """Return how many rows there are."""
+    """Return how many rows there are.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, ...), or dict of those
+        Inputs.
+
+    Returns
+    -------
+    int
+        Of the first input.
+    """
     return int(first_input(X).shape[0])
 
 
 def row_shapes(X: Any) -> Any:
-    """Return the shape of a row, for several inputs a dict of those."""
+    """Return the shape of a row of each input.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, ...), or dict of those
+        Inputs.
+
+    Returns
+    -------
+    tuple of int, or dict of those
+        Shapes without the axis of rows.
+    """
     return each_input(lambda x: tuple(x.shape[1:]), X)
 
 
 def any_sparse(X: Any) -> bool:
-    """Tell whether an input is a CSR matrix."""
+    """Tell whether an input is a CSR matrix.
+
+    Parameters
+    ----------
+    X : array or CSR matrix, or dict of those
+        Inputs.
+
+    Returns
+    -------
+    bool
+        Whether one of them is.
+    """
     return any(map(ops.is_sparse, X.values())) if isinstance(X, dict) else ops.is_sparse(X)
 
 
 def are_arrays(X: Any) -> bool:
-    """Tell whether the one input, or each of several, is a dense array of the host."""
+    """Tell whether the one input, or each of several, is a dense array of the host.
+
+    Parameters
+    ----------
+    X : array or CSR matrix, or dict of those
+        Inputs.
+
+    Returns
+    -------
+    bool
+        Whether all are.
+    """
     return all(type(x) is np.ndarray for x in X.values()) if isinstance(X, dict) else type(X) is np.ndarray
 
 
 def computed_dtype(x: Any, dtype: Any) -> Any:
-    """Return in which dtype an input is computed with: real numbers in `dtype`, integers as they are."""
+    """Return in which dtype an input is computed with: real numbers in `dtype`, integers as they are.
+
+    Parameters
+    ----------
+    x : array
+        The input.
+    dtype : dtype
+        The model's.
+
+    Returns
+    -------
+    dtype
+        One of the two.
+    """
     return dtype if x.dtype.kind == "f" else x.dtype

@@ -105,9 +105,25 @@ def reported(model: "Model", result: StepResult) -> float:
 
 
 def mean_loss(model: "Model", output: Any, y: Any, sample_weight: Any = None) -> tuple[float, float]:
-    """Return the reported mean loss of raw `output` for `y`, without penalty, and the weight of rows.
+    """Return the mean loss of raw outputs as it is reported, without penalty.
 
-    `sample_weight` are weights as for `Model.loss`.
+    Parameters
+    ----------
+    model : Model
+        Whose loss.
+    output : array of shape (n_samples, n_outputs)
+        Raw outputs.
+    y : array of shape (n_samples, ...)
+        Targets as the loss reads them.
+    sample_weight : array of shape (n_samples,) or (n_samples, n_positions), default=None
+        Weights as for `Model.loss`.
+
+    Returns
+    -------
+    mean : float
+        The mean.
+    weight : float
+        The weight of all rows.
     """
     weight = None if sample_weight is None else as_operand(model, sample_weight)
     with no_grad():

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import unique_labels
 
 from sknet.device import to_host
 from sknet.engine import Score
-from sknet.engine.predict import Head
+from sknet.engine.extend import Head
 from sknet.losses import Loss
 
 __all__ = ["Agreement", "ClassEncoder"]

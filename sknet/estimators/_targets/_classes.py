@@ -8,7 +8,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 
 from sknet import ops
 from sknet.engine import Accuracy, Score
-from sknet.engine.predict import Head
+from sknet.engine.extend import Head
 from sknet.estimators._targets._base import ClassEncoder
 from sknet.losses import Loss
 

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sknet import ops
 from sknet.core import Tensor, as_tensor, no_grad
 from sknet.engine import Score
-from sknet.engine.predict import Head
+from sknet.engine.extend import Head
 from sknet.estimators._targets._base import Agreement, ClassEncoder
 from sknet.estimators._targets._classes import numbers_of
 

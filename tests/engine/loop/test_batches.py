@@ -5,7 +5,8 @@ import pytest
 import scipy.sparse
 
 from sknet.device import Device
-from sknet.engine import Batches, take_rows
+from sknet.engine import Batches
+from sknet.engine.extend import take_rows
 
 X = np.arange(44.0).reshape(11, 4)
 Y = np.arange(11)

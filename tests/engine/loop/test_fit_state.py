@@ -9,7 +9,8 @@ import scipy.sparse
 from sknet import Model, nn, optim
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
 from sknet.callbacks.extend import saved_fit
-from sknet.engine import Accuracy, Batches, Gathered, History, RSquared, Settings, Validation, train
+from sknet.engine import Accuracy, Batches, History, RSquared
+from sknet.engine.extend import Gathered, Settings, Validation, train
 from sknet.exceptions import FitInterruptedWarning, StateError
 from sknet.optim import schedules
 from tests.engine.helpers import assert_same, assert_same_state

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.engine import Accuracy, Batches, History, Settings, train
+from sknet.engine import Accuracy, Batches, History
+from sknet.engine.extend import Settings, train
 from sknet.optim import EMA, SGD, Adam
 from tests.engine.helpers import CLASSES, X, network
 

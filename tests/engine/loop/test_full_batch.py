@@ -6,7 +6,8 @@ from scipy.optimize import minimize as scipys
 from sklearn.exceptions import ConvergenceWarning
 
 from sknet import Model, nn
-from sknet.engine import Batches, minimize
+from sknet.engine import Batches
+from sknet.engine.extend import minimize
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.losses import SquaredError
 from sknet.optim import LBFGS

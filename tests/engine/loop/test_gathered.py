@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from sknet.engine import Accuracy, Gathered
+from sknet.engine import Accuracy
+from sknet.engine.extend import Gathered
 
 RNG = np.random.default_rng(0)
 N = 40

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.engine import Accuracy, Batches, History, Settings, predict_rows, train
+from sknet.engine import Accuracy, Batches, History
+from sknet.engine.extend import Settings, predict_rows, train
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._steps import CompiledSteps
 from sknet.optim import Adam

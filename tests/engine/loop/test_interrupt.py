@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from sknet.engine import InterruptGuard
+from sknet.engine.extend import InterruptGuard
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,8 @@ import scipy.sparse
 from sknet import Model, nn
 from sknet.callbacks import EarlyStopping
 from sknet.callbacks.extend import fresh_callbacks
-from sknet.engine import Accuracy, Batches, History, RSquared, Settings, Validation, train
+from sknet.engine import Accuracy, Batches, History, RSquared
+from sknet.engine.extend import Settings, Validation, train
 from sknet.engine.loop import _steps
 from sknet.exceptions import FitInterruptedWarning, NonFiniteError
 from sknet.losses import LogLoss, SquaredError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn, ops
-from sknet.engine import Predictor
+from sknet.engine.extend import Predictor
 
 
 class Counting(nn.Module):

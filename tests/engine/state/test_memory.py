@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from sknet import Model, Tensor, nn, no_grad
-from sknet.engine import Accuracy, Batches, History, Settings, train
+from sknet.engine import Accuracy, Batches, History
+from sknet.engine.extend import Settings, train
 from sknet.exceptions import GradientError, StateError
 from sknet.optim import EMA, SGD, Adam
 from tests.engine.helpers import CLASSES, X, assert_same, assert_same_state, network

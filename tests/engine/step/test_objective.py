@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn
-from sknet.engine import Accuracy, Batches, Validation
+from sknet.engine import Accuracy, Batches
+from sknet.engine.extend import Validation
 from sknet.losses import LogLoss
 
 W = [0.2, 3.0, 1.0]

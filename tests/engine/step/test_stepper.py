@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from sknet import Model, nn, ops
-from sknet.engine import Accuracy, Batches, History, Settings, train
+from sknet.engine import Accuracy, Batches, History
+from sknet.engine.extend import Settings, train
 from sknet.engine.state._state import Weights
 from sknet.exceptions import CaptureError, GraphError
 from sknet.losses import Huber, LogLoss
