@@ -169,6 +169,7 @@ class BaseNet(CallbackSupportMixin, HiddenLayers, Attributions, HoldsLists, ABC)
         return self
 
     _numeric_targets: bool
+    _targets_of_any_rank = False
     _targets: Any
     _architecture: Architecture
     _inputs: Inputs | None = None

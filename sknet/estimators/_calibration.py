@@ -64,6 +64,9 @@ def temperature_of(fit: "Fit") -> Any:
         outputs = np.concatenate([to_host(predict_raw(model, part)) for part in parts]).astype(np.float64)
     y, weight = to_host(batches.y), None if batches.weight is None else to_host(batches.weight)
     loss: Any = fit.loss
+    if weight is not None and weight.ndim > 1:  # a weight for each position of a sequence
+        outputs = outputs.reshape(-1, outputs.shape[-1])
+        y, weight = y.reshape(-1), weight.reshape(-1)
     if not isinstance(loss, Columns):
         return best_temperature(loss, outputs, y, weight)
     each = enumerate(loss.parts(outputs))

@@ -20,6 +20,7 @@ from sknet.estimators._fitting import Fit
 from sknet.estimators._frozen import FrozenClassifier
 from sknet.estimators._heads import gives_probabilities, probability_head
 from sknet.estimators._namespace import as_host, follows_namespace, on_host
+from sknet.estimators._padding import lengths_of, step_weights
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._targets import (
     ClassEncoder,
@@ -265,7 +266,10 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
         y, predicted, weight = on_host(y), on_host(self.predict(X)), on_host(sample_weight)
         if isinstance(self._targets, PositionTargets) and np.ndim(y) == 2:
-            return float(np.average((np.asarray(y) == predicted).mean(axis=1), weights=weight))
+            right, lengths = np.asarray(y) == predicted, lengths_of(X)
+            if lengths is None:
+                return float(np.average(right.mean(axis=1), weights=weight))
+            return float(np.average(right, weights=step_weights(lengths, right.shape[1], weight, np.float64)))
         if not isinstance(self._targets, ColumnTargets):
             return float(accuracy_score(y, predicted, sample_weight=weight))
         return float(np.average((np.asarray(y) == predicted).all(axis=1), weights=weight))

@@ -7,39 +7,28 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from sknet import nn
 from sknet.callbacks import Callback
 from sknet.device import active, device_of, to_device
 from sknet.engine import Batches, Model, Score
-from sknet.engine.extend import Chosen, mean_loss, model_layer, part_rows
+from sknet.engine.extend import Chosen, first_input, mean_loss, model_layer, part_rows
 from sknet.estimators._attributions import numbered
 from sknet.estimators._base import goes_in_steps
+from sknet.estimators._decoding import DECODER, checked_codes, has_decoder
 from sknet.estimators._frozen import FrozenTransformer
-from sknet.estimators._input import is_on_device
 from sknet.estimators._layers import HiddenLayers, LayerOutput
 from sknet.estimators._namespace import as_host, follows_namespace, on_host
+from sknet.estimators._network import reconstructed
 from sknet.estimators._options import NamedOptions
+from sknet.estimators._padding import without_padding
 from sknet.estimators._recipe import Recipe
-from sknet.estimators._targets import RealTargets
+from sknet.estimators._targets import ArrayTargets, RealTargets
 from sknet.estimators._validation import Given
 
-__all__ = ["BaseTransformer", "has_decoder"]
+__all__ = ["BaseTransformer"]
 
-ENCODER, DECODER = "encoder", "decoder"
-
-
-def has_decoder(transformer: Any) -> bool:
-    """Tell whether there is a way back; raise an AttributeError that says why not."""
-    module = transformer.model_.module if transformer.__sklearn_is_fitted__() else transformer._module()
-    # What a factory builds is known after a fit.
-    if isinstance(module, nn.Module) and DECODER not in dict(module.named_children()):
-        raise AttributeError(
-            f"{type(transformer).__name__} has no inverse_transform: {type(module).__name__} has no module "
-            f"called {DECODER!r}, which would take what transform returns"
-        )
-    return True
+ENCODER = "encoder"
 
 
 class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
@@ -116,20 +105,23 @@ class Coding(HiddenLayers, auto_wrap_output_keys=()):  # type: ignore[call-arg]
 class BaseTransformer(Coding, NamedOptions):
     """Abstract base of the estimators that are transformers first."""
 
-    _numeric_targets = True
+    _numeric_targets = _targets_of_any_rank = True
     target: str = "X"
 
-    def _module(self) -> Any:
-        """Return what the user gave as the network, if it is one."""
-        return None
+    def _network(self) -> Any:
+        """Return the fitted network, or what the user gave as one."""
+        return self.model_.module if self.__sklearn_is_fitted__() else getattr(self, "module", None)
 
     def _recipe(self) -> Recipe:
         recipe = super()._recipe()
         measures = recipe.scoring is not None or self._is_full_batch()
         return recipe if measures else replace(recipe, scoring="loss")
 
-    def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> RealTargets:
-        return RealTargets(y)
+    def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> RealTargets | ArrayTargets:
+        may_be_ids = recipe.architecture.is_foreign and y.dtype.kind in "iu"
+        if y.ndim <= 2 and "regression" in recipe.loss.tasks and not may_be_ids:
+            return RealTargets(y)
+        return ArrayTargets(y, recipe.loss, may_be_ids)
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
         score: Callable[[], Score] = self._targets.new_score(batches, model.loss_function)
@@ -201,7 +193,16 @@ class BaseTransformer(Coding, NamedOptions):
         )
 
     @available_if(goes_in_steps)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+    ) -> Self:
         """Train for one epoch on a part of the data, continuing from the current state.
 
         Parameters
@@ -212,6 +213,8 @@ class BaseTransformer(Coding, NamedOptions):
             Not looked at, unless ``target="y"``.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights.
+        X_val, y_val, sample_weight_val : array-like, default=None
+            As for `fit`.
 
         Returns
         -------
@@ -223,7 +226,8 @@ class BaseTransformer(Coding, NamedOptions):
         ValueError
             As `fit`.
         """
-        return self._fit_part(Given(X, self._target(X, y), sample_weight))
+        y_val = y_val if X_val is None else self._target(X_val, y_val)
+        return self._fit_part(Given(X, self._target(X, y), sample_weight, X_val, y_val, sample_weight_val))
 
     @available_if(has_decoder)  # type: ignore[untyped-decorator]
     @follows_namespace
@@ -232,39 +236,31 @@ class BaseTransformer(Coding, NamedOptions):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_code)
+        X : array-like of shape (n_samples, ...)
             Codes, as `transform` returns them.
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features)
-            Reconstructions, in the units of the inputs of the fit.
+        ndarray of shape (n_samples, ...)
+            Reconstructions, in the units of the inputs of the fit; of ids the likeliest, of 0/1 labels with a
+            loss of classes their probabilities.
 
         Raises
         ------
         AttributeError
             If the network has no module that is called "decoder".
         ValueError
-            If the codes have another number of columns.
+            If the codes have another shape.
         """
         check_is_fitted(self)
-        model = self.model_
-        codes = self._checked_codes(X)
+        model, targets = self.model_, self._targets
+        codes = checked_codes(
+            self, X, self._layer_shape(self._layer_of_code()), has_steps=self._inputs is not None
+        )
         with np.errstate(all="ignore"):
-            found = part_rows(model, codes, DECODER, model.loss_function.predict)
-        return to_device(found, device_of(codes))
-
-    def _checked_codes(self, codes: Any) -> Any:
-        dtypes = [np.float32, np.float64]
-        if not is_on_device(codes):
-            codes = check_array(codes, dtype=dtypes, allow_nd=True, input_name="X", estimator=self)
-        expected = self._layer_shape(self._layer_of_code())
-        if tuple(codes.shape[1:]) != expected:
-            raise ValueError(
-                f"inverse_transform of {type(self).__name__} needs codes as transform returns them, of shape "
-                f"(n_samples, {', '.join(map(str, expected))}), got {tuple(codes.shape)}"
-            )
-        return codes
+            found = part_rows(model, codes, DECODER, targets.head(model.loss_function))
+        with active(model.device):
+            return to_device(targets.restore(found), device_of(first_input(codes)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return minus the mean loss: the larger, the better.
@@ -284,12 +280,23 @@ class BaseTransformer(Coding, NamedOptions):
             Of reconstructing X (for the squared error half of the mean square), or of y.
         """
         check_is_fitted(self)
-        model, y = self.model_, on_host(self._target(X, y))
+        model, targets = self.model_, self._targets
         output = to_device(self._predicted(as_host(X)), model.device)
-        y = np.asarray(y.toarray() if hasattr(y, "toarray") else y, model.dtype)
+        y = targets.encode(self._learned(X, y))
+        weight = without_padding(targets, X, y, on_host(sample_weight), model.dtype)
         with active(model.device):
-            loss, _ = mean_loss(model, output, self._targets.encode(y), on_host(sample_weight))
+            loss, _ = mean_loss(model, output, y, weight)
         return -loss
+
+    def _learned(self, X: Any, y: Any) -> Any:
+        """Return what the network has learned to return, as an array on the host."""
+        found = self._target(X, y)
+        if found is X and self._inputs is not None:
+            found = reconstructed(self, self._inputs.read(self, X, [self.model_.dtype.type]))
+        found = on_host(found)
+        is_real = self._targets.task == "regression"
+        found = found.toarray() if hasattr(found, "toarray") else found
+        return np.asarray(found, self.model_.dtype if is_real else None)
 
     def freeze(self) -> FrozenTransformer:
         """Return a transformer without any training state: small, picklable, fast for single rows.

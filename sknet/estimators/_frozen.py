@@ -16,6 +16,7 @@ from sknet.engine.extend import (
     Head,
     Layer,
     Layout,
+    Part,
     Pass,
     Predictor,
     apply_head,
@@ -29,6 +30,7 @@ from sknet.engine.extend import (
     rows_at_once,
     warn_of_overflow,
 )
+from sknet.estimators._decoding import DECODER, checked_codes, has_decoder
 from sknet.estimators._heads import (
     check_deviations,
     gives_deviations,
@@ -40,14 +42,14 @@ from sknet.estimators._heads import (
 )
 from sknet.estimators._inputs import Inputs, Sequences, with_lengths
 from sknet.estimators._layers import LayerOutput
-from sknet.estimators._targets import ClassEncoder, RealTargets
+from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Scope, run
 
 __all__ = ["FrozenClassifier", "FrozenRegressor", "FrozenTransformer"]
 
 HOST = Device("cpu")
-Targets = ClassEncoder | RealTargets
+Targets = ClassEncoder | RealTargets | ArrayTargets
 
 
 class _Frozen:
@@ -57,7 +59,7 @@ class _Frozen:
     ----------
     model : Model
         A fitted perceptron; what it predicts with is copied.
-    targets : ClassEncoder or RealTargets
+    targets : ClassEncoder, RealTargets or ArrayTargets
         How outputs are decoded.
     inputs : int or Inputs
         Columns of X, or what the inputs are if they are no table.
@@ -65,9 +67,7 @@ class _Frozen:
         What the network is called.
     """
 
-    def __init__(
-        self, model: Model, targets: ClassEncoder | RealTargets, inputs: "int | Inputs", label: str
-    ) -> None:
+    def __init__(self, model: Model, targets: Targets, inputs: "int | Inputs", label: str) -> None:
         self._dtype = model.dtype
         self._loss, self._targets = model.loss_function, targets
         self._inputs, self._label = inputs, label
@@ -107,8 +107,8 @@ class _Frozen:
             warn_of_overflow(result, X, type(self).__name__)
         return result
 
-    def _computed(self, X: Any, name: str, head: Head | None, by: Pass) -> Any:
-        rows = self._rows_at_once(X)
+    def _computed(self, X: Any, name: str, head: Head | None, by: Pass, part: str = "") -> Any:
+        rows = self._rows_at_once(X, part)
         if are_arrays(X):
             try:
                 predictor = self._predictor(name, head, by, rows)
@@ -120,15 +120,15 @@ class _Frozen:
             lambda chunk: apply_head(head, self._raw(chunk, by)), X, rows, self._flat.dtype, HOST
         )
 
-    def _rows_at_once(self, X: Any) -> int:
-        key = (
-            X.shape[1:] if not isinstance(X, dict) else tuple([(name, x.shape[1:]) for name, x in X.items()])
-        )
+    def _rows_at_once(self, X: Any, part: str = "") -> int:
+        shapes = tuple([(name, x.shape[1:]) for name, x in X.items()]) if isinstance(X, dict) else X.shape[1:]
+        key = (part, shapes)
         rows = self._rows.get(key)
         if rows is None:
             dtype = self._flat.dtype
             kinds = each_input(lambda x: computed_dtype(x, dtype), X)
-            rows = self._rows[key] = rows_at_once(self._module, row_shapes(X), kinds)
+            module = self._module.get_submodule(part) if part else self._module
+            rows = self._rows[key] = rows_at_once(module, row_shapes(X), kinds)
         return rows
 
     def _checked(self, X: Any) -> Any:
@@ -289,7 +289,7 @@ class FrozenTransformer(_Frozen):
     ----------
     model : Model
         A fitted network; what it computes with is copied.
-    targets : RealTargets
+    targets : RealTargets or ArrayTargets
         What it has learned.
     inputs : int or Inputs
         Columns of X, or what else the network takes.
@@ -308,8 +308,10 @@ class FrozenTransformer(_Frozen):
     (3, 2)
     """
 
+    _targets: RealTargets | ArrayTargets
+
     def __init__(
-        self, model: Model, targets: RealTargets, inputs: "int | Inputs", label: str, code: Any
+        self, model: Model, targets: RealTargets | ArrayTargets, inputs: "int | Inputs", label: str, code: Any
     ) -> None:
         super().__init__(model, targets, inputs, label)
         self._code = code
@@ -320,6 +322,19 @@ class FrozenTransformer(_Frozen):
     def transform(self, X: Any, layer: int | str | None = None, *, lengths: Any = None) -> Any:
         """Return the code or the output of a layer, as the estimator's method does for X and `lengths`."""
         return super().transform(X, self._code if layer is None else layer, lengths=lengths)
+
+    @available_if(has_decoder)  # type: ignore[untyped-decorator]
+    def inverse_transform(self, X: Any, *, lengths: Any = None) -> Any:
+        """Return what the decoder makes of codes, as the estimator's method does for X and `lengths`."""
+        shape, has_steps = self._layer_shape(self._code), not isinstance(self._inputs, int)
+        codes = checked_codes(self, with_lengths(X, lengths), shape, has_steps=has_steps)
+        with np.errstate(all="ignore"):
+            head = self._targets.head(self._loss)
+            found = self._computed(codes, DECODER, head, Part(DECODER), DECODER)
+        return self._targets.restore(found)
+
+    def _network(self) -> Module:
+        return self._module
 
     def layer(self, layer: int | str | None = None) -> LayerOutput:
         """Return a transformer whose output is that of a layer, the code by default."""

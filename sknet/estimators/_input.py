@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+    validate_data,
+)
 
 from sknet import ops
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
@@ -48,9 +54,16 @@ def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool
     """
     if not reset and _needs_no_conversion(estimator, X, dtypes):
         return X
+    X = _with_dtype(X)
     if is_on_device(X):
         return _check_device_array(estimator, X, dtypes, reset)
     return _rows(validate_data(estimator, X, accept_sparse=["csr", "csc"], dtype=dtypes, reset=reset))
+
+
+def _with_dtype(X: Any) -> Any:
+    """Return what can be read as an array as one, which says in which precision it is."""
+    says = hasattr(X, "dtype") or hasattr(X, "dtypes") or hasattr(X, "columns")
+    return np.asarray(X) if hasattr(X, "__array__") and not says else X
 
 
 def _needs_no_conversion(estimator: BaseEstimator, X: Any, dtypes: list[type]) -> bool:
@@ -91,7 +104,7 @@ def check_X_y(  # noqa: N802
     if reset:
         note_namespace(estimator, X)
     is_reconstructed = y is X
-    X, y = as_host(X), as_host(y)
+    X, y = _with_dtype(as_host(X)), as_host(y)
     if is_on_device(X):
         X = _check_device_array(estimator, X, dtypes, reset)
         return _rows(X), check_y(estimator, y, X.shape[0], numeric=numeric)
@@ -110,7 +123,9 @@ def check_X_y(  # noqa: N802
     return _rows(X), _columns(y, warns=not is_reconstructed)
 
 
-def check_y(estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool) -> Any:
+def check_y(
+    estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool, any_rank: bool = False
+) -> Any:
     """Return targets as `check_X_y` does, for inputs that were checked elsewhere.
 
     Parameters
@@ -123,6 +138,8 @@ def check_y(estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool) 
         How many rows the inputs have.
     numeric : bool
         Whether targets must be numbers.
+    any_rank : bool, default=False
+        Whether they may have more than two axes.
 
     Returns
     -------
@@ -136,6 +153,10 @@ def check_y(estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool) 
         )
     if not isinstance(y, np.ndarray) and is_array(y) and not ops.is_sparse(y):
         y = to_host(y)
+    if any_rank and np.ndim(y) > 2:
+        y = check_array(y, dtype="numeric", allow_nd=True, input_name="y")
+        check_consistent_length(y, range(n_samples))
+        return y
     stand_in = np.zeros((n_samples, 1))  # scikit-learn checks y against a number of rows
     _, y = validate_data(_Anonymous(), stand_in, y, multi_output=True, y_numeric=numeric)
     return _columns(y)

@@ -31,6 +31,7 @@ __all__ = [
     "forward_of",
     "is_by_name",
     "read_inputs",
+    "with_checked_lengths",
     "with_lengths",
 ]
 
@@ -131,7 +132,7 @@ def read_inputs(estimator: Any, X: Any, forward: Forward | None, dtypes: list[ty
     X = as_host(X)
     names = _required(forward)
     if lengths is not None:
-        X = _with_lengths(X, lengths, forward)
+        X = with_checked_lengths(X, lengths, forward)
     elif len(names) > 1 and hasattr(X, "columns"):
         if estimator is not None:
             validate_data(estimator, X, skip_check_array=True, reset=reset)
@@ -185,7 +186,34 @@ def _array(x: Any, name: str, dtypes: list[type]) -> Any:
     return x
 
 
-def _with_lengths(X: Any, lengths: Any, forward: Forward | None) -> dict[str, Any]:
+def with_checked_lengths(
+    X: Any, lengths: Any, forward: Forward | None, *, has_steps: bool = True
+) -> dict[str, Any]:
+    """Return inputs and lengths by the names of the network's arguments.
+
+    Parameters
+    ----------
+    X : array-like, data frame, or dict of arrays
+        Inputs.
+    lengths : array-like of shape (n_samples,)
+        The user's.
+    forward : mapping of str to bool, or None
+        The arguments of the network's `forward`.
+    has_steps : bool, default=True
+        Whether the second axis of X counts the steps.
+
+    Returns
+    -------
+    dict
+        With ``"lengths"``, of dtype int64.
+
+    Raises
+    ------
+    TypeError
+        If the network takes no lengths.
+    ValueError
+        If they are not one for each row, from 0 to the number of steps.
+    """
     if forward is None:
         raise TypeError(
             "lengths= needs the names of the network's arguments, which are not known before it is built: "
@@ -204,7 +232,7 @@ def _with_lengths(X: Any, lengths: Any, forward: Forward | None) -> dict[str, An
     found = dict(X) if _is_named(X) else {next(iter(forward)): X}
     first = next(iter(found.values()))
     longest = np.shape(first)[1] if len(np.shape(first)) > 1 else 0
-    if lengths.size and lengths.max() > longest:
+    if has_steps and lengths.size and lengths.max() > longest:
         raise ValueError(f"lengths must be at most {longest}, as X has so many steps, got {lengths.max()}")
     return {**found, "lengths": lengths.astype(np.int64)}
 

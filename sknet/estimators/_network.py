@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.random import RandomState
 
 from sknet import nn
@@ -10,16 +11,18 @@ from sknet.device import device_of
 from sknet.engine import Model
 from sknet.engine.extend import any_sparse, first_input, n_rows
 from sknet.estimators._freezing import freeze
-from sknet.estimators._input import INTEGERS, check_X_y, check_y
+from sknet.estimators._input import INTEGERS, check_X, check_X_y, check_y
 from sknet.estimators._inputs import Inputs, are_inputs, check_one_input, read_inputs
+from sknet.estimators._namespace import as_host
 from sknet.estimators._outputs import check_outputs
+from sknet.estimators._padding import without_padding
 from sknet.estimators._sparse_inputs import check_sparse_inputs
-from sknet.estimators._targets import ClassEncoder, PositionTargets
+from sknet.estimators._targets import ArrayTargets, ClassEncoder, PositionTargets
 
 if TYPE_CHECKING:
     from sknet.estimators._fitting import Fit
 
-__all__ = ["checked_inputs", "encode_targets", "take_model"]
+__all__ = ["checked_inputs", "encode_targets", "reconstructed", "take_model"]
 
 
 def checked_inputs(fit: "Fit", X: Any, y: Any, *, reset: bool | None = None) -> tuple[Any, Any]:
@@ -44,15 +47,56 @@ def checked_inputs(fit: "Fit", X: Any, y: Any, *, reset: bool | None = None) -> 
     estimator, architecture = fit.estimator, fit.recipe.architecture
     dtypes, numeric = fit.recipe.accepted_dtypes(), estimator._numeric_targets
     reset = not fit.continuing if reset is None else reset
+    is_reconstructed = y is X
+
+    def targets(X: Any) -> Any:
+        if is_reconstructed:
+            return reconstructed(estimator, X)
+        return check_y(estimator, y, n_rows(X), numeric=numeric, any_rank=estimator._targets_of_any_rank)
+
     if not reset and estimator._inputs is not None:
         X = estimator._inputs.read(estimator, X, dtypes)
-        return X, check_y(estimator, y, n_rows(X), numeric=numeric)
+        return X, targets(X)
     if architecture.is_foreign and are_inputs(X, architecture.forward):
         X = read_inputs(estimator, X, architecture.forward, dtypes, reset=reset)
-        return X, check_y(estimator, y, n_rows(X), numeric=numeric)
+        return X, targets(X)
     check_one_input(architecture.forward)
     kept = [*dtypes, *INTEGERS] if architecture.is_foreign and reset else dtypes
+    if not is_reconstructed and estimator._targets_of_any_rank and np.ndim(y) > 2:
+        X = check_X(estimator, as_host(X), kept, reset=reset)
+        return X, targets(X)
     return check_X_y(estimator, X, y, kept, reset=reset, numeric=numeric)
+
+
+def reconstructed(estimator: Any, X: Any) -> Any:
+    """Return what a network learns to return that is trained to return its inputs.
+
+    Parameters
+    ----------
+    estimator : estimator
+        For the message.
+    X : array, CSR matrix, or dict of those
+        Checked inputs.
+
+    Returns
+    -------
+    array or CSR matrix
+        The only one that is no lengths.
+
+    Raises
+    ------
+    ValueError
+        If there are several.
+    """
+    if not isinstance(X, dict):
+        return X
+    inputs = [name for name in X if name != "lengths"]
+    if len(inputs) > 1:
+        raise ValueError(
+            f"{type(estimator).__name__} reconstructs one input, and X has {inputs}: set target='y', and "
+            "give what the network shall return as y"
+        )
+    return X[inputs[0]]
 
 
 def take_model(fit: "Fit") -> None:
@@ -98,6 +142,10 @@ def _new_network(fit: "Fit") -> nn.Module:
         fit.dtypes = inputs.dtypes(fit.X, fit.dtype)
         estimator._inputs = None if inputs.is_table else inputs
         targets, n_outputs = estimator._targets, _n_outputs(fit)
+        if isinstance(targets, ArrayTargets):
+            targets.meet(network, shape, fit.labels)
+            encode_targets(fit)
+            shape = None
         needs = f"{targets.n_outputs} target(s) and {type(fit.loss).__name__}()"
         check_outputs(network, shape, n_outputs, needs, is_class=targets.task != "regression")
     estimator._frozen = freeze(network, recipe.frozen)
@@ -131,7 +179,8 @@ def encode_targets(fit: "Fit") -> None:
     fit.y = targets.encode(fit.labels)
     fit.loss = targets.trained(recipe.loss)
     fit.loss.check_target(fit.y, n_outputs=targets.n_outputs)
-    fit.weight = fit.estimator._weighted(recipe, fit.labels, fit.sample_weight, fit.incremental)
+    weight = fit.estimator._weighted(recipe, fit.labels, fit.sample_weight, fit.incremental)
+    fit.weight = without_padding(targets, fit.X, fit.y, weight, fit.dtype)
 
 
 def _check_network(fit: "Fit") -> None:

@@ -60,6 +60,11 @@ def held_out_fraction(
     -------
     training, held_out : ndarray of int
         Row numbers.
+
+    Raises
+    ------
+    ValueError
+        If there are too few rows.
     """
     from sklearn.model_selection import GroupShuffleSplit, train_test_split  # they load half of scikit-learn
 
@@ -68,9 +73,15 @@ def held_out_fraction(
         splitter = GroupShuffleSplit(1, test_size=fraction, random_state=random_state)
         training, held_out = next(splitter.split(rows, groups=groups))
         return training, held_out
-    training, held_out = train_test_split(
-        rows, random_state=random_state, test_size=fraction, stratify=stratify
-    )
+    try:
+        training, held_out = train_test_split(
+            rows, random_state=random_state, test_size=fraction, stratify=stratify
+        )
+    except ValueError as error:
+        raise ValueError(
+            "The validation set is too small. Increase 'validation_fraction' or the size of your dataset: of "
+            f"{n_samples} rows the share {fraction:g} cannot be held out. {error}"
+        ) from error
     return training, held_out
 
 

@@ -4,20 +4,21 @@ from typing import Any
 
 from sknet._params import StrOptions
 from sknet.callbacks import Callback
-from sknet.estimators._coding import BaseTransformer
 from sknet.estimators._net import MODULE, NetOptions
 from sknet.estimators._options import CONSTRAINTS
+from sknet.estimators._sequences import SequenceTransformer
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
 
 __all__ = ["NetTransformer"]
 
 
-class NetTransformer(BaseTransformer, NetOptions):
+class NetTransformer(NetOptions, SequenceTransformer):
     """A transformer that is any network; module, loss and optimizer are hyperparameters.
 
-    It learns to return X. Its code is the output of the module's part that is called ``encoder``, and a
-    part that is called ``decoder`` is the way back.
+    It learns to return X, whatever its rank: tables, sequences, images, or ids, for which the network returns
+    logits and ``loss="log_loss"`` is given. Its code is the output of the module's part that is called
+    ``encoder``, and a part that is called ``decoder`` is the way back.
 
     Parameters
     ----------
@@ -188,6 +189,3 @@ class NetTransformer(BaseTransformer, NetOptions):
         self.device = device
         self.dtype = dtype
         self.random_state = random_state
-
-    def _module(self) -> Any:
-        return self.module

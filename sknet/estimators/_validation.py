@@ -15,6 +15,7 @@ from sknet.engine.extend import Gathered, each_input, first_input, take_rows
 from sknet.estimators._in_training import in_training
 from sknet.estimators._input import check_weights
 from sknet.estimators._network import checked_inputs
+from sknet.estimators._padding import without_padding
 from sknet.estimators._scoring import HELD_OUT, LOSS, SCORE, evaluated
 from sknet.estimators._splitting import check_validation_split, given_split, held_out_fraction
 from sknet.losses import SquaredError
@@ -313,6 +314,7 @@ def _given_rows(fit: "Fit") -> DataSet:
         y = targets.encode(labels)
         fit.loss.check_target(y, name="y_val", n_outputs=targets.n_outputs)
     weight = estimator._weighted(recipe, labels, sample_weight, fit.incremental, like=fit.labels)
+    weight = without_padding(targets, X, y, weight, fit.dtype)
     return DataSet(X, labels, sample_weight, y, weight)
 
 

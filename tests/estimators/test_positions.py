@@ -79,3 +79,55 @@ def test_two_outputs_for_two_classes_are_the_usual_softmax(labels):
     np.testing.assert_allclose(probabilities, expected, rtol=1e-6)
     assert np.array_equal(two.predict(table), labels[output.argmax(axis=1)])
     assert two.n_outputs_ == 2
+
+
+# -- padding -------------------------------------------------------------------------------------------
+
+LENGTHS = RNG.integers(1, 7, 48)
+COUNTED = np.arange(6) < LENGTHS[:, None]
+
+
+class EachCounted(Each):
+    def forward(self, x, lengths=None):
+        return self.head(x)
+
+
+@pytest.mark.parametrize("compiled", ["auto", False])
+def test_padding_is_no_position(compiled):
+    """A fit of padded sequences is one of the positions that are none."""
+    with quiet():
+        net = estimator(EachCounted, 48, alpha=0.0).fit(X, LABELS, lengths=LENGTHS)
+        net.model_.compile = compiled
+        net.set_params(warm_start=True, max_iter=4).fit(X, LABELS, lengths=LENGTHS)
+        flat = estimator(Each, int(COUNTED.sum()), alpha=0.0).fit(X[COUNTED], LABELS[COUNTED])
+        flat.set_params(warm_start=True, max_iter=4).fit(X[COUNTED], LABELS[COUNTED])
+    np.testing.assert_allclose(net.predict_proba(X)[COUNTED], flat.predict_proba(X[COUNTED]), rtol=1e-8)
+    assert net.score(X, LABELS, lengths=LENGTHS) == pytest.approx(flat.score(X[COUNTED], LABELS[COUNTED]))
+    assert net.score({"x": X, "lengths": LENGTHS}, LABELS) == net.score(X, LABELS, lengths=LENGTHS)
+    for column in ("loss", "score"):
+        assert net.history_[column] == pytest.approx(flat.history_[column])
+
+
+def test_padding_is_no_position_of_a_validation():
+    other = np.where(COUNTED, LABELS, np.roll(LABELS, 1, axis=0))
+    assert (other != LABELS).any()
+    parts = slice(0, 30), slice(30, None)
+    weight = RNG.uniform(0.5, 2.0, 48)
+    found = []
+    for labels in (LABELS, other):
+        (X_, y_, n_, w_), (X_val, y_val, n_val, w_val) = (
+            (X[part], labels[part], LENGTHS[part], weight[part]) for part in parts
+        )
+        net = estimator(EachCounted, 16, early_stopping=True, calibrate="temperature")
+        with quiet():
+            net.fit(
+                X_, y_, w_, lengths=n_, X_val=X_val, y_val=y_val, lengths_val=n_val, sample_weight_val=w_val
+            )
+        epoch = net.best_epoch_ - 1
+        assert net.history_["validation_score"][epoch] == pytest.approx(
+            net.score(X_val, y_val, w_val, lengths=n_val)
+        )
+        found.append(net)
+    one, two = found
+    assert one.temperature_ == pytest.approx(two.temperature_)
+    np.testing.assert_allclose(one.predict_proba(X), two.predict_proba(X), rtol=1e-9)

@@ -164,7 +164,7 @@ class Batches:
             return steps
         rows = slice(first * self.size, first * self.size + steps * n_rows)
         weight = self._host_weight[rows if order is None else order[rows]]
-        without = np.flatnonzero(weight.reshape(steps, n_rows).sum(axis=1) == 0)
+        without = np.flatnonzero(weight.reshape(steps, -1).sum(axis=1) == 0)
         return int(without[0]) if len(without) else steps
 
     def take(self, chosen: Any) -> Batch:

@@ -157,7 +157,7 @@ class _Objective:
         # What is reported is a mean over outputs, and what is descended their sum.
         with no_grad():
             data, penalty = batch_as_reported(model, output, y, weight, data, penalty)
-        self._reported[value] = per_output(model, data.item(), output.shape[-1]) + _number(penalty)
+        self._reported[value] = per_output(model, data.item(), output) + _number(penalty)
         return value, to_host(model.backward(loss).flat).astype(np.float64)
 
     def begin(self) -> bool:
@@ -198,7 +198,7 @@ def _reported(model: "Model", X: Any, y: Any, weight: Any) -> float:
         output = model(X)
         data, penalty = batch_terms(model, output, y, weight, trained)
         data, penalty = batch_as_reported(model, output, y, weight, data, penalty)
-    return per_output(model, data.item(), output.shape[-1]) + _number(penalty)
+    return per_output(model, data.item(), output) + _number(penalty)
 
 
 def _on_device(x: np.ndarray[Any, Any], model: "Model") -> Any:

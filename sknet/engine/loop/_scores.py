@@ -132,9 +132,13 @@ def _as_rows(output: Any, target: Any, weight: Any) -> tuple[Any, Any, Any]:
             f"the target must be 0/1 labels of shape {output.shape}, or class numbers of shape "
             f"{output.shape[:-1]}. Nothing is broadcast: reshape the target."
         )
-    weight = _weights(weight, len(output), "Accuracy")
+    positions = output.shape[:-1]
+    if weight is not None and len(positions) > 1 and weight.shape == positions:  # a weight for each
+        weight = to_host(weight).reshape(-1)
+    else:
+        weight = _weights(weight, len(output), "Accuracy")
+        weight = None if weight is None else np.repeat(weight, math.prod(positions[1:]))
     if output.ndim > 2:
-        weight = None if weight is None else np.repeat(weight, math.prod(output.shape[1:-1]))
         target = target.reshape((-1, *target.shape[output.ndim - 1 :]))
         output = output.reshape(-1, output.shape[-1])
     return output, target, weight

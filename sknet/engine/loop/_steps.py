@@ -104,7 +104,7 @@ class Steps(ABC):
 
     def _block(self, terms: np.ndarray, outputs: Any) -> Block:
         """Return the block of steps whose losses and penalties are the first two columns of `terms`."""
-        return Block(per_output(self.model, 1.0, outputs.shape[-1]) * terms[:, 0] + terms[:, 1], outputs)
+        return Block(per_output(self.model, 1.0, outputs) * terms[:, 0] + terms[:, 1], outputs)
 
 
 class EagerSteps(Steps):
@@ -196,6 +196,6 @@ class CompiledSteps(Steps):
                     return Block(losses[:i], outputs[: i * n_rows])  # the next block raises the error
             programs.apply(numbers[i])
             advance(model, {name: value.copy() for name, value in changed.items()})
-            losses[i] = per_output(model, loss, output.shape[-1]) + penalty
+            losses[i] = per_output(model, loss, output) + penalty
             outputs[i * n_rows : (i + 1) * n_rows] = output
         return Block(losses, outputs[: steps * n_rows])

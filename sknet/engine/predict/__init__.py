@@ -1,7 +1,7 @@
 """Predictions: in chunks of bounded memory, and compiled."""
 
 from sknet.engine.predict._input_gradients import Chosen, input_gradients, integrated_gradients
-from sknet.engine.predict._layers import Layer, find_layer, layer_rows, model_layer, part_rows
+from sknet.engine.predict._layers import Layer, Part, find_layer, layer_rows, model_layer, part_rows
 from sknet.engine.predict._overflow import warn_of_overflow
 from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass, Predictor
 from sknet.engine.predict._predictors import Predictors
@@ -20,6 +20,7 @@ __all__ = [
     "Chosen",
     "Head",
     "Layer",
+    "Part",
     "Pass",
     "Predictor",
     "Predictors",

@@ -28,7 +28,7 @@ from sknet.nn.extend import Call, Calls, run_to
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["Layer", "find_layer", "layer_rows", "model_layer", "part_rows"]
+__all__ = ["Layer", "Part", "find_layer", "layer_rows", "model_layer", "part_rows"]
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def part_rows(model: "Model", X: Any, path: str, head: Head | None = None) -> An
     ----------
     model : Model
         Only read from.
-    X : array of shape (n_samples, ...)
+    X : array of shape (n_samples, ...), or dict of those
         Inputs of the module.
     path : str
         The module's path.
@@ -148,7 +148,8 @@ def part_rows(model: "Model", X: Any, path: str, head: Head | None = None) -> An
         On the model's device.
     """
     part = Part(path)
-    n_rows = rows_at_once(model.module.get_submodule(path), tuple(X.shape[1:]), model.dtype)
+    kinds = each_input(lambda x: computed_dtype(x, model.dtype), X)
+    n_rows = rows_at_once(model.module.get_submodule(path), row_shapes(X), kinds)
     found = _by_programs(model, X, f"part {path}", head, part, n_rows)
     if found is not None:
         return found

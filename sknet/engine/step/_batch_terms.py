@@ -1,5 +1,6 @@
 """The objective of a model's batch: its two terms, and as what they are reported."""
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,7 @@ def reported(model: "Model", result: StepResult) -> float:
 
     scikit-learn descends the sum over outputs and reports their mean; so do we.
     """
-    return per_output(model, result.data_loss, result.output.shape[-1]) + result.penalty
+    return per_output(model, result.data_loss, result.output) + result.penalty
 
 
 def mean_loss(model: "Model", output: Any, y: Any, sample_weight: Any = None) -> tuple[float, float]:
@@ -129,9 +130,9 @@ def mean_loss(model: "Model", output: Any, y: Any, sample_weight: Any = None) ->
     with no_grad():
         loss = model.loss_function.reporting
         mean = _objective.mean_term(loss, Tensor(output), as_operand(model, y), weight)
-    return per_output(model, mean.value.item(), output.shape[-1]), float(mean.weight)
+    return per_output(model, mean.value.item(), output), float(mean.weight)
 
 
-def per_output(model: "Model", loss: float, n_outputs: int) -> float:
-    """Return a mean loss as it is reported: for some losses divided by the number of outputs."""
-    return _objective.per_output(model.loss_function, loss, n_outputs)
+def per_output(model: "Model", loss: float, outputs: Any) -> float:
+    """Return a mean loss as it is reported: for some losses divided by the number of a row's `outputs`."""
+    return _objective.per_output(model.loss_function, loss, math.prod(outputs.shape[1:]))

@@ -3,6 +3,7 @@
 An encoder is made of the targets of a first fit, and serves those that continue it.
 """
 
+from sknet.estimators._targets._arrays import ArrayTargets
 from sknet.estimators._targets._base import ClassEncoder
 from sknet.estimators._targets._classes import ClassTargets
 from sknet.estimators._targets._columns import ColumnTargets
@@ -11,6 +12,7 @@ from sknet.estimators._targets._positions import PositionTargets
 from sknet.estimators._targets._real import RealTargets
 
 __all__ = [
+    "ArrayTargets",
     "ClassEncoder",
     "ClassTargets",
     "ColumnTargets",

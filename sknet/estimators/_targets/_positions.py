@@ -41,6 +41,7 @@ class PositionTargets(ClassEncoder):
     """
 
     task = "multiclass"
+    have_positions = True
 
     def __init__(self, y: Any, classes: Any = None) -> None:
         self.classes = unique_labels(np.ravel(y if classes is None else classes))

@@ -97,6 +97,14 @@ class RealTargets:
         loss = loss if self.scale is None else loss.loss  # of standardized predictions, as the targets are
         return lambda: RSquared(batches.y, batches.weight, loss)
 
+    def head(self, loss: Any) -> Any:
+        """Return what makes predictions of raw outputs."""
+        return loss.predict
+
+    def restore(self, prediction: Any) -> Any:
+        """Return reconstructions, which have all columns."""
+        return prediction
+
     def decode(self, prediction: Any) -> Any:
         """Return predictions without the axis of a single target, which is the last."""
         return prediction.reshape(prediction.shape[:-1]) if self.n_outputs == 1 else prediction

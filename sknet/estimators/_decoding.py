@@ -1,0 +1,66 @@
+"""Codes on their way back through a decoder, as estimators and frozen transformers take them."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from sknet import nn
+from sknet.estimators._input import is_on_device
+from sknet.estimators._inputs import Sequences, forward_of, with_checked_lengths
+
+__all__ = ["DECODER", "checked_codes", "has_decoder"]
+
+DECODER = "decoder"
+
+
+def has_decoder(transformer: Any) -> bool:
+    """Tell whether there is a way back; raise an AttributeError that says why not."""
+    module = transformer._network()
+    # What a factory builds is known after a fit.
+    if isinstance(module, nn.Module) and DECODER not in dict(module.named_children()):
+        raise AttributeError(
+            f"{type(transformer).__name__} has no inverse_transform: {type(module).__name__} has no module "
+            f"called {DECODER!r}, which would take what transform returns"
+        )
+    return True
+
+
+def checked_codes(transformer: Any, X: Any, shape: tuple[int, ...], *, has_steps: bool) -> Any:
+    """Return codes as a decoder takes them.
+
+    Parameters
+    ----------
+    transformer : estimator or frozen transformer
+        Fitted.
+    X : array-like of shape (n_samples, ...), or Sequences
+        What the user gave.
+    shape : tuple of int
+        Of the code of one row.
+    has_steps : bool
+        Whether axes of the code may have other lengths than those of the fit.
+
+    Returns
+    -------
+    array of shape (n_samples, ...), or dict of those by the arguments of the decoder
+        Finite numbers.
+
+    Raises
+    ------
+    ValueError
+        If they are no codes of the network.
+    """
+    codes = X.X if isinstance(X, Sequences) else X
+    if not is_on_device(codes):
+        dtypes = [np.float32, np.float64]
+        codes = check_array(codes, dtype=dtypes, allow_nd=True, input_name="X", estimator=transformer)
+    given = tuple(codes.shape[1:])
+    if len(given) != len(shape) if has_steps and len(shape) > 1 else given != shape:
+        raise ValueError(
+            f"inverse_transform of {type(transformer).__name__} needs codes as transform returns them, of "
+            f"shape (n_samples, {', '.join(map(str, shape))}), got {tuple(codes.shape)}"
+        )
+    if not isinstance(X, Sequences):
+        return codes
+    forward = forward_of(transformer._network().get_submodule(DECODER))
+    return with_checked_lengths(codes, X.lengths, forward, has_steps=len(shape) > 1)
