@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import DTypeLike
 from sklearn.utils import check_random_state
 
-from sknet.core import Tensor, no_grad
+from sknet.core import Tensor
 from sknet.device import Device, active, available, check_float_dtype, on_device
 from sknet.engine.loop import _methods as many_steps
-from sknet.engine.predict import Predictors, warn_of_overflow
+from sknet.engine.predict import Predictors
+from sknet.engine.predict import _method as prediction
 from sknet.engine.state import (
     Epoch,
     Memory,
@@ -25,7 +25,6 @@ from sknet.engine.state import (
     checked_hyper,
     copied_random_state,
     copy_of,
-    each_input,
     give_shapes,
     n_rows,
 )
@@ -75,10 +74,22 @@ class Model:
 
     Attributes
     ----------
+    module : Module
+        The network that is trained.
+    optimizer, loss_function, alpha : BaseOptimizer, Loss, float
+        What is minimised, and how; another one may be assigned.
+    parameters, buffers : mapping of str to array
+        What is trained, and what layers keep besides.
+    evaluation_parameters : mapping of str to array
+        What predicts: frozen parameters too, and averages if the optimizer makes some.
+    state : ModelState
+        A copy of all that training changes.
     progress : Progress
         Steps, epochs and samples so far.
     random_state : RandomState
         Where the host's draws (shuffling, splits) come from next.
+    dtype, device, compile : dtype, Device, bool or "auto"
+        How it computes; `compile` may be assigned.
     memory : Memory
         Where its numbers are, for code that trains them in place.
 
@@ -182,6 +193,14 @@ class Model:
             Strength of the L2 penalty from now on.
         anew : bool, default=False
             Begin anew, whatever the kind.
+
+        Examples
+        --------
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> model.adopt("sgd", "absolute_error", 1e-3)
+        >>> model
+        Model(Linear(2, 1), loss=AbsoluteError(), optimizer=SGD(), device='cpu')
         """
         hyper = checked_hyper(optimizer, loss, alpha)
         if not isinstance(self._present, Pending):
@@ -242,6 +261,13 @@ class Model:
         ------
         ShapeError
             If the batch does not fit; the model is as before then.
+
+        Examples
+        --------
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.LazyLinear(3), random_state=0)
+        >>> model.materialize((8, 2)).parameters["weight"].shape
+        (2, 3)
         """
         store = self._store
         if isinstance(store, Pending):
@@ -301,22 +327,78 @@ class Model:
         ------
         StateError
             If names or shapes differ; nothing is changed then.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> before = model.state
+        >>> _ = model.step(np.eye(2), np.ones((2, 1)))
+        >>> model.load(before)
+        >>> model.progress.step
+        0
         """
         self.memory.load(state)
         self.progress = state.progress
 
     @on_device
     def weights(self) -> Weights:
-        """Return a copy of what decides the predictions, such as those of the best epoch."""
+        """Return a copy of what decides the predictions, such as those of the best epoch.
+
+        Returns
+        -------
+        Weights
+            Parameters, buffers, and what averages are computed from; for `restore_weights`.
+
+        Examples
+        --------
+        >>> from sknet import Model, nn
+        >>> sorted(Model(nn.BatchNorm(2)).weights().buffers)
+        ['num_batches', 'running_mean', 'running_var']
+        """
         return self.memory.weights(averaging(self))
 
     @on_device
     def restore_weights(self, weights: Weights) -> None:
-        """Put back what `weights` returned; but for averages, the optimizer's state stays as it is."""
+        """Put back what `weights` returned; but for averages, the optimizer's state stays as it is.
+
+        Parameters
+        ----------
+        weights : Weights
+            Of this model, or of another with the same parameters and buffers; copied.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> best, before = model.weights(), model.predict(np.eye(2))
+        >>> _ = model.step(np.eye(2), np.ones((2, 1)))
+        >>> model.restore_weights(best)
+        >>> bool((model.predict(np.eye(2)) == before).all())
+        True
+        """
         self.memory.restore_weights(weights)
 
     def copy(self) -> Self:
-        """Return a model of its own with the same state."""
+        """Return a model with a module, a state and random numbers of its own, all as they are here.
+
+        Returns
+        -------
+        Model
+            Trained further, it does what this one would do.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> twin = model.copy()
+        >>> rows = np.eye(2), np.ones((2, 1))
+        >>> model.step(*rows).loss == twin.step(*rows).loss
+        True
+        """
         return self._twin(deepcopy(self.memory))
 
     __copy__ = copy  # state has one owner
@@ -351,6 +433,13 @@ class Model:
         -------
         Tensor of shape (n_samples, n_outputs)
             Raw output: logits, means or log means, as the loss reads them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> Model(nn.Linear(2, 3), random_state=0)(np.eye(2)).shape
+        (2, 3)
         """
         return forward(self, X, training)
 
@@ -375,6 +464,16 @@ class Model:
         ------
         StateError
             If names, shapes, dtype or device differ from this model's.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> gradient = model.backward(model.loss(model(np.eye(2)), np.ones((2, 1))))
+        >>> after = model.replace(model.update(gradient))
+        >>> after.progress.step, model.progress.step
+        (1, 0)
         """
         store = self._store if self._store.is_spent else self.memory
         other = self._twin(store.holding(state))
@@ -411,6 +510,15 @@ class Model:
             For negative class numbers, and for weights that are negative or all zero.
         CaptureError
             With ``compile=True``, if the step cannot be captured.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> model = Model(nn.Linear(2, 1), random_state=0)
+        >>> result = model.step(np.eye(2), np.ones((2, 1)))
+        >>> result.update["weight"].shape, result.loss > 0
+        ((2, 1), True)
         """
         self.materialize(X)
         X = as_operands(self, X)
@@ -426,6 +534,21 @@ class Model:
         it changes: attributes, what is in their lists, dicts and arrays, hooks, parameters. It cannot
         notice that a global variable, an attribute of a class or what a function of another module refers
         to was changed; after that call this.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import Model, nn
+        >>> FACTOR = 2.0
+        >>> class Scaled(nn.Linear):
+        ...     def forward(self, x):
+        ...         return FACTOR * super().forward(x)
+        >>> model = Model(Scaled(2, 1), random_state=0)
+        >>> first, _ = [model.step(np.eye(2), np.ones((2, 1))).output for _ in range(2)]
+        >>> FACTOR = 0.0
+        >>> model.recompile()
+        >>> model.step(np.eye(2), np.ones((2, 1))).output.tolist()
+        [[0.0], [0.0]]
         """
         self._stepper, self._predictors = Stepper(), Predictors()
 
@@ -438,24 +561,7 @@ class Model:
 
     # -- prediction -------------------------------------------------------------------------------------
 
-    def predict(self, X: Any) -> Any:
-        """Return what the network predicts: probabilities or means, by the loss's inverse link.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or Tensor of shape (n_samples, ...)
-            Inputs; all at once.
-
-        Returns
-        -------
-        array of shape (n_samples, n_outputs)
-            On the model's device.
-        """
-        with no_grad(), np.errstate(all="ignore"):
-            found = self.loss_function.predict(self(X, training=False)).data
-            given = each_input(lambda x: x.data if isinstance(x, Tensor) else x, X)
-            warn_of_overflow(found, given, "the model")
-        return found
+    predict = prediction.predict
 
     def __repr__(self) -> str:
         parts = f"loss={self.loss_function!r}, optimizer={self.optimizer!r}, device='{self.device}'"

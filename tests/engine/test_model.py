@@ -1,6 +1,8 @@
 """Model: what it is made of, its step in place, and what it refuses."""
 
+import inspect
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from sknet.optim.schedules import (
     WarmUp,
 )
 from tests.engine.helpers import CLASSES, REAL, WEIGHT, X, assert_same, assert_same_state, classifier, network
+from tests.project import ROOT
 
 # -- what a step returns -----------------------------------------------------------------------------
 
@@ -163,6 +166,28 @@ def test_prediction_uses_the_link_and_changes_nothing():
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
     np.testing.assert_array_equal(probabilities, model.predict(X))
     assert_same_state(model.state, state)
+
+
+PUBLIC = sorted(name for name in {*dir(Model), *vars(classifier())} if not name.startswith("_"))
+GUIDE = (ROOT / "docs/guide.md").read_text()
+SHOWN = set(re.findall(r"\b(?:model|classifier|lazy)\.(\w+)", GUIDE))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_shown_in_the_guide(name):
+    assert name in SHOWN
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_documented_with_an_example(name):
+    """A method has an example; attributes are described in the docstring of the class."""
+    method = getattr(Model, name, None)
+    if callable(method):
+        assert re.search(r"Examples\n-+\n(.*\n)*>>>", inspect.getdoc(method))
+        assert "Parameters\n-" in inspect.getdoc(method) or len(inspect.signature(method).parameters) == 1
+    else:
+        attributes = inspect.getdoc(Model).split("Attributes\n")[1].split("\n\n")[0]
+        assert name in re.findall(r"\w+", "\n".join(re.findall(r"^(\w.*) : ", attributes, re.MULTILINE)))
 
 
 def test_repr_names_the_parts():

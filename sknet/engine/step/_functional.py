@@ -111,6 +111,15 @@ def loss(self: "Model", output: Tensor, y: Any, sample_weight: Any = None) -> Te
         For negative class numbers, and for weights that are negative or all zero.
     GradientError
         If a parameter was thawed or put in since the output was computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> model = Model(nn.Linear(2, 1), random_state=0)
+    >>> X, y = np.eye(2), np.ones((2, 1))
+    >>> model.loss(model(X), y).shape
+    ()
     """
     y, sample_weight = checked_targets(self, y, sample_weight)
     _look_at(self, output)
@@ -147,6 +156,16 @@ def backward(self: "Model", loss: Tensor, donate: bool = False) -> Gradient:
     GradientError
         If the loss does not depend on this model's parameters, or the output was computed before one of
         them was thawed or put in, or the loss is no scalar.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> model = Model(nn.Linear(2, 1), random_state=0)
+    >>> X, y = np.eye(2), np.ones((2, 1))
+    >>> gradient = model.backward(model.loss(model(X), y))
+    >>> gradient["weight"].shape
+    (2, 1)
     """
     memory = self.memory
     check_reached(loss, memory.leaves)
@@ -178,6 +197,16 @@ def update(self: "Model", gradient: Gradient, donate: bool = False) -> ModelStat
     ------
     StateError
         If names or shapes do not fit the parameters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> model = Model(nn.Linear(2, 1), random_state=0)
+    >>> X, y = np.eye(2), np.ones((2, 1))
+    >>> state = model.update(model.backward(model.loss(model(X), y)))
+    >>> state.progress.step, model.progress.step
+    (1, 0)
     """
     optimizer, memory = stepping_optimizer(self), self.memory
     if not isinstance(gradient, Gradient) or gradient.layout.shapes != memory.layout.shapes:
