@@ -28,7 +28,7 @@ from sknet.engine.state import (
     give_shapes,
     n_rows,
 )
-from sknet.engine.step import Stepper, as_operands, checked_targets, forward
+from sknet.engine.step import Stepper, as_operands, checked_targets, forward, show_batch
 from sknet.engine.step import _functional as functional
 from sknet.losses import Loss
 from sknet.nn import Module, is_lazy
@@ -205,7 +205,7 @@ class Model:
         hyper = checked_hyper(optimizer, loss, alpha)
         if not isinstance(self._present, Pending):
             memory = self.memory
-            hyper.optimizer.check_parameters(memory.layout.shapes)
+            hyper.optimizer.check_parameters(memory.known_shapes)
             if anew or hyper.optimizer.kind != self.optimizer.kind:
                 self.progress = self.progress._replace(step=0, reductions=0)
                 memory.begin_slots(hyper.optimizer.slots)
@@ -225,8 +225,7 @@ class Model:
         if store.mark is not latest.structure:
             with active(store.device):
                 if store.follow(self.random_state):
-                    # What an optimizer says of a frozen parameter is meant for when it is thawed.
-                    self.optimizer.check_parameters({name: p.shape for name, p in store.known.items()})
+                    self.optimizer.check_parameters(store.known_shapes)
         return store
 
     @property
@@ -240,7 +239,7 @@ class Model:
     def _begin(self) -> None:
         module, slots = self._store.module, self.optimizer.slots
         self._store = begin(module, self.dtype, self.device, slots, self.random_state)
-        self.optimizer.check_parameters(self.memory.layout.shapes)
+        self.optimizer.check_parameters(self.memory.known_shapes)
 
     def materialize(self, X: Any) -> Self:
         """Give a lazy module its shapes, and draw its weights; nothing happens where that was done.
@@ -522,6 +521,7 @@ class Model:
         """
         self.materialize(X)
         X = as_operands(self, X)
+        show_batch(self, X)
         result = self._stepper.step(self, X, *checked_targets(self, y, sample_weight))
         self._epoch = self._epoch.seen(n_rows(X))
         self.memory.note_written("Model.step")

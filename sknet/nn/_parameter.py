@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from copy import deepcopy
+from hashlib import blake2b
 from typing import Any, Protocol
 from weakref import ref
 
@@ -112,9 +113,10 @@ class Parameter(Tensor):
     Parameter([0.5488135 , 0.71518934], dtype=float32)
     """
 
-    __slots__ = ("_home", "_undrawn")
+    __slots__ = ("_as_drawn", "_home", "_undrawn")
 
     _undrawn: Undrawn | None
+    _as_drawn: bytes | None  # what it was drawn as, of one that is to be fitted to data; empty before
     _home: "ref[Home] | None"
 
     def __init__(
@@ -131,7 +133,7 @@ class Parameter(Tensor):
                 "a Parameter takes either its values, Parameter(data), or a shape and how to draw it, "
                 "Parameter(shape=(2, 3), draw=function)"
             )
-        self._undrawn = self._home = None
+        self._undrawn = self._home = self._as_drawn = None
         if draw is None:
             super().__init__(data, requires_grad=True, dtype=dtype, device=device)
             return
@@ -222,6 +224,26 @@ class Parameter(Tensor):
                     f"the draw function of a parameter of shape {undrawn.shape} returned shape {found}"
                 )
             self.data = to_device(np.asarray(values, dtype=undrawn.dtype), undrawn.device)
+            if self._as_drawn is not None:
+                self._as_drawn = _digest(values)
+
+    # Who wants to change first values has to know that they are the first: they may have been trained, loaded
+    # or assigned since, in many ways. What they were drawn as tells.
+
+    def await_data(self) -> None:
+        """Note that the first values are to be fitted to data: those that it has, or will be drawn."""
+        self._as_drawn = _digest(to_host(self.data)) if self.is_drawn else b""
+
+    def note_data_seen(self) -> None:
+        """Note that first values need no fitting any more."""
+        self._as_drawn = None
+
+    @property
+    def awaits_data(self) -> bool:
+        """Whether its values are as they were drawn, and still to be fitted to data."""
+        if self._as_drawn is None or not self.requires_grad:
+            return False
+        return not self.is_drawn or self._as_drawn == _digest(to_host(self.data))
 
     def copy(self) -> "Parameter":
         """Return a new parameter that shares this one's values, or is drawn like it.
@@ -241,6 +263,7 @@ class Parameter(Tensor):
     def like(self, data: Any) -> "Parameter":
         """Return a parameter with the values `data`, trainable if this one is; None: not drawn yet."""
         clone = self._with(self._undrawn)
+        clone._as_drawn = self._as_drawn
         if data is not None:
             clone.data = data
         if self.requires_grad:
@@ -293,7 +316,7 @@ class Parameter(Tensor):
     @classmethod
     def _with(cls, undrawn: Undrawn | None) -> "Parameter":
         blank = cls.__new__(cls)
-        blank.grad = blank.node = blank._home = None
+        blank.grad = blank.node = blank._home = blank._as_drawn = None
         blank._undrawn = undrawn
         return blank
 
@@ -308,15 +331,21 @@ class Parameter(Tensor):
     def __getstate__(self) -> dict[str, Any]:
         values = to_host(self.data) if self.is_drawn else None
         undrawn = None if self.is_drawn else self._undrawn
-        return {"undrawn": undrawn, "data": values, "requires_grad": self.requires_grad}
+        state = {"undrawn": undrawn, "data": values, "requires_grad": self.requires_grad}
+        return state if self._as_drawn is None else {**state, "as_drawn": self._as_drawn}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.grad = self.node = self._home = None
-        self._undrawn = state["undrawn"]
+        self._undrawn, self._as_drawn = state["undrawn"], state.get("as_drawn")
         if state["data"] is not None:
             self.data = state["data"]
         if state["requires_grad"]:
             self.node = leaf_node(self)
+
+
+def _digest(values: Any) -> bytes:
+    """Return what tells values from others, whatever their dtype was before or is now."""
+    return blake2b(np.ascontiguousarray(values, np.float32).tobytes(), digest_size=16).digest()
 
 
 def zeros(shape: tuple[int, ...], device: "str | Device | None" = None, dtype: DTypeLike = "float32") -> Any:

@@ -4,9 +4,24 @@
 """
 
 from sknet.nn._changes import latest
+from sknet.nn._from_data import SeesData, rows_of, rows_to_see, see_data, waits_for_data
 from sknet.nn._module import copy_with
 from sknet.nn._parameter import convert
 from sknet.nn._shape_pass import shadows, shape_pass
 from sknet.nn._taps import Call, Calls, run_to
 
-__all__ = ["Call", "Calls", "convert", "copy_with", "latest", "run_to", "shadows", "shape_pass"]
+__all__ = [
+    "Call",
+    "Calls",
+    "SeesData",
+    "convert",
+    "copy_with",
+    "latest",
+    "rows_of",
+    "rows_to_see",
+    "run_to",
+    "see_data",
+    "shadows",
+    "shape_pass",
+    "waits_for_data",
+]

@@ -9,24 +9,25 @@ remembers which it was (`Module.init_versions`).
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from numbers import Real
-from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
 
-from sknet._params import Interval, ParameterObject, resolve
+from sknet._params import Interval, InvalidParameterError, resolve
 from sknet.exceptions import ShapeError
+from sknet.nn._from_data import FromData, from_data, takes_data
+from sknet.nn._initializer import Array, Initializer, Shape
 
 __all__ = [
     "INITIALIZERS",
     "SCHEMES",
     "VERSION",
     "Constant",
+    "FromData",
     "GlorotNormal",
     "GlorotUniform",
     "HeNormal",
@@ -39,58 +40,14 @@ __all__ = [
     "Uniform",
     "Zeros",
     "active_version",
+    "from_data",
     "scheme",
     "version",
 ]
 
-Array = np.ndarray[Any, Any]
-Shape = tuple[int, ...]
-
 NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 POSITIVE = [Interval(Real, 0, None, closed="neither")]
 ANY_NUMBER = [Interval(Real, None, None, closed="neither")]
-
-
-class Initializer(ParameterObject, ABC):
-    """Base of the initialisers: a scheme for the weights of a layer and their bias."""
-
-    @abstractmethod
-    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
-        """Draw a layer's weights.
-
-        Parameters
-        ----------
-        random_state : RandomState
-            What to draw from.
-        shape : tuple of int
-            Shape of the result.
-        fan_in, fan_out : int
-            How many inputs an output depends on, and how many outputs on an input.
-
-        Returns
-        -------
-        ndarray of shape `shape`, float64
-            The weights.
-        """
-
-    def draw_bias(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
-        """Draw a layer's bias, after its weights: zeros, unless the scheme says otherwise.
-
-        Parameters
-        ----------
-        random_state : RandomState
-            What to draw from.
-        shape : tuple of int
-            Shape of the result.
-        fan_in, fan_out : int
-            Those of the weights.
-
-        Returns
-        -------
-        ndarray of shape `shape`, float64
-            The bias.
-        """
-        return np.zeros(shape)
 
 
 class Constant(Initializer):
@@ -381,6 +338,7 @@ class Orthogonal(Initializer):
 
 INITIALIZERS: dict[str, type[Initializer]] = {
     "constant": Constant,
+    "data": FromData,
     "glorot_normal": GlorotNormal,
     "glorot_uniform": GlorotUniform,
     "he_normal": HeNormal,
@@ -500,7 +458,7 @@ def scheme(
     Raises
     ------
     InvalidParameterError
-        If `init` is neither an initialiser nor the name of one.
+        If `init` is neither an initialiser nor the name of one, or `FromData` for a layer that sees none.
 
     Examples
     --------
@@ -509,7 +467,14 @@ def scheme(
     HeNormal()
     """
     if init is not None:
-        return resolve(init, INITIALIZERS, Initializer, parameter=parameter, caller=type(layer).__name__)  # type: ignore[no-any-return]
+        caller = type(layer).__name__
+        found: Initializer = resolve(init, INITIALIZERS, Initializer, parameter=parameter, caller=caller)
+        if isinstance(found, FromData) and not takes_data(layer):
+            raise InvalidParameterError(
+                f"The {parameter!r} parameter of {caller} must be a scheme that draws without data. "
+                f"Got {init!r} instead, which is for layers that can be shown data, such as Linear."
+            )
+        return found
     wanted = active_version()
     vars(layer)["_init_version"] = wanted
     return _of_version(SCHEMES[kind], wanted)

@@ -41,6 +41,11 @@ def lazy(n_outputs):
     )
 
 
+def begun_with_data(n_outputs):
+    scheme = nn.init.FromData(n_rows=40)
+    return nn.Sequential(nn.LazyLinear(8, init=scheme), nn.ReLU(), nn.Linear(8, n_outputs, init=scheme))
+
+
 def ready(n_outputs):
     network = nn.Sequential(nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, n_outputs))
     network[0].requires_grad_(False)
@@ -96,6 +101,7 @@ CASES = {
     "ordinal": (sknet.MLPClassifier((8,), loss=Ordinal([1, 2, 0]), **OFTEN), MANY),
     "quantiles": (sknet.MLPRegressor((8,), loss=Quantile([0.1, 0.5, 0.9]), scale_target=True, **OFTEN), REAL),
     "lazy network": (NetClassifier(lazy, early_stopping=True, **OFTEN), MANY),
+    "begun with data": (NetClassifier(begun_with_data, early_stopping=True, **OFTEN), MANY),
     "ready network": (NetRegressor(ready(3), **OFTEN), REAL),
     "scorers": (
         sknet.MLPClassifier(

@@ -199,7 +199,8 @@ def test_a_pass_that_reads_values():
 
 
 def test_signature_and_documentation():
-    assert list(inspect.signature(nn.LazyLinear).parameters) == ["out_features", "bias", "init", "device"]
+    names = ["out_features", "bias", "parametrization", "init", "device"]
+    assert list(inspect.signature(nn.LazyLinear).parameters) == names
     assert "in_features : int" not in nn.LazyLinear.__doc__
     assert "out_features : int" in nn.LazyLinear.__doc__
 

@@ -96,6 +96,10 @@ class Batches:
         places = self._place_of(chosen)
         return each_input(lambda x, dtype: self._in_dtype(take_rows(x, places), dtype), self.X, self._dtypes)
 
+    def inputs(self, chosen: Any = None) -> Any:
+        """Return the inputs of the chosen rows, or of all, ready to compute with."""
+        return self._inputs(slice(None) if chosen is None else chosen)
+
     @property
     def n_batches(self) -> int:
         """Batches in an epoch."""

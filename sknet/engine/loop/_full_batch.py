@@ -17,7 +17,7 @@ from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks, KeptError
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.state import Weights
-from sknet.engine.step import batch_as_reported, batch_terms, per_output
+from sknet.engine.step import batch_as_reported, batch_terms, per_output, show_batch
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def minimize(
     with active(model.device):
         X, y, weight = batches.take(slice(None))
     model.materialize(X)
+    show_batch(model, X)
     history = History() if history is None else history
     fit = Fit(model, batches, history, max_iter, source=source, measured={"loss": False})
     guard = InterruptGuard()

@@ -18,6 +18,7 @@ from sknet.engine.loop._scores import Score
 from sknet.engine.loop._steps import Block, EagerSteps, Steps
 from sknet.engine.loop._train import Loop, Settings, Validation, run_loop
 from sknet.engine.state import computed_dtype, each_input, n_rows, stepping_optimizer
+from sknet.engine.step import show_rows
 from sknet.exceptions import NonFiniteError, StateError
 from sknet.persistence import differences, digest
 
@@ -441,6 +442,7 @@ def fit_batches(
 
     def begin(hooks: Hooks) -> None:
         first = Batches(X, y, weight, n_rows(X), model.dtype, model.device)
+        show_rows(model, first.n_samples, first.inputs)
         keeper = FitKeeper(fit, loop, hooks, None if validation is None else validation.batches, first)
         fit.state = keeper.state
         if prepared.saved is not None:

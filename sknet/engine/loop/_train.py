@@ -24,7 +24,7 @@ from sknet.engine.loop._scores import Score
 from sknet.engine.loop._steps import Block, Steps, rows_of_a_block
 from sknet.engine.predict import predict_raw
 from sknet.engine.state import stepping_optimizer
-from sknet.engine.step import mean_loss
+from sknet.engine.step import mean_loss, show_rows
 from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError, StateError
 
 if TYPE_CHECKING:
@@ -258,6 +258,7 @@ def train(
         What a callback raises, unless it says that the result is kept: that is a warning.
     """
     stepping_optimizer(model.materialize(batches.X))
+    show_rows(model, batches.n_samples, batches.inputs)
     planned = settings.max_iter * batches.n_batches
     total = model.progress.step + (settings.planned_steps or planned)
     model.progress = model.progress._replace(total_steps=total, counts_epochs=True)

@@ -66,6 +66,8 @@ class Memory:
         Whether it was given to a state.
     mark : object
         The mark of the structure (`sknet.nn.extend.latest`) for which the parameters are arranged.
+    shown : object
+        That for which layers that begin with data have been shown some.
 
     Raises
     ------
@@ -79,6 +81,7 @@ class Memory:
     """
 
     is_spent = False
+    shown: object = None
 
     def __init__(
         self, module: Module, dtype: Any, device: Device, slots: Iterable[str], key: tuple[int, int]
@@ -201,6 +204,11 @@ class Memory:
     def known(self) -> dict[str, Parameter]:
         """Every parameter by name, frozen ones last."""
         return {**self.leaves, **self.frozen}
+
+    @property
+    def known_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of all: what an optimizer says of a frozen parameter is meant for when it is thawed."""
+        return {name: parameter.shape for name, parameter in self.known.items()}
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -429,7 +437,7 @@ class Memory:
         }
         state = {**self.__dict__, "module": skeleton, "slots": slots, "_resting": resting}
         state["_flat"] = to_host(self.packed())
-        for name in ("_average", "_held", "mark", "leaves", "frozen"):
+        for name in ("_average", "_held", "mark", "shown", "leaves", "frozen"):
             state.pop(name, None)
         return state
 

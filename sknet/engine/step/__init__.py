@@ -19,6 +19,7 @@ from sknet.engine.step._checks import (
     warn_of_probabilities,
 )
 from sknet.engine.step._compiled_step import CompiledStep, compiled_step
+from sknet.engine.step._first_data import show_batch, show_rows
 from sknet.engine.step._functional import evaluate, forward
 from sknet.engine.step._programs import Programs, check_repeatable, gradient_function, hyper_slots
 from sknet.engine.step._signature import (
@@ -73,6 +74,8 @@ __all__ = [
     "per_output",
     "recorded",
     "reported",
+    "show_batch",
+    "show_rows",
     "update_function",
     "warn_of_probabilities",
 ]

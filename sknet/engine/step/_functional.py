@@ -12,6 +12,7 @@ from sknet.device import is_array, on_device, to_device
 from sknet.engine.state import Gradient, ModelState, arguments, averaging, stepping_optimizer
 from sknet.engine.step._batch_terms import as_operands, batch_terms, checked_targets
 from sknet.engine.step._checks import check_output, check_reached, recorded, warn_of_probabilities
+from sknet.engine.step._first_data import show_batch
 from sknet.engine.step._update import apply_update, gradient_into
 from sknet.nn import Module, Scope, bindings, run
 
@@ -27,7 +28,7 @@ def forward(model: "Model", X: Any, training: bool) -> Tensor:
     Parameters
     ----------
     model : Model
-        Only read from; a lazy module gets its shapes.
+        Only read from; a lazy module gets its shapes, and layers that begin with data see the batch.
     X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
         A batch.
     training : bool
@@ -39,9 +40,11 @@ def forward(model: "Model", X: Any, training: bool) -> Tensor:
         Raw output.
     """
     memory = model.materialize(X).memory
-    module = memory.module
+    module, X = memory.module, as_operands(model, X)
+    if training:
+        show_batch(model, X)
     scope = Scope({} if training else _averages(model), training, memory.key, model.progress.step)
-    output = check_output(module, run(module, scope, arguments(as_operands(model, X))))
+    output = check_output(module, run(module, scope, arguments(X)))
     if scope.updates and output.requires_grad:
         return carry(output, _named_updates(module, scope))
     return output  # type: ignore[no-any-return]

@@ -5,11 +5,13 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 
 from sknet._params import Interval, StrOptions
 from sknet.core import Tensor
-from sknet.device import Device
+from sknet.device import Device, to_host
 from sknet.exceptions import ShapeError
+from sknet.nn._from_data import FromData, rows_of, write
 from sknet.nn._module import Module
 from sknet.nn._parameter import Parameter
 from sknet.nn._scope import Registered
@@ -65,6 +67,7 @@ class Linear(Module):
 
     weight: Any = Registered()
     bias: Any = Registered()
+    _from_data: FromData | None = None
 
     _parameter_constraints = {
         "in_features": [Interval(Integral, 1, None, closed="left")],
@@ -101,6 +104,10 @@ class Linear(Module):
         self.bias = None
         if bias:
             self.bias = Parameter(shape=shape[1:], draw=partial(draw_bias, shape=shape[1:]), device=device)
+        if isinstance(found, FromData):
+            self._from_data = found
+            for parameter in self._parameters.values():
+                parameter.await_data()
 
     def forward(self, x: Any) -> Tensor:
         try:
@@ -114,6 +121,41 @@ class Linear(Module):
             product = product * self.in_features**-0.5
         bias = self.bias
         return product if bias is None else product + bias
+
+    # -- initialisation from data: see `nn.init.FromData` -------------------------------------------
+
+    @property
+    def awaits_data(self) -> bool:
+        """Whether the weights are still to be fitted to the first input."""
+        weight: Parameter = self._parameters["weight"]
+        return weight.awaits_data
+
+    @property
+    def n_rows_seen(self) -> int:
+        """The most rows that are looked at."""
+        return 0 if self._from_data is None else self._from_data.n_rows
+
+    def see_data(self, x: Any, random_state: RandomState) -> None:
+        """Fit the weights, and a bias that is as it was drawn, to an input.
+
+        Parameters
+        ----------
+        x : array, CSR matrix or Tensor of shape (..., in_features)
+            The input.
+        random_state : RandomState
+            What to draw from.
+        """
+        found = FromData() if self._from_data is None else self._from_data
+        weight, bias = self._parameters["weight"], self._parameters.get("bias")
+        values = np.asarray(to_host(weight.data), np.float64)
+        rows = rows_of(x, found.n_rows, random_state)
+        if rows.shape[-1] != self.in_features:
+            return  # the forward pass says so
+        outputs = rows @ values * (1.0 if self.parametrization == "standard" else self.in_features**-0.5)
+        values, offsets = found.fitted(random_state, values, outputs)
+        write(weight, values)
+        if bias is not None and bias.awaits_data:
+            write(bias, offsets)
 
     def extra_repr(self) -> str:
         """Return the lengths, and what differs from the defaults."""

@@ -1,0 +1,59 @@
+"""What a model shows to layers whose first weights are fitted to data, before its first step."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sknet.device import active
+from sknet.engine.state import arguments, each_input, n_rows
+from sknet.nn.extend import latest, rows_to_see, see_data, waits_for_data
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
+__all__ = ["show_batch", "show_rows"]
+
+
+def show_batch(model: "Model", X: Any) -> None:
+    """Show a batch to the layers of a model that wait for data, if there are any.
+
+    Parameters
+    ----------
+    model : Model
+        Its weights are fitted, with draws of its random state; it is as before after an error.
+    X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
+        A batch, on the model's device.
+    """
+    # Which layers there are is looked at once, and again when some have come or were frozen or thawed.
+    if model.memory.shown is not latest.structure:
+        show_rows(model, n_rows(X), lambda chosen: X if chosen is None else _taken(X, chosen))
+
+
+def show_rows(model: "Model", n_rows: int, take: Callable[[Any], Any]) -> None:
+    """Show some rows of a data set to the layers of a model that wait for data, if there are any.
+
+    Parameters
+    ----------
+    model : Model
+        As for `show_batch`.
+    n_rows : int
+        How many there are.
+    take : callable
+        Returns the inputs of the rows whose numbers it is given, or of all for None.
+    """
+    memory = model.memory
+    if waits_for_data(memory.module):
+        with active(memory.device):
+            source = model.random_state
+            before = source.get_state(legacy=False)
+            try:
+                chosen = rows_to_see(memory.module, n_rows, source)
+                see_data(memory.module, arguments(take(chosen)), source)
+            except Exception:
+                source.set_state(before)
+                raise
+        memory.note_written("data that layers begin with")
+    memory.shown = latest.structure
+
+
+def _taken(X: Any, chosen: Any) -> Any:
+    return each_input(lambda x: x[chosen], X)

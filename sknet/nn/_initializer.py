@@ -1,0 +1,56 @@
+"""The base of the initialisers."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+
+from sknet._params import ParameterObject
+
+__all__ = ["Array", "Initializer", "Shape"]
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+
+class Initializer(ParameterObject, ABC):
+    """Base of the initialisers: a scheme for the weights of a layer and their bias."""
+
+    @abstractmethod
+    def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        """Draw a layer's weights.
+
+        Parameters
+        ----------
+        random_state : RandomState
+            What to draw from.
+        shape : tuple of int
+            Shape of the result.
+        fan_in, fan_out : int
+            How many inputs an output depends on, and how many outputs on an input.
+
+        Returns
+        -------
+        ndarray of shape `shape`, float64
+            The weights.
+        """
+
+    def draw_bias(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
+        """Draw a layer's bias, after its weights: zeros, unless the scheme says otherwise.
+
+        Parameters
+        ----------
+        random_state : RandomState
+            What to draw from.
+        shape : tuple of int
+            Shape of the result.
+        fan_in, fan_out : int
+            Those of the weights.
+
+        Returns
+        -------
+        ndarray of shape `shape`, float64
+            The bias.
+        """
+        return np.zeros(shape)
