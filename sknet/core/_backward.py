@@ -297,7 +297,7 @@ def depends_on(output: "Tensor", inputs: "Iterable[Tensor]") -> bool:
     return any(x.node in nodes for x in inputs)
 
 
-def missed(output: "Tensor", leaves: "Sequence[Tensor]") -> "list[Tensor]":
+def missed(output: "Tensor", leaves: "Sequence[Tensor]") -> "list[Tensor] | None":
     """Return the leaves that an output may have been computed from without a record of it.
 
     Parameters
@@ -309,9 +309,9 @@ def missed(output: "Tensor", leaves: "Sequence[Tensor]") -> "list[Tensor]":
 
     Returns
     -------
-    list of Tensor
+    list of Tensor or None
         Those of which the tape knows nothing, and which require a gradient only since an operation on
-        another of them was recorded, or again.
+        another of them was recorded, or again. None if the tape knows of no leaf.
 
     Examples
     --------
@@ -324,13 +324,13 @@ def missed(output: "Tensor", leaves: "Sequence[Tensor]") -> "list[Tensor]":
     True
     """
     if output.node is None:
-        return []
+        return None
     nodes = newest_first(output.node)
     own, known = {leaf.node for leaf in leaves}, set(nodes)
     # The first is the earliest: of what was computed from leaves, something was from them alone.
     began = next((node.order for node in reversed(nodes) if any(p in own for p in node.parents if p)), None)
     if began is None:
-        return []
+        return [] if output.node in own else None
     return [leaf for leaf in leaves if leaf.node not in known and _since(leaf) > began]
 
 

@@ -221,7 +221,9 @@ class Model:
 
         It has followed the module, whose parameters may have come, gone, or been frozen.
         """
-        store = self._present
+        store = self._store
+        if store.is_spent:
+            store.refuse_spent()
         if store.mark is not latest.structure:
             with active(store.device):
                 if store.follow(self.random_state):

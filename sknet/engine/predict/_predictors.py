@@ -52,26 +52,20 @@ class Predictors:
         array or None
             None where the pass cannot be compiled, or the model is not on the host.
         """
-        predictor = self._predictor(model, name, head, by, most_rows)
+        memory, optimizer = model.memory, averaging(model)
+        flat = memory.flat if optimizer is None else memory.averaged(optimizer)
+        predictor = self._known.get(name)
+        if predictor is None or not predictor.is_for(flat, head):
+            if flat is None or memory.device.kind != "cpu" or self._given_up.get(name) is latest.settings:
+                return None
+            predictor = Predictor(memory.module, memory.layout, flat, head, most_rows, by)
+            self._known[name] = predictor
         try:
-            return None if predictor is None else predictor(X)
+            return predictor(X)
         except CaptureError:
             self._known.pop(name, None)
             self._given_up[name] = latest.settings
             return None
-
-    def _predictor(
-        self, model: "Model", name: str, head: Head | None, by: Pass, most_rows: int
-    ) -> Predictor | None:
-        memory, optimizer = model.memory, averaging(model)
-        flat = memory.flat if optimizer is None else memory.averaged(optimizer)
-        found = self._known.get(name)
-        if found is not None and found.is_for(flat, head):
-            return found
-        if flat is None or memory.device.kind != "cpu" or self._given_up.get(name) is latest.settings:
-            return None
-        found = self._known[name] = Predictor(memory.module, memory.layout, flat, head, most_rows, by)
-        return found
 
     def __reduce__(self) -> Any:
         return Predictors, ()

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from sknet.core import Tensor, depends_on
+from sknet.core import Tensor
 from sknet.core.extend import missed
 from sknet.device import namespace
 from sknet.exceptions import GradientError
@@ -210,4 +210,4 @@ def recorded(output: Tensor, leaves: Mapping[str, Tensor]) -> list[Tensor]:
             f"{name!r} was frozen, or no part of the network, when its output was computed, and its gradient "
             "is not known: compute output and loss again"
         )
-    return parameters if depends_on(output, parameters) else [p.detach() for p in parameters]
+    return parameters if late is not None else [p.detach() for p in parameters]
