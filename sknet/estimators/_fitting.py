@@ -245,7 +245,7 @@ def _fit_in_steps(fit: Fit) -> None:
     recipe = fit.recipe
     fit.model.materialize(fit.X)
     if fit.saved is not None:
-        fit.model.random_state.set_state(fit.saved.state["began"])
+        fit.model.random_state.set_state(fit.saved.state["began"]["random_state"])
     fit.began = fit.model.random_state.get_state(legacy=False)
     _take_rows(fit)
     fit.stopping = _new_stopping(fit)
@@ -255,6 +255,8 @@ def _fit_in_steps(fit: Fit) -> None:
         fit.stopping.load_state(fit.estimator._stopping)
         if fit.incremental and fit.compared is not None and fit.estimator.stopped_early_:
             return _warn_of_the_end(fit)
+    if fit.saved is not None and fit.compared is not None:
+        fit.compared = replace(fit.compared, since=fit.saved.state["began"]["since"])
     second = SecondTraining(fit.model.copy()) if recipe.refit_on_all else None
     outcome = _trained(fit, [] if second is None else [second.noted])
     _check_finite_parameters(fit.model)

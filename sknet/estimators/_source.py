@@ -24,7 +24,8 @@ class FitSource(Source):
         self._fit = fit
         self.monitor = fit.monitor
         self.measured = fit.scoring.directions
-        self.began = fit.began
+        since = None if fit.compared is None else fit.compared.since
+        self.began = {"random_state": fit.began, "since": since}
 
     def parameters(self) -> dict[str, Any]:
         estimator = self._fit.estimator

@@ -5,8 +5,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from threadpoolctl import threadpool_info
 
 from sknet.callbacks import Callback
@@ -14,13 +16,13 @@ from sknet.callbacks.extend import SavedFit
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._fit import Fit
 from sknet.engine.loop._hooks import Hooks
-from sknet.engine.loop._model_state import load_model_state, model_state
+from sknet.engine.loop._model_state import check_frozen, frozen_names, load_model_state, model_state
 from sknet.exceptions import StateError
 from sknet.persistence import describe, differences, digest
 
 __all__ = ["FitKeeper"]
 
-VERSION = 1  # of what `FitKeeper.state` returns
+VERSION = 2  # of what `FitKeeper.state` returns
 MOST = 4  # differences that are named
 ROWS = "choice of rows"
 
@@ -71,6 +73,7 @@ class FitKeeper:
     ) -> None:
         self._fit, self._loop, self._hooks, self._validation = fit, loop, hooks, validation
         self._first = first
+        self._frozen = frozen_names(fit.model)  # a callback may change which these are
 
     def state(self) -> Tree:
         """Return all that the fit depends on from here on, as values that stay as they are."""
@@ -82,6 +85,7 @@ class FitKeeper:
             "parameters": self._parameters,
             "data": self._data,
             "began": fit.source.began,
+            "frozen": self._frozen,
             "model": model_state(fit.model),
             "loop": self._loop.state(),
             "callbacks": [{"class": _name(each), "state": each.state()} for each in callbacks],
@@ -109,6 +113,7 @@ class FitKeeper:
             )
         _check_same(state["parameters"], self._parameters, path, "parameters")
         _check_same(state["data"], self._data, path, "data")
+        check_frozen(self._fit.model, state["frozen"], path)
         load_model_state(self._fit.model, state["model"], path)
         self._plan(self._loop.more_steps(state["loop"]))
         self._loop.load_state(state["loop"], path)
@@ -215,13 +220,22 @@ def _environment(steps: str) -> Tree:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = None
-    for library in threadpool_info():
-        if library.get("user_api") == "blas":
-            told = [library.get(key) for key in ("internal_api", "version", "architecture")]
-            found["BLAS"] = " ".join(str(each) for each in told if each)
-            found["BLAS threads"] = library.get("num_threads")
-            break
+    found |= _blas(threadpool_info())
     return found
+
+
+def _blas(libraries: Sequence[Mapping[str, Any]]) -> Tree:
+    """Return what is known of NumPy's BLAS, in whatever order the libraries of a process were loaded."""
+    package = str(Path(np.__file__).parent)  # wheels have it in numpy.libs or numpy/.dylibs
+
+    def rank(library: Mapping[str, Any]) -> tuple[bool, bool, str]:
+        path = str(library.get("filepath"))
+        return not path.startswith(package), "site-packages" in path, path
+
+    for library in sorted((each for each in libraries if each.get("user_api") == "blas"), key=rank):
+        told = [library.get(key) for key in ("internal_api", "version", "architecture")]
+        return {"BLAS": " ".join(str(x) for x in told if x), "BLAS threads": library.get("num_threads")}
+    return {}
 
 
 def _warn_of_environment(saved: Mapping[str, Any], now: Mapping[str, Any], path: str) -> None:

@@ -1,6 +1,6 @@
 """The state of a model as a document holds it, and whether a saved one is of the same network."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +14,9 @@ from sknet.optim.schedules import Progress
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["load_model_state", "model_state", "random_state_of"]
+__all__ = ["check_frozen", "frozen_names", "load_model_state", "model_state", "random_state_of"]
 
-KINDS = {"parameters": "parameter", "frozen": "frozen parameter", "buffers": "buffer"}
+KINDS = {"parameters": "parameter", "buffers": "buffer"}
 
 Tree = dict[str, Any]
 
@@ -41,6 +41,7 @@ def model_state(model: "Model") -> Tree:
         "frozen": {name: np.array(to_host(array)) for name, array in _frozen(model).items()},
         "buffers": {name: to_host(array) for name, array in state.buffers.items()},
         "slots": slots,
+        "resting": {name: _on_host(kept) for name, kept in model.memory.resting.items()},
         "progress": model.progress._asdict(),
         "key": list(model.memory.key),
         "random_state": random_state_of(model.random_state),
@@ -71,7 +72,10 @@ def load_model_state(model: "Model", saved: Mapping[str, Any], path: str) -> Non
         If the network or the optimizer is another one: names the layer and parameter.
     """
     for difference in _of_networks(model, saved):
-        raise StateError(f"{path} is a checkpoint of another network: {difference}")
+        raise other_network(path, difference)
+    for name, parameter in model.module.own_parameters():  # a callback may have frozen or thawed some
+        if parameter.requires_grad != (name in saved["parameters"]):
+            parameter.requires_grad = not parameter.requires_grad
     layout, slots = model.memory.layout, {}
     _, own = model.memory.flat_buffers()
     if set(own) != set(saved["slots"]):
@@ -92,9 +96,33 @@ def load_model_state(model: "Model", saved: Mapping[str, Any], path: str) -> Non
     parameters = dict(model.module.own_parameters())
     for name, array in saved["frozen"].items():
         parameters[name].data = array
+    model.memory.rest({name: placed(kept) for name, kept in saved["resting"].items()})
     low, high = saved["key"]
     model.memory.key = low, high
     model.random_state.set_state(saved["random_state"])
+
+
+def other_network(path: str, difference: str) -> StateError:
+    """Return the error for a checkpoint of another network."""
+    return StateError(f"{path} is a checkpoint of another network: {difference}")
+
+
+def check_frozen(model: "Model", before: Sequence[str], path: str) -> None:
+    """Raise a StateError unless the parameters that are frozen before a fit are these."""
+    now = frozen_names(model)
+    kinds = {True: "frozen parameter", False: "parameter"}
+    for name in model.module.state_dict():
+        if (name in before) != (name in now):
+            raise other_network(path, f"{name!r} was a {kinds[name in before]} and is a {kinds[name in now]}")
+
+
+def frozen_names(model: "Model") -> list[str]:
+    """Return the names of a model's frozen parameters."""
+    return list(model.memory.frozen)
+
+
+def _on_host(arrays: Mapping[str, Any]) -> Tree:
+    return {name: np.array(to_host(array)) for name, array in arrays.items()}
 
 
 def _frozen(model: "Model") -> Tree:
@@ -103,8 +131,9 @@ def _frozen(model: "Model") -> Tree:
 
 def _of_networks(model: "Model", saved: Mapping[str, Any]) -> Iterator[str]:
     """Yield in what a model's network differs from a saved one."""
-    here = {"parameters": model.parameters, "frozen": _frozen(model), "buffers": model.buffers}
-    then = {name: (kind, array) for kind in KINDS for name, array in saved[kind].items()}
+    here = {"parameters": {**model.parameters, **_frozen(model)}, "buffers": model.buffers}
+    there = {"parameters": {**saved["parameters"], **saved["frozen"]}, "buffers": saved["buffers"]}
+    then = {name: (kind, array) for kind in KINDS for name, array in there[kind].items()}
     now = {name: (kind, array) for kind in KINDS for name, array in here[kind].items()}
     for name in {**now, **then}:
         kind, array = now.get(name) or then[name]

@@ -189,6 +189,15 @@ class Memory:
         self.slots = {name: self.zeros() for name in names}
 
     @property
+    def resting(self) -> Mapping[str, Mapping[str, Any]]:
+        """The optimizer's state of frozen parameters that have been trained, by parameter and slot."""
+        return MappingProxyType(self._resting)
+
+    def rest(self, slots: Mapping[str, Mapping[str, Any]]) -> None:
+        """Give frozen parameters the state from which the optimizer goes on when they are thawed."""
+        self._resting = {name: dict(kept) for name, kept in slots.items() if name in self.frozen}
+
+    @property
     def slot_names(self) -> tuple[str, ...]:
         """Names of the optimizer's slots."""
         return tuple(self.slots)

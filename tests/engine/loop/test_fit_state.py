@@ -1,5 +1,6 @@
 """A fit that died and is resumed ends with the bits of the one that did not; another one is refused."""
 
+import itertools
 import signal
 
 import numpy as np
@@ -253,11 +254,11 @@ def test_an_interrupted_fit_is_saved_where_it_was(tmp_path, at):
 
 def test_a_checkpoint_of_another_version_is_refused_by_version(tmp_path, monkeypatch):
     network, optimizer, options = CASES["adam"]
-    monkeypatch.setattr("sknet.engine.loop._fit_state.VERSION", 2)
+    monkeypatch.setattr("sknet.engine.loop._fit_state.VERSION", 9)
     fit(network, optimizer, options, [Checkpoint(tmp_path)], max_iter=1)
     monkeypatch.undo()
     with pytest.raises(
-        StateError, match=r"is a checkpoint of version 2, written by sknet .*; this one reads version 1"
+        StateError, match=r"is a checkpoint of version 9, written by sknet .*; this one reads version 2"
     ):
         fit(network, optimizer, options, saved=saved_fit([], tmp_path))
 
@@ -411,3 +412,58 @@ def test_where_numbers_may_be_rounded_otherwise_a_warning_says_so(tmp_path, monk
     said = "last.safetensors was written where numbers .*: steps was 'EagerSteps' and is 'CompiledSteps'. The"
     with pytest.warns(UserWarning, match=said):
         fit(network, optimizer, {}, saved=saved_fit([], tmp_path), max_iter=2)
+
+
+class Freezes(Callback):
+    """Freezes a layer after one epoch, and thaws it after another."""
+
+    def __init__(self, freezes, thaws):
+        self.freezes, self.thaws = freezes, thaws
+
+    def on_epoch_end(self, fit):
+        if fit.epoch in (self.freezes, self.thaws):
+            fit.model.module[0].requires_grad_(fit.epoch == self.thaws)
+
+
+@pytest.mark.parametrize(("freezes", "thaws"), [(2, 5), (2, 9), (5, 2)])
+@pytest.mark.parametrize(
+    "optimizer", [optim.Adam(), optim.SGD(0.1, 0.9), optim.EMA(optim.Adam(), 0.9)], ids=str
+)
+@pytest.mark.parametrize("at", [20, 30, 45])
+def test_layers_that_a_callback_freezes_and_thaws(freezes, thaws, name, at, tmp_path):
+    network, options = (thawed if freezes < thaws else frozen), {"validated": False}
+    _, optimizer, _ = CASES[name]
+    saves = Checkpoint(tmp_path, every="2 steps")
+    whole = fit(network, optimizer, options, [Freezes(freezes, thaws)])
+    with pytest.raises(RuntimeError, match="died"):
+        fit(
+            network,
+            optimizer,
+            options,
+            [Freezes(freezes, thaws), saves, Dies(at)],
+        )
+    resumed = fit(network, optimizer, options, [Freezes(freezes, thaws)], saved=saved_fit([], tmp_path))
+    assert_same_end(whole, resumed)
+    for model in (whole[0], resumed[0]):
+        model.module.requires_grad_(True)
+    assert_same_state(whole[0].state, resumed[0].state)
+
+
+def library(path, version, threads):
+    return {"user_api": "blas", "filepath": path, "version": version, "num_threads": threads}
+
+
+LIBRARIES = [
+    {"user_api": "openmp", "filepath": "/lib/libgomp.so", "num_threads": 3},
+    library("/site-packages/torch/libmkl.so", "0", 1),
+    library("/site-packages/scipy.libs/libopenblas.so", "1", 2),
+    library(f"{np.__path__[0]}.libs/libopenblas.so", "2", 4),
+]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(LIBRARIES)), ids=lambda _: "")
+def test_the_blas_that_is_noted_is_that_of_numpy(order, monkeypatch, tmp_path):
+    monkeypatch.setattr("sknet.engine.loop._fit_state.threadpool_info", lambda: list(order))
+    fit(thawed, optim.SGD(), {}, [Checkpoint(tmp_path)], max_iter=1)
+    environment = saved_fit([], tmp_path).state["environment"]
+    assert (environment["BLAS"], environment["BLAS threads"]) == ("2", 4)

@@ -1,0 +1,9 @@
+"""Random sequences of fits that die and are resumed: a few of them."""
+
+from tests.fuzz.command import mismatches
+from tests.fuzz.resumes import mismatch
+
+
+def test_fits_that_die_and_are_resumed_end_as_those_left_alone(monkeypatch):
+    monkeypatch.setenv("SKNET_NATIVE", "0")  # machine code of so many optimizers takes long to make
+    assert not list(mismatches(mismatch, range(12)))
