@@ -11,6 +11,7 @@ from sknet.compile.executors.native._value import Given, Map
 from sknet.core import PRIMITIVES
 from sknet.engine import Batches
 from sknet.engine.loop._native_steps import NativeSteps
+from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import CompiledSteps
 from tests.contracts.rows import ROWS
 
@@ -55,15 +56,16 @@ def trained(
     model.epoch_ended()  # some schedules count epochs: the first begins
     planned = (epochs * batches.n_batches,) if issubclass(kind, NativeSteps) else ()
     steps = kind(model, batches, check_finite, *planned)
-    losses, outputs = [], []
+    losses, outputs, kept = [], [], Outputs(batches.n_samples)
     with np.errstate(all="ignore"):
         for _ in range(epochs):
             done = 0
             while done < batches.n_batches:
-                block = steps.run(order, done)
+                block = steps.run(order, done, outputs=kept)
                 done += len(block.losses)
                 losses += list(block.losses)
-                outputs.append(block.outputs.copy())
+                kept.add(block.n_rows)
+                outputs += [part.copy() for part in kept.parts(also_last=True)]
             model.epoch_ended()
     return model, np.array(losses), np.concatenate(outputs), steps
 

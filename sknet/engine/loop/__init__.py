@@ -6,10 +6,12 @@ from sknet.engine.loop._full_batch import minimize
 from sknet.engine.loop._gathered import Gathered
 from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
+from sknet.engine.loop._loop import Outcome
 from sknet.engine.loop._model_fit import Options, fit_rows
 from sknet.engine.loop._scores import Accuracy, RSquared, Score
 from sknet.engine.loop._stream import fit_batches
-from sknet.engine.loop._train import Outcome, Settings, Validation, train
+from sknet.engine.loop._train import Settings, train
+from sknet.engine.loop._validation import Validation
 
 __all__ = [
     "Accuracy",

@@ -12,9 +12,10 @@ from sknet import ops
 from sknet.compile import Compiled
 from sknet.compile import compile as compiled
 from sknet.core import Tensor
-from sknet.device import active, backend, device_of, to_device, to_host
+from sknet.device import active, backend, device_of, namespace, to_device, to_host
 from sknet.engine.loop._batches import Batches, take_rows
-from sknet.engine.loop._steps import Block, EagerSteps, Steps, rows_of_a_block
+from sknet.engine.loop._outputs import Outputs
+from sknet.engine.loop._steps import Block, EagerSteps, Steps
 from sknet.engine.state import Fingerprint, each_input
 from sknet.engine.step import (
     Batch,
@@ -24,6 +25,7 @@ from sknet.engine.step import (
     check_repeatable,
     gradient_function,
     hyper_slots,
+    per_output,
     update_function,
 )
 
@@ -61,7 +63,8 @@ class DeviceSteps(Steps):
         with active(model.device):
             self._rows = _Rows(batches)
             self._make_state()
-            self._make_ring(self.program_for(min(batches.size, batches.n_samples)).result.output)
+            self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
+            self._make_ring()
             self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
     def hold(self) -> bool:
@@ -83,15 +86,12 @@ class DeviceSteps(Steps):
         self._buffers = buffers
         self._state = DeviceInputs(flat, slots, buffers, self._counter, self._is_fine, hyper)
 
-    def _make_ring(self, output: Any) -> None:
+    def _make_ring(self) -> None:
         """Make room for what the steps of one block need and report, and the views for each of them."""
-        size, n_outputs = output.shape[0], math.prod(output.shape[1:])
-        rows = rows_of_a_block(size, self.batches.n_samples, n_outputs)
-        self._most = min(MOST_STEPS, rows // size)
+        self._most = min(MOST_STEPS, self.batches.n_batches)
         self._table = self._zeros((self._most, self._numbers.shape[0]), self.model.dtype)
         self._reports = self._zeros((self._most, 3), self.model.dtype)
         self._lines = [(self._table[i], self._reports[i]) for i in range(self._most)]
-        self._outputs = self._zeros((self._most * size, *output.shape[1:]), output.dtype)
 
     def program_for(self, n_rows: int) -> Compiled:
         """Return the program of a step on this many rows."""
@@ -105,20 +105,26 @@ class DeviceSteps(Steps):
 
     # -- steps --------------------------------------------------------------------------------
 
-    def run(self, order: Any, first: int, most: int = sys.maxsize) -> Block:
-        with active(self.model.device):
+    def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
+        model, shape = self.model, self._output.shape
+        with active(model.device):
             _, n_rows = self.batches.part(order, first)
-            steps = self._at_once(order, first, min(most, self._most), self._per_step)
+            room, most = None, min(most, self._most)
+            if outputs is not None:
+                room = outputs.free(n_rows, shape[1:], self._output.dtype, namespace(self._reports))
+                most = min(most, len(room) // n_rows)
+            steps = self._at_once(order, first, most, self._per_step)
             started = time.perf_counter()
-            reports = self._issue(order, first, n_rows, steps)
+            reports = self._issue(order, first, n_rows, steps, room)
             done = steps if reports[:, 2].all() else int(np.argmin(reports[:, 2]))
             if not done:
-                return EagerSteps(self.model, self.batches, self.check_finite).run(order, first)
+                return EagerSteps(model, self.batches, self.check_finite).run(order, first, 1, outputs)
             self._per_step = (time.perf_counter() - started) / steps
-            advance(self.model, {name: self._buffers[name].copy() for name in self.model.buffers}, done)
-        return self._block(reports[:done], self._outputs[: done * n_rows])
+            advance(model, {name: self._buffers[name].copy() for name in model.buffers}, done)
+        losses = per_output(model, 1.0, self._output) * reports[:done, 0] + reports[:done, 1]
+        return Block(losses, done * n_rows)
 
-    def _issue(self, order: Any, first: int, n_rows: int, steps: int) -> np.ndarray:
+    def _issue(self, order: Any, first: int, n_rows: int, steps: int, room: Any) -> np.ndarray:
         """Let the device do some steps; return what they report, as the host's numbers."""
         model, program = self.model, self.program_for(n_rows)
         inputs: DeviceInputs = program.slots
@@ -135,8 +141,9 @@ class DeviceSteps(Steps):
             self._numbers[...] = line
             program.run()
             place[...] = found.report
-            self._outputs[i * n_rows : (i + 1) * n_rows] = found.output
-        return to_host(self._reports[:steps]).astype(np.float64)  # type: ignore[no-any-return]
+            if room is not None:
+                room[i * n_rows : (i + 1) * n_rows] = found.output
+        return np.asarray(to_host(self._reports[:steps]), dtype=np.float64)
 
 
 class _Rows:
@@ -153,7 +160,7 @@ class _Rows:
         self._dtypes = batches.input_dtype
         self._X = each_input(self._resident, batches.X, self._dtypes)
         self._order: Any = None
-        self._placed: Any = None
+        self._placed: tuple[Any, Any] | None = None
 
     def _resident(self, X: Any, dtype: Any) -> Any:
         """Return an input on the device and in its dtype, if half of the free memory holds it."""
@@ -207,8 +214,9 @@ class _Rows:
             chosen = batches.chosen
             rows = order if chosen is None else np.asarray(chosen)[slice(None) if order is None else order]
             self._order = order
-            self._placed = tuple([None if x is None else to_device(x, batches.device) for x in (rows, order)])
-        return self._placed  # type: ignore[no-any-return]
+            here = [None if x is None else to_device(x, batches.device) for x in (rows, order)]
+            self._placed = here[0], here[1]
+        return self._placed
 
 
 def _gather(array: Any, order: Any, part: slice, out: Any) -> None:

@@ -20,10 +20,10 @@ class Gathered(Score):
     n_samples : int
         How many rows there are.
     compute : callable
-        ``compute(outputs, rows)`` returns scores by name, at least one, from raw outputs of shape
+        ``compute(outputs, rows)`` returns scores by name, from raw outputs of shape
         (n_rows, n_outputs); `rows` are the numbers of these rows, or None for all in their order.
     names : sequence of str
-        What it returns; each is NaN where an output is not finite.
+        What it returns; each is NaN where an output is not finite. With none, no output is needed.
 
     Examples
     --------
@@ -40,6 +40,7 @@ class Gathered(Score):
         self, n_samples: int, compute: Callable[[Any, Any], Mapping[str, float]], names: Sequence[str]
     ) -> None:
         self._compute, self._names = compute, list(names)
+        self.reads_outputs = bool(self._names)
         self._came = np.zeros(n_samples, dtype=bool)
         self._outputs: Any = None
 

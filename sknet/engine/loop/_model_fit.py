@@ -16,7 +16,8 @@ from sknet.engine.loop._fit import Source
 from sknet.engine.loop._full_batch import minimize
 from sknet.engine.loop._history import History
 from sknet.engine.loop._named_scores import NamedScores, check_scores
-from sknet.engine.loop._train import Settings, Validation, train
+from sknet.engine.loop._train import Settings, train
+from sknet.engine.loop._validation import Validation
 from sknet.engine.predict import chunk_rows_of
 from sknet.engine.state import n_rows
 from sknet.exceptions import DtypeError, ShapeError

@@ -41,6 +41,7 @@ class NamedScores(Score):
 
     def __init__(self, scores: Mapping[str, Score]) -> None:
         self._scores = dict(scores)
+        self.reads_outputs = any(score.reads_outputs for score in self._scores.values())
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         for score in self._scores.values():
@@ -75,13 +76,14 @@ class Collected(Score):
         self._parts: list[tuple[Any, Any, Any]] = []
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
-        part = (output, target, weight)
-        self._parts.append(tuple(None if array is None else np.array(to_host(array)) for array in part))  # type: ignore[arg-type]
+        weight = None if weight is None else np.array(to_host(weight))
+        self._parts.append((np.array(to_host(output)), np.array(to_host(target)), weight))
 
     def _joined(self) -> tuple[Any, ...]:
         if len(self._parts) > 1:
-            columns = zip(*self._parts, strict=True)
-            self._parts = [tuple(None if c[0] is None else np.concatenate(c) for c in columns)]  # type: ignore[list-item]
+            outputs, targets, weights = zip(*self._parts, strict=True)
+            weight = None if weights[0] is None else np.concatenate(weights)
+            self._parts = [(np.concatenate(outputs), np.concatenate(targets), weight)]
         return self._parts[0]
 
     def result(self) -> float:

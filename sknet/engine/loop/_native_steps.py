@@ -9,14 +9,16 @@ import numpy as np
 
 from sknet.compile.executors.native import NativeRun, UnsupportedError
 from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import SECONDS, Block, CompiledSteps
-from sknet.engine.step import advance
+from sknet.engine.step import advance, per_output
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
 __all__ = ["NativeSteps"]
 
+MOST_STEPS = 1 << 15  # of one block
 AS_IT_IS = np.zeros(0, np.int64)  # the order of the data
 
 
@@ -49,7 +51,7 @@ class NativeSteps(CompiledSteps):
         self._looked = 0.0
         self._runs: dict[int, NativeRun | None] = {}
         self._order: Any = None
-        self._orders: Any = None
+        self._orders: tuple[np.ndarray, np.ndarray] | None = None
         self._run_for(min(batches.size, batches.n_samples))
 
     def _run_for(self, n_rows: int) -> NativeRun | None:
@@ -77,21 +79,23 @@ class NativeSteps(CompiledSteps):
             [slots[name] for name in self._optimizer.slots],
             model.memory.untrained,
             (batches.X, batches.y, batches.weight),
-            len(self._outputs) if n_rows == batches.size else n_rows,
+            min(batches.n_batches, MOST_STEPS),
         )
         if self._wait:
             run.wait()
         return run
 
-    def run(self, order: Any, first: int, most: int = sys.maxsize) -> Block:
+    def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
         _, n_rows = self.batches.part(order, first)
         run = self._run_for(n_rows)
         if run is not None and self._is_ready(run):
-            steps = self._at_once(order, first, min(most, run.most), self._per_native_step)
-            block = self._native(run, order, first, steps)
+            room = self._free(n_rows, outputs)
+            most = min(most, run.most) if room is None else min(most, run.most, len(room) // n_rows)
+            steps = self._at_once(order, first, most, self._per_native_step)
+            block = self._native(run, order, first, steps, room)
             # A step that fails in native code is repeated by NumPy, which names what is not finite.
-            return self._replay(order, first, n_rows, 1) if block is None else block
-        block = super().run(order, first, most)
+            return self._replay(order, first, n_rows, 1, room) if block is None else block
+        block = super().run(order, first, most, outputs)
         self._left -= len(block.losses)
         return block
 
@@ -103,21 +107,22 @@ class NativeSteps(CompiledSteps):
             return run.is_ready(self._left * self._per_step if self._per_step < math.inf else 0.0)
         return False
 
-    def _native(self, run: NativeRun, order: Any, first: int, steps: int) -> Block | None:
+    def _native(self, run: NativeRun, order: Any, first: int, steps: int, room: Any) -> Block | None:
         model, batches = self.model, self.batches
         for name, array in model.memory.untrained.items():
             run.buffers[name][...] = array
         hyper = self._optimizer.hyper_table(model.progress, steps)
         started = time.perf_counter()
-        done = run.run(
-            self._orders_of(run, order), first * batches.size, hyper, model.progress.step, self.check_finite
-        )
+        orders, start = self._orders_of(run, order), first * batches.size
+        done = run.run(orders, start, hyper, model.progress.step, self.check_finite, room)
         if not done:
             return None
         self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
         self._left -= done
         advance(model, {name: run.buffers[name].copy() for name in model.buffers}, done)
-        return self._block(run.losses[:done].astype(np.float64), run.outputs[: done * run.rows])
+        terms = run.losses[:done].astype(np.float64)
+        losses = per_output(model, 1.0, self._output) * terms[:, 0] + terms[:, 1]
+        return Block(losses, done * run.rows)
 
     def _orders_of(self, run: NativeRun, order: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return in which order rows of X, and of y and weight, are taken in this epoch."""
@@ -127,7 +132,7 @@ class NativeSteps(CompiledSteps):
             self._order = order
             self._orders = rows if chosen is None else np.asarray(chosen)[rows], rows
         if order is not None:
-            return self._orders  # type: ignore[no-any-return]
+            return self._orders
         of_inputs, of_targets = run.in_place
         return (
             AS_IT_IS if of_inputs and chosen is None else self._orders[0],

@@ -20,6 +20,11 @@ NARROW = 64  # up to this many classes, a loop over columns is faster than one o
 class Score(ABC):
     """A score over rows that come in parts.
 
+    Attributes
+    ----------
+    reads_outputs : bool
+        Whether `add` needs to be called.
+
     Examples
     --------
     >>> import numpy as np
@@ -28,6 +33,8 @@ class Score(ABC):
     >>> score.result()
     0.5
     """
+
+    reads_outputs: bool = True
 
     @abstractmethod
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sknet.compile import Compiled
+from sknet.device import namespace
 from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._outputs import Outputs
 from sknet.engine.state import Fingerprint, Gradient
 from sknet.engine.step import (
     Batch,
@@ -27,10 +29,10 @@ from sknet.nn.extend import latest
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["SECONDS", "Block", "CompiledSteps", "EagerSteps", "Steps", "rows_of_a_block"]
+__all__ = ["NO_LOSSES", "SECONDS", "Block", "CompiledSteps", "EagerSteps", "Steps"]
 
+NO_LOSSES: np.ndarray[Any, Any] = np.zeros(0)
 SECONDS = 0.05  # approximate duration of a block, and so the delay of Ctrl-C
-MOST_KEPT = 1 << 18  # raw outputs of a block, in numbers, that are kept until they are scored
 MOST_BOUND = 256  # batches in an epoch up to which each has a program of its own that needs no copy
 
 
@@ -41,17 +43,12 @@ class Block(NamedTuple):
     ----------
     losses : array of shape (n_batches,)
         Of each batch, as it is reported.
-    outputs : array of shape (n_rows, n_outputs)
-        The raw outputs before the updates, of all rows; valid until the next block.
+    n_rows : int
+        How many rows the batches have.
     """
 
     losses: Any
-    outputs: Any
-
-
-def rows_of_a_block(n_rows: int, n_samples: int, n_outputs: int) -> int:
-    """Return how many rows a block may have: a batch or more, at most an epoch, and not too many outputs."""
-    return max(n_rows, min(n_samples, MOST_KEPT // max(n_outputs, 1)))
+    n_rows: int
 
 
 class Steps(ABC):
@@ -75,7 +72,7 @@ class Steps(ABC):
         """Tell whether these steps are still valid: nothing that they depend on has changed."""
 
     @abstractmethod
-    def run(self, order: Any, first: int, most: int = sys.maxsize) -> Block:
+    def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
         """Train on one block of batches, at least one.
 
         Parameters
@@ -86,11 +83,13 @@ class Steps(ABC):
             Number of the first batch.
         most : int
             The largest number of batches.
+        outputs : Outputs or None
+            Where the raw outputs before the updates are written; None if nobody reads them.
 
         Returns
         -------
         Block
-            Losses and outputs of the batches done.
+            What the batches done came to.
 
         Raises
         ------
@@ -101,10 +100,6 @@ class Steps(ABC):
     def _at_once(self, order: Any, first: int, most: int, per_step: float) -> int:
         """Return how many steps a block has, if one takes so long; 0 if no row of the first counts."""
         return self.batches.in_a_row(order, first, max(1, min(most, int(SECONDS / per_step))))
-
-    def _block(self, terms: np.ndarray, outputs: Any) -> Block:
-        """Return the block of steps whose losses and penalties are the first two columns of `terms`."""
-        return Block(per_output(self.model, 1.0, outputs) * terms[:, 0] + terms[:, 1], outputs)
 
 
 class EagerSteps(Steps):
@@ -118,10 +113,14 @@ class EagerSteps(Steps):
     def hold(self) -> bool:
         return self._hooks is latest.hooks  # without hooks, they may be compiled
 
-    def run(self, order: Any, first: int, most: int = sys.maxsize) -> Block:
-        X, y, weight = self.batches.take(self.batches.part(order, first)[0])
+    def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
+        chosen, n_rows = self.batches.part(order, first)
+        X, y, weight = self.batches.take(chosen)
         result = eager_step(self.model, *self._workspace, X, y, weight, self.check_finite)
-        return Block(np.array([reported(self.model, result)]), result.output.data)
+        if outputs is not None:
+            output = result.output.data
+            outputs.free(n_rows, output.shape[1:], output.dtype, namespace(output))[:n_rows] = output
+        return Block(np.array([reported(self.model, result)]), n_rows)
 
 
 class CompiledSteps(Steps):
@@ -134,9 +133,7 @@ class CompiledSteps(Steps):
         self._by_rows: dict[int, Compiled] = {}
         self._by_start: dict[int, Compiled | None] = {}
         self._per_step = math.inf  # seconds: the first block is of one step
-        output = self.program_for(min(batches.size, batches.n_samples)).returns.output
-        rows = rows_of_a_block(output.shape[0], batches.n_samples, math.prod(output.shape[1:]))
-        self._outputs = np.empty((rows, *output.shape[1:]), output.dtype)
+        self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
     def hold(self) -> bool:
@@ -173,18 +170,26 @@ class CompiledSteps(Steps):
             self.batches.take_into(chosen, *program.slots.batch)
         return program
 
-    def run(self, order: Any, first: int, most: int = sys.maxsize) -> Block:
+    def _free(self, n_rows: int, outputs: Outputs | None) -> Any:
+        """Return memory for the outputs of a batch or more; None if nobody reads them."""
+        if outputs is None:
+            return None
+        return outputs.free(n_rows, self._output.shape[1:], self._output.dtype)
+
+    def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
         _, n_rows = self.batches.part(order, first)
-        steps = self._at_once(order, first, min(most, len(self._outputs) // n_rows), self._per_step)
+        room = self._free(n_rows, outputs)
+        most = most if room is None else min(most, len(room) // n_rows)
+        steps = self._at_once(order, first, most, self._per_step)
         started = time.perf_counter()
-        block = self._replay(order, first, n_rows, max(steps, 1))
+        block = self._replay(order, first, n_rows, max(steps, 1), room)
         self._per_step = (time.perf_counter() - started) / len(block.losses)
         return block
 
-    def _replay(self, order: Any, first: int, n_rows: int, steps: int) -> Block:
+    def _replay(self, order: Any, first: int, n_rows: int, steps: int, room: Any) -> Block:
         model, programs = self.model, self._programs
         numbers = programs.optimizer.hyper_table(model.progress, steps)
-        losses, outputs = np.zeros(steps), self._outputs
+        losses = np.zeros(steps)
         for i in range(steps):
             changed, output, loss, penalty = programs.compute(self._given(order, first + i))
             if self.check_finite:
@@ -193,9 +198,10 @@ class CompiledSteps(Steps):
                 except NonFiniteError:
                     if not i:
                         raise
-                    return Block(losses[:i], outputs[: i * n_rows])  # the next block raises the error
+                    return Block(losses[:i], i * n_rows)  # the next block raises the error
             programs.apply(numbers[i])
             advance(model, {name: value.copy() for name, value in changed.items()})
             losses[i] = per_output(model, loss, output) + penalty
-            outputs[i * n_rows : (i + 1) * n_rows] = output
-        return Block(losses, outputs[: steps * n_rows])
+            if room is not None:
+                room[i * n_rows : (i + 1) * n_rows] = output
+        return Block(losses, steps * n_rows)

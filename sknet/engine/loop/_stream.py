@@ -1,25 +1,24 @@
 """Training on batches that come one after the other, from whatever yields them."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sknet import ops
-from sknet.device import backend
+import numpy as np
+
+from sknet.engine.loop._batch_steps import BatchSteps
 from sknet.engine.loop._batches import Batches
-from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._fit import Fit
 from sknet.engine.loop._fit_state import FitKeeper
 from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks
-from sknet.engine.loop._interrupt import InterruptGuard
+from sknet.engine.loop._loop import Epochs, Loop, run_loop
 from sknet.engine.loop._model_fit import Options, Prepared, check_count, checked_rows
-from sknet.engine.loop._scores import Score
-from sknet.engine.loop._steps import Block, EagerSteps, Steps
-from sknet.engine.loop._train import Loop, Settings, Validation, run_loop
-from sknet.engine.state import computed_dtype, each_input, n_rows, stepping_optimizer
+from sknet.engine.loop._steps import NO_LOSSES
+from sknet.engine.loop._sums import Sums
+from sknet.engine.loop._train import Settings
+from sknet.engine.state import n_rows, stepping_optimizer
 from sknet.engine.step import show_rows
-from sknet.exceptions import NonFiniteError, StateError
+from sknet.exceptions import StateError
 from sknet.persistence import differences, digest
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["fit_batches"]
 
-KEPT = 8  # shapes of batches, each with programs of its own
 MANY = 10_000  # steps that are expected of a stream of unknown length
 
 
@@ -103,9 +101,13 @@ class Feed:
             self._passes = None
         return self._peek()
 
+    def has_next(self) -> bool:
+        """Tell whether the epoch has another batch."""
+        return self._in_epoch != self._per_epoch and self._peek()
+
     def next(self) -> Any:
         """Return the next batch of the epoch; None at its end."""
-        if self._in_epoch == self._per_epoch or not self._peek():
+        if not self.has_next():
             return None
         batch, self._next = self._next, None
         self._in_epoch += 1
@@ -121,9 +123,10 @@ class Feed:
             return False
         for _ in range(2):
             is_new = self._passes is None
-            if is_new:
-                self._passes = iter(self._batches() if self._is_function else self._batches)
-            self._next = next(self._passes, None)  # type: ignore[arg-type]
+            passes = self._passes
+            if passes is None:
+                passes = self._passes = iter(self._batches() if self._is_function else self._batches)
+            self._next = next(passes, None)
             if self._next is not None:
                 return True
             if is_new:
@@ -134,218 +137,71 @@ class Feed:
         return False
 
 
-class BatchSteps:
-    """Training steps on single batches: programs for each shape that comes, in memory of their own.
-
-    Parameters
-    ----------
-    model : Model
-        Trained.
-    settings : Settings
-        The user's.
-    planned : int
-        How many steps there will be.
-
-    Notes
-    -----
-    The first shape is compiled at once, and so is one that differs in the number of rows alone, as the last
-    batch of an epoch does. Of all others, such as sequences of many lengths, the first batch is trained on
-    one operation after the other, and the next one of its shape is compiled.
-    """
-
-    def __init__(self, model: "Model", settings: Settings, planned: int) -> None:
-        self._model, self._settings, self._planned = model, settings, planned
-        self._by_shape: OrderedDict[Any, Steps | None] = OrderedDict()
-        self._first: Any = None
-        self._never = False  # a step of this model is not compiled
-
-    def run(self, X: Any, y: Any, weight: Any) -> Block:
-        """Train on one batch of checked arrays."""
-        key = _key_of(X, y, weight)
-        steps = self._by_shape.get(key)
-        if steps is None:
-            steps = self._new(key, X, y, weight)
-        self._by_shape[key] = steps if self._is_kept(steps) else None
-        self._by_shape.move_to_end(key)
-        if len(self._by_shape) > KEPT:
-            self._by_shape.popitem(last=False)
-        steps.batches.refill(X, y, weight)
-        return steps.run(None, 0, 1)
-
-    def pass_by(self, X: Any, y: Any, weight: Any) -> None:
-        """Know a batch that was trained on before, so that the next of its shape is done as it would be."""
-        key = _key_of(X, y, weight)
-        self._first = self._first or _form_of(key)
-        self._by_shape.setdefault(key, None)
-        self._by_shape.move_to_end(key)
-        if len(self._by_shape) > KEPT:
-            self._by_shape.popitem(last=False)
-
-    def follow(self) -> None:
-        """Forget steps that do not hold any more."""
-        held = {key: None if s is None or not s.hold() else s for key, s in self._by_shape.items()}
-        if held != dict(self._by_shape):
-            self._first, self._never = None, False
-            self._by_shape.clear()
-
-    def _is_kept(self, steps: Steps) -> bool:
-        return self._never or not isinstance(steps, EagerSteps)
-
-    def _new(self, key: Any, X: Any, y: Any, weight: Any) -> Steps:
-        model, settings = self._model, self._settings
-        batches = self._room_for(X, y, weight)
-        form = _form_of(key)
-        waits = self._first not in (None, form) and key not in self._by_shape and model.compile == "auto"
-        if self._never or waits:
-            return EagerSteps(model, batches, settings.check_finite)
-        found = steps_for(model, batches, settings.check_finite, self._planned, settings.seeded)
-        self._first = self._first or form
-        self._never = isinstance(found, EagerSteps)
-        return found
-
-    def _room_for(self, X: Any, y: Any, weight: Any) -> Batches:
-        """Return memory on the device for batches of this shape."""
-        model = self._model
-
-        def room(array: Any) -> Any:
-            if array is None or ops.is_sparse(array):
-                return array
-            dtype = computed_dtype(array, model.dtype)
-            return backend(model.device.kind).zeros(array.shape, dtype, model.device)
-
-        return Batches(each_input(room, X), room(y), room(weight), n_rows(X), model.dtype, model.device)
-
-
-def _key_of(X: Any, y: Any, weight: Any) -> Any:
-    """Return all of a batch that its program depends on."""
-    inputs = X if isinstance(X, dict) else {"": X}
-    arrays = {**inputs, "y ": y, "weight ": weight}  # no argument has a space in its name
-    return tuple((name, *_form(array)) for name, array in arrays.items())
-
-
-def _form_of(key: Any) -> Any:
-    """Return the same but for the number of rows."""
-    return tuple((name, shape[1:], *kind) for name, shape, *kind in key)
-
-
-def _form(array: Any) -> tuple[tuple[int, ...], str, bool]:
-    """Return all that a program depends on."""
-    return ((), "", False) if array is None else (tuple(array.shape), str(array.dtype), ops.is_sparse(array))
-
-
-class StreamEpoch:
-    """Sums over the batches of an epoch."""
-
-    def begin(self, score: Score) -> None:
-        """Start anew."""
-        self.score, self._loss, self.n_rows = score, 0.0, 0
-
-    def add(self, block: Block, y: Any, weight: Any) -> None:
-        """Add what training on a batch has come to."""
-        self._loss += float(block.losses[0]) * len(y)
-        self.n_rows += len(y)
-        self.score.add(block.outputs, y, weight, None)
-
-    def skip(self, n_rows: int) -> None:
-        """Leave out rows without weight."""
-        self.n_rows += n_rows
-
-    def state(self) -> dict[str, Any]:
-        """Return what the batches so far came to."""
-        return {"loss": self._loss, "rows": self.n_rows, "score": self.score.state()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
-        self._loss, self.n_rows = state["loss"], state["rows"]
-        self.score.load_state(state["score"])
-
-    @property
-    def mean_loss(self) -> float:
-        """Mean of the batches' losses, by rows."""
-        return self._loss / self.n_rows
-
-
-class StreamLoop(Loop):
-    """The epochs of a fit on batches that come one after the other.
+class StreamEpochs(Epochs):
+    """Epochs of batches that come one after the other.
 
     Parameters
     ----------
     fit : Fit
-        What the callbacks see.
-    settings, new_score, validation
-        As for `train`.
+        Whose model is trained.
     feed : Feed
         The batches.
+    settings : Settings
+        The user's.
     """
 
-    def __init__(
-        self,
-        fit: Fit,
-        settings: Settings,
-        new_score: Callable[[], Score],
-        validation: Validation | None,
-        feed: Feed,
-    ) -> None:
-        self._fit, self._settings = fit, settings
-        self._new_score, self._validation = new_score, validation
-        self._feed, self._epoch = feed, StreamEpoch()  # type: ignore[assignment]
+    def __init__(self, fit: Fit, feed: Feed, settings: Settings) -> None:
+        super().__init__(fit, Sums(None, self._targets))
+        self._feed = feed
         self._steps = BatchSteps(fit.model, settings, feed.n_steps or MANY)
-        self._order = self._number = None
         self._counts: list[int] = []  # batches of each epoch that has ended
         self._latest: Any = None
-        self.guard = InterruptGuard()
-        self.n_iter = 0
-
-    def _goes_on(self) -> bool:
-        return super()._goes_on() and self._feed.begin_epoch()
-
-    def _follow(self) -> None:
-        self._steps.follow()
-
-    def _begin_epoch(self) -> None:
-        self._number = 0
-        self._open_epoch()
-
-    def _open_epoch(self) -> None:
-        self._epoch.begin(self._new_score())  # type: ignore[call-arg]
-
-    def _run_epoch(self, hooks: Hooks) -> None:
-        fit, epoch, number = self._fit, self._epoch, self._number or 0
-        while hooks.stopped_by is None:
-            self.guard.poll()
-            batch = self._feed.next()
-            if batch is None:
-                break
-            self._number = number = number + 1
-            place = f"batch {number} of epoch {fit.epoch}"
-            X, y, weight = self._latest = _checked(fit.model, batch, place)
-            if weight is not None and not weight.any():
-                epoch.skip(len(y))  # no row counts: nothing to learn from it
-                continue
-            try:
-                block = self._steps.run(X, y, weight)
-            except NonFiniteError as error:
-                raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None
-            fit.model.memory.note_written("a fit")
-            epoch.add(block, y, weight)  # type: ignore[call-arg]
-            fit.step += 1
-            fit.losses = block.losses
-            hooks.call("on_block_end")
-        self._counts.append(number)
-
-    # -- saving ---------------------------------------------------------------------------------
 
     @property
     def steps_name(self) -> str:
         return type(self._steps).__name__
 
+    def follow(self, n_iter: int) -> None:
+        self._steps.follow()
+
+    def another(self) -> bool:
+        return self._feed.begin_epoch()
+
+    def begin(self) -> None:
+        """Nothing is left to do: to know that there is another epoch is to have its first batch."""
+
+    def has(self, number: int) -> bool:
+        return self._feed.has_next()
+
+    def train(self, number: int, most: int) -> tuple[int, np.ndarray[Any, Any]]:
+        sums, model = self.sums, self.fit.model
+        X, y, weight = self._latest = _checked(model, self._feed.next(), self.place(number))
+        if weight is not None and not weight.any():
+            sums.skip(len(y))  # no row counts: nothing to learn from it
+            return 1, NO_LOSSES
+        block = self._steps.run(X, y, weight, sums.outputs)
+        model.memory.note_written("a fit")
+        sums.add(block)
+        return 1, block.losses
+
+    def place(self, number: int) -> str:
+        return f"batch {number + 1} of epoch {self.fit.epoch}"
+
+    def end(self, number: int) -> None:
+        super().end(number)
+        self._counts.append(number)
+
+    def _targets(self, part: slice) -> tuple[Any, Any, Any]:
+        _, y, weight = self._latest
+        return y, weight, None
+
+    # -- saving ---------------------------------------------------------------------------------
+
     def state(self) -> dict[str, Any]:
         latest = _digested(self._latest)
-        more = {"counts": list(self._counts), "planned": self._feed.n_steps, "latest": latest}
-        return {**super().state(), **more}
+        return {"counts": list(self._counts), "planned": self._feed.n_steps, "latest": latest}
 
     def load_state(self, state: Mapping[str, Any], path: str) -> None:
-        super().load_state(state, path)
         for count in state["counts"]:
             self._pass_by(count, path)
         self._counts = list(state["counts"])
@@ -364,7 +220,7 @@ class StreamLoop(Loop):
             batch = self._feed.next()
             if batch is None:
                 raise StateError(f"{path} is of a fit on other batches: there were more of them")
-            self._latest = _checked(self._fit.model, batch, "a batch before the checkpoint")
+            self._latest = _checked(self.fit.model, batch, "a batch before the checkpoint")
             self._steps.pass_by(*self._latest)
 
     def more_steps(self, state: Mapping[str, Any]) -> int | None:
@@ -438,7 +294,7 @@ def fit_batches(
     model.progress = model.progress._replace(total_steps=total, counts_epochs=True)
     settings = Settings(max_iter=feed.most_epochs, check_finite=options.check_finite, seeded=options.seeded)
     fit = Fit(model, None, prepared.history, settings.max_iter, validation is not None, prepared.source)
-    loop = StreamLoop(fit, settings, prepared.new_score, validation, feed)
+    loop = Loop(fit, StreamEpochs(fit, feed, settings), prepared.new_score, validation)
 
     def begin(hooks: Hooks) -> None:
         first = Batches(X, y, weight, n_rows(X), model.dtype, model.device)

@@ -13,6 +13,7 @@ from sknet.engine.loop import _device_steps, _steps
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.loop._history import History
+from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._scores import Accuracy
 from sknet.engine.loop._steps import EagerSteps
 from sknet.engine.loop._train import Settings, train
@@ -92,15 +93,16 @@ def trained(
     batches = Batches(X, y, weight, SIZE, model.dtype, model.device, rows)
     model.materialize(batches.X)
     steps = kind(model, batches, True)
-    rng, losses, outputs = np.random.default_rng(1), [], []
+    rng, losses, outputs, kept = np.random.default_rng(1), [], [], Outputs(batches.n_samples)
     for _ in range(epochs):
         chosen, done = rng.permutation(batches.n_samples) if order == "new" else order, 0
         while done < batches.n_batches:
             with active(device), np.errstate(all="ignore"):
-                block = steps.run(chosen, done)
+                block = steps.run(chosen, done, outputs=kept)
             done += len(block.losses)
             losses += list(block.losses)
-            outputs.append(to_host(block.outputs))
+            kept.add(block.n_rows)
+            outputs += [to_host(part).copy() for part in kept.parts(also_last=True)]
     return model, np.array(losses), np.concatenate(outputs)
 
 

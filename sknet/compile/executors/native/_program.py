@@ -168,7 +168,7 @@ class NativeProgram:
 
     def _output_lines(self, output: Value) -> list[str]:
         name, rows = self._names.array(output, output.shape), self._rows_name()
-        return [f"outputs[b * {rows} : (b + 1) * {rows}] = {name}"]
+        return ["if len(outputs):", f"    outputs[b * {rows} : (b + 1) * {rows}] = {name}"]
 
     def _rows_name(self) -> str:
         return f"{self._names.array(self._batch[0][0], self._batch[0][0].shape)}.shape[0]"

@@ -52,8 +52,8 @@ class NativeRun:
     data : tuple
         X, or a dict of inputs, y and weight: only dtypes and layouts count. Weight is None where there are
         none.
-    max_rows : int
-        For how many rows outputs are kept.
+    most : int
+        How many steps one call may do.
 
     Attributes
     ----------
@@ -61,8 +61,6 @@ class NativeRun:
         The generated source.
     losses : ndarray of shape (n_steps, 2)
         After a run: loss and penalty of each step.
-    outputs : ndarray of shape (n_rows, n_outputs)
-        After a run: the raw outputs before the updates.
     buffers : dict of str to ndarray
         Set before a run; after it, what the steps have made of them.
     steps : callable or None
@@ -86,7 +84,7 @@ class NativeRun:
         slots: Sequence[np.ndarray],
         buffers: Mapping[str, np.ndarray],
         data: tuple[Any, np.ndarray, np.ndarray | None],
-        max_rows: int,
+        most: int,
     ) -> None:
         if not has_numba():
             raise UnsupportedError("Numba is not installed")
@@ -97,22 +95,26 @@ class NativeRun:
         self._program = program
         self.source = program.source
         self.rows = program.rows
-        self.most = max(1, max_rows // program.rows)
+        self.most = most
         self.buffers = {name: np.array(array) for name, array in buffers.items()}
         trained = {"flat": flat, "gradient": flat_gradient}
         trained.update({f"slot{i}": slot for i, slot in enumerate(slots)})
         self._bound = program.bind(trained, list(self.buffers.values()))
         self.losses = np.zeros((self.most, 2), flat.dtype)
-        self.outputs = np.zeros((self.most * program.rows, program.n_outputs), flat.dtype)
+        output = gradient.returns.output
+        self._no_outputs = np.zeros((0, *output.shape[1:]), output.dtype)
         self.in_place = set(inputs) <= program.in_place, set(targets) <= program.in_place
         no_weight = np.zeros(1, flat.dtype)
         self._data = [_plain(x) for x in (*inputs.values(), y, no_weight if weight is None else weight)]
-        example = self._arguments((np.zeros(0, np.int64),) * 2, 0, 0, True, 0, np.zeros((0, 0)))
+        orders = (np.zeros(0, np.int64),) * 2
+        example = self._arguments(orders, 0, 0, True, 0, np.zeros((0, 0)), self._no_outputs)
         self._function = Function(self.source, types_of(example))
         self.steps: Callable[..., int] | None = None
 
-    def _arguments(self, orders: Any, start: int, count: int, check: bool, counter: int, hyper: Any) -> Any:
-        results = self.losses, self.outputs
+    def _arguments(
+        self, orders: Any, start: int, count: int, check: bool, counter: int, hyper: Any, outputs: Any
+    ) -> Any:
+        results = self.losses, outputs
         return (*self._data, *orders, start, count, check, counter, hyper, *results, *self._bound)
 
     @property
@@ -142,7 +144,13 @@ class NativeRun:
         self.steps = self._function.wait()
 
     def run(
-        self, orders: tuple[np.ndarray, np.ndarray], start: int, hyper: np.ndarray, counter: int, check: bool
+        self,
+        orders: tuple[np.ndarray, np.ndarray],
+        start: int,
+        hyper: np.ndarray,
+        counter: int,
+        check: bool,
+        outputs: np.ndarray | None = None,
     ) -> int:
         """Train on some batches, one after the other.
 
@@ -159,6 +167,8 @@ class NativeRun:
             Steps before the first of these.
         check : bool
             Stop before an update with what is not finite.
+        outputs : ndarray of shape (at least n_rows, ...), default=None
+            Overwritten with the raw outputs before the updates, of all rows; None leaves them out.
 
         Returns
         -------
@@ -166,7 +176,8 @@ class NativeRun:
             Steps done: all, or those before the first with a loss or gradient that is not finite.
         """
         assert self.steps is not None
-        bad = self.steps(*self._arguments(orders, start, len(hyper), check, counter, hyper))
+        outputs = self._no_outputs if outputs is None else outputs
+        bad = self.steps(*self._arguments(orders, start, len(hyper), check, counter, hyper, outputs))
         return len(hyper) if bad < 0 else int(bad)
 
 

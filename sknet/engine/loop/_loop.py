@@ -1,0 +1,309 @@
+"""The procedure of a fit, whatever its epochs train on: blocks of steps, callbacks, records, saved states."""
+
+import sys
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sknet.callbacks import Callback
+from sknet.device import active
+from sknet.engine.loop._fit import Fit, Record
+from sknet.engine.loop._hooks import Hooks, KeptError
+from sknet.engine.loop._interrupt import InterruptGuard
+from sknet.engine.loop._scores import Score
+from sknet.engine.loop._sums import Sums
+from sknet.engine.loop._validation import Validation
+from sknet.exceptions import CallbackWarning, FitInterruptedWarning, NonFiniteError, StateError
+
+__all__ = ["Epochs", "Loop", "Outcome", "run_loop"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the loop ended.
+
+    Attributes
+    ----------
+    n_iter : int
+        Epochs done.
+    stopped_by : Callback or None
+        The callback that ended it, rather than the limit of epochs or an interrupt.
+    interrupted : bool
+        Whether Ctrl-C ended it, or an error of a callback after which the result is kept.
+    """
+
+    n_iter: int
+    stopped_by: Callback | None
+    interrupted: bool
+
+
+class Epochs(ABC):
+    """What the epochs of a fit train on, and by which steps.
+
+    Parameters
+    ----------
+    fit : Fit
+        Whose model is trained.
+    sums : Sums
+        Get what the batches of an epoch come to.
+    """
+
+    def __init__(self, fit: Fit, sums: Sums) -> None:
+        self.fit, self.sums = fit, sums
+
+    @property
+    @abstractmethod
+    def steps_name(self) -> str:
+        """What kind of steps they take."""
+
+    @abstractmethod
+    def follow(self, n_iter: int) -> None:
+        """Make other steps, if what these were made of has changed; `n_iter` epochs are done."""
+
+    def another(self) -> bool:
+        """Tell whether another epoch has a batch."""
+        return True
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin an epoch."""
+
+    @abstractmethod
+    def has(self, number: int) -> bool:
+        """Tell whether the epoch has a batch of this number, from 0."""
+
+    @abstractmethod
+    def train(self, number: int, most: int) -> tuple[int, np.ndarray[Any, Any]]:
+        """Train on batches from this number on.
+
+        Parameters
+        ----------
+        number : int
+            Of the first.
+        most : int
+            How many at most.
+
+        Returns
+        -------
+        n_batches : int
+            How many they were.
+        losses : ndarray of shape (n_steps,)
+            Of each step; none for a batch without weight.
+        """
+
+    @abstractmethod
+    def place(self, number: int) -> str:
+        """Return what to call this batch in a message."""
+
+    def end(self, number: int) -> None:
+        """End an epoch of so many batches."""
+        self.sums.flush()
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Return what they depend on from here on, besides the sums."""
+
+    @abstractmethod
+    def load_state(self, state: Mapping[str, Any], path: str) -> None:
+        """Go on from the state of a loop, which was saved at `path`."""
+
+    @abstractmethod
+    def more_steps(self, state: Mapping[str, Any]) -> int | None:
+        """Return how many more steps are planned than when `state` was saved; None if nobody knows."""
+
+
+class Loop:
+    """The epochs of a fit, one after the other.
+
+    Parameters
+    ----------
+    fit : Fit
+        What the callbacks see.
+    epochs : Epochs
+        What is trained on.
+    new_score : callable
+        Returns an empty `Score` for the training rows.
+    validation : Validation or None
+        Held-out rows, which are scored after each epoch.
+    max_steps : int or None, default=None
+        Updates at most, also in the middle of an epoch.
+
+    Attributes
+    ----------
+    n_iter : int
+        Epochs done.
+    guard : InterruptGuard
+        Holds Ctrl-C back.
+    """
+
+    def __init__(
+        self,
+        fit: Fit,
+        epochs: Epochs,
+        new_score: Callable[[], Score],
+        validation: Validation | None,
+        max_steps: int | None = None,
+    ) -> None:
+        self._fit, self._epochs = fit, epochs
+        self._new_score, self._validation = new_score, validation
+        self._max_steps = sys.maxsize if max_steps is None else max_steps
+        self._number: int | None = None  # of the next batch; None between epochs
+        self.guard = InterruptGuard()
+        self.n_iter = 0
+
+    def run(self, hooks: Hooks) -> None:
+        """Train until the limit of epochs or a callback ends it."""
+        fit, epochs = self._fit, self._epochs
+        # What is not finite is an error that names its place; NumPy's warnings before it are noise.
+        with self.guard, active(fit.model.device), np.errstate(all="ignore"):
+            stopped = hooks.begin()
+            while self._number is not None or (not stopped and self._goes_on()):
+                started = time.perf_counter()
+                fit.epoch = self.n_iter + 1
+                if hooks.call("on_epoch_begin") and self._number is None:
+                    break
+                epochs.follow(self.n_iter)
+                if self._number is None:
+                    epochs.begin()
+                    self._number = 0
+                    epochs.sums.begin(self._new_score())
+                self._run_epoch(hooks, self._number)
+                self.n_iter, self._number = self.n_iter + 1, None
+                record = self._measured()
+                fit.model.progress = fit.model.progress.epoch_ended(epochs.sums.n_rows)
+                fit.close_epoch({**record, "time": time.perf_counter() - started})
+                stopped = hooks.call("on_epoch_end")
+
+    @property
+    def _left(self) -> int:
+        """How many updates may follow."""
+        return self._max_steps - self._fit.step
+
+    def _goes_on(self) -> bool:
+        """Tell whether another epoch follows, unless a callback ends the fit."""
+        return self.n_iter < self._fit.max_epochs and bool(self._left) and self._epochs.another()
+
+    def _run_epoch(self, hooks: Hooks, number: int) -> None:
+        """Train on the batches from this number on, or until a callback ends it."""
+        fit, epochs, most = self._fit, self._epochs, hooks.steps_per_block
+        while hooks.stopped_by is None and self._left and epochs.has(number):
+            self.guard.poll()
+            try:
+                done, losses = epochs.train(number, min(most, self._left))
+            except NonFiniteError as error:
+                place = epochs.place(number)
+                raise NonFiniteError(f"training diverged in {place}: {error}", error.parameter) from None
+            self._number = number = number + done
+            if len(losses):
+                fit.step += len(losses)
+                fit.losses = losses
+                hooks.call("on_block_end")
+        epochs.end(number)
+
+    def _measured(self) -> dict[str, float]:
+        """Return what an epoch came to."""
+        model, sums, validation = self._fit.model, self._epochs.sums, self._validation
+        lr = model.optimizer.in_steps().learning_rate(model.progress)
+        record = {"loss": sums.mean_loss, **sums.score.results(), "lr": lr}
+        if validation is not None:
+            record |= {f"validation_{name}": value for name, value in validation.evaluate(model).items()}
+        return record
+
+    # -- saving ---------------------------------------------------------------------------------
+
+    @property
+    def steps_name(self) -> str:
+        """What kind of steps it takes."""
+        return self._epochs.steps_name
+
+    def state(self) -> dict[str, Any]:
+        """Return how far the fit has come, as values that stay as they are."""
+        fit, epochs = self._fit, self._epochs
+        inside = None if self._number is None else {"batch": self._number, **epochs.sums.state()}
+        return {
+            "n_iter": self.n_iter,
+            "epoch": fit.epoch,
+            "step": fit.step,
+            "max_epochs": fit.max_epochs,
+            "inside": inside,
+            "history": {name: np.array(column) for name, column in fit.history.items()},
+            "record": dict(fit.record),
+            **epochs.state(),
+        }
+
+    def load_state(self, state: Mapping[str, Any], path: str) -> None:
+        """Go on from what `state` returned, which was saved at `path`."""
+        fit, inside = self._fit, state["inside"]
+        begun = state["n_iter"] + (inside is not None)
+        if begun > fit.max_epochs:
+            raise StateError(
+                f"{path} is in epoch {begun}, and max_iter is {fit.max_epochs}: it must be as large as "
+                "it was, or larger"
+            )
+        self.n_iter = state["n_iter"]
+        fit.epoch, fit.step = state["epoch"], state["step"]
+        fit.history.clear()
+        fit.history.update({name: column.tolist() for name, column in state["history"].items()})
+        fit.record = Record(state["record"], fit.history)
+        self._epochs.load_state(state, path)
+        if inside is not None:
+            self._number = inside["batch"]
+            self._epochs.sums.begin(self._new_score())
+            self._epochs.sums.load_state(inside, fit.model.device)
+
+    def more_steps(self, state: Mapping[str, Any]) -> int | None:
+        """Return how many more steps are planned than when `state` was saved; None if nobody knows."""
+        return self._epochs.more_steps(state)
+
+
+def run_loop(
+    loop: Loop, fit: Fit, callbacks: Sequence[Callback], begin: Callable[[Hooks], None] | None = None
+) -> Outcome:
+    """Run the epochs of a fit, whatever ends them.
+
+    Parameters
+    ----------
+    loop : Loop
+        Has the epochs.
+    fit : Fit
+        What callbacks see.
+    callbacks : sequence of Callback
+        Called during the fit.
+    begin : callable, default=None
+        Called first, with the hooks of the callbacks.
+
+    Returns
+    -------
+    Outcome
+        How it ended.
+    """
+    interrupted = False
+    with Hooks(callbacks, fit) as hooks:
+        if begin is not None:
+            begin(hooks)
+        try:
+            loop.run(hooks)
+        except KeyboardInterrupt as error:
+            if loop.guard.is_urgent:
+                raise
+            fit.exception, interrupted = error, True
+            warnings.warn(
+                f"Training interrupted by user after {loop.n_iter} whole epochs; what was learned is kept.",
+                FitInterruptedWarning,
+                stacklevel=3,
+            )
+        except KeptError as kept:
+            fit.exception, interrupted = kept.error, True
+            warnings.warn(
+                f"{kept}: the fit ends after {loop.n_iter} whole epochs; what was learned is kept.",
+                CallbackWarning,
+                stacklevel=3,
+            )
+    return Outcome(loop.n_iter, hooks.stopped_by, interrupted)

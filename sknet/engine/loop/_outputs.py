@@ -1,0 +1,106 @@
+"""Raw outputs of an epoch: written by the steps where they stay until they are scored."""
+
+import math
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Outputs"]
+
+MOST_KEPT = 1 << 18  # numbers that are kept until they are scored
+
+
+class Outputs:
+    """Room for the raw outputs of rows that wait to be scored.
+
+    Parameters
+    ----------
+    n_samples : int or None
+        Rows of an epoch, whose outputs are scored in parts of a size that is the data's; None for outputs
+        that are scored batch by batch.
+
+    Attributes
+    ----------
+    n_rows : int
+        How many rows wait.
+    """
+
+    def __init__(self, n_samples: int | None) -> None:
+        self._n_samples = n_samples
+        self._array: Any = None
+        self._part = sys.maxsize  # rows
+        self.n_rows = 0
+
+    def free(self, n_rows: int, shape: tuple[int, ...], dtype: Any, xp: Any = np) -> Any:
+        """Return memory for the rows that come next.
+
+        Parameters
+        ----------
+        n_rows : int
+            How many at least.
+        shape : tuple of int
+            Of a row.
+        dtype : dtype
+            Of the outputs.
+        xp : namespace, default=numpy
+            Whose arrays they are.
+
+        Returns
+        -------
+        array of shape (at least n_rows, *shape)
+            Contiguous; `add` says how many of its rows were written.
+        """
+        array = self._array
+        if (
+            array is None
+            or len(array) - self.n_rows < n_rows
+            or array.shape[1:] != shape
+            or array.dtype != dtype
+        ):
+            array = self._enlarged(n_rows, shape, dtype, xp)
+        return array[self.n_rows :]
+
+    def _enlarged(self, n_rows: int, shape: tuple[int, ...], dtype: Any, xp: Any) -> Any:
+        rows = n_rows
+        if self._n_samples is not None:
+            self._part = max(1, min(self._n_samples, MOST_KEPT // max(math.prod(shape), 1)))
+            rows = min(self._part - 1 + n_rows, self._n_samples)  # a batch may go on after a part is full
+        array = xp.empty((max(rows, self.n_rows + n_rows), *shape), dtype=dtype)
+        if self.n_rows:
+            array[: self.n_rows] = self.waiting
+        self._array = array
+        return array
+
+    @property
+    def waiting(self) -> Any:
+        """The outputs that wait, of shape (n_rows, ...); None if there never were any."""
+        return None if self._array is None else self._array[: self.n_rows]
+
+    def add(self, n_rows: int) -> None:
+        """Count rows that were written to what `free` returned."""
+        self.n_rows += n_rows
+
+    def parts(self, also_last: bool = False) -> Iterator[Any]:
+        """Yield the outputs part by part, each valid until the next step; forget them.
+
+        Parameters
+        ----------
+        also_last : bool, default=False
+            Whether to yield the part that is not full yet, too.
+
+        Yields
+        ------
+        array of shape (n_rows, ...)
+            As many rows as a part has, or the last.
+        """
+        start, least = 0, 1 if also_last else self._part
+        while self.n_rows - start >= least:
+            stop = min(start + self._part, self.n_rows)
+            yield self._array[start:stop]
+            start = stop
+        left = self.n_rows - start
+        if start and left:
+            self._array[:left] = self._array[start : self.n_rows]
+        self.n_rows = left

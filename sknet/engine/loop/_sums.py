@@ -1,0 +1,104 @@
+"""What the batches of an epoch come to."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sknet.device import Device, namespace, to_device, to_host
+from sknet.engine.loop._outputs import Outputs
+from sknet.engine.loop._scores import Score
+from sknet.engine.loop._steps import Block
+
+__all__ = ["Sums"]
+
+Targets = Callable[[slice], tuple[Any, Any, Any]]
+
+
+class Sums:
+    """Sums over the batches of an epoch, the same whatever blocks the batches come in.
+
+    Parameters
+    ----------
+    n_samples : int or None
+        Rows of an epoch; None scores each batch by itself.
+    targets : callable
+        ``targets(part)`` returns targets, weights (or None) and numbers (or None) of some consecutive rows of
+        the epoch.
+
+    Attributes
+    ----------
+    score : Score
+        Of the rows so far, but for those that wait to be scored.
+    n_rows : int
+        Rows so far, those without weight too.
+    """
+
+    score: Score
+
+    def __init__(self, n_samples: int | None, targets: Targets) -> None:
+        self._outputs, self._targets = Outputs(n_samples), targets
+        self._by_batch = n_samples is None
+        self._loss = 0.0
+        self._scored = self.n_rows = 0
+
+    def begin(self, score: Score) -> None:
+        """Start anew, with an empty score."""
+        self._loss, self.score = 0.0, score
+        self._scored = self.n_rows = self._outputs.n_rows = 0
+
+    @property
+    def outputs(self) -> Outputs | None:
+        """Where steps write their outputs; None if no score reads them."""
+        return self._outputs if self.score.reads_outputs else None
+
+    def add(self, block: Block) -> None:
+        """Add what training on some batches has come to."""
+        rows = block.n_rows // len(block.losses)  # the last batch, which may be shorter, comes alone
+        for loss in block.losses.tolist():
+            self._loss += loss * rows
+        self.n_rows += block.n_rows
+        if self.score.reads_outputs:
+            self._outputs.add(block.n_rows)
+            self._score(self._by_batch)
+        else:
+            self._scored = self.n_rows
+
+    def skip(self, n_rows: int) -> None:
+        """Leave out rows without weight."""
+        self.flush()
+        self.n_rows += n_rows
+        self._scored = self.n_rows
+
+    def flush(self) -> None:
+        """Score the outputs that wait, all at once: a few calls for many batches."""
+        self._score(True)
+
+    def _score(self, also_last: bool) -> None:
+        for part in self._outputs.parts(also_last):
+            stop = self._scored + len(part)
+            y, weight, rows = self._targets(slice(self._scored, stop))
+            self.score.add(part, y, weight, rows)
+            self._scored = stop
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean of the batches' losses, by rows."""
+        return self._loss / self.n_rows
+
+    def state(self) -> dict[str, Any]:
+        """Return what the batches so far came to; outputs that are not scored yet stay so."""
+        waiting = self._outputs.waiting
+        kept = None if waiting is None else to_host(waiting).copy()
+        rows = [self._scored, self.n_rows]
+        return {"loss": self._loss, "rows": rows, "outputs": kept, "score": self.score.state()}
+
+    def load_state(self, state: Mapping[str, Any], device: Device) -> None:
+        """Go on from what `state` returned, after `begin`; outputs are on the device."""
+        self._loss = state["loss"]
+        self.score.load_state(state["score"])
+        self._scored, self.n_rows = state["rows"]
+        waiting = self.n_rows - self._scored
+        if waiting:
+            outputs = to_device(state["outputs"], device)
+            room = self._outputs.free(waiting, outputs.shape[1:], outputs.dtype, namespace(outputs))
+            room[:waiting] = outputs
+            self._outputs.add(waiting)

@@ -1,0 +1,69 @@
+"""Held-out rows, scored after each epoch."""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sknet.device import to_host
+from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._scores import Score
+from sknet.engine.predict import predict_raw
+from sknet.engine.step import mean_loss
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
+__all__ = ["Validation"]
+
+
+class Validation:
+    """Held-out rows, and how to score them.
+
+    Parameters
+    ----------
+    batches : Batches
+        The rows.
+    new_score : callable
+        Returns an empty `Score`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> from sknet.engine import Accuracy, Batches
+    >>> from sknet.engine.extend import Validation
+    >>> model = Model(nn.Linear(2, 1), loss="log_loss", random_state=0)
+    >>> batches = Batches(np.eye(2), np.array([[0.0], [1.0]]), None, 2, model.dtype, model.device)
+    >>> numbers = Validation(batches, Accuracy).evaluate(model)
+    >>> list(numbers), 0 <= numbers["score"] <= 1
+    (['loss', 'score'], True)
+    """
+
+    def __init__(self, batches: Batches, new_score: Callable[[], Score]) -> None:
+        self.batches = batches
+        self.new_score = new_score
+
+    def evaluate(self, model: "Model") -> dict[str, float]:
+        """Return the mean loss (without penalty) and the scores of the held-out rows by name.
+
+        Parameters
+        ----------
+        model : Model
+            Only read from.
+
+        Returns
+        -------
+        dict of str to float
+            ``"loss"`` and what the score is called; NaN where the model has diverged.
+        """
+        score, loss, total = self.new_score(), 0.0, 0.0
+        for chosen, _ in self.batches.parts(None):
+            X, y, weight = self.batches.take(chosen)
+            output = predict_raw(model, X)
+            if weight is None or to_host(weight).any():
+                mean, size = mean_loss(model, output, y, weight)
+                loss += mean * size
+                total += size
+            if score.reads_outputs:
+                score.add(output, y, weight, chosen)
+        return {"loss": loss / total if total else math.nan, **score.results()}
