@@ -37,10 +37,15 @@ ORDER = [
 # A table is a dict, which has no docstring of its own; nor has a number.
 TABLES = {
     "sknet.callbacks.extend.HOOKS": "The names of the hooks, in the order in which a fit calls them.",
+    "sknet.callbacks.extend.PARTS": "What callbacks that have seen a fit consist of, by the names in files.",
     "sknet.core.SCALAR_FUNCTIONS": "The functions that scalar expressions may call, in NumPy, C and Numba.",
     "sknet.compile.passes.BLOCK": "Elements of a block of a long chain, which stay in the cache.",
     "sknet.core.PRIMITIVES": "Every primitive by its name.",
     "sknet.engine.extend.MOST_ROWS": "Rows of the largest program of a predictor.",
+    "sknet.engine.extend.PARTS": "What fits leave besides models, by the names in files.",
+    "sknet.estimators.extend.PARTS": "What fitted estimators consist of, by the names in files.",
+    "sknet.nn.extend.PARTS": "The functions by which layers draw weights, by the names in files.",
+    "sknet.onnx.PARTS": "What networks that were read consist of, by the names in files.",
     "sknet.losses.LOSSES": "The losses that have a name, by scikit-learn's names.",
     "sknet.nn.ACTIVATIONS": "The activation layers that have a name, scikit-learn's names among them.",
     "sknet.nn.init.INITIALIZERS": "The initialisers that have a name.",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         NetRegressor,
         NetTransformer,
     )
+    from sknet.files import load, save, trusted_types
     from sknet.preprocessing import TableEncoder
 
 __version__ = "0.1.0"
@@ -42,6 +43,7 @@ _HOMES = {
         "NetTransformer",
     ),
     "sknet.preprocessing": ("TableEncoder",),
+    "sknet.files": ("load", "save", "trusted_types"),
 }
 _MODULES = (
     *("autograd", "callbacks", "losses", "neural_network", "nn"),
@@ -66,6 +68,7 @@ __all__ = [
     "enable_grad",
     "grad",
     "inference_mode",
+    "load",
     "losses",
     "neural_network",
     "nn",
@@ -74,7 +77,9 @@ __all__ = [
     "ops",
     "optim",
     "preprocessing",
+    "save",
     "set_grad_enabled",
+    "trusted_types",
     "value_and_grad",
     "vmap",
 ]

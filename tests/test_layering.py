@@ -20,6 +20,7 @@ LAYERS = [
     {"engine", "onnx"},
     {"estimators"},
     {"neural_network"},
+    {"files"},
     {"display", "dask"},
     {""},  # sknet/__init__.py, which only gathers names
 ]
@@ -37,6 +38,7 @@ OPTIONAL = {
     "dask": ("sknet.dask",),
     "onnx": ("sknet.onnx",),
     "pandas": ("sknet.preprocessing",),
+    "skops": ("sknet.files",),
     "torch": (),
 }
 
@@ -151,7 +153,7 @@ ORDERS = {
         *("_key", "_graph", "_layout", "_internal", "_views", "_group", "_plan", "_capture"),
         *("passes", "executors", "_compiled"),
     ],
-    "sknet.engine": ["state", "step", "predict", "loop", "_model", "extend"],
+    "sknet.engine": ["state", "step", "predict", "loop", "_model", "_stored", "extend"],
     "sknet.compile.executors": [
         *("_writer", "_expressions", "_products"),
         *("numpy", "native", "device", "_program"),

@@ -8,6 +8,7 @@ from sknet.callbacks._view import FitState, Rows
 
 __all__ = [
     "HOOKS",
+    "PARTS",
     "FitState",
     "Plateau",
     "Rows",
@@ -18,3 +19,5 @@ __all__ = [
     "read_checkpoint",
     "saved_fit",
 ]
+
+PARTS = {"Plateau": Plateau}

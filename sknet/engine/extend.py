@@ -1,5 +1,6 @@
 """What estimators and loops of one's own are built on; users of models do without it."""
 
+from sknet.engine._stored import parts_of, restored_model, slim_model
 from sknet.engine.loop import (
     Gathered,
     InterruptGuard,
@@ -46,10 +47,11 @@ from sknet.engine.state import (
     n_rows,
     row_shapes,
 )
-from sknet.engine.step import last_layer, mean_loss
+from sknet.engine.step import Batch, last_layer, mean_loss
 
 __all__ = [
     "MOST_ROWS",
+    "PARTS",
     "Chosen",
     "Gathered",
     "Head",
@@ -84,11 +86,16 @@ __all__ = [
     "model_layer",
     "n_rows",
     "part_rows",
+    "parts_of",
     "predict_raw",
     "predict_rows",
+    "restored_model",
     "row_shapes",
     "rows_at_once",
+    "slim_model",
     "take_rows",
     "train",
     "warn_of_overflow",
 ]
+
+PARTS = {"Batch": Batch}

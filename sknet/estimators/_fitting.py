@@ -251,7 +251,7 @@ def _fit_in_steps(fit: Fit) -> None:
     fit.stopping = _new_stopping(fit)
     if fit.continuing:
         fit.history = fit.estimator.history_.copy()
-    if _can_compare(fit):
+    if _can_compare(fit) and fit.estimator._stopping is not None:  # None: `slim` has left it out
         fit.stopping.load_state(fit.estimator._stopping)
         if fit.incremental and fit.compared is not None and fit.estimator.stopped_early_:
             return _warn_of_the_end(fit)

@@ -1,14 +1,26 @@
 """What estimators of other signatures are built on; users of estimators do without it."""
 
 from sknet.estimators._architecture import Architecture, Perceptron
+from sknet.estimators._autoencoder import Coder, SymmetricCoder, Transposed
 from sknet.estimators._base import BaseNet
 from sknet.estimators._classifier import BaseClassifier
+from sknet.estimators._inputs import Inputs
+from sknet.estimators._modules import Built, Ready
 from sknet.estimators._namespace import follows_namespace
 from sknet.estimators._perceptron import PerceptronLayers
 from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
 from sknet.estimators._regressor import BaseRegressor
+from sknet.estimators._targets import (
+    ClassTargets,
+    ColumnTargets,
+    OrderedTargets,
+    PositionTargets,
+    RealTargets,
+)
+from sknet.estimators._validation import Compared
 
 __all__ = [
+    "PARTS",
     "Architecture",
     "BaseClassifier",
     "BaseNet",
@@ -20,3 +32,13 @@ __all__ = [
     "layer_sizes",
     "settings_of",
 ]
+
+PARTS = {
+    each.__name__: each
+    for each in (
+        *(ClassTargets, ColumnTargets, OrderedTargets, PositionTargets, RealTargets),
+        *(Built, Perceptron, Ready, SymmetricCoder),
+        *(Coder, Transposed),
+        *(Compared, Inputs),
+    )
+}

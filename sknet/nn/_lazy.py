@@ -95,7 +95,9 @@ class Lazy(Module):
         arguments = dict(self.__signature__.bind(*args, **kwargs).arguments)
         constraints = getattr(self, "_parameter_constraints", {})
         check_arguments(self, **{name: value for name, value in arguments.items() if name in constraints})
-        vars(self).update(_arguments=arguments, _place=(None, None), _init_version=init.active_version())
+        vars(self).update(
+            _arguments=arguments, _destination=(None, None), _init_version=init.active_version()
+        )
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         with _becoming:
@@ -112,7 +114,7 @@ class Lazy(Module):
             )
         with init.version(vars(self)["_init_version"]):
             made = self._ordinary(**vars(self)["_arguments"], **{self._infer: shape[self._axis]})
-        made._convert(*vars(self)["_place"])
+        made._convert(*vars(self)["_destination"])
         return made
 
     def _become(self, other: Module) -> None:
@@ -125,8 +127,8 @@ class Lazy(Module):
         note_structure()
 
     def _convert(self, dtype: "np.dtype[Any] | None", device: Device | None) -> None:
-        before = vars(self)["_place"]
-        vars(self)["_place"] = (dtype or before[0], device or before[1])
+        before = vars(self)["_destination"]
+        vars(self)["_destination"] = (dtype or before[0], device or before[1])
 
     def _check_shapes(self) -> NoReturn:
         raise StateError(

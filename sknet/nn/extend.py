@@ -9,8 +9,11 @@ from sknet.nn._module import copy_with
 from sknet.nn._parameter import convert
 from sknet.nn._shape_pass import shadows, shape_pass
 from sknet.nn._taps import Call, Calls, run_to
+from sknet.nn.layers._embedding import draw_embedding
+from sknet.nn.layers._recurrent_cells import draw_gates
 
 __all__ = [
+    "PARTS",
     "Call",
     "Calls",
     "SeesData",
@@ -25,3 +28,5 @@ __all__ = [
     "shape_pass",
     "waits_for_data",
 ]
+
+PARTS = {"draw_embedding": draw_embedding, "draw_gates": draw_gates}

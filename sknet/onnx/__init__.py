@@ -2,5 +2,8 @@
 
 from sknet.onnx._export import export
 from sknet.onnx._load import Network, load
+from sknet.onnx._writer import Node as _Node
 
-__all__ = ["Network", "export", "load"]
+__all__ = ["PARTS", "Network", "export", "load"]
+
+PARTS = {"Node": _Node}

@@ -7,18 +7,26 @@ first of the texts, so it stands at the same place in every file and covers ever
 
 import hashlib
 import json
+import math
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 
 from sknet.exceptions import LoadError
 from sknet.persistence._atomic import write_atomically
 
-__all__ = ["FORMAT", "Contents", "read_file", "write_file"]
+__all__ = ["FORMAT", "LITTLE", "PER_VALUE", "Contents", "damaged", "parse_json", "read_file", "write_file"]
 
 FORMAT = 1
+CHUNK = 1 << 20
+LITTLE = 1 << 26  # bytes that reading may need for texts and other values, however small the file is
+PER_VALUE = 100  # bytes of memory of a value in a text, at most
+MOST_AXES = 64  # of NumPy's arrays
+MOST_BYTES = 1 << 62
 DTYPES = {
     **{"F64": "float64", "F32": "float32", "F16": "float16", "BOOL": "bool"},
     **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
@@ -45,6 +53,15 @@ class Contents(NamedTuple):
     kind: str
     text: str
     arrays: dict[str, np.ndarray[Any, Any]]
+
+
+class Place(NamedTuple):
+    """Where an array stands among the bytes after the header."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+    stop: int
 
 
 def write_file(path: Path, contents: Contents) -> None:
@@ -101,6 +118,8 @@ def _header(contents: Contents, arrays: Mapping[str, np.ndarray[Any, Any]]) -> t
 def read_file(path: Path) -> Contents:
     """Read a file, of which every byte is checked.
 
+    Memory is allocated for what is really in the file, never for what its header claims.
+
     Parameters
     ----------
     path : Path
@@ -109,7 +128,7 @@ def read_file(path: Path) -> Contents:
     Returns
     -------
     Contents
-        With arrays that may be written to.
+        With arrays of their own, which may be written to.
 
     Raises
     ------
@@ -118,39 +137,150 @@ def read_file(path: Path) -> Contents:
     OSError
         If it cannot be opened.
     """
-    raw = np.fromfile(path, np.uint8)
-    header = _checked(path, raw)
-    texts = header.pop("__metadata__")
-    if texts.get("format") != f"sknet {FORMAT}":
-        raise LoadError(
-            f"{path} has the format {texts.get('format')!r}, and this version of sknet reads "
-            f"'sknet {FORMAT}': it was written by a newer one"
-        )
-    start = 8 + _length(raw)
-    arrays = {}
-    for name, place in header.items():
-        first, last = place["data_offsets"]
-        part = raw[start + first : start + last]
-        arrays[name] = part.view(DTYPES[place["dtype"]]).reshape(place["shape"])
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        _check_sum(path, file, size)
+        header, start = _read_header(path, file, size)
+        texts = _check_texts(path, header.pop("__metadata__", None))
+        places = _check_places(path, header, size - start)
+        file.seek(start)
+        arrays = {name: _read_array(path, file, name, place) for name, place in places.items()}
     return Contents(texts["kind"], texts["content"], arrays)
 
 
-def _length(raw: np.ndarray[Any, Any]) -> int:
-    return int.from_bytes(raw[:8].tobytes(), "little")
+def parse_json(path: Path, text: "str | bytes") -> Any:
+    """Return what a text in JSON says, if it says everything once and with numbers.
+
+    Parameters
+    ----------
+    path : Path
+        Where it comes from, for a message.
+    text : str or bytes
+        The text.
+
+    Returns
+    -------
+    tree
+        Of dict, list, str, int, float, bool and None.
+
+    Raises
+    ------
+    LoadError
+        If it is no JSON, has a key twice, NaN or infinity, or is nested too deeply.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("a key is there twice")
+        return found
+
+    def refuse(name: str) -> NoReturn:
+        raise ValueError(f"{name} is no number")
+
+    try:
+        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, f"its text cannot be read ({error})") from None
 
 
-def _checked(path: Path, raw: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """Return the header of a file that is as it was written."""
-    if not len(raw):
+def damaged(path: Path, what: str) -> LoadError:
+    """Return the error for a file whose content breaks the rules."""
+    return LoadError(f"{path} is damaged: {what}")
+
+
+def _check_sum(path: Path, file: BinaryIO, size: int) -> None:
+    """Raise a LoadError unless the file is as it was written."""
+    if not size:
         raise LoadError(f"{path} is damaged: it is empty")
-    if raw[8 : CHECKSUM.start].tobytes() != BEGINS:
+    head = file.read(CHECKSUM.stop)
+    if head[8 : CHECKSUM.start] != BEGINS:
         raise LoadError(f"{path} was not written by sknet, or its first bytes are damaged")
-    digest = hashlib.sha256(raw[: CHECKSUM.start])  # type: ignore[arg-type]
-    digest.update(raw[CHECKSUM.stop :])  # type: ignore[arg-type]
-    if digest.hexdigest().encode() != raw[CHECKSUM].tobytes():
+    digest = hashlib.sha256(head[: CHECKSUM.start])
+    while part := file.read(CHUNK):
+        digest.update(part)
+    if digest.hexdigest().encode() != head[CHECKSUM]:
         raise LoadError(
-            f"{path} is damaged: its {len(raw)} bytes do not have the checksum that was written with them; "
+            f"{path} is damaged: its {size} bytes do not have the checksum that was written with them; "
             "it was cut off or changed since"
         )
-    header: dict[str, Any] = json.loads(raw[8 : 8 + _length(raw)].tobytes())
-    return header
+
+
+def _read_header(path: Path, file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
+    """Return the header, and where the arrays begin."""
+    file.seek(0)
+    length = int.from_bytes(file.read(8), "little")
+    if length > size - 8:
+        raise damaged(path, f"its header claims {length} bytes, and it has {size}")
+    text = file.read(length)
+    # What Python needs for a text can be many times as long as the text.
+    needed = 4 * length + PER_VALUE * sum(text.count(mark) for mark in (b",", b":", b"[", b"{"))
+    if needed > max(size, LITTLE):
+        raise damaged(path, f"its header of {length} bytes holds too many values")
+    header = parse_json(path, text)
+    if not isinstance(header, dict):
+        raise damaged(path, "its header is no JSON object")
+    return header, 8 + length
+
+
+def _check_texts(path: Path, found: Any) -> dict[str, str]:
+    texts: dict[str, Any] = found if isinstance(found, dict) else {}
+    written = texts.get("format")
+    number = re.fullmatch(r"sknet (\d{1,9})", written) if isinstance(written, str) else None
+    if number is None or not all(isinstance(texts.get(name), str) for name in ("kind", "content")):
+        raise damaged(path, f"its metadata lack format, kind or content, or have the format {written!r}")
+    if int(number[1]) > FORMAT:
+        raise LoadError(
+            f"{path} has the format {written!r}, and this version of sknet reads "
+            f"'sknet {FORMAT}': it was written by a newer one"
+        )
+    return texts
+
+
+def _check_places(path: Path, header: dict[str, Any], n_bytes: int) -> dict[str, Place]:
+    """Return where each array stands, in this order, once the arrays are known to fill the file."""
+    places = {name: _checked_place(path, name, value) for name, value in header.items()}
+    places = dict(sorted(places.items(), key=lambda item: (item[1].start, item[1].stop)))
+    end = 0
+    for name, place in places.items():
+        if place.start != end:
+            raise damaged(path, f"array {name!r} begins at byte {place.start}, and should at {end}")
+        end = place.stop
+    if end != n_bytes:
+        raise damaged(path, f"its arrays take {end} bytes, and {n_bytes} are there")
+    return places
+
+
+def _checked_place(path: Path, name: str, value: Any) -> Place:
+    def refuse() -> LoadError:
+        return damaged(path, f"array {name!r} is described as {str(value)[:200]}")
+
+    if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
+        raise refuse()
+    dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in DTYPES or not _are_counts(shape) or len(shape) > MOST_AXES:
+        raise refuse()
+    if not _are_counts(offsets) or len(offsets) != 2:
+        raise refuse()
+    place = Place(np.dtype(DTYPES[dtype]), tuple(shape), *offsets)
+    if place.stop - place.start != math.prod(shape) * place.dtype.itemsize:
+        raise refuse()
+    return place
+
+
+def _are_counts(values: Any) -> bool:
+    return isinstance(values, list) and all(type(n) is int and 0 <= n < MOST_BYTES for n in values)
+
+
+def _read_array(path: Path, file: BinaryIO, name: str, place: Place) -> np.ndarray[Any, Any]:
+    dtype = np.uint8 if place.dtype == bool else place.dtype
+    found = np.fromfile(file, dtype, math.prod(place.shape))
+    try:
+        found = found.reshape(place.shape)
+    except ValueError as error:
+        raise damaged(path, f"array {name!r}: {error}") from None
+    if place.dtype != bool:
+        return found
+    if found.size and found.max() > 1:
+        raise damaged(path, f"array {name!r} holds {found.max()} as a truth value")
+    return found.view(bool)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from sknet.exceptions import LoadError
-from sknet.persistence._container import Contents, read_file, write_file
+from sknet.persistence._container import Contents, damaged, parse_json, read_file, write_file
 
-__all__ = ["read", "write"]
+__all__ = ["read", "read_any", "write"]
 
 ARRAY, FLOAT = "$array", "$float"
+NOT_FINITE = ("nan", "inf", "-inf")
 RESERVED = "__metadata__"
 
 
@@ -76,10 +77,45 @@ def read(path: "str | PathLike[str]", kind: str) -> Any:
     OSError
         If it cannot be opened.
     """
-    contents = read_file(Path(path))
-    if contents.kind != kind:
-        raise LoadError(f"{path} is a file of sknet's, of the kind {contents.kind!r}, and no {kind!r}")
-    return _decoded(json.loads(contents.text), contents.arrays)
+    found, tree = read_any(path)
+    if found != kind:
+        raise LoadError(f"{path} is a file of sknet's, of the kind {found!r}, and no {kind!r}")
+    return tree
+
+
+def read_any(path: "str | PathLike[str]") -> tuple[str, Any]:
+    """Read a document of any kind.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file.
+
+    Returns
+    -------
+    kind : str
+        What it is.
+    tree
+        What was written, with arrays of its own.
+
+    Raises
+    ------
+    LoadError
+        If the file is damaged (every byte is checked), or was not written by `write`.
+    OSError
+        If it cannot be opened.
+    """
+    file = Path(path)
+    contents = read_file(file)
+    tree = parse_json(file, contents.text)
+    arrays = dict(contents.arrays)
+    try:
+        found = _decoded(tree, arrays)
+    except (ValueError, RecursionError) as error:
+        raise damaged(file, f"its document cannot be read ({error})") from None
+    if arrays:
+        raise damaged(file, f"its document does not mention the arrays {list(arrays)[:5]}")
+    return contents.kind, found
 
 
 def _encoded(value: Any, place: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
@@ -115,12 +151,21 @@ def _below(place: str, key: object) -> str:
 
 
 def _decoded(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+    """Return a value with its arrays, each of which is taken out of `arrays`."""
     if isinstance(value, list):
         return [_decoded(item, arrays) for item in value]
     if not isinstance(value, dict):
         return value
-    if ARRAY in value:
-        return arrays[value[ARRAY]]
-    if FLOAT in value:
-        return float(value[FLOAT])
+    if ARRAY in value or FLOAT in value:
+        return _special(value, arrays)
     return {key: _decoded(item, arrays) for key, item in value.items()}
+
+
+def _special(value: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+    """Return the array or number that stands for a dict with one of the reserved keys."""
+    ((key, said),) = value.items() if len(value) == 1 else [("", None)]
+    if key == FLOAT and said in NOT_FINITE:
+        return float(said)
+    if key == ARRAY and isinstance(said, str) and said in arrays:
+        return arrays.pop(said)
+    raise ValueError(f"{str(value)[:80]} is neither an array, used once, nor a number")

@@ -77,7 +77,8 @@ class Memory:
     Notes
     -----
     What `holding` returns reads a state's own, read-only arrays; it copies them before it is
-    first written to. Pickles carry every number once, as the host's arrays.
+    first written to. Pickles carry every number once, as the host's arrays, and no slots that are as they
+    began.
     """
 
     is_spent = False
@@ -439,7 +440,7 @@ class Memory:
         blank = {parameter: np.empty(0, self.dtype) for parameter in self.leaves.values()}
         skeleton = copy_with(self.module, blank)  # the values are in the flat buffer
         skeleton.to(device="cpu")
-        slots = {name: to_host(array) for name, array in self.slots.items()}
+        slots = {name: None if _is_blank(array) else to_host(array) for name, array in self.slots.items()}
         resting = {
             name: {slot: to_host(array) for slot, array in kept.items()}
             for name, kept in self._resting.items()
@@ -466,11 +467,19 @@ class Memory:
                 found[name].data = view
             self.leaves, self.frozen, self.slots, self._resting = {}, {}, {}, {}
             self._arrange(found, ())
-            self.slots = {name: to_device(np.array(array), self.device) for name, array in slots.items()}
+            self.slots = {
+                name: self.zeros() if array is None else to_device(np.array(array), self.device)
+                for name, array in slots.items()
+            }
             self._resting = {
                 name: {slot: to_device(np.array(array), self.device) for slot, array in kept.items()}
                 for name, kept in resting.items()
             }
+
+
+def _is_blank(array: Any) -> bool:
+    """Tell whether slots are as they begin: all bits are zero, and a pickle need not have them."""
+    return not bool(namespace(array).any(array.view(f"u{array.dtype.itemsize}")).item())
 
 
 def _same_bits(x: Any, y: Any) -> bool:

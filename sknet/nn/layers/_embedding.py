@@ -86,7 +86,7 @@ class Embedding(Module):
         self.embedding_dim = int(embedding_dim)
         self.padding_idx = padding_idx
         shape = (self.num_embeddings, self.embedding_dim)
-        draw = partial(_drawn, scheme(init, self, "embedding"), shape, padding_idx)
+        draw = partial(draw_embedding, scheme(init, self, "embedding"), shape, padding_idx)
         self.weight = Parameter(shape=shape, draw=draw, device=device)
 
     def forward(self, x: Any) -> Tensor:
@@ -96,7 +96,7 @@ class Embedding(Module):
         return embedding(x, self.weight, self.padding_idx)
 
 
-def _drawn(
+def draw_embedding(
     found: Initializer, shape: tuple[int, int], padding_idx: int | None, random_state: RandomState
 ) -> np.ndarray[Any, Any]:
     values = found.draw(random_state, shape, fan_in=shape[0], fan_out=shape[1])

@@ -60,7 +60,7 @@ class _Cell(Module, ABC):
         self.bias = Parameter(self._first_bias(), device=device) if bias else None
 
     def _weight(self, found: Initializer, rows: int, device: "str | Device | None") -> Parameter:
-        draw = partial(_draw, found=found, rows=rows, size=self.hidden_size, gates=self.gates)
+        draw = partial(draw_gates, found=found, rows=rows, size=self.hidden_size, gates=self.gates)
         return Parameter(shape=(rows, self.gates * self.hidden_size), draw=draw, device=device)
 
     def _first_bias(self) -> np.ndarray[Any, Any]:
@@ -96,7 +96,7 @@ class _Cell(Module, ABC):
         return self.scan(expand_dims(x, 1), state)[1]
 
 
-def _draw(
+def draw_gates(
     random_state: RandomState, found: Initializer, rows: int, size: int, gates: int
 ) -> np.ndarray[Any, Any]:
     """Draw the weights of one gate after the other, each a matrix of its own."""

@@ -1,0 +1,152 @@
+"""What a model is made of, by names that stay, and a model made of that again."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from sknet.device import Device, active, available, to_device, to_host
+from sknet.engine._model import Model
+from sknet.engine.state import Epoch, Pending, copied_random_state, copy_of
+from sknet.exceptions import DeviceError, DeviceWarning, StateError
+from sknet.optim.schedules import Progress
+
+__all__ = ["parts_of", "restored_model", "slim_model"]
+
+Parts = dict[str, Any]
+
+
+def parts_of(model: Model) -> Parts:
+    """Return all that a model is made of; `restored_model` makes the same of it.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from.
+
+    Returns
+    -------
+    dict
+        Of module, loss and optimizer, the random state, plain values, and under ``"slots"`` and
+        ``"resting"`` the optimizer's state for trained and for frozen parameters, as host arrays by name;
+        without those that are all zeros, as they are at the beginning.
+    """
+    module = model._store.module
+    found: Parts = {
+        **{"module": module, "loss": model.loss_function, "optimizer": model.optimizer, "alpha": model.alpha},
+        **{"dtype": str(model.dtype), "device": str(model.device), "compile": model.compile},
+        **{"random_state": model.random_state, "is_seeded": model._is_seeded},
+        **{"has_seen_output": model._has_seen_output, "progress": list(model.progress)},
+        "epoch": [model._epoch.began, model._epoch.rows],
+    }
+    if isinstance(model._store, Pending):
+        return found
+    memory, slots = model.memory, {}
+    for name, flat in memory.slots.items():
+        on_host = to_host(flat)
+        if on_host.view(f"u{on_host.itemsize}").any():  # -0.0 is not what they begin with
+            slots[name] = memory.layout.views(on_host)
+    resting = {
+        name: {slot: to_host(array) for slot, array in kept.items()} for name, kept in memory.resting.items()
+    }
+    return {**found, "key": list(memory.key), "slots": slots, "resting": resting}
+
+
+def restored_model(parts: Mapping[str, Any]) -> Model:
+    """Return a model that goes on where the one stopped whose parts these are.
+
+    Parameters
+    ----------
+    parts : mapping
+        What `parts_of` returned. The model takes over the module and the random state themselves.
+
+    Returns
+    -------
+    Model
+        On the CPU, with a warning, where its device is not here.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If they do not fit together.
+    """
+    random_state = parts["random_state"]
+    drawn = random_state.get_state()
+    given = {name: parts[name] for name in ("loss", "optimizer", "alpha", "dtype", "compile")}
+    model = Model(
+        parts["module"], **given, random_state=random_state, device=_available(parts["device"]), copy=False
+    )
+    model.progress = Progress(*_counts(parts["progress"]))
+    model._is_seeded = parts["is_seeded"] is True
+    if parts["has_seen_output"] is True:
+        model._has_seen_output = True
+    model._epoch = Epoch(*_counts(parts["epoch"]))
+    if not isinstance(model._store, Pending):
+        low, high = parts["key"]
+        model.memory.key = int(low), int(high)
+        _fill(model, parts["slots"], parts["resting"])
+    random_state.set_state(drawn)
+    return model
+
+
+def _counts(numbers: Any) -> list[Any]:
+    """Return numbers of steps, epochs and rows, once they are known to be such."""
+    if any(not isinstance(number, (int, type(None))) or (number or 0) < 0 for number in numbers):
+        raise ValueError(f"{numbers} are no numbers of steps, epochs and rows")
+    return list(numbers)
+
+
+def _fill(model: Model, slots: Mapping[str, Any], resting: Mapping[str, Any]) -> None:
+    """Put the optimizer's state into a model."""
+    memory = model.memory
+    frozen = {name: parameter.shape for name, parameter in memory.frozen.items()}
+    for kept in (slots, *resting.values()):
+        if not kept.keys() <= memory.slots.keys():
+            raise StateError(f"the state {sorted(kept)} does not belong to {model.optimizer!r}")
+    for name, kept in resting.items():
+        if any((array.shape, array.dtype) != (frozen.get(name), memory.dtype) for array in kept.values()):
+            raise StateError(f"the state of {name!r} is that of another parameter")
+    with active(model.device):
+        for name, arrays in slots.items():
+            memory.layout.check(arrays)
+            for parameter, view in memory.layout.views(memory.slots[name]).items():
+                view[...] = to_device(arrays[parameter], model.device)
+        memory.rest(
+            {
+                name: {slot: to_device(array, model.device) for slot, array in kept.items()}
+                for name, kept in resting.items()
+            }
+        )
+
+
+def _available(device: str) -> Device:
+    try:
+        return available(device)
+    except DeviceError as error:
+        warnings.warn(f"{error}; the model computes on the CPU instead", DeviceWarning, stacklevel=2)
+        return Device("cpu")
+
+
+def slim_model(model: Model) -> Model:
+    """Return a model that predicts the same, and whose optimizer begins anew.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from.
+
+    Returns
+    -------
+    Model
+        With a module of its own, whose parameters are those that predict: averages, where an optimizer
+        makes some.
+    """
+    if isinstance(model._store, Pending):
+        return model.copy()
+    module = copy_of(model.module)
+    parameters = dict(module.own_parameters())
+    for name, array in model.evaluation_parameters.items():
+        parameters[name].data = array
+    parts = {**parts_of(model), "slots": {}, "resting": {}, "module": module}
+    parts["progress"], parts["epoch"] = model.progress._replace(step=0, reductions=0), [0, 0]
+    parts["random_state"] = copied_random_state(model.random_state)
+    return restored_model(parts)

@@ -1,0 +1,255 @@
+"""How each kind of object is described, and made again from a description: one record a kind.
+
+A description is a dict or list of values. An object is made again by its constructor where that checks what
+it is given, and else attribute by attribute; nothing that is called is named by a file.
+"""
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from sknet._params import ParameterObject
+from sknet.core import Tensor
+from sknet.device import MetaArray
+from sknet.engine import History, Model
+from sknet.engine.extend import parts_of, restored_model
+from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransformer
+from sknet.nn import Module, ModuleFactory, Parameter, StateDict, is_lazy
+
+__all__ = ["Kind", "is_stored", "kind_of"]
+
+
+class Kind(NamedTuple):
+    """What is done with objects of some classes.
+
+    Attributes
+    ----------
+    bases : tuple of type
+        Objects of these classes and of those derived from them.
+    describe : callable
+        ``describe(object)`` returns what it is made of.
+    restore : callable
+        ``restore(cls, description)`` returns an object made of that; an exception means that it does not fit.
+    """
+
+    bases: tuple[type, ...]
+    describe: Callable[[Any], Any]
+    restore: Callable[[type, Any], Any]
+
+
+COMPUTED = (property, functools.cached_property, types.FunctionType, classmethod, staticmethod)
+
+# -- attributes -------------------------------------------------------------------------------------
+
+
+def _attributes(x: Any) -> dict[str, Any]:
+    """Return the attributes of an object, without those that a class computes when they are asked for."""
+    state = x.__getstate__()
+    if not isinstance(state, dict):
+        raise TypeError(
+            f"objects of class {type(x).__name__} have no attributes that could be stored by name"
+        )
+    return {name: value for name, value in state.items() if not _is_cached(type(x), name)}
+
+
+def _is_cached(cls: type, name: str) -> bool:
+    return isinstance(inspect.getattr_static(cls, name, None), functools.cached_property)
+
+
+def _with_attributes(cls: Any, state: Mapping[str, Any]) -> Any:
+    """Return an object with these attributes, none of which hides what the class defines."""
+    made = cls.__new__(cls)
+    checked = _checked(cls, state)
+    if hasattr(made, "__setstate__"):
+        made.__setstate__(checked)
+    else:
+        vars(made).update(checked)
+    return made
+
+
+def _checked(cls: type, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes, once none of them is known to hide a method or a property of the class."""
+    for name in state:
+        of_class = inspect.getattr_static(cls, name, None)
+        # What modules register, such as a bias, has a descriptor too, and is None where there is none.
+        hides = isinstance(of_class, COMPUTED) if issubclass(cls, Module) else hasattr(of_class, "__get__")
+        if name.startswith("__") or hides:
+            raise ValueError(f"{cls.__name__}.{name} is no attribute to be set")
+    return dict(state)
+
+
+# -- parameters, tensors and modules ----------------------------------------------------------------
+
+
+def _of_parameter(x: Parameter) -> dict[str, Any]:
+    state = x.__getstate__()
+    if state["data"] is not None:
+        return {"data": state["data"], "requires_grad": state["requires_grad"]}
+    _, (shape, dtype, device, draw) = state["undrawn"].__reduce__()
+    drawn = {"shape": shape, "dtype": str(dtype), "device": str(device), "draw": draw}
+    return {**drawn, "requires_grad": state["requires_grad"]}
+
+
+def _parameter(cls: type, state: dict[str, Any]) -> Any:
+    is_trained = state.pop("requires_grad")
+    made = cls(**state)
+    made.requires_grad = is_trained is True
+    return made
+
+
+def _of_tensor(x: Tensor) -> dict[str, Any]:
+    return {"data": x.numpy(), "requires_grad": x.requires_grad}
+
+
+def _tensor(cls: type, state: dict[str, Any]) -> Any:
+    return cls(state["data"], requires_grad=state["requires_grad"] is True)
+
+
+MODULE_PARTS = ("_parameters", "_buffers", "_transient", "_children")
+
+
+def _of_module(x: Module) -> dict[str, Any]:
+    state = Module.__getstate__(x)
+    parameters, buffers, transient, children = (state.pop(name) for name in MODULE_PARTS)
+    settings = {name: value for name, value in state.items() if name not in children}
+    return {
+        **{"parameters": parameters, "buffers": buffers, "transient": sorted(transient)},
+        **{"children": children, "settings": _checked(type(x), settings)},
+    }
+
+
+def _module(cls: Any, state: dict[str, Any]) -> Any:
+    made: Any = cls.__new__(cls)
+    for name, parameter in state["parameters"].items():
+        made.register_parameter(name, parameter)
+    for name, buffer in state["buffers"].items():
+        made.register_buffer(name, buffer, persistent=name not in state["transient"])
+    for name, child in state["children"].items():
+        made.register_module(name, child)
+    settings, taken = _checked(cls, state["settings"]), {*vars(made), *state["parameters"], *state["buffers"]}
+    wrong = [name for name in settings if name in taken or name == "_hooks"]
+    if wrong:
+        raise ValueError(f"{cls.__name__}.{wrong[0]} is no setting")
+    vars(made).update(settings)
+    return made
+
+
+def _check_drawn(module: Module) -> None:
+    """Raise unless all parameters have values: loading draws nothing."""
+    if not is_lazy(module):
+        for name, parameter in module.own_parameters():
+            if not parameter.is_drawn:
+                raise ValueError(f"parameter {name!r} has no values")
+
+
+def _of_factory(x: ModuleFactory) -> dict[str, Any]:
+    return {"factory": x.factory, "arguments": _attributes(x)["_arguments"]}
+
+
+def _factory(cls: type, state: dict[str, Any]) -> Any:
+    return cls(state["factory"], **state["arguments"])
+
+
+# -- parameter objects and estimators ---------------------------------------------------------------
+
+
+def _of_parameters(x: Any) -> dict[str, Any]:
+    params = x.get_params(deep=False)
+    if isinstance(x, ParameterObject):
+        x.validate()
+    state = {name: value for name, value in _attributes(x).items() if name not in params}
+    return {"params": params, "state": _checked(type(x), state)}
+
+
+def _with_parameters(cls: Any, state: dict[str, Any]) -> Any:
+    made = cls.__new__(cls)
+    if set(state["params"]) != set(cls._get_param_names()):
+        raise ValueError(f"the parameters of {cls.__name__} are {cls._get_param_names()}")
+    own = {name: value for name, value in state["state"].items() if name not in state["params"]}
+    vars(made).update({**state["params"], **_checked(cls, own)})
+    if isinstance(made, ParameterObject):
+        made.validate()
+    return made
+
+
+# -- models and predictors --------------------------------------------------------------------------
+
+
+def _model(cls: type, parts: dict[str, Any]) -> Any:
+    _check_drawn(parts["module"])
+    return restored_model(parts)
+
+
+FROZEN = {"_loss", "_targets", "_inputs", "_label", "_dtype", "_module"}
+
+
+def _predictor(cls: type, state: dict[str, Any]) -> Any:
+    if not state.keys() >= FROZEN:
+        raise ValueError(f"a {cls.__name__} consists of {sorted(FROZEN)}")
+    _check_drawn(state["_module"])
+    return _with_attributes(cls, state)
+
+
+# -- others -----------------------------------------------------------------------------------------
+
+
+def _random_state(cls: type, state: dict[str, Any]) -> Any:
+    made = np.random.RandomState(0)
+    made.set_state(state)
+    return made
+
+
+def _generator(cls: type, state: dict[str, Any]) -> Any:
+    kinds = {kind.__name__: kind for kind in BIT_GENERATORS}
+    bits = kinds[state["bit_generator"]](0)
+    bits.state = state
+    return np.random.Generator(bits)
+
+
+BIT_GENERATORS: tuple[Any, ...] = (
+    *(np.random.PCG64, np.random.PCG64DXSM),
+    *(np.random.MT19937, np.random.Philox, np.random.SFC64),
+)
+
+
+def _fields(cls: Any, values: list[Any]) -> Any:
+    return cls._make(values)
+
+
+class Record(tuple[Any, ...]):
+    """What stands in the table for every class that `typing.NamedTuple` has made."""
+
+
+RECORDS = Kind((Record,), list, _fields)
+KINDS = (
+    Kind((Model,), parts_of, _model),
+    Kind((Parameter,), _of_parameter, _parameter),
+    Kind((Tensor,), _of_tensor, _tensor),
+    Kind((Module,), _of_module, _module),
+    Kind((ModuleFactory,), _of_factory, _factory),
+    Kind((FrozenClassifier, FrozenRegressor, FrozenTransformer), _attributes, _predictor),
+    Kind((BaseEstimator,), _of_parameters, _with_parameters),
+    Kind((History,), dict, lambda cls, columns: cls(columns)),
+    Kind((StateDict,), lambda x: [dict(x), x.metadata], lambda cls, state: cls(*state)),
+    Kind((MetaArray,), lambda x: [x.shape, str(x.dtype)], lambda cls, state: cls(*state)),
+    Kind((np.random.RandomState,), lambda x: x.get_state(legacy=False), _random_state),
+    Kind((np.random.Generator,), lambda x: x.bit_generator.state, _generator),
+)
+OTHERS = Kind((object,), _attributes, _with_attributes)
+
+
+def kind_of(cls: type) -> Kind:
+    """Return what is done with objects of a class."""
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return RECORDS
+    return next((kind for kind in KINDS if issubclass(cls, kind.bases)), OTHERS)
+
+
+def is_stored(cls: type) -> bool:
+    """Tell whether a public class of sknet is one whose objects a file may hold."""
+    return kind_of(cls) not in (OTHERS, RECORDS) and not inspect.isabstract(cls)

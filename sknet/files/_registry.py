@@ -1,0 +1,142 @@
+"""Which classes and functions a file may name, and by what names.
+
+All come from the public packages of sknet: what is in their ``__all__`` or, where fitted objects are made of
+things that users never name, in the table ``PARTS`` of a package's ``extend``. A name in a file is looked up
+here and nowhere else: no name that is not there is ever imported.
+"""
+
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sknet.files._kinds import is_stored
+
+__all__ = ["NotKnownError", "Registry", "all_known", "full_name", "stored_name"]
+
+HOUSE = Path(__file__).parents[1]
+NOT_STORED = ("compile", "display", "files", "dask", "exceptions", "persistence")
+NUMPYS = {f"numpy.random.{each.__name__}": each for each in (np.random.RandomState, np.random.Generator)}
+SPLITTERS = "sklearn.model_selection"  # what `validation_split` takes
+
+
+@cache
+def _packages() -> tuple[str, ...]:
+    """Return the public packages and modules of sknet whose objects are stored."""
+    found = ["sknet"]
+    for info in pkgutil.iter_modules([str(HOUSE)]):
+        if info.name.startswith("_") or info.name in NOT_STORED:
+            continue
+        found.append(f"sknet.{info.name}")
+        inner = pkgutil.iter_modules([str(HOUSE / info.name)]) if info.ispkg else ()
+        found += [f"sknet.{info.name}.{each.name}" for each in inner if not each.name.startswith("_")]
+    return (*found, SPLITTERS)
+
+
+@cache
+def _names_in(package: str) -> Mapping[str, Any]:
+    """Return what a package has for files, by name."""
+    module = import_module(package)
+    if package == SPLITTERS:
+        return {name: value for name, value in vars(module).items() if _is_splitter(value)}
+    found = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
+    known = {name: value for name, value in found.items() if isinstance(value, type) and is_stored(value)}
+    if package == "sknet.ops":
+        known |= {name: found[name] for name in found if not isinstance(found[name], type)}
+    return {**known, **getattr(module, "PARTS", {})}
+
+
+def _is_splitter(value: Any) -> bool:
+    return isinstance(value, type) and hasattr(value, "split") and hasattr(value, "get_n_splits")
+
+
+def full_name(thing: Any) -> str:
+    """Return what Python calls a class or function."""
+    return f"{getattr(thing, '__module__', None)}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
+
+
+def stored_name(thing: Any) -> str:
+    """Return the name by which a file calls a class or function: the public one, if it is sknet's."""
+    for name, value in NUMPYS.items():
+        if value is thing:
+            return name
+    home = getattr(thing, "__module__", None) or ""
+    top = ".".join(home.split(".")[:2])
+    for package in _packages():
+        if package == top or package.startswith(f"{top}."):
+            for name, value in _names_in(package).items():
+                if value is thing:
+                    return f"{package}.{name}"
+    if top.startswith("sknet."):
+        raise TypeError(f"{full_name(thing)} is no part of what files hold")
+    return full_name(thing)
+
+
+def all_known() -> Iterable[Any]:
+    """Return every class and function that a file may name without being trusted."""
+    return [value for package in _packages() if package != SPLITTERS for value in _names_in(package).values()]
+
+
+class NotKnownError(LookupError):
+    """A name in a file that is neither sknet's nor trusted."""
+
+
+class Registry:
+    """What the names in one file mean.
+
+    Parameters
+    ----------
+    trusted : iterable of type or callable
+        The user's own classes and functions that the file may name.
+    """
+
+    def __init__(self, trusted: Iterable[Any] = ()) -> None:
+        self._trusted: dict[str, Any] = {}
+        for thing in trusted:
+            if not (isinstance(thing, type) or callable(thing)) or not hasattr(thing, "__qualname__"):
+                raise TypeError(
+                    f"trusted holds classes and functions themselves, as in trusted=[MyNet], got {thing!r}"
+                )
+            self._trusted[full_name(thing)] = thing
+
+    def find(self, name: str, fits: Callable[[Any], bool]) -> Any:
+        """Return what a name means.
+
+        Parameters
+        ----------
+        name : str
+            From a file.
+        fits : callable
+            Tells whether something is of the kind that the file needs in this place.
+
+        Returns
+        -------
+        type or callable
+            The class or function.
+
+        Raises
+        ------
+        NotKnownError
+            If the name is neither known nor trusted; says which it is.
+        """
+        package, _, last = name.rpartition(".")
+        found = _names_in(package).get(last) if package in _packages() else NUMPYS.get(name)
+        if found is None:
+            found = self._trusted.get(name) or self._by_qualified_name(name)
+        if found is None or not fits(found):
+            short = last.rpartition(">.")[2] or name
+            raise NotKnownError(
+                f"it needs {name}, which is no part of sknet: load(path, trusted=[{short}]) if it is yours"
+                if found is None
+                else f"it needs {name} where something of that kind cannot be"
+            )
+        return found
+
+    def _by_qualified_name(self, name: str) -> Any:
+        """Return the one trusted thing of this name in whatever module, such as ``__main__`` then."""
+        found = [each for full, each in self._trusted.items() if name.endswith(f".{each.__qualname__}")]
+        return found[0] if len(found) == 1 else None

@@ -1,0 +1,344 @@
+"""Any value as a document holds it: what is no number or text is a dict with one key, which says what."""
+
+import functools
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet.device import Device, MetaArray, is_array, to_host
+from sknet.files._kinds import kind_of
+from sknet.files._registry import NotKnownError, Registry, stored_name
+from sknet.nn.init import Initializer
+
+__all__ = ["Decoder", "Encoder"]
+
+Tree = Any
+PLAIN = (bool, int, float, str, type(None))
+LONG = 8  # from this length on, a list of numbers is an array
+NUMBER = 32  # bytes that a number in a list needs in Python
+EXACT = {float: np.float64, int: np.int64}
+TIMES = ("M", "m")
+LAST_CHARACTER = 0x10FFFF
+DTYPE = re.compile(r"[<|]([biufc]\d{1,2}|U\d{1,6}|[mM]8(\[\w{1,8}\])?)")
+DRAWS = ("draw", "draw_bias")
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+
+
+class Encoder:
+    """Turns objects into a document.
+
+    Attributes
+    ----------
+    objects : list
+        What each object is, by its number; one refers to others by smaller numbers.
+    """
+
+    def __init__(self) -> None:
+        self.objects: list[Tree] = []
+        self._numbers: dict[int, int] = {}
+        self._kept: list[Any] = []  # so that no identity is used again
+        self._open: set[int] = set()
+
+    def value(self, x: Any, place: str = "") -> Tree:
+        """Return a value as a document holds it.
+
+        Parameters
+        ----------
+        x : object
+            The value.
+        place : str
+            Where it is found, for messages.
+
+        Returns
+        -------
+        tree
+            Numbers, texts, lists, dicts and arrays.
+
+        Raises
+        ------
+        TypeError
+            If it, or something in it, cannot be stored; names the place.
+        """
+        if type(x) in PLAIN:
+            return x
+        for cls in type(x).__mro__:
+            if cls in ENCODED and (cls is type(x) or cls in INHERITED):
+                return ENCODED[cls](self, x, place)
+        if isinstance(x, np.generic):
+            return {"scalar": self.value(np.asarray(x), place)}
+        if isinstance(x, FUNCTIONS):
+            return {"function": self._name(x, place)}
+        if isinstance(x, type):
+            return {"class": self._name(x, place)}
+        if isinstance(x, np.ndarray) and not isinstance(x, np.ma.MaskedArray):
+            return self._array(np.asarray(x), place)  # such as a map of a file
+        if is_array(x) and not isinstance(x, np.ndarray | MetaArray):
+            return self._array(to_host(x), place)
+        return {"object": self._number(x, place)}
+
+    def _name(self, thing: Any, place: str) -> str:
+        name = stored_name(thing)
+        if "<lambda>" in name or name.startswith("None."):
+            raise TypeError(f"{place or 'it'} is {thing!r}, which has no name by which a file could call it")
+        return name
+
+    def _number(self, x: Any, place: str) -> int:
+        known = self._numbers.get(id(x))
+        if known is not None:
+            return known
+        if id(x) in self._open:
+            raise TypeError(f"{place} refers to itself: it cannot be stored")
+        self._open.add(id(x))
+        try:
+            parts = kind_of(type(x)).describe(x)
+            state = self.value(parts, place or type(x).__name__)
+        except TypeError as error:
+            known = str(error).startswith("cannot save")
+            raise TypeError(str(error) if known else f"cannot save {place or 'it'}: {error}") from None
+        self._open.discard(id(x))
+        self._kept.append(x)
+        self.objects.append([stored_name(type(x)), state])
+        self._numbers[id(x)] = len(self.objects) - 1
+        return len(self.objects) - 1
+
+    def _list(self, x: Sequence[Any], place: str) -> Tree:
+        kind = type(x[0]) if len(x) >= LONG else None
+        if kind not in EXACT or not all(type(item) is kind for item in x):
+            return self._items(x, place)
+        if kind is int and not all(-(2**63) <= item < 2**63 for item in x):
+            return self._items(x, place)
+        return {"numbers": np.array(x, EXACT[kind])}
+
+    def _items(self, x: Any, place: str) -> list[Tree]:
+        return [self.value(item, f"{place}[{number}]") for number, item in enumerate(x)]
+
+    def _dict(self, x: Mapping[Any, Any], place: str) -> Tree:
+        if all(type(key) is str and not key.startswith("$") for key in x):
+            return {"dict": {key: self.value(item, f"{place}.{key}") for key, item in x.items()}}
+        return {
+            "pairs": [
+                [self.value(key, place), self.value(item, f"{place}[{key!r}]")] for key, item in x.items()
+            ]
+        }
+
+    def _array(self, x: np.ndarray[Any, Any], place: str) -> Tree:
+        kind, native = x.dtype.kind, np.asarray(x).astype(x.dtype.newbyteorder("="), copy=False)
+        if kind in "biuf" and x.dtype.itemsize <= 8:
+            is_turned = x.ndim > 1 and x.flags.f_contiguous and not x.flags.c_contiguous
+            return {"turned": native.T} if is_turned else native
+        if kind == "U":
+            width = native.dtype.itemsize // 4
+            return {
+                "texts": np.ascontiguousarray(native).reshape(-1).view(np.uint32).reshape(*x.shape, width)
+            }
+        if kind in TIMES:
+            return {"times": [native.dtype.str[1:], native.copy(order="C").view(np.int64)]}
+        if kind == "O":
+            return {"cells": [list(x.shape), self._items(x.reshape(-1).tolist(), place)]}
+        if kind == "c" and x.dtype.itemsize <= 16:
+            parts = np.stack([native.real, native.imag], axis=-1)
+            return {"complex": parts}
+        raise TypeError(f"{place} is an array of dtype {x.dtype}, which a file cannot hold")
+
+    def _method(self, x: types.MethodType, place: str) -> Tree:
+        if not (isinstance(x.__self__, Initializer) and x.__name__ in DRAWS):
+            raise TypeError(f"{place} is the method {x.__qualname__}, which a file cannot hold")
+        return {"draw": [x.__name__, self.value(x.__self__, place)]}
+
+    def _partial(self, x: "functools.partial[Any]", place: str) -> Tree:
+        parts = (x.func, list(x.args), x.keywords)
+        return {"partial": [self.value(part, f"{place}.{x.func!r}") for part in parts]}
+
+
+ENCODED: dict[type, Callable[[Encoder, Any, str], Tree]] = {
+    list: Encoder._list,
+    tuple: lambda self, x, place: {"tuple": self._items(x, place)},
+    dict: Encoder._dict,
+    set: lambda self, x, place: {"set": self._items(sorted(x, key=repr), place)},
+    frozenset: lambda self, x, place: {"frozenset": self._items(sorted(x, key=repr), place)},
+    types.MappingProxyType: lambda self, x, place: self._dict(x, place),
+    slice: lambda self, x, place: {"slice": self._items((x.start, x.stop, x.step), place)},
+    range: lambda self, x, place: {"range": self._items((x.start, x.stop, x.step), place)},
+    np.ndarray: Encoder._array,
+    np.dtype: lambda self, x, place: {"dtype": x.str},
+    Device: lambda self, x, place: {"device": str(x)},
+    types.MethodType: Encoder._method,
+    functools.partial: Encoder._partial,
+}
+INHERITED = (np.dtype,)  # all dtypes have classes of their own
+
+
+class Decoder:
+    """Turns a document into objects.
+
+    Parameters
+    ----------
+    registry : Registry
+        What the names in it mean.
+    budget : int
+        Bytes that lists of numbers may need.
+    """
+
+    def __init__(self, registry: Registry, budget: int) -> None:
+        self._registry, self._budget = registry, budget
+        self._objects: list[Any] = []
+
+    def add(self, described: Tree) -> None:
+        """Make the next object.
+
+        Parameters
+        ----------
+        described : tree
+            What `Encoder.objects` holds for it.
+
+        Raises
+        ------
+        Exception
+            If that describes none; whatever its class raises.
+        """
+        name, state = described
+        if not isinstance(name, str):
+            raise ValueError(f"{name!r} is no name of a class")
+        cls = self._registry.find(name, lambda found: isinstance(found, type))
+        try:
+            self._objects.append(kind_of(cls).restore(cls, self.value(state)))
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
+            if isinstance(error, NotKnownError):
+                raise
+            raise ValueError(f"it describes no {name}: {type(error).__name__}: {error}") from error
+
+    def value(self, tree: Tree) -> Any:
+        """Return the value that a part of a document describes.
+
+        Parameters
+        ----------
+        tree : tree
+            What `Encoder.value` returned.
+
+        Returns
+        -------
+        object
+            The value.
+
+        Raises
+        ------
+        ValueError
+            If it describes none.
+        LookupError
+            If it names something that is neither known nor trusted.
+        """
+        if isinstance(tree, list):
+            return [self.value(item) for item in tree]
+        if not isinstance(tree, dict):
+            return tree
+        ((tag, content),) = tree.items() if len(tree) == 1 else [("", None)]
+        if tag not in DECODED:
+            raise ValueError(f"{str(tree)[:80]} describes no value")
+        return DECODED[tag](self, content)
+
+    def _object(self, number: Any) -> Any:
+        if type(number) is not int or not 0 <= number < len(self._objects):
+            raise ValueError(f"there is no object {number!r} before it")
+        return self._objects[number]
+
+    def _numbers(self, array: Any) -> list[Any]:
+        if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype not in EXACT.values():
+            raise ValueError("a list of numbers is no array of those")
+        self._spend(NUMBER * array.size)
+        found: list[Any] = array.tolist()
+        return found
+
+    def _spend(self, n_bytes: int) -> None:
+        self._budget -= n_bytes
+        if self._budget < 0:
+            raise ValueError("its lists need more memory than the file has bytes")
+
+    def _texts(self, array: Any) -> Any:
+        if array.dtype != np.uint32 or not array.ndim or (array.size and array.max() > LAST_CHARACTER):
+            raise ValueError("an array of texts is no array of characters")
+        *shape, width = array.shape
+        if not width:
+            return np.zeros(shape, "U1")[()] if not shape else np.zeros(shape, "U1")
+        return array.reshape(-1).view(f"U{width}").reshape(shape)
+
+    def _times(self, content: Any) -> Any:
+        kind, array = content
+        dtype = self._dtype(f"<{kind}")
+        if dtype.kind not in TIMES or array.dtype != np.int64:
+            raise ValueError(f"{kind!r} is no dtype of times")
+        return array.view(dtype)
+
+    def _cells(self, content: Any) -> Any:
+        shape, values = content
+        found = np.empty(len(values), object)
+        for number, item in enumerate(values):
+            found[number] = self.value(item)
+        return found.reshape(shape)
+
+    def _complex(self, array: Any) -> Any:
+        self._spend(array.nbytes)
+        kinds = {np.dtype("f4"): "c8", np.dtype("f8"): "c16"}
+        return np.ascontiguousarray(array).view(kinds[array.dtype])[..., 0]
+
+    def _scalar(self, content: Any) -> Any:
+        array = self.value(content)
+        if not isinstance(array, np.ndarray) or array.ndim:
+            raise ValueError("a scalar is no array without axes")
+        return array[()]
+
+    def _dtype(self, text: Any) -> Any:
+        if not isinstance(text, str) or not DTYPE.fullmatch(text):
+            raise ValueError(f"{text!r} is no dtype")
+        return np.dtype(text)
+
+    def _dict(self, content: Any) -> dict[str, Any]:
+        return {key: self.value(item) for key, item in content.items()}
+
+    def _pairs(self, content: Any) -> dict[Any, Any]:
+        return {self.value(key): self.value(item) for key, item in content}
+
+    def _class(self, name: Any) -> Any:
+        return self._registry.find(str(name), lambda found: isinstance(found, type))
+
+    def _function(self, name: Any) -> Any:
+        return self._registry.find(str(name), lambda found: not isinstance(found, type) and callable(found))
+
+    def _draw(self, content: Any) -> Any:
+        name, holder = content[0], self.value(content[1])
+        if name not in DRAWS or not isinstance(holder, Initializer):
+            raise ValueError(f"{name!r} of {type(holder).__name__} is no draw of an initialiser")
+        return getattr(holder, name)
+
+    def _partial(self, content: Any) -> Any:
+        function, args, keywords = map(self.value, content)
+        if not isinstance(function, (functools.partial, types.MethodType, *FUNCTIONS)):
+            raise ValueError(f"{function!r} is no function")
+        return functools.partial(function, *args, **keywords)
+
+
+DECODED: dict[str, Callable[[Decoder, Any], Any]] = {
+    "object": Decoder._object,
+    "numbers": Decoder._numbers,
+    "texts": Decoder._texts,
+    "times": Decoder._times,
+    "cells": Decoder._cells,
+    "complex": Decoder._complex,
+    "turned": lambda self, array: array.T,
+    "scalar": Decoder._scalar,
+    "dtype": Decoder._dtype,
+    "dict": Decoder._dict,
+    "pairs": Decoder._pairs,
+    "tuple": lambda self, items: tuple(self.value(list(items))),
+    "set": lambda self, items: set(self.value(list(items))),
+    "frozenset": lambda self, items: frozenset(self.value(list(items))),
+    "slice": lambda self, items: slice(*self.value(list(items))),
+    "range": lambda self, items: range(*self.value(list(items))),
+    "device": lambda self, text: Device.parse(text),
+    "class": Decoder._class,
+    "function": Decoder._function,
+    "draw": Decoder._draw,
+    "partial": Decoder._partial,
+}
