@@ -254,7 +254,7 @@ def made(cls):
 
 
 # What is made again when it is needed.
-PROGRAMS = ("_stepper", "_predictors", "verified")
+PROGRAMS = ("_stepper", "_predictors", "verified", "shown")
 
 
 def state_of(x):

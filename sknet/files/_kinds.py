@@ -88,16 +88,25 @@ def _checked(cls: type, state: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_parameter(x: Parameter) -> dict[str, Any]:
     state = x.__getstate__()
+    found = {"requires_grad": state["requires_grad"], "awaits_data": "as_drawn" in state and _is_first(x)}
     if state["data"] is not None:
-        return {"data": state["data"], "requires_grad": state["requires_grad"]}
+        return {"data": state["data"], **found}
     _, (shape, dtype, device, draw) = state["undrawn"].__reduce__()
-    drawn = {"shape": shape, "dtype": str(dtype), "device": str(device), "draw": draw}
-    return {**drawn, "requires_grad": state["requires_grad"]}
+    return {"shape": shape, "dtype": str(dtype), "device": str(device), "draw": draw, **found}
+
+
+def _is_first(x: Parameter) -> bool:
+    """Tell whether values are still to be fitted to data, once the parameter is trained."""
+    trained = x.copy()
+    trained.requires_grad = True
+    return trained.awaits_data
 
 
 def _parameter(cls: type, state: dict[str, Any]) -> Any:
-    is_trained = state.pop("requires_grad")
+    is_trained, awaits_data = state.pop("requires_grad"), state.pop("awaits_data")
     made = cls(**state)
+    if awaits_data is True:
+        made.await_data()
     made.requires_grad = is_trained is True
     return made
 

@@ -151,6 +151,23 @@ def test_a_frozen_parameter_keeps_its_slots(tmp_path):
     same_state(model.state, other.state)
 
 
+@pytest.mark.parametrize("is_frozen", [False, True])
+@pytest.mark.parametrize("is_drawn", [False, True])
+def test_weights_that_are_to_be_fitted_to_data(is_drawn, is_frozen, tmp_path):
+    X, y = np.random.default_rng(0).normal(size=(9, 4)).astype("float32"), np.ones((9, 2), "float32")
+    network = nn.Sequential(nn.Linear(4, 3, init="data"), nn.Linear(3, 2))
+    network[0].weight.requires_grad = not is_frozen
+    if is_drawn:
+        network.initialize(0)
+    other = through_file(network, tmp_path)
+    other[0].weight.requires_grad = network[0].weight.requires_grad = True
+    models = [sknet.Model(each, random_state=0) for each in (network, other)]
+    models[1] = through_file(models[1], tmp_path)
+    assert models[0].step(X, y).loss == models[1].step(X, y).loss
+    trained = through_file(models[0], tmp_path)
+    assert trained.step(X, y).loss == models[0].step(X, y).loss
+
+
 def test_a_model_that_is_lazy_yet(tmp_path):
     X, y = np.eye(4, dtype="float32"), np.ones((4, 2), "float32")
     model = sknet.Model(nn.Sequential(nn.LazyLinear(3), nn.LazyLinear(2)), random_state=0)
