@@ -69,6 +69,8 @@ ARGUMENTS = {
     "in_features": 4,
     "out_features": 3,
     "n_features": 4,
+    "edges": [[0.0, 1.0], [0.0, 0.5, 2.0]],
+    "cardinalities": [2, 3],
     "num_features": 4,
     "normalized_shape": 4,
     "num_groups": 2,

@@ -42,15 +42,19 @@ from sknet.nn._torch import to_torch as to_torch
 # -- layers, one file for each family
 from sknet.nn.layers._activation import *  # noqa: F403
 from sknet.nn.layers._attention import *  # noqa: F403
+from sknet.nn.layers._category_embeddings import *  # noqa: F403
 from sknet.nn.layers._container import *  # noqa: F403
 from sknet.nn.layers._conv import *  # noqa: F403
 from sknet.nn.layers._dropout import *  # noqa: F403
 from sknet.nn.layers._embedding import *  # noqa: F403
 from sknet.nn.layers._embedding_bag import *  # noqa: F403
+from sknet.nn.layers._ensemble import *  # noqa: F403
 from sknet.nn.layers._flatten import *  # noqa: F403
 from sknet.nn.layers._linear import *  # noqa: F403
 from sknet.nn.layers._norm import *  # noqa: F403
+from sknet.nn.layers._numeric_embedding import *  # noqa: F403
 from sknet.nn.layers._pad import *  # noqa: F403
+from sknet.nn.layers._parametric_activation import *  # noqa: F403
 from sknet.nn.layers._pool import *  # noqa: F403
 from sknet.nn.layers._recurrent import *  # noqa: F403
 from sknet.nn.layers._recurrent_cells import *  # noqa: F403

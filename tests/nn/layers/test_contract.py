@@ -22,6 +22,14 @@ class EmbeddedSigns(nn.Embedding):
         return super().forward(ops.greater(x, 0).astype("int64"))
 
 
+class CategoriesOfSigns(nn.CategoryEmbeddings):
+    """Embeddings of columns that take real inputs; what is above 1.5 was not seen."""
+
+    def forward(self, x):
+        x = as_tensor(x)
+        return super().forward(ops.greater(x, 0).astype("int64") - 2 * ops.greater(x, 1.5).astype("int64"))
+
+
 class BagOfSigns(nn.EmbeddingBag):
     """A bag of embeddings that takes real inputs; in training the rows follow each other."""
 
@@ -62,6 +70,24 @@ ROWS = {
     "Linear batches": (lambda: nn.Linear(4, 3), (2, 4)),
     "Linear without bias": (lambda: nn.Linear(4, 3, bias=False), (4,)),
     "Linear ntp": (lambda: nn.Linear(4, 3, parametrization="ntp"), (4,)),
+    "PeriodicEmbedding": (lambda: nn.PeriodicEmbedding(3, 2, 4, 0.5, "tanh"), (3,)),
+    "PeriodicEmbedding without a map": (lambda: nn.PeriodicEmbedding(2, None, 3, 0.5), (2, 2)),
+    "PiecewiseLinearEncoding": (
+        lambda: nn.PiecewiseLinearEncoding([[-0.1, 0.1], [-2.5, -0.1, 0.15]]),
+        (2,),
+    ),
+    "PiecewiseLinearEncoding limited": (
+        lambda: nn.PiecewiseLinearEncoding([[-3.0, -0.1, 0.1, 3.0]] * 2, 1.0),
+        (3, 2),
+    ),
+    "ParametricActivation": (lambda: nn.ParametricActivation(4), (4,)),
+    "ParametricActivation mish": (lambda: nn.ParametricActivation(3, "mish"), (2, 3)),
+    "CategoryEmbeddings": (lambda: CategoriesOfSigns([2, 3], [2, 3]), (2,)),
+    "EnsembleView": (lambda: nn.EnsembleView(3), (4,)),
+    "BatchEnsembleLinear": (lambda: nn.BatchEnsembleLinear(4, 2, 3, "signs"), (3, 4)),
+    "BatchEnsembleLinear without bias": (lambda: nn.BatchEnsembleLinear(3, 2, 2, bias=False), (2, 2, 3)),
+    "EnsembleLinear": (lambda: nn.EnsembleLinear(4, 2, 3), (3, 4)),
+    "EnsembleLinear of members": (lambda: nn.EnsembleLinear(3, 2, 2, reduce=None), (2, 2, 3)),
     "Scale": (lambda: nn.Scale(4, init=nn.init.Normal(1.0)), (2, 4)),
     "Conv1d": (lambda: nn.Conv1d(2, 4, 3, padding="same", groups=2), (2, 5)),
     "Conv2d": (lambda: nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=1), (2, 5, 4)),
