@@ -82,6 +82,7 @@ class EarlyStopping(Callback):
         "verbose": ["verbose"],
     }
     _weights: Any = None
+    _model: Any = None  # while a fit is under way
     _loaded: Mapping[str, Any] = {}
     _plateau: Plateau | None = None
     best_epoch_ = best_step_ = 0
@@ -109,7 +110,7 @@ class EarlyStopping(Callback):
         return math.nan if self._plateau is None else self._plateau.best
 
     def on_fit_begin(self, fit: FitView) -> None:
-        self._name = self.monitor or fit.monitor
+        self._name, self._model = self.monitor or fit.monitor, fit.model
         self._reductions = fit.model.progress.reductions
         loaded = self._loaded
         if fit.epoch:  # resumed: its epochs are counted on
@@ -136,7 +137,7 @@ class EarlyStopping(Callback):
     def on_fit_end(self, fit: FitView) -> None:
         if self._weights is not None and not fit.failed:
             fit.model.restore_weights(self._weights)
-        self._weights = None
+        self._weights = self._model = None
 
     def state(self) -> dict[str, Any]:
         """Return what was the best so far, how long ago, and its weights while a fit is under way."""
@@ -144,7 +145,7 @@ class EarlyStopping(Callback):
             return dict(self._loaded)
         state = {"monitor": self._name, **self._plateau.state()}
         state |= {"best_epoch": self.best_epoch_, "best_step": self.best_step_}
-        return state | ({} if self._weights is None else {"weights": _as_arrays(self._weights)})
+        return state | ({} if self._weights is None else {"weights": _as_arrays(self._weights, self._model)})
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, if the same number is monitored."""
@@ -193,9 +194,12 @@ class EarlyStopping(Callback):
             print(f"{missed} {consequence}")
 
 
-def _as_arrays(weights: Any) -> dict[str, Any]:
-    """Return weights as arrays of the host."""
+def _as_arrays(weights: Any, model: Any) -> dict[str, Any]:
+    """Return weights as arrays of the host, but for those of parameters that are still frozen."""
+    thawed = [] if model is None else [name for name in weights.frozen if name in model.parameters]
     return {
+        "trained": list(weights.layout.shapes),
+        "thawed": {name: to_host(weights.frozen[name]) for name in thawed},
         "flat": to_host(weights.flat),
         "buffers": {name: to_host(array) for name, array in weights.buffers.items()},
         "slots": {name: to_host(array) for name, array in weights.slots.items()},
@@ -211,7 +215,7 @@ def _weights_of(model: Any, saved: Mapping[str, Any] | None) -> Any:
     def placed(arrays: Mapping[str, Any]) -> dict[str, Any]:
         return {name: to_device(array, model.device) for name, array in arrays.items()}
 
-    return weights._replace(
+    return weights.trained_by(saved["trained"], placed(saved["thawed"]))._replace(
         flat=to_device(saved["flat"], model.device),
         buffers=placed(saved["buffers"]),
         slots=placed(saved["slots"]),

@@ -1,5 +1,7 @@
 """Parts of networks that are not trained: before a fit, between fits, and against a network without them."""
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -162,3 +164,33 @@ def test_a_part_that_fails_leaves_frozen_what_was():
         assert changed(before, net) == set()
         assert not net.model_.module.first.weight.requires_grad
         assert net.model_.module.last.weight.requires_grad
+
+
+@pytest.mark.parametrize("pickles", [False, True])
+@pytest.mark.parametrize(
+    ("before", "after", "average"),
+    [
+        ("first", None, None),
+        (None, "first", None),
+        ("first", "last", None),
+        ("*.bias", "last.*", None),
+        ("first", None, 0.5),
+        (["first", "last.bias"], "last.bias", 0.5),
+    ],
+)
+def test_the_best_weights_come_back_whatever_was_frozen_then(before, after, average, pickles):
+    def adam(lr):
+        return optim.Adam(lr) if average is None else optim.EMA(optim.Adam(lr), average)
+
+    def part(net, **params):
+        net.set_params(**params).partial_fit(X, Y, X_val=X[:40], y_val=Y[:40], classes=[0, 1, 2])
+        return pickle.loads(pickle.dumps(net)) if pickles else net
+
+    net = net_for("multiclass", early_stopping=True, n_iter_no_change=1, optimizer=adam(0.01), frozen=before)
+    best = values(part(net))
+    for _ in range(2):
+        net = part(net, frozen=after, optimizer=adam(100.0))
+    assert net.stopped_early_
+    assert net.best_epoch_ == 1
+    for name, array in values(net).items():
+        assert np.array_equal(array, best[name])

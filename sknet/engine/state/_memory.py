@@ -25,6 +25,7 @@ from sknet.engine.state._average import averaged
 from sknet.engine.state._layout import Arrays, Layout
 from sknet.engine.state._ownership import check_free
 from sknet.engine.state._state import ModelState, Weights, check_state, frozen, thawed
+from sknet.engine.state._weights import arranged
 from sknet.exceptions import DeviceError, DeviceWarning, StateError
 from sknet.nn import Module, Parameter
 from sknet.nn.extend import convert, copy_with, latest
@@ -386,11 +387,16 @@ class Memory:
         """Return a copy of what decides the predictions, with the slots of averages if those do."""
         averages = () if optimizer is None else optimizer.averaging
         buffers = {name: array.copy() for name, array in self.buffers.items()}
-        return Weights(self.packed(), buffers, {name: self.slots[name].copy() for name in averages})
+        slots = {name: self.slots[name].copy() for name in averages}
+        frozen = {name: parameter.data for name, parameter in self.frozen.items()}
+        return Weights(self.packed(), buffers, slots, self.layout, frozen)
 
     def restore_weights(self, weights: Weights) -> None:
-        """Put back what `weights` returned."""
-        self.flat_to_write()[...] = weights.flat
+        """Put back what `weights` returned, also after parameters were frozen or thawed."""
+        flat, layout = self.flat_to_write(), weights.layout
+        if layout is not None and layout.shapes != self.layout.shapes:
+            weights = arranged(self, weights, layout)
+        flat[...] = weights.flat
         for name, array in weights.slots.items():
             self.slots[name][...] = array
         self.set_buffers(weights.buffers)

@@ -1,6 +1,6 @@
 """What a model's state is, and what a step returns."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -99,11 +99,38 @@ class Weights(NamedTuple):
         The module's buffers.
     slots : mapping of str to array of shape (layout.size,)
         Of an optimizer that predicts with averages: the slots that they are computed from.
+    layout : Layout or None
+        Where each parameter stands in `flat` and the slots; None where that of the model holds.
+    frozen : mapping of str to array
+        The arrays of frozen parameters, not copied: they change only after having been thawed.
     """
 
     flat: Any
     buffers: Mapping[str, Any]
     slots: Mapping[str, Any]
+    layout: Layout | None = None
+    frozen: Mapping[str, Any] = {}
+
+    def trained_by(self, names: Iterable[str], thawed: Mapping[str, Any]) -> "Weights":
+        """Return weights of the same network when it had other parameters to train.
+
+        Parameters
+        ----------
+        names : iterable of str
+            Which, in order.
+        thawed : mapping of str to array
+            What others had then that have been trained since.
+
+        Returns
+        -------
+        Weights
+            With another `layout` and `frozen`; `flat` and `slots` stay to be replaced.
+        """
+        mine = {} if self.layout is None else self.layout.views(self.flat)
+        known = {**self.frozen, **mine}
+        layout = Layout({name: tuple(known[name].shape) for name in names})
+        others = {name: array for name, array in known.items() if name not in layout.shapes}
+        return self._replace(layout=layout, frozen={**others, **thawed})
 
 
 class StepResult(NamedTuple):

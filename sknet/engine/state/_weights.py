@@ -1,0 +1,45 @@
+"""Weights of a model that had other parameters to train: some have been frozen or thawed since."""
+
+from typing import TYPE_CHECKING
+
+from sknet.engine.state._layout import Layout
+from sknet.engine.state._state import Weights
+
+if TYPE_CHECKING:
+    from sknet.engine.state._memory import Memory
+
+__all__ = ["arranged"]
+
+
+def arranged(memory: "Memory", weights: Weights, layout: Layout) -> Weights:
+    """Return weights as what is trained now would have them; what is frozen now is put back.
+
+    Parameters
+    ----------
+    memory : Memory
+        Of the same network; its frozen parameters, and their slots, are written to.
+    weights : Weights
+        To be restored.
+    layout : Layout
+        Theirs.
+
+    Returns
+    -------
+    Weights
+        Arranged as the memory is.
+    """
+    known = {**weights.frozen, **layout.views(weights.flat)}
+    for name in memory.frozen.keys() & layout.shapes.keys():
+        memory.frozen[name].data[...] = known[name]
+    flat = memory.zeros()
+    memory.layout.fill(flat, {name: known.get(name, p.data) for name, p in memory.leaves.items()})
+    slots = {slot: memory.slots[slot].copy() for slot in weights.slots}
+    for slot, array in weights.slots.items():
+        mine = memory.layout.views(slots[slot])
+        for name in mine.keys() - layout.shapes.keys():
+            mine[name][...] = 0  # what was frozen predicted as it was, without an average
+        for name, kept in layout.views(array).items():
+            target = mine.get(name, memory.resting.get(name, {}).get(slot))
+            if target is not None:
+                target[...] = kept
+    return weights._replace(flat=flat, slots=slots)
