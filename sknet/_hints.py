@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["advice_for", "module_getattr", "parameter_hint", "suggestion"]
+__all__ = ["advice_for", "argument_hint", "module_getattr", "parameter_hint", "suggestion", "value_hint"]
 
 # What other libraries call a parameter, and its names here: the first that the class has is given.
 RENAMED = {
@@ -157,7 +157,7 @@ ELSEWHERE = {
         ),
         **dict.fromkeys(("use_cuda", "gpu", "cuda"), 'use device="cuda"'),
         **dict.fromkeys(("precision", "float_type"), "use dtype"),
-        "callbacks": "history_ has what they would log; early_stopping and schedules are there by themselves",
+        **dict.fromkeys(("metrics", "metric", "eval_metric"), "use scoring"),
     },
     "NetOptions": {
         **dict.fromkeys(("network", "net", "model", "estimator", "build_fn"), "use module"),
@@ -186,6 +186,16 @@ ELSEWHERE = {
             ("loss", "dropout", "class_weight", "device", "dtype"), "sknet.{0} has it, and scikit-learn's not"
         ),
     },
+    "Callback": {
+        "min_delta": "use tol",
+        "restore_best_weights": "use restore_best",
+        **dict.fromkeys(("mode", "lower_is_better", "greater_is_better"), "use higher_is_better"),
+        **dict.fromkeys(("filepath", "dirpath", "dirname", "fn_prefix", "filename", "log_dir"), "use path"),
+        **dict.fromkeys(("save_freq", "period", "every_n_epochs", "event_name"), "use every"),
+        **dict.fromkeys(("save_best_only", "save_top_k", "save_last"), "leave it out: the last and the best "
+                        "are kept"),
+        **dict.fromkeys(("max_time", "time_limit", "duration"), "use seconds"),
+    },
     "Loss": {
         **dict.fromkeys(
             ("reduction", "reduce", "size_average"),
@@ -194,6 +204,98 @@ ELSEWHERE = {
         "from_logits": "leave it out: a loss expects the network's raw outputs, and applies its link itself",
     },
 }  # fmt: skip
+
+
+_VALIDATION = "rows to validate on are X_val and y_val"
+
+# What other libraries' `fit` is given, and what it is here.
+ARGUMENTS = {
+    **dict.fromkeys(
+        ("validation_data", "val_data", "valid_data", "validation_set", "eval_set", "eval_data"), _VALIDATION
+    ),
+    **dict.fromkeys(("X_valid", "X_validation", "X_test", "x_val"), "use X_val"),
+    **dict.fromkeys(("y_valid", "y_validation", "y_test"), "use y_val"),
+    **dict.fromkeys(("weights", "sample_weights", "weight", "w"), "use sample_weight"),
+    **dict.fromkeys(("checkpoint", "ckpt_path", "resume", "checkpoint_path"), "use resume_from"),
+    "initial_epoch": "use resume_from, or set warm_start=True",
+    "lengths": "sequences are learned by a network of your own, NetClassifier(MyNet) or NetRegressor(MyNet)",
+}
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+# What was meant by a value that a parameter cannot have: a test, and what to say.
+VALUES: "dict[str, list[tuple[Callable[[Any], bool], str]]]" = {
+    "early_stopping": [
+        (lambda value: hasattr(value, "on_epoch_end"), "Pass it as callbacks=[{0!r}]."),
+        (_is_int, "Patience is early_stopping=True, n_iter_no_change={0!r}."),
+    ],
+    "batch_size": [(lambda value: value is None, "All rows at once are batch_size=len(X).")],
+    "callbacks": [(lambda value: isinstance(value, dict), "Give their values alone, in a list.")],
+    "validation_fraction": [
+        (lambda value: value == 0, "No rows are held out with early_stopping=False."),
+        (
+            lambda value: _is_int(value) and value > 1,
+            "It is a share of the rows: a number of rows is "
+            "validation_split=ShuffleSplit(1, test_size={0!r}).",
+        ),
+    ],
+}
+
+
+def value_hint(name: str, value: Any) -> str:
+    """Return what to do about a value that a parameter cannot have, a sentence after a space, or nothing.
+
+    Parameters
+    ----------
+    name : str
+        The parameter.
+    value : object
+        The value.
+
+    Returns
+    -------
+    str
+        Advice.
+
+    Examples
+    --------
+    >>> from sknet._hints import value_hint
+    >>> value_hint("early_stopping", 5)
+    ' Patience is early_stopping=True, n_iter_no_change=5.'
+    """
+    return next((" " + text.format(value) for fits, text in VALUES.get(name, ()) if fits(value)), "")
+
+
+def argument_hint(cls: type, name: str, arguments: Iterable[str], parameters: Iterable[str]) -> str:
+    """Return the end of a message about an argument that a method does not have.
+
+    Parameters
+    ----------
+    cls : type
+        Of the estimator.
+    name : str
+        The argument.
+    arguments : iterable of str
+        Those that the method has.
+    parameters : iterable of str
+        Those of the estimator's constructor.
+
+    Returns
+    -------
+    str
+        As for `suggestion`.
+    """
+    if name in parameters:
+        return f": it is a parameter of the estimator, {cls.__name__}({name}=...)."
+    if name in ARGUMENTS:
+        return suggestion(name, arguments, ARGUMENTS)
+    advice = advice_for(cls)
+    if name in advice:
+        return f": {advice[name]}, a parameter of {cls.__name__}(...)."
+    return suggestion(name, arguments)
 
 
 def suggestion(name: str, known: Iterable[str], advice: Mapping[str, str] | None = None) -> str:

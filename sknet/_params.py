@@ -5,9 +5,10 @@ they were given. scikit-learn's `BaseEstimator` is exactly that, so `clone`, `ge
 names in a grid (``optimizer__lr``) and pickling need nothing of ours.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -20,7 +21,7 @@ from sklearn.utils._param_validation import (
     validate_parameter_constraints,
 )
 
-from sknet._hints import advice_for, parameter_hint, suggestion
+from sknet._hints import advice_for, argument_hint, parameter_hint, suggestion, value_hint
 
 __all__ = [
     "Composite",
@@ -32,6 +33,7 @@ __all__ = [
     "RealNotInt",
     "StrOptions",
     "explained",
+    "explained_call",
     "resolve",
     "same",
     "unknown_parameter",
@@ -39,6 +41,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class ParameterObject(BaseEstimator):
@@ -317,6 +320,23 @@ def explained(init: Callable[..., None]) -> Callable[..., None]:
     return told
 
 
+def explained_call(method: Method) -> Method:
+    """Return a method of an estimator that says what an argument that it does not have is called here."""
+    names = list(inspect.signature(method).parameters)[1:]
+
+    @wraps(method)
+    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
+        for name in kwargs:
+            if name not in names:
+                hint = argument_hint(type(self), name, names, self._get_param_names())
+                where = f"{type(self).__name__}.{method.__name__}"
+                its = ", ".join(names)
+                raise TypeError(f"{where} has no argument {name!r}{hint} Its arguments are {its}.")
+        return method(self, *args, **kwargs)
+
+    return cast(Method, told)
+
+
 def unknown_parameter(estimator: BaseEstimator, name: str) -> ValueError:
     """Return the error for a parameter that an object does not have; it says what that is called here."""
     valid = sorted(estimator.get_params(deep=False))
@@ -341,9 +361,16 @@ def same(a: Any, b: Any) -> bool:
 def validate_parameters(estimator: BaseEstimator) -> None:
     """Check an estimator's own parameters and those of the parameter objects among them."""
     params = estimator.get_params(deep=False)
-    validate_parameter_constraints(
-        estimator._parameter_constraints, params, caller_name=type(estimator).__name__
-    )
+    try:
+        validate_parameter_constraints(
+            estimator._parameter_constraints, params, caller_name=type(estimator).__name__
+        )
+    except InvalidParameterError as error:
+        name = next((name for name in params if f"The {name!r} parameter" in str(error)), "")
+        hint = value_hint(name, params.get(name))
+        if not hint:
+            raise
+        raise InvalidParameterError(f"{error}{hint}") from None
     for name, value in params.items():
         if isinstance(value, ParameterObject):
             value.validate()

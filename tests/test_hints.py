@@ -12,6 +12,7 @@ import sknet.optim
 from sknet import neural_network, nn, optim
 from sknet._hints import ELSEWHERE, RENAMED, advice_for, module_getattr, parameter_hint, suggestion
 from sknet._params import ParameterObject
+from sknet.callbacks import Callback
 from sknet.estimators._net import NetOptions
 from sknet.estimators._options import NamedOptions
 from sknet.losses import Huber, LogLoss, Loss, Quantile
@@ -122,6 +123,7 @@ def test_the_table_names_what_exists():
         optim.Combinator,
         NamedOptions,
         NetOptions,
+        Callback,
         neural_network.MLPClassifier.__mro__[1],
     )
     families = {base.__name__ for base in bases}

@@ -5,12 +5,27 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from sklearn.base import clone
 
+from sknet._hints import suggestion, value_hint
 from sknet._params import InvalidParameterError, ParameterObject
 from sknet.callbacks._view import FitView
 
 __all__ = ["HOOKS", "Answer", "Callback", "check_callbacks", "fresh_callbacks"]
 
 HOOKS = ("on_fit_begin", "on_epoch_begin", "on_block_end", "on_epoch_end", "on_fit_end")
+
+_BATCHES = "use on_block_end, with steps_per_block = 1 for every batch"
+
+# What hooks are called elsewhere.
+OTHERS = {
+    **dict.fromkeys(("on_batch_end", "on_train_batch_end", "on_step_end", "on_iteration_end"), _BATCHES),
+    **dict.fromkeys(("on_train_begin", "on_train_start", "on_fit_start"), "use on_fit_begin"),
+    "on_train_end": "use on_fit_end",
+    **dict.fromkeys(("on_epoch_start", "on_train_epoch_start"), "use on_epoch_begin"),
+    **dict.fromkeys(
+        ("on_train_epoch_end", "on_validation_end", "on_validation_epoch_end", "on_test_end"),
+        "use on_epoch_end",
+    ),
+}
 
 Answer: TypeAlias = Literal["stop"] | None
 
@@ -61,6 +76,17 @@ class Callback(ParameterObject):
     keeps_result: bool = False
     pauses: ClassVar[bool] = False
     order: ClassVar[int] = 0
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, method in vars(cls).items():
+            if name.startswith("on_") and name not in HOOKS and callable(method):
+                hint = suggestion(name, HOOKS, OTHERS)
+                raise TypeError(
+                    f"{cls.__name__} has a method {name!r}, which no fit would call{hint} The hooks are "
+                    f"{', '.join(HOOKS)}."
+                )
+
     may_warn: ClassVar[bool] = True
     """Whether it computes something that NumPy may warn of; without, calling it is cheaper."""
 
@@ -183,7 +209,7 @@ def check_callbacks(callbacks: Any, caller: str) -> list[Callback]:
     if not isinstance(callbacks, Sequence) or isinstance(callbacks, str):
         raise InvalidParameterError(
             f"The 'callbacks' parameter of {caller} must be a list of callbacks or None. Got {callbacks!r} "
-            "instead."
+            f"instead.{value_hint('callbacks', callbacks)}"
         )
     for number, callback in enumerate(callbacks):
         _check_one(callback, f"callbacks[{number}]", caller)
@@ -200,8 +226,13 @@ def _check_one(callback: Any, name: str, caller: str) -> None:
         why = f"is {callback!r}, which has hooks but is no Callback: derive its class from Callback."
     elif hasattr(callback, "on_fit_task_begin"):
         why = f"is {callback!r}, a callback of scikit-learn: pass it to set_callbacks."
+    elif isinstance(callback, tuple) and callback and isinstance(callback[-1], Callback):
+        why = f"is {callback!r}, and callbacks have no names: pass {callback[-1]!r}."
     else:
-        why = f"is {callback!r}, which is no callback: see sknet.callbacks."
+        why = (
+            f"is {callback!r}, which is no callback: see sknet.callbacks for those there are. One of "
+            "your own is an object of a class that derives from Callback."
+        )
     raise InvalidParameterError(f"{name} of {caller} {why}")
 
 

@@ -287,6 +287,11 @@ def saved_fit(
         None for a fit that begins anew.
     """
     if resume_from is not None:
+        if not isinstance(resume_from, (str, os.PathLike)):
+            raise TypeError(
+                f"resume_from must be the path of a checkpoint, its folder or a file, got {resume_from!r}; "
+                "Checkpoint(path, resume=True) goes on from what it finds there"
+            )
         return read_checkpoint(resume_from)
     found = (callback.saved() for callback in callbacks if isinstance(callback, Checkpoint))
     return next((saved for saved in found if saved is not None), None)

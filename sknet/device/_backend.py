@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sknet._hints import suggestion
 from sknet.device._device import Device
 from sknet.device._namespace import Namespace
 from sknet.exceptions import DeviceError
@@ -159,7 +160,8 @@ def backend(kind: str) -> Backend:
     """
     if kind not in _backends:
         if kind not in _loaders:
-            raise DeviceError(f"unknown device {kind!r}: expected one of {sorted(_loaders)}")
+            hint = suggestion(kind, _loaders, dict.fromkeys(("gpu", "nvidia", "GPU", "CUDA"), "use 'cuda'"))
+            raise DeviceError(f"unknown device {kind!r}: expected one of {sorted(_loaders)}{hint}")
         loaded = _loaders[kind]()
         _backends[kind] = _by_type[loaded.array_type] = loaded
     return _backends[kind]

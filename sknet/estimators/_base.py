@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._params import HoldsLists, explained, unknown_parameter, validate_parameters
+from sknet._params import HoldsLists, explained, explained_call, unknown_parameter, validate_parameters
 from sknet.callbacks import Callback
 from sknet.device import device_of, to_device
 from sknet.engine import Batches, CompiledStep, History, Model, Score
@@ -21,7 +21,7 @@ from sknet.estimators._input import check_X
 from sknet.estimators._inputs import Inputs
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._recipe import Recipe
-from sknet.estimators._tasks import CallbackSupportMixin, fit_as_task
+from sknet.estimators._tasks import SupportsCallbacks, fit_as_task
 from sknet.estimators._undo import all_or_nothing
 from sknet.estimators._validation import Compared, Given
 from sknet.losses import LOSSES, Loss
@@ -38,13 +38,15 @@ def goes_in_steps(estimator: "BaseNet") -> bool:
     return True
 
 
-class BaseNet(CallbackSupportMixin, HiddenLayers, Attributions, HoldsLists, ABC):
+class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, HoldsLists, ABC):
     """Abstract base of all estimators, independent of the names of their parameters."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
+        if "fit" in vars(cls):
+            cls.fit = explained_call(cls.fit)  # type: ignore[method-assign]
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also nested ones such as ``optimizer__lr``.
@@ -100,6 +102,7 @@ class BaseNet(CallbackSupportMixin, HiddenLayers, Attributions, HoldsLists, ABC)
 
     # -- fitting --------------------------------------------------------------------------------
 
+    @explained_call
     def fit(
         self,
         X: Any,

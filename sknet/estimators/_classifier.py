@@ -73,7 +73,10 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         """Check the argument of partial_fit against the classes of the fit."""
         if not self.__sklearn_is_fitted__():
             if classes is None:
-                raise ValueError("classes must be passed on the first call to partial_fit.")
+                raise ValueError(
+                    "classes must be passed on the first call to partial_fit: classes=[...], all labels that "
+                    "will occur."
+                )
         elif classes is not None and self._targets.unlike(classes):
             raise ValueError(
                 f"`classes={classes!r}` is not the same as on last call to partial_fit, was: "

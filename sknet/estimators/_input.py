@@ -62,6 +62,12 @@ def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool
 
 def _with_dtype(X: Any) -> Any:
     """Return what can be read as an array as one, which says in which precision it is."""
+    if isinstance(X, dict) and not hasattr(X, "tocsr"):
+        raise TypeError(
+            f"a table was expected, an array or a data frame, got a dict of {list(X)}: join its arrays as "
+            "columns, or learn from several inputs by a network of your own, NetClassifier(MyNet) or "
+            "NetRegressor(MyNet)"
+        )
     says = hasattr(X, "dtype") or hasattr(X, "dtypes") or hasattr(X, "columns")
     return np.asarray(X) if hasattr(X, "__array__") and not says else X
 

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array, check_consistent_length, validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 from sknet import nn
 from sknet._hints import suggestion
@@ -141,7 +141,11 @@ def read_inputs(estimator: Any, X: Any, forward: Forward | None, dtypes: list[ty
         return _array(X, "X", dtypes)
     _check_names(X, forward)
     found = {name: _array(x, name, dtypes) for name, x in X.items()}
-    check_consistent_length(*found.values())
+    counts = {name: int(x.shape[0]) for name, x in found.items()}
+    if len(set(counts.values())) > 1:
+        raise ValueError(
+            f"Found inputs with inconsistent numbers of samples: {counts}. Each needs one row a sample"
+        )
     return found
 
 

@@ -4,7 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from sknet import nn
+from sknet.engine import Model
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._inputs import Forward, forward_of
 from sknet.exceptions import ShapeError
@@ -36,12 +39,34 @@ def architecture_of(module: Any, caller: str) -> Architecture:
         return Ready(module)
     if isinstance(module, nn.ModuleFactory):
         return Built(module.__sklearn_clone__())
-    if callable(module):
+    hint = next((text for fits, text in NO_NETWORKS if fits(module)), "")
+    if callable(module) and not hint:
         return Built(nn.ModuleFactory(module))
     raise TypeError(
         f"The 'module' parameter of {caller} must be a class of modules, nn.ModuleFactory(MyNet, ...), or a "
-        f"module that is built already. Got {module!r} instead."
+        f"module that is built already. Got {module!r} instead.{hint}"
     )
+
+
+def _is_torchs(module: Any) -> bool:
+    kind = module if isinstance(module, type) else type(module)
+    return any(base.__module__.startswith("torch.") for base in kind.__mro__)
+
+
+def _is_kind(kind: type) -> Callable[[Any], bool]:
+    return lambda module: isinstance(module, kind) or (isinstance(module, type) and issubclass(module, kind))
+
+
+# What is given instead of a network: a test, and what to say.
+NO_NETWORKS: list[tuple[Callable[[Any], bool], str]] = [
+    (_is_torchs, " Modules of PyTorch are no modules of sknet: sknet.nn has layers of the same names."),
+    (_is_kind(Model), " A Model owns a network: give that, model.module, or its class."),
+    (_is_kind(BaseEstimator), " An estimator is no network; one that is fitted has one, model_.module."),
+    (
+        lambda module: isinstance(module, (int, tuple, list)),
+        " Sizes of layers are for MLPClassifier and MLPRegressor; layers are joined by nn.Sequential(...).",
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,22 @@ def _scorer(name: Any, given: Any, caller: str) -> Scorer:
     return Scorer(name, call, direction_of(call), _takes_weight(call), True)
 
 
+SCORERS = {
+    **dict.fromkeys(("mse", "mean_squared_error", "squared_error"), "neg_mean_squared_error"),
+    **dict.fromkeys(("mae", "mean_absolute_error", "absolute_error"), "neg_mean_absolute_error"),
+    **dict.fromkeys(("rmse", "root_mean_squared_error"), "neg_root_mean_squared_error"),
+    **dict.fromkeys(("log_loss", "logloss", "cross_entropy", "crossentropy"), "neg_log_loss"),
+    **dict.fromkeys(("auc", "roc"), "roc_auc"),
+    **dict.fromkeys(("acc", "accuracy_score"), "accuracy"),
+}  # fmt: skip
+
+
+def _advice(name: str, known: list[str]) -> dict[str, str]:
+    """Return what scorers are called whose names are those of metrics, or of other libraries."""
+    meant = SCORERS.get(name, name.removesuffix("_score"))
+    return {name: f"use {meant!r}"} if meant != name and meant in known else {}
+
+
 def _named(name: str, caller: str) -> Any:
     from sklearn.metrics import get_scorer, get_scorer_names  # it loads half of scikit-learn
 
@@ -196,7 +212,7 @@ def _named(name: str, caller: str) -> Any:
         known = [LOSS, *get_scorer_names()]
         raise InvalidParameterError(
             f"The 'scoring' parameter of {caller} got {name!r}, which is no scorer"
-            f"{suggestion(name, known)} sklearn.metrics.get_scorer_names() lists them."
+            f"{suggestion(name, known, _advice(name, known))} sklearn.metrics.get_scorer_names() lists them."
         )
     return get_scorer(name)
 

@@ -14,12 +14,58 @@ except ImportError:
     class CallbackSupportMixin:  # type: ignore[no-redef]
         """In the place of scikit-learn's: without callbacks."""
 
+        def set_callbacks(self, *callbacks: Any) -> Any:
+            """Say that there are none."""
+            raise TypeError(
+                "scikit-learn has callbacks from version 1.9 on, and this one is older: use "
+                "callbacks=[...] with those of sknet.callbacks"
+            )
+
     def with_callbacks(method: Any) -> Any:
         """Return the method as it is."""
         return method
 
 
-__all__ = ["CallbackSupportMixin", "fit_as_task"]
+__all__ = ["SupportsCallbacks", "fit_as_task"]
+
+
+class SupportsCallbacks(CallbackSupportMixin):
+    """scikit-learn's support of its callbacks, which says where sknet's own belong."""
+
+    def set_callbacks(self, *callbacks: Any) -> Any:
+        """Set callbacks of scikit-learn, `sklearn.callback`; those of sknet are the parameter `callbacks`.
+
+        A `partial_fit` does not call them, as in scikit-learn: it is part of a training that only its caller
+        sees as a whole.
+
+        Parameters
+        ----------
+        *callbacks : object
+            Objects of scikit-learn's protocol; none removes those that were set.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        TypeError
+            If one is a callback of sknet, or none at all.
+        """
+        for callback in callbacks:
+            kind = callback if isinstance(callback, type) else type(callback)
+            if issubclass(kind, Callback):
+                shown = f"{kind.__name__}(...)" if isinstance(callback, type) else repr(callback)
+                name, given = type(self).__name__, f"callbacks=[{shown}]"
+                way = f"fit(X, y, {given})"
+                if "callbacks" in self._get_param_names():
+                    way = f"{name}({given}), or to one fit, {way}"
+                raise TypeError(
+                    f"set_callbacks of {name} is for callbacks of scikit-learn, and {kind.__name__} is one "
+                    f"of sknet's: give it as {way}"
+                )
+        return super().set_callbacks(*callbacks)
 
 
 def fit_as_task(estimator: Any, rows: Rows, fit: Callable[[list[Callback]], None]) -> None:
