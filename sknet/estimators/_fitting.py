@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from sknet._warnings import warn_caller
-from sknet.callbacks import Callback, EarlyStopping, PrintLog, ProgressBar
+from sknet.callbacks import Callback, Checkpoint, EarlyStopping, PrintLog, ProgressBar
 from sknet.callbacks.extend import SavedFit, check_callbacks, fresh_callbacks, saved_fit
 from sknet.device import to_host
 from sknet.engine import Batches, History, Model
@@ -215,13 +215,27 @@ def fit_network(
     asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
     fit.callbacks = fresh_callbacks(asked, estimator.callbacks_ if continuing else ())
     fit.beside = beside
-    fit.saved = None if incremental else saved_fit(fit.callbacks, resume_from)
+    if incremental:
+        _refuse_checkpoints(fit)
+    else:
+        fit.saved = saved_fit(fit.callbacks, resume_from)
     _check_rows(fit, classes)
     take_model(fit)
     if estimator._is_full_batch():
         _fit_full_batch(fit)
     else:
         _fit_in_steps(fit)
+
+
+def _refuse_checkpoints(fit: Fit) -> None:
+    """Raise a ValueError for what would save a fit in parts, of which it sees one."""
+    if any(isinstance(callback, Checkpoint) for callback in fit.callbacks):
+        name = type(fit.estimator).__name__
+        raise ValueError(
+            f"{name}.partial_fit takes no Checkpoint, which saves a fit of rows that are there as a whole. "
+            "Save the estimator after each part instead, sknet.save(estimator, path): it keeps all that the "
+            "next part goes on from. Or train on batches with Model.train, which takes a Checkpoint"
+        )
 
 
 def _check_rows(fit: Fit, classes: Any) -> None:

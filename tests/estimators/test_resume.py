@@ -395,3 +395,33 @@ def test_a_network_of_other_layers_is_refused_by_layer(tmp_path):
     message = r"another network: parameter '0.weight' had shape \(12, 8\) and has shape \(12, 9\)"
     with pytest.raises(StateError, match=message), quiet():
         net.fit(*MANY, resume_from=tmp_path)
+
+
+@pytest.mark.parametrize("resume", [False, True, "fall_back"])
+@pytest.mark.parametrize("given", [True, False])
+def test_a_fit_in_parts_takes_no_checkpoint(resume, given, tmp_path):
+    saves = Checkpoint(tmp_path / "fit", resume=resume)
+    clf = estimator_for("binary").fit(X, BINARY, callbacks=[saves])
+    written = (tmp_path / "fit" / "last.safetensors").read_bytes()
+    clf.set_params(callbacks=[saves])
+    before = clf.predict_proba(X)
+    with pytest.raises(
+        ValueError, match=r"partial_fit takes no Checkpoint, .* sknet\.save\(estimator, path\)"
+    ):
+        (clf if given else clone(clf)).partial_fit(X, BINARY, **({} if given else {"classes": [0, 1]}))
+    assert np.array_equal(clf.predict_proba(X), before)
+    assert (tmp_path / "fit" / "last.safetensors").read_bytes() == written
+
+
+def test_a_fit_in_parts_goes_on_from_a_saved_estimator(tmp_path):
+    parts = [slice(0, 90), slice(90, 160), slice(40, 230)]
+    whole = estimator_for("binary", dropout=0.3)
+    clf = estimator_for("binary", dropout=0.3)
+    for part in parts:
+        whole.partial_fit(X[part], BINARY[part], classes=[0, 1])
+        clf.partial_fit(X[part], BINARY[part], classes=[0, 1])
+        sknet.save(clf, tmp_path / "clf.sknet")
+        clf = sknet.load(tmp_path / "clf.sknet")
+    for one, other in zip(whole.coefs_, clf.coefs_, strict=True):
+        assert np.array_equal(one, other)
+    assert whole.loss_curve_ == clf.loss_curve_

@@ -7,6 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse
+import sklearn
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 from sknet import Model, NetClassifier, nn, ops
 from sknet.engine import Batches
@@ -257,6 +261,37 @@ def test_quick_checks_miss_nothing(left, message):
     else:
         with pytest.raises(ValueError, match=message):
             net.predict_proba(given)
+
+
+def test_columns_by_a_column_transformer_are_the_dict(monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setenv("SKNET_NATIVE", "0")
+    frame = pandas.DataFrame(TABLE, columns=[f"column {i}" for i in range(LEFT + RIGHT)])
+    parts = [
+        ("left", "passthrough", list(frame.columns[:LEFT])),
+        ("right", StandardScaler(), list(frame.columns[LEFT:])),
+    ]
+    columns = ColumnTransformer(parts).set_output(transform="pandas")
+    right = StandardScaler().fit(frame.iloc[ROWS, LEFT:]).transform(frame.iloc[:, LEFT:])
+    halved = {"left": TABLE[:, :LEFT], "right": right}
+
+    def rows(chosen):
+        return {name: x[chosen] for name, x in halved.items()}
+
+    params = {"max_iter": 4, "random_state": 0, "early_stopping": True}
+    pipeline = Pipeline(
+        [("columns", columns), ("net", NetClassifier(ready(Added), **params))], transform_input=["X_val"]
+    )
+    held_out = {"y_val": LABELS[HELD_OUT]}
+    with sklearn.config_context(enable_metadata_routing=True), quiet():
+        pipeline[-1].set_fit_request(X_val=True, y_val=True)
+        pipeline.fit(frame[ROWS], LABELS[ROWS], X_val=frame[HELD_OUT], **held_out)
+    with quiet():
+        net = NetClassifier(ready(Added), **params)
+        net.fit(rows(ROWS), LABELS[ROWS], X_val=rows(HELD_OUT), **held_out)
+    assert np.array_equal(pipeline.predict_proba(frame), net.predict_proba(halved))
+    np.testing.assert_allclose(pipeline.predict_proba(frame[:1]), net.predict_proba(rows(slice(0, 1))))
+    assert pipeline[-1].history_["validation_loss"] == net.history_["validation_loss"]
 
 
 # -- sparse inputs ------------------------------------------------------------------------------------
