@@ -309,3 +309,10 @@ class Autoencoder(BaseTransformer):
         if not sizes:
             raise ValueError("hidden_layer_sizes must have at least one size, that of the code, got none")
         return SymmetricCoder(sizes, self.activation, self.noise, self.tied)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = (
+            not self.noise
+        )  # of which a part is set to zero, and most of a sparse X is zero
+        return tags

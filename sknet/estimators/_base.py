@@ -22,7 +22,6 @@ from sknet.estimators._inputs import Inputs
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._tasks import SupportsCallbacks, fit_as_task
-from sknet.estimators._undo import all_or_nothing
 from sknet.estimators._validation import Compared, Given
 from sknet.losses import LOSSES, Loss
 
@@ -166,9 +165,12 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, HoldsLists, ABC):
 
     def _fit_part(self, given: Given, classes: Any = None) -> Self:
         """Train for one epoch, continuing the previous fit if there is one."""
-        with all_or_nothing(self, in_place=True):
+
+        def fit(beside: list[Callback]) -> None:
             validate_parameters(self)
-            fit_network(self, given, incremental=True, classes=classes)
+            fit_network(self, given, incremental=True, classes=classes, beside=beside)
+
+        fit_as_task(self, given.rows, fit, is_part=True)
         return self
 
     _numeric_targets: bool

@@ -43,11 +43,13 @@ class BaseClassifier(ClassifierMixin, BaseNet):
     _targets: ClassEncoder
 
     def _new_targets(self, recipe: Recipe, y: Any, classes: Any) -> ClassEncoder:
-        if recipe.architecture.is_foreign and _is_of_columns(y) and _are_of_one_kind(classes):
+        is_foreign = recipe.architecture.is_foreign
+        of_columns = (is_foreign or self._several_columns) and _is_of_columns(y)
+        if is_foreign and of_columns and _are_of_one_kind(classes):
             targets: ClassEncoder = PositionTargets(y, classes)
         elif "ordinal" in recipe.loss.tasks:
             targets = OrderedTargets(y, classes, getattr(recipe.loss, "order", None))
-        elif self._several_columns and (_has_columns(classes) or _is_of_columns(y)):
+        elif self._several_columns and (of_columns or _has_columns(classes)):
             targets = ColumnTargets(y, classes)
         else:
             targets = ClassTargets(y, classes)

@@ -180,7 +180,7 @@ class _Frozen:
         def compute(by: Pass) -> Any:
             return by(self._module, Scope({}), arguments(given))
 
-        return find_layer(layer, self._module, self._layout, str(row_shapes(row)), compute)
+        return find_layer(layer, self._module, self._layout, row, self._dtype, compute)
 
     def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
         return self._layer(layer).shape

@@ -35,8 +35,8 @@ class SupportsCallbacks(CallbackSupportMixin):
     def set_callbacks(self, *callbacks: Any) -> Any:
         """Set callbacks of scikit-learn, `sklearn.callback`; those of sknet are the parameter `callbacks`.
 
-        A `partial_fit` does not call them, as in scikit-learn: it is part of a training that only its caller
-        sees as a whole.
+        A fit is a task of theirs and every epoch in it another; a `partial_fit` is a fit of one epoch, as in
+        scikit-learn.
 
         Parameters
         ----------
@@ -68,7 +68,9 @@ class SupportsCallbacks(CallbackSupportMixin):
         return super().set_callbacks(*callbacks)
 
 
-def fit_as_task(estimator: Any, rows: Rows, fit: Callable[[list[Callback]], None]) -> None:
+def fit_as_task(
+    estimator: Any, rows: Rows, fit: Callable[[list[Callback]], None], *, is_part: bool = False
+) -> None:
     """Run a fit; if it fails, the estimator is as it was before.
 
     Parameters
@@ -79,19 +81,21 @@ def fit_as_task(estimator: Any, rows: Rows, fit: Callable[[list[Callback]], None
         X, y and sample_weight as they were given.
     fit : callable
         The fit, which calls the callbacks that it receives.
+    is_part : bool, default=False
+        Whether it is a `partial_fit`: one epoch, which trains the fitted model itself.
     """
     if "_skl_callbacks" not in estimator.__dict__:  # nobody would be told, also inside of another estimator
-        with all_or_nothing(estimator, in_place=False):
+        with all_or_nothing(estimator, in_place=is_part):
             fit([])
     else:
-        _fit_as_task(estimator, rows, fit)
+        _fit_as_task(estimator, rows, fit, is_part)
 
 
 @with_callbacks  # type: ignore[untyped-decorator, unused-ignore]
-def _fit_as_task(estimator: Any, rows: Rows, fit: Callable[[list[Callback]], None]) -> None:
-    context = estimator._init_callback_context(max_subtasks=estimator.max_iter)
+def _fit_as_task(estimator: Any, rows: Rows, fit: Callable[[list[Callback]], None], is_part: bool) -> None:
+    context = estimator._init_callback_context(max_subtasks=1 if is_part else estimator.max_iter)
     data = {"estimator": estimator, "X": rows.X, "y": rows.y, "metadata": _metadata(rows)}
-    with all_or_nothing(estimator, in_place=False):
+    with all_or_nothing(estimator, in_place=is_part):
         context.call_on_fit_task_begin(**data)
         fit([_EpochTasks(context, estimator)])
         context.call_on_fit_task_end(**data, reconstruction_attributes={})

@@ -208,3 +208,91 @@ def test_verbose_shows_an_epoch_in_a_line(early_stopping, capsys):
         said.append(f"learning rate = {at['lr']:g}, time = {at['time']:.3f} s")
         assert line == ", ".join(said)
         assert 0 < at["time"] < time.perf_counter() - started
+
+
+# -- networks of one's own -----------------------------------------------------------------------------
+
+
+class Own(nn.Module):
+    """Computes with arrays, which it counts, in all but a pass by shapes."""
+
+    computed = 0
+
+    def __init__(self, n_outputs):
+        self.hidden = nn.LazyLinear(5)
+        self.last = nn.LazyLinear(n_outputs)
+
+    def forward(self, x):
+        Own.computed += isinstance(x.data, np.ndarray)
+        return self.last(self.hidden(x).tanh())
+
+
+class Failing(Own):
+    """Has changed since it was fitted, and does not run any more."""
+
+    broken = False
+
+    def forward(self, x):
+        if Failing.broken:
+            raise ZeroDivisionError("broken")
+        return super().forward(x)
+
+
+class ReadsValues(Own):
+    def __init__(self, n_features, n_outputs):
+        self.hidden = nn.Linear(n_features, 5)
+        self.last = nn.Linear(5, n_outputs)
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y if float(ops.sum(y).item()) > -1e9 else -y
+
+
+class Deep(Own):
+    """The last hidden layer has axes that no table has."""
+
+    def forward(self, x):
+        return self.last(ops.reshape(self.hidden(x), (-1, 1, 5)).tanh())[:, 0]
+
+
+def own(kind, module):
+    X, y = TABLES["binary"]
+    with quiet(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the training step is not compiled")
+        net = kind(module, max_iter=2, random_state=0)
+        return net.fit(X) if kind is sknet.NetTransformer else net.fit(X, y)
+
+
+KINDS = [sknet.NetClassifier, sknet.NetRegressor]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("module", [Own, Failing, ReadsValues, Deep])
+def test_looking_at_networks_of_ones_own(kind, module, monkeypatch):
+    look(kind(module))
+    fitted = own(kind, module)
+    others = pickle.loads(pickle.dumps(fitted)), fitted.layer("hidden")
+    monkeypatch.setattr(Failing, "broken", True)
+    for estimator in (fitted, *others):
+        before = Own.computed
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            look_at_html(estimator)
+            make_pipeline(StandardScaler(), estimator)._repr_html_()
+        assert Own.computed == before or module is ReadsValues
+
+
+def look_at_html(estimator):
+    assert estimator._repr_html_()
+    assert repr(estimator)
+    for name in dir(estimator):
+        hasattr(estimator, name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_of_columns_are_found_by_shapes(kind):
+    net, before = own(kind, Own), Own.computed
+    assert len(net.get_feature_names_out()) == 5
+    assert len(net.get_feature_names_out(layer=-1)) == net.n_outputs_
+    assert Own.computed == before
+    assert f"{kind.__name__.lower()}4" in net._repr_html_()

@@ -20,6 +20,7 @@ from sknet.losses import Huber
 from sknet.optim import EMA, SGD, Adam, AdamW, RMSprop
 from sknet.optim.schedules import Cosine
 from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, outputs, quiet, same_bits
+from tests.estimators.nets import Net, Normed, net_for
 from tests.project import ROOT
 
 
@@ -191,3 +192,20 @@ def test_skops_of_what_was_not_fitted():
             written = skops.io.dumps(kind())
             loaded = skops.io.loads(written, trusted=skops.io.get_untrusted_types(data=written))
             assert repr(loaded) == repr(kind())
+
+
+@pytest.mark.parametrize("frozen", [None, "*.bias", "first"])
+def test_a_file_mapped_into_memory_is_trained_on(frozen, tmp_path):
+    """joblib maps arrays as read-only ones of another class, frozen parameters and buffers among them."""
+    X, y = TABLES["multiclass"]
+    with quiet():
+        net = net_for("multiclass", Normed if frozen is None else Net, frozen=frozen).fit(X, y)
+        joblib.dump(net, tmp_path / "net")
+        mapped, plain = (joblib.load(tmp_path / "net", mmap_mode=mode) for mode in ("r", None))
+        for change in ({}, {"frozen": None, "warm_start": True}):
+            for each in (mapped, plain):
+                each.set_params(**change).partial_fit(X, y).fit(X, y)
+            assert np.array_equal(mapped.predict_proba(X), plain.predict_proba(X))
+            assert np.array_equal(mapped.freeze().predict_proba(X[:3]), plain.freeze().predict_proba(X[:3]))
+    shared = joblib.load(tmp_path / "net", mmap_mode="r")
+    assert np.array_equal(shared.predict_proba(X), net.predict_proba(X))

@@ -255,3 +255,46 @@ def test_without_callbacks_there_are_no_tasks(monkeypatch):
     made_tasks.clear()
     estimator.set_callbacks(Recorder()).fit(X, y)
     assert made_tasks == ["epoch"] * EPOCHS
+
+
+PARTS = [name for name in ESTIMATORS if "lbfgs" not in name and name != "early stopping"]
+PART = [
+    ("setup", "fit"),
+    ("begin", "fit"),
+    ("begin", "epoch"),
+    ("end", "epoch"),
+    ("end", "fit"),
+    ("teardown", "fit"),
+]
+
+
+def part(estimator, y):
+    classes = {"classes": ["no", "yes"]} if is_classifier(estimator) else {}
+    return estimator.partial_fit(X, y, **classes)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_of_a_training_is_a_fit_of_one_epoch(name):
+    estimator, y = made(name)
+    recorder = Recorder()
+    estimator.set_params(random_state=0).set_callbacks(recorder)
+    part(part(estimator, y), y)
+    assert recorder.log == 2 * PART
+    assert recorder.seen[-1][1] == estimator.score(X, y)
+    plain = made(name)[0].set_params(random_state=0)
+    part(part(plain, y), y)
+    np.testing.assert_array_equal(estimator.predict(X), plain.predict(X))
+    estimator.set_callbacks().fit(X, y)  # none: those that were set are removed
+    assert recorder.log == 2 * PART
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("hook", ["setup", "begin", "end"])
+def test_an_error_leaves_a_training_in_parts_as_it_was(name, hook):
+    estimator, y = made(name)
+    part(estimator, y)
+    before, epochs = estimator.predict(X), estimator.history_.n_epochs
+    with pytest.raises(ZeroDivisionError, match=hook):
+        part(estimator.set_callbacks(Recorder(error_in=hook)), y)
+    np.testing.assert_array_equal(estimator.predict(X), before)
+    assert estimator.history_.n_epochs == epochs

@@ -19,11 +19,11 @@ from sknet.engine.predict._rows import (
     predict_rows,
     rows_at_once,
 )
-from sknet.engine.state import Fingerprint, Layout, computed_dtype, each_input, row_shapes
+from sknet.engine.state import Fingerprint, Layout, arguments, computed_dtype, each_input, row_shapes
 from sknet.engine.step import evaluate
-from sknet.exceptions import ShapeError
+from sknet.exceptions import DeviceError, ShapeError
 from sknet.nn import Module, Scope, run
-from sknet.nn.extend import Call, Calls, run_to
+from sknet.nn.extend import Call, Calls, run_to, shadows, shape_pass
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -68,9 +68,11 @@ _known: WeakKeyDictionary[Layout, tuple[Fingerprint, dict[Any, Calls]]] = WeakKe
 
 
 def find_layer(
-    layer: int | str, module: Module, layout: Layout, key: Any, compute: Callable[[Pass], Any]
+    layer: int | str, module: Module, layout: Layout, X: Any, dtype: Any, compute: Callable[[Pass], Any]
 ) -> Layer:
-    """Return the layer that a number or a path means; which there are is found out by a pass over one row.
+    """Return the layer that a number or a path means; which there are is found out by a pass by shapes alone.
+
+    That costs next to nothing, however large the network is: a notebook asks for it to show an estimator.
 
     Parameters
     ----------
@@ -80,10 +82,12 @@ def find_layer(
         The network.
     layout : Layout
         Of its parameters; what was found out is remembered as long as it lives.
-    key : hashable
-        What there is to know of the row: its shape and dtype.
+    X : array or CSR matrix of shape (n_samples, ...), or dict of those
+        Inputs, of which only shapes and dtypes are looked at.
+    dtype : dtype
+        In which real numbers are computed with.
     compute : callable
-        ``compute(by)`` runs a pass over one row by ``by(module, scope, args)``.
+        ``compute(by)`` runs a pass over one row by ``by(module, scope, args)``, for code that reads values.
 
     Returns
     -------
@@ -98,14 +102,20 @@ def find_layer(
     fingerprint, by_key = _known.get(layout, (None, {}))
     if fingerprint is None or not fingerprint.holds():
         by_key = {}
+    key = str(each_input(lambda x: (x.shape[1:], x.dtype.kind), X))
     calls = by_key.get(key)
     if calls is None:
 
         def recorded(module: Module, scope: Scope, args: tuple[Any, ...]) -> Calls:
             return Calls(module, lambda twin: run(twin, scope, args))
 
-        with no_grad():
-            calls = by_key[key] = compute(recorded)
+        try:
+            row = each_input(lambda x: shadows((1, *x.shape[1:]), computed_dtype(x, dtype)), X)
+            calls = Calls(module, lambda twin: shape_pass(twin, arguments(row)))
+        except DeviceError:
+            with no_grad(), np.errstate(all="ignore"):
+                calls = compute(recorded)
+        by_key[key] = calls
         _known[layout] = Fingerprint(module), by_key
     call = calls.find(layer)
     return Layer(call, calls.shapes.get(call, ())[1:])
@@ -195,7 +205,7 @@ def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
     model : Model
         Only read from.
     X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        Inputs, of which the first row is run through the network.
+        Inputs; the first row is run through a network whose code depends on values.
     layer : int or str
         Its number or path, as for `layer_rows`.
 
@@ -214,5 +224,4 @@ def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
         with active(device_of(x)):
             return to_device(x[:1].astype(computed_dtype(x, model.dtype)), model.device)
 
-    kinds = str(each_input(lambda x: (type(x).__name__, x.dtype.kind), X))
-    return find_layer(layer, model.module, model.memory.layout, (kinds, str(row_shapes(X))), compute)
+    return find_layer(layer, model.module, model.memory.layout, X, model.dtype, compute)

@@ -469,6 +469,8 @@ class Memory:
         with active(self.device):
             # Everything is copied: joblib hands large arrays to its workers as read-only maps of a file.
             found = dict(self.module.own_parameters())
+            for _, tensor in (*found.items(), *self.module.named_buffers()):
+                tensor.data = to_device(np.array(to_host(tensor.data)), self.device)
             for name, view in self.layout.views(to_device(flat, self.device)).items():
                 found[name].data = view
             self.leaves, self.frozen, self.slots, self._resting = {}, {}, {}, {}
