@@ -9,7 +9,6 @@ import pytest
 
 from sknet import Model, nn
 from sknet.callbacks import Callback, EarlyStopping
-from sknet.compile.executors.native import UnsupportedError
 from sknet.core import no_grad
 from sknet.device import to_host
 from sknet.engine import Accuracy, Batches, History
@@ -129,17 +128,11 @@ def test_steps_that_may_round_otherwise_stay_near(optimizer):
     assert_close(compiled, eager, 1e-9)
 
 
-@named(ELEMENTWISE)
+@named([*ELEMENTWISE, *BY_NAME])
 def test_native_source_does_the_same(optimizer):
     expected, *_ = train_by(CompiledSteps, optimizer, epochs=1)
     found, *_ = train_by(InterpretedSteps, optimizer, epochs=1)
     assert_close(found, expected, 1e-11)
-
-
-@named(BY_NAME)
-def test_what_is_not_known_to_native_code_is_said(optimizer):
-    with pytest.raises(UnsupportedError, match=r"not known to the native executor"):
-        train_by(InterpretedSteps, optimizer, epochs=1)
 
 
 def test_compiled_natively():

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info  # scikit-learn depends on it
 
-__all__ = ["call_room", "parts_here", "parts_of", "product_source", "small_limit"]
+__all__ = ["STACKS", "call_room", "parts_here", "parts_of", "product_source", "small_limit"]
 
 # OpenBLAS's names of processors for which it has kernels for small matrices, which run in one thread.
 WITH_SMALL_KERNELS = frozenset({"SkylakeX", "Cooperlake", "SapphireRapids"})
@@ -141,3 +141,25 @@ def product(a, b, out, room):
     call(room[0], start + 8, start + 32, start + 64)
 
 '''
+STACKS = """@scalar
+def products(a, b, out, room):
+    n, m, k, columns = a.shape[0], a.shape[1], a.shape[2], b.shape[2]
+    if room[0] == 0:
+        for i in range(n):
+            for row in range(m):
+                for j in range(columns):
+                    out[i, row, j] = a[i, row, 0] * b[i, 0, j]
+                    for inner in range(1, k):
+                        out[i, row, j] += a[i, row, inner] * b[i, inner, j]
+        return
+    room[1], room[2], room[3] = a.ctypes.data, b.ctypes.data, out.ctypes.data
+    room[4], room[5], room[6], room[7] = n, m, k, columns
+    room[8], room[9], room[10] = a.strides[0], b.strides[0], out.strides[0]
+    room[11], room[12] = a.strides[1], a.strides[2]
+    room[13], room[14] = b.strides[1], b.strides[2]
+    room[15], room[16] = out.strides[1], out.strides[2]
+    start = np.int64(room.ctypes.data)
+    call(room[0], start + 8, start + 32, start + 64)
+
+
+"""

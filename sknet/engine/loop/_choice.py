@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["steps_for"]
 
 
-def steps_for(model: "Model", batches: Batches, check_finite: bool, planned: int, seeded: bool) -> Steps:
+def steps_for(
+    model: "Model",
+    batches: Batches,
+    check_finite: bool,
+    planned: int,
+    seeded: bool,
+    whole: int | None = None,
+) -> Steps:
     """Return the fastest steps that there can be.
 
     Parameters
@@ -25,18 +32,21 @@ def steps_for(model: "Model", batches: Batches, check_finite: bool, planned: int
     model, batches, check_finite
         As for `Steps`.
     planned : int
-        How many steps are planned at most.
+        How many steps are planned at most from now on.
     seeded : bool
         Whether the user has given a seed. Native code rounds otherwise than NumPy, so a seeded fit
         is native from its first step on, and waits for the compiler if need be: the same seed
         gives the same bits. Others begin at once, and change over when native code is there.
+    whole : int, default=None
+        How many steps the whole fit has, also where it was resumed; None for `planned`.
 
     Returns
     -------
     Steps
-        On the host native where Numba is installed, the environment does not say
-        ``SKNET_NATIVE=0``, and all operations are known to it; else compiled, also for sparse
-        inputs of the host, where the module can be captured; eager elsewhere.
+        On the host native where Numba is installed, the environment does not say ``SKNET_NATIVE=0``, and a
+        seeded fit of more than matrices has steps enough (or the environment says ``SKNET_NATIVE=always``);
+        else compiled, also for sparse inputs of the host, where the module can be captured; eager
+        elsewhere.
 
     Raises
     ------
@@ -54,7 +64,7 @@ def steps_for(model: "Model", batches: Batches, check_finite: bool, planned: int
     try:
         if model.device.kind != "cpu":
             return DeviceSteps(model, batches, check_finite)
-        return _compiled_steps(model, batches, check_finite, planned, seeded)
+        return _compiled_steps(model, batches, check_finite, planned, (whole or planned) if seeded else None)
     except (CaptureError, GraphError) as error:
         if model.compile is True:
             raise
@@ -63,7 +73,7 @@ def steps_for(model: "Model", batches: Batches, check_finite: bool, planned: int
 
 
 def _compiled_steps(
-    model: "Model", batches: Batches, check_finite: bool, planned: int, seeded: bool
+    model: "Model", batches: Batches, check_finite: bool, planned: int, waits_for: int | None
 ) -> CompiledSteps:
     if os.environ.get("SKNET_NATIVE") != "0" and not any_sparse(batches.X):
         # Importing sknet should not take the time to load a compiler that nobody may ask for.
@@ -71,7 +81,7 @@ def _compiled_steps(
         from sknet.engine.loop._native_steps import NativeSteps
 
         try:
-            return NativeSteps(model, batches, check_finite, planned, wait=seeded)
+            return NativeSteps(model, batches, check_finite, planned, waits_for)
         except UnsupportedError:
             pass
         except (CaptureError, GraphError, ShapeError, DtypeError, GradientError):

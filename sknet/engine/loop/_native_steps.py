@@ -1,6 +1,7 @@
 """Training steps in native code, many per call, as soon as it is compiled."""
 
 import math
+import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -30,22 +31,28 @@ class NativeSteps(CompiledSteps):
     model, batches, check_finite
         As for all steps.
     planned : int
-        How many steps are planned: what decides whether compiling pays.
-    wait : bool, default=False
-        Compile before the first step, whatever it takes.
+        How many steps are planned: what decides whether compiling in the background pays.
+    waits_for : int, default=None
+        Compile before the first step, if that pays for a fit of as many steps; None compiles in the
+        background.
 
     Raises
     ------
     UnsupportedError
-        If there can be no native code for these steps.
+        If there can be no native code for these steps, or waiting for it does not pay.
     """
 
     def __init__(
-        self, model: "Model", batches: Batches, check_finite: bool, planned: int, wait: bool = False
+        self,
+        model: "Model",
+        batches: Batches,
+        check_finite: bool,
+        planned: int,
+        waits_for: int | None = None,
     ) -> None:
         super().__init__(model, batches, check_finite)
         self._optimizer = model.optimizer.in_steps()
-        self._wait = wait
+        self._waits_for = waits_for
         self._left = planned
         self._per_native_step = 1e-3  # seconds
         self._looked = 0.0
@@ -81,7 +88,9 @@ class NativeSteps(CompiledSteps):
             (batches.X, batches.y, batches.weight),
             min(batches.n_batches, MOST_STEPS),
         )
-        if self._wait:
+        if self._waits_for is not None:
+            if not run.repays(self._waits_for) and os.environ.get("SKNET_NATIVE") != "always":
+                raise UnsupportedError(f"{self._waits_for} steps do not repay the time that compiling takes")
             run.wait()
         return run
 

@@ -81,8 +81,11 @@ class RowEpochs(Epochs):
     def choose_steps(self, n_iter: int) -> None:
         """Make the steps of all epochs but the first `n_iter`."""
         settings = self._settings
-        left = (settings.max_iter - n_iter) * self._batches.n_batches
-        self._steps = steps_for(self.fit.model, self._batches, settings.check_finite, left, settings.seeded)
+        whole = settings.max_iter * self._batches.n_batches
+        left = whole - n_iter * self._batches.n_batches
+        self._steps = steps_for(
+            self.fit.model, self._batches, settings.check_finite, left, settings.seeded, whole
+        )
 
     def follow(self, n_iter: int) -> None:
         if not self._steps.hold():

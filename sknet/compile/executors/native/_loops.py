@@ -5,11 +5,13 @@ from typing import Any
 
 from sknet.compile.executors.native._scalar import ScalarWriter
 from sknet.compile.executors.native._schedule import Loop
-from sknet.compile.executors.native._value import Axis, Map, Reduction, UnsupportedError, Value, View
+from sknet.compile.executors.native._value import Axis, Map, Reduction, Value, View
 
-__all__ = ["LoopWriter", "Names"]
+__all__ = ["START", "LoopWriter", "Names", "extreme"]
 
-START = {"sum": "T(0.0)", "inner": "T(0.0)", "pick": "T(0.0)", "max": "T(-np.inf)"}
+START = {
+    "sum": "T(0.0)", "inner": "T(0.0)", "pick": "T(0.0)", "max": "T(-np.inf)", "min": "T(np.inf)",
+}  # fmt: skip
 CHEAP = frozenset(
     {
         "add",
@@ -33,7 +35,8 @@ class Names:
     Attributes
     ----------
     arrays : dict of (Value, form) to str
-        `form` is a shape for `call`; "loop" without axes of length 1; "flat" with one axis.
+        `form` is a shape; "loop" without axes of length 1; "flat" with one axis; a part of the array, or
+        the array as it is broadcast, as `formed` of `_bind` says.
     sizes : dict of Axis to str
         Lengths.
     rows : dict of Value to str
@@ -56,7 +59,8 @@ class Names:
         if form == "flat" and len(value.axes) == 1:
             form = "loop"
         forms = sum(v is value for v, _ in self.arrays)
-        name = value.name.upper() + ("abcdef"[forms - 1] if forms else "")
+        letter = "abcdef"[forms - 1 : forms] or f"_{forms}"
+        name = value.name.upper() + (letter if forms else "")
         return self.arrays.setdefault((value, form), name)
 
     def size(self, axis: Axis) -> str:
@@ -88,8 +92,6 @@ class LoopWriter:
         self._inside = set(loop.members)
         self._phases: dict[Value, int] = {}
         for value in loop.members:
-            if isinstance(value, Reduction) and value.dtype != scalars.dtype:
-                raise UnsupportedError(f"a sum in {value.dtype} is not known to the native executor")
             self._phases[value] = self._phase(value)
             self._keep_operands(value)
 
@@ -138,14 +140,14 @@ class LoopWriter:
         body = self._body()
         yield from (f"    {line}" for line in body or ["pass"])
         for value in self._members:
-            if value.needs_all_rows and not value.axes:
+            if value.needs_all_rows and not value.axes and not _is_extreme(value):
                 yield f"{value.name} = {self._scalars.type_of(value.dtype)}({value.name}_sum)"
 
     def _initial(self, value: Reduction) -> Iterator[str]:
-        if value.op not in ("sum", "inner"):
-            raise UnsupportedError(f"{value.op} over rows is not known to the native executor")
         if value.axes:
-            yield f"{self._names.array(value)}[:] = T(0.0)"
+            yield f"{self._names.array(value)}[:] = {START[value.op]}"
+        elif value.is_extreme:
+            yield f"{value.name} = {START[value.op]}"
         else:
             yield f"{value.name}_sum = 0.0"
 
@@ -163,7 +165,7 @@ class LoopWriter:
             if self._phases[value] != phase:
                 continue
             if self._is_full(value):
-                if value.needs_all_rows and not value.axes:
+                if value.needs_all_rows and not value.axes and not _is_extreme(value):
                     total, term = f"{value.name}_sum", f"{value.name}_row"
                     block.lines.append(f"{total} = plus({total}, {term})")
                 elif value.is_row_reduction and value.stored:
@@ -179,7 +181,8 @@ class LoopWriter:
         for value in self._members:
             if not self._is_full(value) or self._phases[value] != phase:
                 continue
-            if isinstance(value, Reduction) and len(value.axes) < 2 and value.axes != (self._columns,):
+            is_of_all = not value.axes and _is_extreme(value)
+            if isinstance(value, Reduction) and value.axes != (self._columns,) and not is_of_all:
                 name = value.name if value.axes else f"{value.name}_row"
                 before.append(f"{name} = {START[value.op]}")
             block.add(value)
@@ -215,7 +218,7 @@ class LoopWriter:
         yield f"for k in range({self._names.size(self._rows)} * {self._names.size(self._columns)}):"
         yield from (f"    {line}" for line in block.lines)
         for value in self._members:
-            if value.needs_all_rows:
+            if value.needs_all_rows and not _is_extreme(value):
                 yield f"{value.name} = {self._scalars.type_of(value.dtype)}({value.name}_sum)"
 
     def index(self, value: Value) -> str:
@@ -252,11 +255,9 @@ class _Block:
         self.lines.append(f"{self._at(value)} = {value.name}")
 
     def _accumulate(self, value: Reduction, terms: list[str]) -> None:
-        if value.op == "max":
-            is_larger = f"{terms[0]} > {value.name}"
-            if value.keeps_nan:
-                is_larger += f" or {terms[0]} != {terms[0]}"
-            self.lines.append(f"{value.name} = {terms[0]} if {is_larger} else {value.name}")
+        if value.is_extreme:
+            so_far = self._at(value) if value.needs_all_rows and value.axes else value.name
+            self.lines.append(extreme(value, so_far, terms[0]))
             return
         if value.needs_all_rows and value.axes:
             self.lines.append(f"{self._at(value)} += {terms[0]}")
@@ -305,3 +306,15 @@ class _Block:
         source = self._at(x) if x.stored else f"{writer._names.row(x)}[j]"
         self.lines.append(f"{x.name} = {source}")
         return x.name
+
+
+def extreme(value: Reduction, so_far: str, term: str) -> str:
+    """Return the line that makes a maximum or minimum of what it was so far and one more term."""
+    is_more = f"{term} {'>' if value.op == 'max' else '<'} {so_far}"
+    if value.keeps_nan:
+        is_more += f" or {term} != {term}"
+    return f"{so_far} = {term} if {is_more} else {so_far}"
+
+
+def _is_extreme(value: Value) -> bool:
+    return isinstance(value, Reduction) and value.is_extreme

@@ -5,24 +5,30 @@ from typing import Any
 
 import numpy as np
 
-from sknet.compile._graph import Graph
+from sknet.compile._graph import Graph, Variable
 from sknet.compile._layout import Buffer, aligned_memory, assign_offsets
-from sknet.compile.executors._products import call_room, product_source
+from sknet.compile.executors._products import STACKS, call_room, product_source
+from sknet.compile.executors.native import _array_rules as _array_rules  # adds its own
+from sknet.compile.executors.native import _view_rules as _view_rules  # adds its own
+from sknet.compile.executors.native._bind import Homes, bound_calls, formed, scratch_of
+from sknet.compile.executors.native._calls import CallWriter
+from sknet.compile.executors.native._host import CALL_HOST, HostCalls
 from sknet.compile.executors.native._loops import LoopWriter, Names
 from sknet.compile.executors.native._math import source_of
+from sknet.compile.executors.native._nest import NestWriter
 from sknet.compile.executors.native._scalar import ScalarWriter
-from sknet.compile.executors.native._schedule import Call, Loop, Schedule
+from sknet.compile.executors.native._schedule import Call, Loop, Nest, Schedule
 from sknet.compile.executors.native._text import HEAD, TAIL
 from sknet.compile.executors.native._value import (
     ArrayCall,
     Assembly,
     Columns,
     Given,
+    HostCall,
     Map,
     Mask,
     Product,
     Reduction,
-    UnsupportedError,
     Value,
     View,
 )
@@ -63,6 +69,9 @@ class NativeProgram:
 
     Attributes
     ----------
+    is_of_matrices : bool
+        Whether no array has more than two axes that are longer than 1, and all functions over whole arrays
+        are products, masks and columns of zeros.
     in_place : set of str
         Which of them are read where they are if the order of the epoch is empty: that of the data.
     source : str
@@ -71,7 +80,7 @@ class NativeProgram:
     Raises
     ------
     UnsupportedError
-        If a graph holds what cannot be translated.
+        If a graph reads sparse matrices.
     """
 
     def __init__(
@@ -90,17 +99,21 @@ class NativeProgram:
         self._places: dict[Value, tuple[Value, int]] = {}
         self._constants: dict[Value, np.ndarray] = {}
         self._memory: dict[Value, Buffer] = {}
-        self._keys: list[int] = []
+        self._scratch: dict[HostCall, list[Buffer]] = {}
+        self._calls = CallWriter(self._names, self._scalars)
         self._commits: list[tuple[Value, Value]] = []
+        self._kept: set[Value] = set()
+        self.is_of_matrices = True
         lines = [
             *self._gradient_lines(Values(gradient, "g"), changed),
-            *self._update_lines(Values(update, "u")),
+            *self._update_lines(update),
         ]
         self._place_rows()
         self.in_place = {
             source for value, source in self._batch if source in whole and self._can_be_in_place(value)
         }
-        self.arena_size, _ = assign_offsets([*self._memory.values(), *self._rows.values()])
+        scratch = [buffer for buffers in self._scratch.values() for buffer in buffers]
+        self.arena_size, _ = assign_offsets([*self._memory.values(), *self._rows.values(), *scratch])
         self.source = self._source(lines)
 
     # -- the gradient -------------------------------------------------------------------------
@@ -111,8 +124,6 @@ class NativeProgram:
         *batch, counter = rest[len(self._buffers) :]
         found, *outputs = values.outputs
         *new_buffers, output, loss, penalty = outputs
-        if any(len(x.shape) > 2 for x in batch):
-            raise UnsupportedError("X or y of more than two axes are not known to the native executor")
         names = [*self._inputs, "y", "weight"] if self._weighted else [*self._inputs, "y"]
         self._batch = list(zip(batch, names, strict=True))
         self._given = {flat: "flat", gradient: "gradient"}
@@ -120,11 +131,13 @@ class NativeProgram:
         self._constants.update(values.constants)
         targets = self._gradient_targets(values, found, gradient)
         buffers = self._taken_over(values, new_buffers, [self._buffers[i] for i in changed])
-        scalars = [x if _is_new(x) else values.copy(x, loss) for x in (loss, penalty)]
-        self.rows, self.n_outputs = batch[0].shape[0], output.shape[-1]
-        if output.shape != (self.rows, self.n_outputs):
-            raise UnsupportedError("outputs of other than two axes are not known to the native executor")
-        output = output if isinstance(output, (Map, ArrayCall)) else values.copy(output)
+        scalars = [
+            x if _is_new(x) and x.is_local else values.copy(x, like)
+            for x, like in zip((loss, penalty), values.graph.outputs[-2:], strict=True)
+        ]
+        if not isinstance(output, (Map, ArrayCall)):
+            output = values.copy(output, values.graph.outputs[-3])
+        self.rows, self.output_shape = batch[0].shape[0], values.graph.outputs[-3].shape
         self._output = output
         schedule = Schedule([*targets, output, *buffers, *scalars, *values.outside])
         output.stored = True
@@ -140,16 +153,16 @@ class NativeProgram:
 
     def _gradient_targets(self, values: Values, found: Any, gradient: Value) -> list[Value]:
         """Let every part of the gradient be written where it belongs."""
-        parts = [(0, found)]
+        parts: list[tuple[int, Any, Any]] = [(0, found, gradient.shape)]
         if isinstance(found, Assembly):
-            parts = list(zip(found.starts, found.operands, strict=True))
+            parts = list(zip(found.starts, found.operands, found.given, strict=True))
         targets = []
-        for start, part in parts:
+        for start, part, shape in parts:
             value = _unviewed(part)
-            if not isinstance(value, Value):
-                raise UnsupportedError("a gradient that is a number")
-            if not isinstance(value, (Map, Reduction, ArrayCall)) or value in self._places or not value.axes:
-                value = values.copy(value)
+            is_own = isinstance(value, (Map, Reduction, ArrayCall)) and value.axes
+            # A view of more or fewer elements is a value of its own.
+            if not is_own or value in self._places or not _has_all(part):
+                value = values.copy(part, Variable(shape, gradient.dtype))
             value.stored = True
             self._places[value] = gradient, start
             targets.append(value)
@@ -167,7 +180,7 @@ class NativeProgram:
         return taken
 
     def _output_lines(self, output: Value) -> list[str]:
-        name, rows = self._names.array(output, output.shape), self._rows_name()
+        name, rows = self._names.array(output, self.output_shape), self._rows_name()
         return ["if len(outputs):", f"    outputs[b * {rows} : (b + 1) * {rows}] = {name}"]
 
     def _rows_name(self) -> str:
@@ -186,47 +199,60 @@ class NativeProgram:
 
     # -- the update ---------------------------------------------------------------------------
 
-    def _update_lines(self, values: Values) -> list[str]:
-        n_slots = len(values.outputs) - 1
+    def _update_lines(self, graph: Graph) -> list[str]:
+        values = Values(graph, "u")
+        pairs = self._update_targets(values)
+        schedule = Schedule([target for target, _ in pairs])
+        in_place = not any(_is_read_after(donor, target, schedule) for target, donor in pairs)
+        if not in_place:
+            values = Values(graph, "u")
+            pairs = self._update_targets(values)
+            schedule = Schedule([target for target, _ in pairs])
+        n_slots = len(pairs) - 1
         flat, *slots = values.inputs[: 1 + n_slots]
         gradient, *hyper = values.inputs[1 + n_slots :]
         self._given.update({flat: "flat", gradient: "gradient"})
         self._given.update({slot: f"slot{i}" for i, slot in enumerate(slots)})
         self._constants.update(values.constants)
-        targets = []
-        for found, donor in zip(values.outputs, (flat, *slots), strict=True):
-            is_own = _is_new(found) and isinstance(found, Map) and found not in self._places
-            value = found if is_own else values.copy(found, donor)
-            value.stored = True
-            self._places[value] = donor, 0
-            self._names.same[value] = donor
-            targets.append(value)
-        schedule = Schedule(targets)
-        self._check_donors(schedule, targets)
-        lines = []
+        lines, last = [], []
         for i, x in enumerate(hyper):
             x.is_number = True
             lines.append(f"{x.name} = T(hyper[b, {i}])")
-        return lines + self._written(schedule)
+        for target, donor in pairs:
+            if in_place:
+                self._places[target] = donor, 0
+                self._names.same[target] = donor
+            else:
+                self._kept.add(target)
+                last.append((donor, target))
+        lines += self._written(schedule)
+        return lines + [f"{self._names.array(a)}[:] = {self._names.array(b)}" for a, b in last]
 
-    def _check_donors(self, schedule: Schedule, targets: list[Value]) -> None:
-        """Make sure that nothing is read after it was written over."""
-        for target in targets:
-            donor, _ = self._places[target]
-            later = [value for unit in schedule.units[target.home + 1 :] for value in unit.members]
-            if any(donor in value.values for value in later):
-                raise UnsupportedError("an optimizer that needs parameters or slots after they were updated")
+    def _update_targets(self, values: Values) -> list[tuple[Value, Value]]:
+        """Return the new values of parameters and slots, each with what it replaces."""
+        pairs: list[tuple[Value, Value]] = []
+        for found, donor in zip(values.outputs, values.inputs, strict=False):
+            is_own = _is_new(found) and isinstance(found, Map) and all(x is not found for x, _ in pairs)
+            target = found if is_own else values.copy(found, donor)
+            target.stored = True
+            pairs.append((target, donor))
+        return pairs
 
     # -- units --------------------------------------------------------------------------------
 
     def _written(self, schedule: Schedule) -> list[str]:
         self._find_stored(schedule)
+        self.is_of_matrices &= all(_is_of_matrices(x) for unit in schedule.units for x in unit.members)
         lines: list[str] = []
+        previous: Value | None = None
         for unit in schedule.units:
             if isinstance(unit, Loop):
                 lines += LoopWriter(unit, self._names, self._scalars).lines()
+            elif isinstance(unit, Nest):
+                lines += NestWriter(unit, self._names, self._scalars).lines()
             elif isinstance(unit, Call):
-                lines += self._call(unit.members[0])
+                [value] = unit.members
+                lines += self._calls.lines(value, previous)
             else:
                 [value] = unit.members
                 assert isinstance(value, Map)
@@ -235,41 +261,9 @@ class NativeProgram:
                 lines.append(f"{value.name} = {self._scalars.expression(value, names)}")
                 if value.stored:
                     lines.append(f"{self._names.array(value)}[0] = {value.name}")
+            previous = unit.members[-1] if isinstance(unit, Call) else None
         self._place_values(schedule)
         return lines
-
-    def _call(self, value: Value) -> list[str]:
-        if isinstance(value, Columns):
-            return self._columns(value)
-        if isinstance(value, Mask):
-            return [self._mask(value)]
-        assert isinstance(value, Product)
-        return [self._product(value)]
-
-    def _columns(self, value: Columns) -> list[str]:
-        out, [x] = self._names.array(value, value.shape), value.operands
-        if not isinstance(x, Value):
-            given = self._scalars.number(x, value.dtype)
-        else:
-            given = x.name if x.is_local else self._names.array(x, value.given)
-        return [f"{out}[:] = T(0.0)", f"{out}[:, {value.columns}] = {given}"]
-
-    def _mask(self, value: Mask) -> str:
-        self._scalars.functions.add("fill_mask")
-        [step], number = value.values, len(self._keys)
-        self._keys += value.key
-        p = float(value.p)
-        chance, scale = (self._scalars.given(x) for x in (p, 1.0 / (1.0 - p) if p < 1 else 0.0))
-        keys = f"keys[{number}], keys[{number + 1}]"
-        out = self._names.array(value, "flat")
-        return f"fill_mask({out}, {keys}, {value.site}, {step.name}, {chance}, {scale})"
-
-    def _product(self, value: Product) -> str:
-        a, b = value.values
-        names = [self._names.array(x, shape) for x, shape in zip((a, b), value.shapes, strict=True)]
-        names.append(self._names.array(value, value.shape))
-        is_known = a.dtype == b.dtype == self.dtype  # that of the loop which `room` points to
-        return f"product({', '.join(names)}, room)" if is_known else f"np.dot({', '.join(names)})"
 
     @staticmethod
     def _find_stored(schedule: Schedule) -> None:
@@ -289,8 +283,10 @@ class NativeProgram:
                 for x in (value, *value.values):
                     last[_unviewed(x)] = number
         end = len(schedule.units)
-        kept = {self._output, *[new for new, _ in self._commits]}  # looked at after all units
+        kept = {self._output, *[new for new, _ in self._commits], *self._kept}  # looked at after all units
         for value, number in last.items():
+            if isinstance(value, HostCall):
+                self._scratch[value] = scratch_of(value)
             if value.stored and not isinstance(value, Given) and value not in self._places:
                 nbytes = int(np.prod(value.shape)) * value.dtype.itemsize
                 self._memory[value] = Buffer(nbytes, value.home, end if value in kept else number)
@@ -305,11 +301,16 @@ class NativeProgram:
     def _source(self, lines: list[str]) -> str:
         body = [*self._batch_lines(), *lines]
         arrays = list(self._names.arrays.values())
-        arguments = [*self._inputs, *FIXED, *arrays, *self._names.rows.values()]
+        hosts = ["hosts"] if self._calls.hosted else []
+        arguments = [*self._inputs, *FIXED, *arrays, *self._names.rows.values(), *hosts]
         head = [f"{name} = sizes[{i}]" for i, name in enumerate(self._names.sizes.values())]
         head += [f"c{i} = numbers[{i}]" for i in range(len(self._scalars.numbers))]
         text = HEAD.format(dtype=self.dtype.name)
         text += product_source()
+        if self._calls.has_stacks:
+            text += STACKS
+        if hosts:
+            text += CALL_HOST
         if self._scalars.functions:
             text += source_of(self._scalars.functions) + "\n\n"
         text += f"@loops\ndef steps({', '.join(arguments)}):\n"
@@ -338,14 +339,19 @@ class NativeProgram:
         yield f"for i in range({self._rows_name()}):"
         if len(value.shape) > 1:
             yield f"    row = {order}[first + i]"
-            yield f"    for j in range({name}.shape[1]):"
-            yield f"        {name}[i, j] = {source}[row, j]"
+            letters = ["j", *[f"i{n}" for n in range(2, len(value.shape))]]
+            for n, letter in enumerate(letters, 1):
+                yield f"{'    ' * n}for {letter} in range({name}.shape[{n}]):"
+            index = ", ".join(letters)
+            yield f"{'    ' * (len(letters) + 1)}{name}[i, {index}] = {source}[row, {index}]"
         else:
             yield f"    {name}[i] = {source}[{order}[first + i]]"
 
     def _can_be_in_place(self, value: Value) -> bool:
         """Tell whether rows of the data can stand in for a value: all its names can be made of them."""
         self._names.array(value, value.shape)
+        if any(_unviewed(x) is value for call in self._calls.all_hosted() for x in call.values):
+            return False  # NumPy's functions are bound to one array
         forms = [form for other, form in self._names.arrays if other is value]
         return len(forms) == 1 and all(
             isinstance(view, View)
@@ -360,8 +366,10 @@ class NativeProgram:
 
     # -- binding ------------------------------------------------------------------------------
 
-    def bind(self, inputs: dict[str, Any], buffers: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        """Return the last arguments of the function, on memory of their own.
+    def bind(
+        self, inputs: dict[str, Any], buffers: Sequence[np.ndarray]
+    ) -> tuple[tuple[np.ndarray, ...], HostCalls | None]:
+        """Return the last arguments of the function, on memory of their own, and what it calls back.
 
         Parameters
         ----------
@@ -372,11 +380,14 @@ class NativeProgram:
 
         Returns
         -------
-        tuple of ndarray
-            Numbers, keys, sizes, room for the arguments of products, arrays and scratch rows.
+        arguments : tuple of ndarray
+            Numbers, keys, sizes, room for the arguments of products, arrays, scratch rows, and the address
+            to call NumPy at, if there is anything for it to compute.
+        host : HostCalls or None
+            Has to be kept as long as the function may be called.
         """
         memory = aligned_memory(self.arena_size)
-        homes: dict[Value, np.ndarray] = dict(self._constants)
+        homes: Homes = dict(self._constants)
         homes.update(zip(self._buffers, buffers, strict=True))
         homes.update({value: inputs[name] for value, name in self._given.items() if name in inputs})
         homes.update({value: np.zeros(value.shape, value.dtype) for value, _ in self._batch})
@@ -384,12 +395,21 @@ class NativeProgram:
             homes[value] = homes[donor][start : start + int(np.prod(value.shape))].reshape(value.shape)
         for value, buffer in self._memory.items():
             homes[value] = buffer.array(memory, value.shape, value.dtype)
-        arrays = [_formed(_array(value, homes), value, form) for value, form in self._names.arrays]
+        arrays = [formed(value, form, homes) for value, form in self._names.arrays]
         rows = [buffer.array(memory, value.lengths[-1:], value.dtype) for value, buffer in self._rows.items()]
         numbers = np.array(self._scalars.numbers, self.dtype)
         sizes = np.array([axis.size for axis in self._names.sizes], np.int64)
-        keys = np.array(self._keys, np.uint64)
-        return (numbers, keys, sizes, call_room(self.dtype), *arrays, *rows)
+        keys = np.array(self._calls.keys, np.uint64)
+        found = (numbers, keys, sizes, call_room(self.dtype), *arrays, *rows)
+        if not self._calls.hosted:
+            return found, None
+        host = bound_calls(self._calls.hosted, self._scratch, memory, homes)
+        return (*found, host.room), host
+
+
+def _is_of_matrices(value: Value) -> bool:
+    is_common = not isinstance(value, ArrayCall) or isinstance(value, (Product, Mask, Columns))
+    return is_common and sum(n != 1 for n in value.shape) <= 2
 
 
 def _is_new(x: Any) -> bool:
@@ -403,15 +423,26 @@ def _unviewed(x: Any) -> Any:
     return x
 
 
-def _array(value: Value, homes: dict[Value, np.ndarray]) -> np.ndarray:
-    found = homes.get(value)
-    if found is None:
-        assert isinstance(value, View)
-        found = homes[value] = value.applied(_array(value.source, homes))
-    return found
+def _has_all(x: Any) -> bool:
+    """Tell whether a value has all elements of what it is a view of, in their order."""
+    while isinstance(x, View):
+        if not x.is_contiguous or np.prod(x.shape) != np.prod(x.source.shape):
+            return False
+        x = x.source
+    return True
 
 
-def _formed(array: np.ndarray, value: Value, form: Any) -> np.ndarray:
-    if form == "flat":
-        return array.reshape(-1)
-    return array.reshape(form if isinstance(form, tuple) else (value.lengths or (1,)))
+def _is_read_after(donor: Value, target: Value, schedule: Schedule) -> bool:
+    """Tell whether something is read after its target has been written over it."""
+    members = schedule.units[target.home].members
+    at = members.index(target) + 1
+    if any(
+        _unviewed(x) is donor
+        for unit in schedule.units[target.home + 1 :]
+        for v in unit.members
+        for x in v.values
+    ):
+        return True
+    loaded = any(donor in value.values for value in members[:at])  # an element is loaded once
+    behind = [x for value in members[at:] for x in value.values if _unviewed(x) is donor]
+    return any(x is not donor for x in behind) or (bool(behind) and not loaded)

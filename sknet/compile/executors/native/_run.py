@@ -14,6 +14,7 @@ from sknet.compile.executors.native._value import UnsupportedError
 __all__ = ["NativeRun", "native_source"]
 
 KEPT = 64  # programs
+REPAID = 100_000  # steps that save about as much time as compiling them takes
 _programs: OrderedDict[Any, tuple[Any, NativeProgram]] = OrderedDict()
 
 
@@ -99,7 +100,7 @@ class NativeRun:
         self.buffers = {name: np.array(array) for name, array in buffers.items()}
         trained = {"flat": flat, "gradient": flat_gradient}
         trained.update({f"slot{i}": slot for i, slot in enumerate(slots)})
-        self._bound = program.bind(trained, list(self.buffers.values()))
+        self._bound, self._host = program.bind(trained, list(self.buffers.values()))
         self.losses = np.zeros((self.most, 2), flat.dtype)
         output = gradient.returns.output
         self._no_outputs = np.zeros((0, *output.shape[1:]), output.dtype)
@@ -138,6 +139,14 @@ class NativeRun:
         if self.steps is None:
             self.steps = self._function.get(remaining)
         return self.steps is not None
+
+    def repays(self, planned: int) -> bool:
+        """Tell whether as many steps are planned as waiting for the compiler is worth.
+
+        Both what compiling takes and what a step saves grow with the number of operations, so that only
+        steps count. Networks of matrices are always waited for.
+        """
+        return self._program.is_of_matrices or planned >= REPAID
 
     def wait(self) -> None:
         """Compile now, unless compiled code is found."""
@@ -178,6 +187,8 @@ class NativeRun:
         assert self.steps is not None
         outputs = self._no_outputs if outputs is None else outputs
         bad = self.steps(*self._arguments(orders, start, len(hyper), check, counter, hyper, outputs))
+        if self._host is not None:
+            self._host.check()
         return len(hyper) if bad < 0 else int(bad)
 
 

@@ -2,17 +2,9 @@
 
 from collections.abc import Iterable
 
-from sknet.compile.executors.native._value import (
-    ArrayCall,
-    Assembly,
-    Axis,
-    Map,
-    UnsupportedError,
-    Value,
-    View,
-)
+from sknet.compile.executors.native._value import ArrayCall, Axis, Map, Value, View
 
-__all__ = ["Call", "Loop", "Scalar", "Schedule", "Unit"]
+__all__ = ["Call", "Loop", "Nest", "Scalar", "Schedule", "Unit"]
 
 
 class Unit:
@@ -55,6 +47,20 @@ class Loop(Unit):
         return self.rows is rows and (self.columns is None or columns is None or self.columns is columns)
 
 
+class Nest(Unit):
+    """Loops over three and more axes, one inside the other.
+
+    Parameters
+    ----------
+    space : tuple of Axis
+        What the loops run over, the outermost first.
+    """
+
+    def __init__(self, space: tuple[Axis, ...]) -> None:
+        self.space = space
+        self.members = []
+
+
 class Schedule:
     """Units in an order in which each needs only what those before it have computed.
 
@@ -75,8 +81,6 @@ class Schedule:
     def _place(self, value: Value) -> None:
         if value.is_placed:
             return
-        if isinstance(value, Assembly):
-            raise UnsupportedError("to compute with an assembled array is not known to the native executor")
         if isinstance(value, (View, ArrayCall)) or not value.space:
             for x in value.values:
                 self._place(x)
@@ -85,11 +89,12 @@ class Schedule:
             else:
                 self._append(Call(value) if isinstance(value, ArrayCall) else Scalar(value))
             return
-        closure = _Closure(value)
+        kind = _Closure if len(value.space) <= 2 else _NestClosure
+        closure = kind(value)
         while closure.before:
             for x in closure.before:
                 self._place(x)
-            closure = _Closure(value)
+            closure = kind(value)
         self._join(closure)
 
     def _append(self, unit: Unit) -> None:
@@ -100,21 +105,17 @@ class Schedule:
     def _join(self, closure: "_Closure") -> None:
         """Put all of a closure into the first loop that can take it, or into a new one."""
         number = self._first_loop(closure)
-        loop = self.units[number] if number < len(self.units) else None
-        if loop is None:
-            loop = Loop(closure.rows, closure.columns)
-            self.units.append(loop)
-        assert isinstance(loop, Loop)
-        loop.columns = loop.columns or closure.columns
+        if number == len(self.units):
+            self.units.append(closure.loop())
+        closure.join(self.units[number])
         for value in closure.inside:
             value.home = number
-        loop.members += closure.inside
 
     def _first_loop(self, closure: "_Closure") -> int:
         start = max([x.home for x in closure.given], default=0)
         for number in range(max(start, 0), len(self.units)):
             unit = self.units[number]
-            if isinstance(unit, Loop) and unit.takes(closure.rows, closure.columns):
+            if closure.fits_into(unit):
                 late = [
                     x for x in closure.given if x.home == number and (x.needs_all_rows or isinstance(x, View))
                 ]
@@ -137,12 +138,9 @@ class _Closure:
     """
 
     def __init__(self, value: Value) -> None:
-        if len(value.space) > 2:
-            raise UnsupportedError("arrays with more than two axes are not known to the native executor")
-        if len(set(value.space)) < len(value.space):
-            raise UnsupportedError("an axis against itself is not known to the native executor")
+        assert len(set(value.space)) == len(value.space)
         self.rows = value.space[0]
-        self.columns: Axis | None = value.space[1] if len(value.space) == 2 else None
+        self.columns: Axis | None = value.space[1] if len(value.space) > 1 else None
         self.inside: list[Value] = []
         self.before: list[Value] = []
         self.given: list[Value] = []
@@ -171,3 +169,37 @@ class _Closure:
                 return False
             self.columns = space[1]
         return True
+
+    def loop(self) -> Unit:
+        """Return a new loop that takes these values."""
+        return Loop(self.rows, self.columns)
+
+    def fits_into(self, unit: Unit) -> bool:
+        """Tell whether a unit can compute these values."""
+        return isinstance(unit, Loop) and unit.takes(self.rows, self.columns)
+
+    def join(self, unit: Unit) -> None:
+        """Let a unit compute these values."""
+        assert isinstance(unit, Loop)
+        unit.columns = unit.columns or self.columns
+        unit.members += self.inside
+
+
+class _NestClosure(_Closure):
+    """The same for a value over three axes and more, and others over all of them."""
+
+    def __init__(self, value: Value) -> None:
+        self._space = value.space
+        super().__init__(value)
+
+    def _fits(self, space: tuple[Axis, ...]) -> bool:
+        return space == self._space
+
+    def loop(self) -> Unit:
+        return Nest(self._space)
+
+    def fits_into(self, unit: Unit) -> bool:
+        return isinstance(unit, Nest) and unit.space == self._space
+
+    def join(self, unit: Unit) -> None:
+        unit.members += self.inside

@@ -9,8 +9,8 @@ import numpy as np
 from sknet.exceptions import CaptureError
 
 __all__ = [
-    "ArrayCall", "Assembly", "Axis", "Columns", "Given", "Map", "Mask", "Operand", "Product", "Reduction",
-    "UnsupportedError", "Value", "View",
+    "Along", "ArrayCall", "Assembly", "Axis", "Columns", "Given", "HostCall", "Map", "Mask", "Operand",
+    "Pasted", "Product", "Products", "Reduction", "Rows", "UnsupportedError", "Value", "View",
 ]  # fmt: skip
 
 Shape = tuple[int, ...]
@@ -31,11 +31,12 @@ class Axis:
         Its length in the graph at hand.
     """
 
-    __slots__ = ("_same", "size")
+    __slots__ = ("_beside", "_same", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._same: Axis | None = None
+        self._beside: set[Axis] = set()
 
     @property
     def root(self) -> "Axis":
@@ -47,6 +48,19 @@ class Axis:
         a, b = self.root, other.root
         if a is not b:
             b._same = a
+            a._beside |= b._beside
+
+    def place_beside(self, other: "Axis") -> None:
+        """Remember that some value has both axes, so that they must never be the same one."""
+        a, b = self.root, other.root
+        if a is not b:
+            a._beside.add(b)
+            b._beside.add(a)
+
+    def may_unite(self, other: "Axis") -> bool:
+        """Tell whether no value would have an axis twice if these were the same one."""
+        a, b = self.root, other.root
+        return a is b or all(axis.root is not b for axis in a._beside)
 
 
 @dataclass(eq=False, repr=False)
@@ -156,14 +170,14 @@ class Map(Value):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Reduction(Value):
-    """A sum, inner product, maximum or chosen element over axes of its first operand.
+    """A sum, inner product, maximum, minimum or chosen element over axes of its first operand.
 
     Parameters
     ----------
-    op : {"sum", "inner", "max", "pick"}
+    op : {"sum", "inner", "max", "min", "pick"}
         Which.
     keeps_nan : bool, default=True
-        Of a maximum: whether it is NaN where an element is.
+        Of a maximum or minimum: whether it is NaN where an element is.
     """
 
     op: str
@@ -189,6 +203,11 @@ class Reduction(Value):
         """Whether it is known only after all rows of its space have been visited."""
         return not self.is_row_reduction
 
+    @property
+    def is_extreme(self) -> bool:
+        """Whether it is one of the elements: a maximum or a minimum."""
+        return self.op in ("max", "min")
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class View(Value):
@@ -202,11 +221,14 @@ class View(Value):
         Whether it is C-contiguous.
     is_permuted : bool
         Whether it has the operand's axes in another order.
+    strides : tuple of int
+        In bytes, of its axes that are longer than 1.
     """
 
     applied: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]
     is_contiguous: bool
     is_permuted: bool
+    strides: Shape
 
     @property
     def source(self) -> Value:
@@ -228,6 +250,25 @@ class Product(ArrayCall):
 
     shapes: tuple[Shape, Shape]
 
+    @property
+    def result(self) -> Shape:
+        """The shape of the result as a matrix."""
+        return self.shapes[0][0], self.shapes[1][1]
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Products(ArrayCall):
+    """Products of the matrices of two stacks.
+
+    Parameters
+    ----------
+    stacks : tuple of three forms
+        How the arrays of both factors and of the result are seen: shape, the shape that it is broadcast to,
+        and the shape in which axes of the stack that lie behind each other in all three are one.
+    """
+
+    stacks: tuple[tuple[Shape, Shape, Shape], ...]
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Mask(ArrayCall):
@@ -247,7 +288,72 @@ class Columns(ArrayCall):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Assembly(Value):
+class Rows(ArrayCall):
+    """Rows that an index names are taken from an array, or added to zeros.
+
+    Parameters
+    ----------
+    adds : bool
+        Whether they are added.
+    around : tuple of three int
+        Elements before, along and behind the axis of the longer array.
+    from_end : bool
+        Whether negative indices count from the end.
+    """
+
+    adds: bool
+    around: tuple[int, int, int]
+    from_end: bool
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Along(Rows):
+    """Like `Rows`, with an index for each element behind the axis."""
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Pasted(ArrayCall):
+    """An array whose parts are copied from others.
+
+    Parameters
+    ----------
+    places : tuple of index
+        Where each operand goes, in the array of this value's shape; later ones cover earlier ones.
+    given : tuple of shape
+        Those of the operands, which are broadcast to their places.
+    fill : float or None
+        What is elsewhere; None where the parts leave nothing.
+    """
+
+    places: tuple[Any, ...]
+    given: tuple[Shape, ...]
+    fill: float | None
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Assembly(Pasted):
     """A flat array whose parts begin at `starts`."""
 
     starts: tuple[int, ...]
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class HostCall(ArrayCall):
+    """What NumPy computes, called from native code.
+
+    Parameters
+    ----------
+    forward : callable
+        ``forward(*arrays)``; it may take ``scratch`` and ``out`` besides.
+    given : tuple of shape or ndarray
+        For each argument the shape of an operand, in order, or a constant.
+    scratch : tuple of (shape, dtype)
+        Arrays that it works in.
+    writes_out : bool
+        Whether it takes ``out``; else its result is copied.
+    """
+
+    forward: Callable[..., Any]
+    given: tuple[Any, ...]
+    scratch: tuple[tuple[Shape, Any], ...]
+    writes_out: bool

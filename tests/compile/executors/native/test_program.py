@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sknet import nn, ops
-from sknet.compile.executors.native import UnsupportedError
 from sknet.compile.executors.native._math import FUNCTIONS, fill_mask
 from sknet.device import philox_uniform
 from sknet.losses import (
@@ -22,7 +21,7 @@ from sknet.losses import (
     Tweedie,
 )
 from sknet.losses.extend import Columns, Standardized
-from sknet.optim import SGD, Adam, AdamW, RMSprop
+from sknet.optim import SGD, Adam, AdamW, Groups, Muon, RMSprop
 from sknet.optim.schedules import InverseScaling
 from tests.compile.native import ELEMENTWISE, InterpretedSteps, assert_equal_training, trained, written
 
@@ -125,9 +124,12 @@ def test_a_maximum_keeps_nan(size):
     check(lambda: Reduced(1), X, y, dtype="float64", size=size)
 
 
-def test_a_maximum_over_all_is_left_to_numpy():
-    with pytest.raises(UnsupportedError, match="max over rows is not known to the native executor"):
-        check(lambda: Reduced(None), *data())
+@pytest.mark.parametrize("axis", [None, 0])
+def test_a_maximum_over_rows_keeps_nan(axis):
+    X, y = data("float64")
+    check(lambda: Reduced(axis), X, y, dtype="float64")
+    X[1, 0] = X[4, 3] = np.nan
+    check(lambda: Reduced(axis), X, y, dtype="float64")
 
 
 class AgainstItself(nn.Module):
@@ -142,9 +144,8 @@ class AgainstItself(nn.Module):
 
 
 @pytest.mark.parametrize("reduced", [False, True])
-def test_an_axis_against_itself_is_left_to_numpy(reduced):
-    with pytest.raises(UnsupportedError, match="an axis against itself is not known to the native executor"):
-        check(network(partial(AgainstItself, reduced)), *data())
+def test_an_axis_against_itself(reduced):
+    check(network(partial(AgainstItself, reduced)), *data())
 
 
 @pytest.mark.parametrize("bad", [-1, -3, 3, 100])
@@ -173,9 +174,8 @@ class Taken(nn.Module):
 
 
 @pytest.mark.parametrize("index", [[0, 1, 2], [0, 0, 0], [-1, 0, 1]])
-def test_an_index_that_is_a_constant_is_left_to_numpy(index):
-    with pytest.raises(UnsupportedError, match="an index that may be negative, or is a constant"):
-        check(lambda: Taken(np.array(index)[:, None]), *data(), size=3)
+def test_an_index_that_is_a_constant(index):
+    check(lambda: Taken(np.array(index)[:, None]), *data(), size=3)
 
 
 class Reversed(nn.Module):
@@ -248,20 +248,18 @@ class Parts(nn.Module):
         return ops.tanh(hidden) * ops.reshape(hidden[self.index], (hidden.shape[0], -1))
 
 
-COLUMNS = [(..., 2), (..., slice(1, 2)), (slice(None), -1), (slice(None), slice(0, 4))]
-LEFT = [(slice(None), slice(None, None, -1)), (slice(None, None, -1), 1)]
+COLUMNS = [
+    (..., 2), (..., slice(1, 2)), (slice(None), -1), (slice(None), slice(0, 4)),
+    (slice(None), slice(None, None, -1)), (slice(None, None, -1), 1),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("index", COLUMNS + LEFT, ids=str)
+@pytest.mark.parametrize("index", COLUMNS, ids=str)
 def test_columns_of_a_matrix(index, size):
     X, y = data("float64", n_outputs=4, kind="number")
     settings = {"dtype": "float64", "size": size, "loss": "squared_error", "optimizer": SGD(0.1)}
-    if index not in LEFT:
-        check(partial(Parts, index), X, y, **settings)
-        return
-    with pytest.raises(UnsupportedError, match="scatter_add to other than columns is not known"):
-        check(partial(Parts, index), X, y, **settings)
+    check(partial(Parts, index), X, y, **settings)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -394,3 +392,24 @@ def test_expressions(row, dtype):
     with np.errstate(over="ignore"):
         found = [eval(code, names | arrays | {"i": i}) for i in range(expected.size)]
     np.testing.assert_allclose(np.array(found, expected.dtype), expected, rtol=tolerance, atol=tolerance)
+
+
+class Spread(nn.Module):
+    """Repeats rows along a new axis and reads one of the copies: a view in NumPy's plan alone."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def forward(self, x):
+        joined = ops.stack([ops.tanh(x), x * 0.5], axis=1)
+        return ops.sin(joined).sum(axis=1) + ops.broadcast_to(x[:, None], joined.shape)[:, self.at] * x
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_parts_of_what_is_repeated(at):
+    check(network(partial(Spread, at)), *data("float64"), dtype="float64")
+
+
+@pytest.mark.parametrize("optimizer", [Muon(), Groups({"0.*": SGD(0.1), "*": Adam(0.01)})], ids=str)
+def test_updates_that_need_the_shape_of_each_parameter(optimizer):
+    check(network(nn.Tanh), *data("float64"), dtype="float64", optimizer=optimizer, epochs=3)

@@ -34,7 +34,7 @@ def _directory(tmp_path_factory):
 
 class WaitingSteps(NativeSteps):
     def __init__(self, *args):
-        super().__init__(*args, wait=True)
+        super().__init__(*args, waits_for=sys.maxsize)
 
 
 def network():
@@ -165,20 +165,14 @@ def test_a_fit_goes_on_by_numpy_where_native_code_fails(monkeypatch):
     assert len(steps.run(None, 0).losses) == 1
 
 
-class Doubled(nn.Module):
-    """Joins its input with itself, which the native executor does not know."""
-
-    def forward(self, x):
-        from sknet import ops
-
-        return ops.concat([x, x], axis=-1)
-
-
-def test_what_is_not_known_is_left_to_numpy():
+def test_data_that_native_code_cannot_read_is_left_to_numpy():
     X, y = data()
-    model = Model(nn.Sequential(Doubled(), nn.Linear(40, 3)), random_state=0, **SETTINGS)
-    batches = Batches(X, y, None, 30, model.dtype, model.device)
-    with pytest.raises(native.UnsupportedError, match="concat is not known to the native executor"):
+    X = X[:, :20].astype("float32")
+    memory = np.zeros(X.nbytes + 1, np.uint8)[1:]  # numbers that begin at odd addresses
+    memory[:] = X.reshape(-1).view(np.uint8)
+    model = Model(network(), random_state=0, **SETTINGS)
+    batches = Batches(memory.view(X.dtype).reshape(X.shape), y, None, 30, model.dtype, model.device)
+    with pytest.raises(native.UnsupportedError, match="data that is not aligned in memory"):
         NativeSteps(model, batches, True, 10)
     assert type(steps_for(model, batches, True, 10, seeded=False)) is CompiledSteps
 

@@ -1,0 +1,186 @@
+"""Functions over whole arrays as source: products, rows that an index names, parts, masks, NumPy's own."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from sknet.compile.executors.native._loops import Names
+from sknet.compile.executors.native._scalar import ScalarWriter
+from sknet.compile.executors.native._value import (
+    Along,
+    ArrayCall,
+    Columns,
+    HostCall,
+    Mask,
+    Pasted,
+    Product,
+    Products,
+    Rows,
+    Value,
+)
+
+__all__ = ["CallWriter"]
+
+
+class CallWriter:
+    """Writes the lines of array calls.
+
+    Parameters
+    ----------
+    names : Names
+        Names of arrays.
+    scalars : ScalarWriter
+        Writes numbers.
+
+    Attributes
+    ----------
+    keys : list of int
+        Of random streams, given at run time.
+    hosted : list of list of HostCall
+        What NumPy computes, in the order of the calls.
+    has_stacks : bool
+        Whether there are products of stacks of matrices.
+    """
+
+    def __init__(self, names: Names, scalars: ScalarWriter) -> None:
+        self._names, self._scalars = names, scalars
+        self.keys: list[int] = []
+        self.hosted: list[list[HostCall]] = []
+        self.has_stacks = False
+
+    def all_hosted(self) -> Iterator[HostCall]:
+        """Yield what NumPy computes."""
+        return (value for each in self.hosted for value in each)
+
+    def lines(self, value: Value, previous: Value | None = None) -> Iterator[str]:
+        """Yield the lines that compute a value; `previous` is what the lines before have computed."""
+        writer = next(WRITERS[kind] for kind in type(value).__mro__ if kind in WRITERS)
+        if isinstance(value, HostCall) and isinstance(previous, HostCall):
+            self.hosted[-1].append(value)  # by the same call
+            return
+        yield from writer(self, value)
+
+    def _columns(self, value: Columns) -> Iterator[str]:
+        out, [x] = self._names.array(value, value.shape), value.operands
+        if not isinstance(x, Value):
+            given = self._scalars.number(x, value.dtype)
+        else:
+            given = x.name if x.is_local else self._names.array(x, value.given)
+        yield f"{out}[:] = T(0.0)"
+        yield f"{out}[:, {value.columns}] = {given}"
+
+    def _mask(self, value: Mask) -> Iterator[str]:
+        self._scalars.functions.add("fill_mask")
+        [step], number = value.values, len(self.keys)
+        self.keys += value.key
+        p = float(value.p)
+        chance, scale = (self._scalars.given(x) for x in (p, 1.0 / (1.0 - p) if p < 1 else 0.0))
+        keys = f"keys[{number}], keys[{number + 1}]"
+        out = self._names.array(value, "flat")
+        yield f"fill_mask({out}, {keys}, {value.site}, {step.name}, {chance}, {scale})"
+
+    def _product(self, value: Product) -> Iterator[str]:
+        a, b = value.values
+        names = [self._names.array(x, shape) for x, shape in zip((a, b), value.shapes, strict=True)]
+        names.append(self._names.array(value, value.result))
+        is_known = a.dtype == b.dtype == self._scalars.dtype  # that of the loop which `room` points to
+        yield f"product({', '.join(names)}, room)" if is_known else f"np.dot({', '.join(names)})"
+
+    def _products(self, value: Products) -> Iterator[str]:
+        self.has_stacks = True
+        arrays = (*value.values, value)
+        names = [
+            self._names.array(x, ("stack", *stack)) for x, stack in zip(arrays, value.stacks, strict=True)
+        ]
+        outer = len(value.stacks[-1][-1]) - 3  # axes of the stack but one, which the product goes over itself
+        if outer < 0:
+            yield f"product({', '.join(names)}, room)"
+            return
+        indent = ""
+        for n in range(outer):
+            yield f"{indent}for i{n} in range({names[-1]}.shape[{n}]):"
+            indent += "    "
+        index = ", ".join(f"i{n}" for n in range(outer))
+        shown = [f"{name}[{index}]" for name in names] if index else names
+        yield f"{indent}products({', '.join(shown)}, room)"
+
+    def _rows(self, value: Rows) -> Iterator[str]:
+        x, index = value.values
+        before, length, behind = value.around
+        whole = "all" if isinstance(value, Along) else "rows"
+        count = (value if not value.adds else x).shape
+        n_rows = _size(count) // max(before * behind, 1)
+        longer, shorter = (value, x) if value.adds else (x, value)
+        long = self._names.array(longer, (before, length, behind))
+        short = self._names.array(shorter, (before, n_rows, behind))
+        shape = (before, n_rows, behind) if whole == "all" else (n_rows,)
+        at = self._names.array(index, shape)
+        if value.adds:
+            yield f"{long}[:] = T(0.0)"
+        check = [
+            *([f"row += {long}.shape[1] if row < 0 else 0"] if value.from_end else []),
+            f"if row < 0 or row >= {long}.shape[1]:",
+            "    return b",  # NumPy's plan repeats the step, and names the index
+        ]
+        target, source = f"{long}[p, row, q]", f"{short}[p, r, q]"
+        line = f"{target} += {source}" if value.adds else f"{source} = {target}"
+        yield f"for p in range({long}.shape[0]):"
+        yield f"    for r in range({short}.shape[1]):"
+        if whole == "rows":
+            yield f"        row = np.int64({at}[r])"
+            yield from (f"        {x}" for x in check)
+            yield f"        for q in range({long}.shape[2]):"
+            yield f"            {line}"
+            return
+        yield f"        for q in range({long}.shape[2]):"
+        yield f"            row = np.int64({at}[p, r, q])"
+        yield from (f"            {x}" for x in check)
+        yield f"            {line}"
+
+    def _pasted(self, value: Pasted) -> Iterator[str]:
+        if value.fill is not None:
+            yield f"{self._names.array(value)}[:] = {self._scalars.number(value.fill, value.dtype)}"
+        for number, (x, place, shape) in enumerate(
+            zip(value.operands, value.places, value.given, strict=True)
+        ):
+            lengths = np.broadcast_to(np.empty(()), value.shape)[place].shape
+            part = self._names.array(value, ("part", number))
+            axes = [n for n, length in enumerate(lengths) if length != 1] or [0]
+            index = ", ".join(f"i{n}" for n in range(len(axes)))
+            if isinstance(x, Value) and x.is_local:
+                given = x.name
+            elif isinstance(x, Value):
+                spread = "spread", shape[max(len(shape) - len(lengths), 0) :], lengths
+                given = f"{self._names.array(x, spread)}[{index}]"
+            else:
+                given = self._scalars.number(x, value.dtype)
+            indent = ""
+            for n in range(len(axes)):
+                yield f"{indent}for i{n} in range({part}.shape[{n}]):"
+                indent += "    "
+            yield f"{indent}{part}[{index}] = {given}"
+
+    def _hosted(self, value: HostCall) -> Iterator[str]:
+        yield f"if call_host(hosts[0], {len(self.hosted)}) != 0:"
+        yield "    return b"
+        self.hosted.append([value])
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    size = 1
+    for n in shape:
+        size *= n
+    return size
+
+
+WRITERS: dict[type, Callable[[CallWriter, Any], Iterator[str]]] = {
+    Columns: CallWriter._columns,
+    Mask: CallWriter._mask,
+    Product: CallWriter._product,
+    Products: CallWriter._products,
+    Rows: CallWriter._rows,
+    Pasted: CallWriter._pasted,
+    HostCall: CallWriter._hosted,
+    ArrayCall: CallWriter._hosted,
+}
