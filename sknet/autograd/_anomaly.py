@@ -1,7 +1,7 @@
 """Anomaly mode: where the first NaN or infinity came from.
 
-While it is on, three functions of `core` are exchanged for ones that look at what they compute; while
-it is off, there is nothing to pay.
+While it is on, three functions of `core` are replaced by ones that check what they compute; while it is
+off, it costs nothing.
 """
 
 import math
@@ -30,9 +30,9 @@ class detect_anomaly(Context):
     """Stop at the operation that first produces a NaN or an infinity, and name its line of code.
 
     In the forward pass that is the operation itself; in the backward pass, the operation whose gradient it
-    is. What was in the data already is not reported, nor what is computed from it. Everything is looked
-    at, so computing takes several times as long; compiled programs are not seen. Holds for the thread
-    that enters it, as a context or a decorator.
+    is. Values that were in the data already are not reported, nor what is computed from them. Every result
+    is checked, so computing takes several times as long; compiled programs are not checked. Holds for the
+    thread that enters it, as a context or a decorator.
 
     Raises
     ------
@@ -92,10 +92,10 @@ def _watched_forward_on(primitive: Primitive, owner: Backend) -> Callable[..., A
 def _watched(
     primitive: Primitive, owner: Backend, forward: Callable[..., Any], *operands: Any, **params: Any
 ) -> Any:
-    """Compute, and look at the result."""
+    """Compute, and check the result."""
     with np.errstate(all="ignore"):  # NumPy's warnings would come first, and say less
         out = forward(*operands, **params)
-    if not modes.anomaly:  # a forward that was asked for in the mode, and is used after it
+    if not modes.anomaly:  # a forward that was looked up in the mode, and is used after it
         return out
     found = _born([out], [x.data if owner.is_sparse(x) else x for x in operands])
     if found:
@@ -107,7 +107,7 @@ def _watched(
 def _watched_push(
     node: Node, g: Any, changed: bool, pending: dict[Node, Any], needed: set[Node] | None
 ) -> None:
-    """Hand a gradient on, and say of which operation it is if that fails."""
+    """Pass a gradient on; if that fails, name the operation that it belongs to."""
     if not modes.anomaly:
         push(node, g, changed, pending, needed)
         return
@@ -119,7 +119,7 @@ def _watched_push(
     except NonFiniteError as error:
         raise NonFiniteError(f"{where}: {error}") from error
     given = [*_arrays(g), *_arrays(node.inputs)]
-    for i, parent in enumerate(node.parents):  # of a custom Function, whose arithmetic is not watched
+    for i, parent in enumerate(node.parents):  # of a custom Function, whose arithmetic is not checked
         found = parent is not None and _born(_arrays(pending.get(parent)), given)
         if found:
             raise NonFiniteError(f"{where}: {found} in the gradient of input {i}")

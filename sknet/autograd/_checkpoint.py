@@ -1,4 +1,4 @@
-"""Checkpoints: compute again in the backward pass what would take memory until then."""
+"""Checkpoints: recompute in the backward pass what would take memory until then."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +19,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     ----------
     function : callable
         Takes and returns trees of tensors and anything else, such as a `Module`. The second call has to
-        do what the first did; with the same numbers drawn by layers, which see to that themselves.
+        do the same as the first; layers draw the same random numbers again by themselves.
     *args : object
         Its arguments.
     **kwargs : object
@@ -40,7 +40,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     Time for memory: one more forward pass, and what is between two checkpoints is kept for one of
     them at a time (T. Chen et al., arXiv:1604.06174, section 4). Gradients reach the arguments and
     all that the function closes over, and can be differentiated again. Buffers are updated in the
-    first call alone. Numbers that the function draws itself, from NumPy, are not drawn again alike.
+    first call alone. Random numbers that the function itself draws from NumPy are not reproduced.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _as_it_is(x: Any) -> Any:
-    """Return a tensor that stays the value which `x` is now: `x` may become another, by ``x += y``."""
+    """Return a tensor that keeps the present value of `x`, which may change by ``x += y``."""
     return make_tensor(x.data, x.node) if isinstance(x, Tensor) and x.node is not None else x
 
 

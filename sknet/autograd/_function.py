@@ -46,16 +46,16 @@ class Function:
     """Base of functions that bring their own gradient.
 
     A subclass defines two static methods, ``forward(ctx, *inputs)``, which returns a tensor or a tuple
-    of tensors, and ``backward(ctx, *gradients)``, which takes one gradient a result and returns one
-    an input (not in a tuple if there is only one); it is called with ``apply``.
+    of tensors, and ``backward(ctx, *gradients)``, which takes one gradient per result and returns one
+    per input (not in a tuple if there is only one); it is called with ``apply``.
 
     Notes
     -----
-    `forward` runs unrecorded. `backward` is recorded when a gradient of the gradient is asked for,
-    so written in differentiable operations of what was saved (inputs, or the very tensors that
-    `forward` returns), it has gradients of any order; `once_differentiable` is for those that are
-    written otherwise. A result that nothing was computed from has a gradient of zeros. None stands
-    for an input that gets no gradient: a number, a flag, or a tensor that is to be cut off.
+    `forward` runs unrecorded. `backward` is recorded when a gradient of the gradient is requested:
+    if it consists of differentiable operations on what was saved (inputs, or the very tensors that
+    `forward` returns), it has gradients of any order; otherwise mark it with `once_differentiable`. A
+    result that nothing was computed from has a gradient of zeros. `backward` returns None for an input
+    that gets no gradient: a number, a flag, or a tensor to be treated as a constant.
 
     Examples
     --------
@@ -223,7 +223,7 @@ class _FunctionCall(Call):
 
 
 def _fitted(name: str, i: int, share: Any, operand: Shaped | None) -> Tensor | None:
-    """Return a gradient in its input's dtype, after a look at its shape."""
+    """Return a gradient in its input's dtype, after checking its shape."""
     if share is None or operand is None:
         return None
     found = as_tensor(share)
@@ -237,7 +237,7 @@ class _Refused(Call):
 
     def shares(self, bundle: Bundle, out: Any, *inputs: Any) -> NoReturn:
         raise GradientError(
-            f"{self.name} is marked with once_differentiable, and a gradient of its gradient is asked for: "
+            f"{self.name} is marked with once_differentiable, and a gradient of its gradient is requested: "
             "write it in sknet.ops, without the mark"
         )
 

@@ -30,11 +30,11 @@ def gradcheck(
     function : callable
         Takes as many arguments as there are inputs, returns a tensor, or a tree of tensors, of any shapes.
     inputs : sequence of Tensor, array or tree of such
-        The point; float64, for differences of float32 prove nothing. Away from kinks.
+        The point, in float64 (differences in float32 prove nothing) and away from kinks.
     order : {1, 2}, default=2
         Also check the gradient's own gradient.
     step : float, default=1e-5
-        Half the distance of the two points whose values are compared.
+        Half the distance between the two points whose values are compared.
     rtol, atol : float
         Allowed relative and absolute error of a directional derivative.
     random_state : int, default=0
@@ -68,7 +68,9 @@ def gradcheck(
     points = [as_tensor(x).detach() for x in _tree.leaves(given)]
     names = _tree.paths(given)
     if not points:
-        raise GradientError("gradcheck: expected at least one input to differentiate by, got none")
+        raise GradientError(
+            "gradcheck: expected at least one input to differentiate with respect to, got none"
+        )
     for name, x in zip(names, points, strict=True):
         if x.dtype != np.float64:
             raise GradientError(
@@ -77,7 +79,7 @@ def gradcheck(
     rng = np.random.default_rng(random_state)
 
     def projected(*tensors: Tensor) -> Tensor:
-        """Weight all that the function returns, and add it up."""
+        """Return the weighted sum of all that the function returns."""
         weights = np.random.default_rng(random_state + 1)
         outs = [as_tensor(x) for x in _tree.leaves(function(*_tree.rebuild(given, iter(tensors))))]
         parts = [(out * _direction(out, weights)).sum() for out in outs]

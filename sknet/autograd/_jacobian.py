@@ -26,7 +26,7 @@ def jacobian(
     function : callable
         Takes tensors or trees of tensors, and returns a tensor, or a tree of tensors, of any shapes.
     argnums : int or sequence of int, default=0
-        Positions of the arguments to differentiate by.
+        Positions of the arguments to differentiate with respect to.
     has_aux : bool, default=False
         Whether the function returns a pair of the tree and anything else.
 
@@ -40,12 +40,12 @@ def jacobian(
     Raises
     ------
     GradientError
-        If the function returns something else than tensors, or an argument is missing.
+        If the function returns anything other than tensors, or an argument is missing.
 
     Notes
     -----
-    Where the function has no more results than arguments, one backward pass a result; otherwise one an
-    argument, through the transposed computation (as for `jvp`).
+    If the outputs have no more elements than the arguments, one backward pass per element of the outputs;
+    otherwise one per element of the arguments, through the transposed computation (as for `jvp`).
 
     Examples
     --------
@@ -78,7 +78,7 @@ def hessian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
     function : callable
         Takes tensors or trees of tensors, and returns a tensor, most often a scalar.
     argnums : int or sequence of int, default=0
-        Positions of the arguments to differentiate by.
+        Positions of the arguments to differentiate with respect to.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def hessian(function: Callable[..., Any], argnums: Argnums = 0) -> Callable[...,
 
     See Also
     --------
-    hvp : The product with a vector, at the price of a gradient.
+    hvp : The product with a vector, at the cost of a gradient.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def _units(x: Tensor) -> Iterator[Tensor]:
 
 
 def _by_rows(at: Evaluation) -> Blocks:
-    """Return one block an output and point, from one backward pass an element of the outputs."""
+    """Return one block per output and point, from one backward pass per element of the outputs."""
 
     def row(out: Tensor) -> list[Tensor]:
         passes = [pulled_back([out], [unit], at.points, at.is_connected) for unit in _units(out)]
@@ -124,7 +124,7 @@ def _by_rows(at: Evaluation) -> Blocks:
 
 
 def _by_columns(at: Evaluation) -> Blocks:
-    """Return the same, from one pass through the transposed computation an element of the points."""
+    """Return the same, from one pass through the transposed computation per element of the points."""
     transposed = Transposed(at.outputs, at.points)
     zeros = [zeros_like(x) for x in at.points]
 
@@ -138,7 +138,7 @@ def _by_columns(at: Evaluation) -> Blocks:
 
 
 def _stacked(parts: list[Tensor], axis: int, out: Tensor, x: Tensor) -> Tensor:
-    """Return the derivatives of `out` by `x` in one tensor, from those that each pass has found."""
+    """Return the derivatives of `out` with respect to `x` in one tensor, from the results of the passes."""
     shape = out.shape + x.shape
     if not parts:
         return Tensor(to_device(np.zeros(shape, out.dtype), x.device))

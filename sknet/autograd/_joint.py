@@ -1,7 +1,7 @@
-"""Several results from one place on the tape.
+"""Calls with several results on the tape.
 
 A node has one result. Where one call has several, it is a node of its own without a tensor, and each
-result is a node above it that picks one out: it hands its gradient down in a `Bundle`, the bundles
+result is a node above it that picks one out: it passes its gradient down in a `Bundle`, the bundles
 of all results add up, and the call's rules see them together.
 """
 
@@ -48,7 +48,7 @@ class Call(ABC):
 
     @abstractmethod
     def shares(self, bundle: Bundle, out: Any, *inputs: Any) -> Sequence[Tensor | None]:
-        """Return one gradient an input.
+        """Return one gradient per input.
 
         `bundle` holds the gradients of the results, `out` is None or a tensor on the call's node whose
         data are the node's `output`, `inputs` are what the node keeps.

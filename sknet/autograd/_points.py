@@ -18,7 +18,7 @@ Argnums = int | Sequence[int]
 
 
 class Evaluation:
-    """A function's value at some arguments, connected on the tape to those it is differentiated by.
+    """A function's value, connected on the tape to the arguments it is differentiated with respect to.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Evaluation:
     kwargs : dict
         Its arguments by name.
     positions : tuple of int
-        Which of `args` to differentiate by.
+        Which of `args` to differentiate with respect to.
     has_aux : bool
         Whether the function returns a pair of its value and anything else.
 
@@ -40,7 +40,7 @@ class Evaluation:
     outputs : list of Tensor
         All leaves of the function's value.
     points : list of Tensor
-        All leaves of the arguments to differentiate by, as the function saw them.
+        All leaves of the arguments to differentiate with respect to, as the function saw them.
     is_connected : bool
         Whether the value was computed from what was on the caller's tape: then what the transform
         returns must stay connected to it.
@@ -106,7 +106,7 @@ class Evaluation:
         return _tree.map_leaves(lambda x: x.detach() if isinstance(x, Tensor) else x, self._rest)
 
     def like_arguments(self, shares: Sequence[Any]) -> tuple[Any, ...]:
-        """Return one tree an argument, with `shares` instead of the points."""
+        """Return one tree per argument, with `shares` in place of the points."""
         remaining = iter(shares)
         return tuple(_tree.rebuild(entry, remaining) for entry in self._entries.values())
 
@@ -183,7 +183,7 @@ def check_like(name: str, what: str, given: Any, expected: Any) -> list[Tensor]:
     Raises
     ------
     GradientError, ShapeError, DeviceError
-        If it has not; the message names the leaf.
+        If it does not; the message names the leaf.
     """
     paths, here = _tree.paths(expected), _tree.paths(given)
     if paths != here:

@@ -30,7 +30,7 @@ def value_and_grad(
     function : callable
         Takes tensors, or trees (dicts, lists, tuples) of tensors, and returns a scalar tensor.
     argnums : int or sequence of int, default=0
-        Positions of the arguments to differentiate by.
+        Positions of the arguments to differentiate with respect to.
     has_aux : bool, default=False
         Whether the function returns a pair of the scalar and anything else, which is handed on.
 
@@ -46,7 +46,7 @@ def value_and_grad(
     GradientError
         If the function does not return a scalar tensor, or an argument is missing.
     DtypeError
-        If an argument to differentiate by is not floating.
+        If an argument to differentiate with respect to is not floating.
 
     Notes
     -----
@@ -80,7 +80,7 @@ def grad(function: Callable[..., Any], argnums: Argnums = 0, *, has_aux: bool = 
     function : callable
         Takes tensors or trees of tensors, and returns a scalar tensor.
     argnums : int or sequence of int, default=0
-        Positions of the arguments to differentiate by.
+        Positions of the arguments to differentiate with respect to.
     has_aux : bool, default=False
         Whether the function returns a pair of the scalar and anything else.
 

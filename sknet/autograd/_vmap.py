@@ -120,7 +120,7 @@ def vmap(function: Callable[..., Any], in_axes: Axes = 0, out_axes: int = 0) -> 
     ShapeError
         If stacks have different lengths, there is no such axis, or nothing to map over.
     CaptureError
-        If the function asks for values (in a branch, by ``item()``), writes into its arguments, or draws
+        If the function asks for values (in a branch, by ``item()``), writes to its arguments, or draws
         random numbers: it runs once for all.
 
     Notes

@@ -36,7 +36,7 @@ def gradients(
     output : Tensor
         What to differentiate.
     inputs : sequence of Tensor
-        With respect to what; leaves or intermediate results.
+        What to differentiate with respect to: leaves or intermediate results.
     gradient : Tensor of `output`'s shape, default=None
         Weights of `output`'s elements; may be left out for a scalar.
     create_graph : bool, default=False
@@ -160,7 +160,7 @@ def pull_back(
     seeds : sequence of (Node, Tensor)
         Where to start, and with which gradients.
     wanted : set of Node or None
-        Where gradients are asked for.
+        Where gradients are requested.
     create_graph : bool
         Record the computation.
     stop : bool, default=False
@@ -169,7 +169,7 @@ def pull_back(
     Returns
     -------
     dict of Node to Tensor
-        Without the nodes that nothing reached.
+        Without the nodes that no gradient reached.
     """
     order = newest_first(*[node for node, _ in seeds], stop=wanted if stop else None)
     needed = None if wanted is None else _leading_to(wanted, order)
@@ -213,13 +213,13 @@ def _leading_to(wanted: "set[Node | None]", order: list[Node]) -> set[Node]:
 def push(node: Node, g: Any, changed: bool, pending: dict[Node, Any], needed: set[Node] | None) -> None:
     """Hand the gradient `g` of a `node` on to its parents, by the vjp rules of its primitive.
 
-    `pending` collects the gradients that wait at nodes; only `needed` nodes are given one, or all for None.
+    `pending` holds what has been summed up at each node; only `needed` nodes receive a gradient (None: all).
     `changed` says that what the node keeps may have been overwritten since.
     """
     primitive: Any = node.primitive
     if node.inputs is None:
         raise GradientError(
-            f"{primitive.name}: what its gradient needs was given up (by release, "
+            f"{primitive.name}: what its gradient needs was freed (by release, "
             "backward(retain_graph=False) or donate=True): compute the result again"
         )
     out, inputs = unchanged_operands_of(node) if changed else operands_of(node)
@@ -242,7 +242,7 @@ _hand_on = push
 
 
 def exchange_push(function: Callable[..., None]) -> None:
-    """Let `function` take the place of `push` in all walks: what looks at them, or `push` itself again."""
+    """Use `function` in place of `push` in all backward walks, to observe them; `push` itself ends that."""
     global _hand_on
     _hand_on = function
 
@@ -310,8 +310,8 @@ def missed(output: "Tensor", leaves: "Sequence[Tensor]") -> "list[Tensor] | None
     Returns
     -------
     list of Tensor or None
-        Those of which the tape knows nothing, and which require a gradient only since an operation on
-        another of them was recorded, or again. None if the tape knows of no leaf.
+        Those that the tape does not reach, and that came to require a gradient (for the first time or
+        again) only after an operation on another of them was recorded. None if the tape reaches no leaf.
 
     Examples
     --------
@@ -327,7 +327,7 @@ def missed(output: "Tensor", leaves: "Sequence[Tensor]") -> "list[Tensor] | None
         return None
     nodes = newest_first(output.node)
     own, known = {leaf.node for leaf in leaves}, set(nodes)
-    # The first is the earliest: of what was computed from leaves, something was from them alone.
+    # The earliest node: something must have been computed from the leaves alone, before all that used it.
     began = next((node.order for node in reversed(nodes) if any(p in own for p in node.parents if p)), None)
     if began is None:
         return [] if output.node in own else None
@@ -335,7 +335,7 @@ def missed(output: "Tensor", leaves: "Sequence[Tensor]") -> "list[Tensor] | None
 
 
 def _since(leaf: "Tensor") -> int:
-    """Return since when a leaf requires a gradient."""
+    """Return the time since which a leaf has required a gradient."""
     notes = getattr(leaf.node, "notes", None)
     return leaf.node.order if notes is None or notes.since is None else notes.since  # type: ignore[union-attr]
 
@@ -374,8 +374,8 @@ def _seed(output: "Tensor", gradient: "Tensor | None") -> "Tensor":
         return gradient if same else bind(p.astype, (gradient,), {"dtype": output.dtype})
     if output.size != 1:
         raise GradientError(
-            f"only a scalar has a gradient of its own, this tensor has shape {output.shape}: "
-            "reduce it, or pass the gradient of what you want with respect to it"
+            f"without `gradient` only a scalar can be differentiated, got a tensor of shape {output.shape}: "
+            "reduce it, or pass `gradient`, the weights of its elements"
         )
     return ones_like(output)
 

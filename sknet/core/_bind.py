@@ -28,7 +28,7 @@ make_tensor: "Callable[[Any, Node | None], Tensor]" = cast(Any, None)
 
 
 def next_time() -> int:
-    """Return a time later than all before: the order of a node, or of a write."""
+    """Return a time later than all returned before, for a node or a write."""
     return next(_clock)
 
 
@@ -83,7 +83,7 @@ class Node:
     inputs : tuple
         What the rules read of them: arrays, shapes, numbers; a custom function's tensors.
     output : array, weakref or None
-        The result where a rule reads it; of a leaf, a weak reference to its tensor.
+        The result, if a rule reads it; for a leaf, a weak reference to its tensor.
     params : dict
         The operation's static parameters.
 
@@ -118,7 +118,7 @@ class Node:
 
 
 def bind(primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> "Tensor":
-    """Apply a primitive to tensors (and weakly typed scalars), recording it if a gradient may be asked for.
+    """Apply a primitive to tensors (and weakly typed scalars), recording it if a gradient may be needed.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def _is_dense(x: Any) -> bool:
 def _forward_elsewhere(
     primitive: Primitive, inputs: tuple[Any, ...], arrays: list[Any], params: dict[str, Any]
 ) -> Any:
-    """Compute where not all is NumPy: on another device, on the meta device, or in a capture."""
+    """Compute where not all operands are NumPy arrays: on another or the meta device, or in a capture."""
     traced = traced_among(arrays)
     if traced is not None:
         return traced.record(primitive, inputs, params)

@@ -2,8 +2,8 @@
 
 A node of the tape has a place in time, its `order`. A write to memory notes the time at which it was
 made, for the array that owns the memory and for as long as that lives. As long as nothing was
-overwritten, nothing is looked up. Where a node's values were, its rules get a stand-in in their
-place: shape and dtype can still be read, the values cannot.
+overwritten, nothing is looked up. For a value that was overwritten, a node's rules get a stand-in:
+its shape and dtype can still be read, its elements cannot.
 """
 
 import weakref
@@ -142,7 +142,7 @@ def _refuse(node: Node, shape: tuple[int, ...], change: Change) -> NoReturn:
 
 
 class _Overwritten(TracedArray):
-    """Stands for an overwritten array, whose shape a rule may ask for; computing with it raises."""
+    """Replaces an overwritten array: a rule may read its shape and dtype; computing with it raises."""
 
     __slots__ = ("_change", "_node")
 

@@ -1,4 +1,4 @@
-"""Hooks: what looks at a gradient, or replaces it, on its way through the tape."""
+"""Hooks: functions that see a gradient, or replace it, on its way through the tape."""
 
 import itertools
 import weakref
@@ -21,9 +21,9 @@ _numbers = itertools.count()
 
 
 class Notes:
-    """What few nodes have: hooks by their number, a tensor that keeps the gradient, a line of code.
+    """What only few nodes have: hooks by their number, a tensor that keeps the gradient, a line of code.
 
-    Of a leaf that was frozen for a while, also the time since which it requires a gradient again.
+    For a leaf that was frozen for a while, also the time since which it has required a gradient again.
     """
 
     __slots__ = ("__weakref__", "hooks", "keeper", "line", "since")
@@ -35,7 +35,7 @@ class Notes:
         self.since: int | None = None
 
 
-# The notes of living nodes with hooks or a keeper. While there are none, backward does not ask for any.
+# The notes of living nodes with hooks or a keeper. While there are none, backward looks for none.
 HOOKED: dict[int, weakref.ref[Notes]] = {}
 
 
@@ -57,12 +57,12 @@ def _watched(node: Node) -> Notes:
 
 
 class HookHandle:
-    """What registering a hook returns: `remove` takes the hook away; so does the end of a ``with`` block.
+    """What registering a hook returns: `remove` removes the hook; so does the end of a ``with`` block.
 
     Parameters
     ----------
     remove : callable
-        Takes the hook away; a second call does nothing.
+        Removes the hook; a second call does nothing.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def _take_away(noted: "weakref.ref[Notes]", number: int) -> None:
 
 
 class Hookable:
-    """The part of a tensor that lets gradients be seen on their way."""
+    """The methods of a tensor for hooks and for keeping gradients."""
 
     __slots__ = ()
     node: Node | None
@@ -118,9 +118,9 @@ class Hookable:
         """Call `hook` with the gradient of this tensor whenever one is computed.
 
         The gradient is complete: summed over all that was computed from the tensor. What the hook
-        returns takes its place, for the hooks after it, for `grad`, and on the way further down;
+        returns replaces the gradient, for later hooks, for `grad`, and for everything further down;
         None leaves it as it is. Hooks run in the order in which they were registered. Compiled
-        programs have none.
+        programs call none.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Hookable:
         Returns
         -------
         HookHandle
-            Its `remove` takes the hook away.
+            Its `remove` removes the hook.
 
         Raises
         ------
@@ -174,7 +174,7 @@ def move_keeping(before: Node, x: "Tensor") -> None:
 
 
 def call_hooks(node: Node, gradient: "Tensor") -> "Tensor":
-    """Return the gradient that a node's hooks, if it has any, make of the one that arrived."""
+    """Return what a node's hooks, if it has any, make of the gradient that arrived."""
     notes = getattr(node, "notes", None)
     for hook in () if notes is None else list(notes.hooks.values()):
         found = hook(gradient)

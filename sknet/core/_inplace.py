@@ -1,10 +1,10 @@
-"""Changes in place: ``x[index] = value``, ``x += y`` and their like.
+"""Changes in place: ``x[index] = value``, ``x += y`` and the like.
 
-What is not on the tape is written to in its memory, as in NumPy: every tensor and array that shares
-the memory sees it, and a gradient that would have been computed from the former values is refused
-(`_changes.py`). What is on the tape is recorded: the tensor becomes the result of an operation on
-its former value. The former memory is left alone: nodes keep arrays rather than tensors, so what was
-computed from the former value keeps its gradient.
+A tensor that is not on the tape is overwritten in memory, as in NumPy: every tensor and array that
+shares the memory sees the change, and a gradient that would need the old values is refused
+(`_changes.py`). On the tape the change is recorded: the tensor becomes the result of an operation on
+its old value. The old memory is left alone: nodes keep arrays rather than tensors, so what was
+computed from the old value keeps its gradient.
 """
 
 import operator
@@ -47,7 +47,7 @@ def _in_place(operation: Callable[[Any, Any], Any], sign: str) -> Any:
 
 
 class Changeable:
-    """The part of a tensor that changes in place."""
+    """The operators that change a tensor in place."""
 
     __slots__ = ()
     data: Any
@@ -122,7 +122,7 @@ def _become(x: "Tensor", sign: str, compute: "Callable[[], Tensor]") -> None:
     if modes.capturing and (node is None or not isinstance(x.data, TracedArray)):
         raise _frozen(x, sign)
     if x.dtype.kind != "f":
-        raise DtypeError(f"{sign}: a tensor of dtype {x.dtype} cannot take on a gradient: use .astype first")
+        raise DtypeError(f"{sign}: a tensor of dtype {x.dtype} cannot have a gradient: use .astype first")
     result = compute()
     _check_fits(x, result, sign)
     if result.dtype != x.dtype:

@@ -29,7 +29,7 @@ HINTS = {
     "bool": "use x.astype(bool)",
     "type": "use x.astype(dtype)",
     "is_cuda": "use x.device.kind == 'cuda'",
-    "contiguous": "leave it out: memory is put in order where that is needed",
+    "contiguous": "leave it out: arrays are made contiguous where that is needed",
     "dim": "use x.ndim",
     **dict.fromkeys(("numel", "nelement"), "use x.size"),
     "t": "use x.T",
@@ -52,7 +52,7 @@ HINTS = {
     **dict.fromkeys(("masked_fill", "where"), "use ops.where(condition, x, y)"),
     "masked_select": "use x[mask]",
     "copy": "use x.clone()",
-    "grad_fn": "use x.is_leaf: what a tensor was computed by is not public",
+    "grad_fn": "use x.is_leaf: the operation that computed a tensor is not public",
     "unique": "use ops.unique_values(x)",
     **dict.fromkeys(
         ("arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh"), "use x.a{0}()"
@@ -62,16 +62,16 @@ HINTS = {name: text.format(name.removeprefix("arc")) for name, text in HINTS.ite
 
 
 class Count(int):
-    """A number of elements that, called as PyTorch's method, says what to use."""
+    """The number of elements; called like PyTorch's method, it says what to use instead."""
 
     __slots__ = ()
 
     def __call__(self, *axis: Any) -> Any:
-        raise TypeError("x.size is the number of elements and no method: use x.shape, or x.shape[axis]")
+        raise TypeError("x.size is the number of elements, not a method: use x.shape, or x.shape[axis]")
 
 
 class Methods:
-    """Functions of `sknet.ops` as methods of their first operand, and what leaves the tape in place.
+    """Functions of `sknet.ops` as methods of their first operand, and methods that change tape membership.
 
     Examples
     --------

@@ -15,15 +15,15 @@ class Methods:
     def acos(self) -> Tensor:
         """Return the angle in [0, pi] whose cosine is x."""
     def acosh(self) -> Tensor:
-        """Return the number of at least 0 whose hyperbolic cosine is x."""
+        """Return the non-negative number whose hyperbolic cosine is x."""
     def all(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """Return whether all elements over `axis` (all axes for None) are true, or not 0."""
     def any(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """Return whether an element over `axis` (all axes for None) is true, or not 0."""
+        """Return whether any element over `axis` (all axes for None) is true, or not 0."""
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
-        """Return the index of the first largest element along `axis`; for None, in x as one row."""
+        """Return the index of the first largest element along `axis`; for None, in x flattened."""
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
-        """Return the index of the first smallest element along `axis`; for None, in x as one row."""
+        """Return the index of the first smallest element along `axis`; for None, in x flattened."""
     def argsort(self, axis: int = -1, descending: bool = False) -> Tensor:
         """Return the indices that sort x along `axis`, `descending` or not; equal elements keep their order."""
     def asin(self) -> Tensor:
@@ -41,7 +41,7 @@ class Methods:
     def cdist(self, y: Any, ord: float = 2) -> Tensor:
         """Return the distance of every point of x from every point of `y`."""
     def ceil(self) -> Tensor:
-        """Return the smallest whole number that is not below x; its gradient is 0."""
+        """Return the smallest integer that is not below x; its gradient is 0."""
     def clip(self, min: Any = None, max: Any = None) -> Tensor:
         """Return x limited to [min, max], numbers or tensors; NaN stays, and where min > max it is max."""
     def clone(self) -> Tensor:
@@ -57,9 +57,9 @@ class Methods:
     def count_nonzero(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """Return how many elements over `axis` are not 0."""
     def cumulative_prod(self, axis: int | None = None, include_initial: bool = False) -> Tensor:
-        """Return the products of all elements up to each, along `axis`; x of one axis needs none given."""
+        """Return the cumulative products along `axis`, which may be omitted if x has only one."""
     def cumulative_sum(self, axis: int | None = None, include_initial: bool = False) -> Tensor:
-        """Return the sums of all elements up to each, along `axis`; x of one axis needs none given."""
+        """Return the cumulative sums along `axis`, which may be omitted if x has only one."""
     def deg2rad(self) -> Tensor:
         """Return the angle x in radians, given in degrees."""
     def detach_(self) -> Self:
@@ -67,27 +67,27 @@ class Methods:
     def diagonal(self, offset: int = 0) -> Tensor:
         """Return the elements on a diagonal of the last two axes: the `offset`-th above the main one."""
     def diff(self, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
-        """Return x[i + 1] - x[i] along `axis`, `n` times over; of booleans, whether they differ."""
+        """Return x[i + 1] - x[i] along `axis`, repeated `n` times; for booleans, whether neighbours differ."""
     def erf(self) -> Tensor:
         """Return the error function."""
     def erfc(self) -> Tensor:
-        """Return 1 - erf(x), exact also where erf rounds to 1."""
+        """Return 1 - erf(x), accurate also where erf rounds to 1."""
     def exp2(self) -> Tensor:
         """Return 2 to the power of x."""
     def expand_dims(self, axis: int | tuple[int, ...]) -> Tensor:
         """Return x with a new axis of length 1 at position `axis` of the result, or at several."""
     def expm1(self) -> Tensor:
-        """Return exp(x) - 1, exact also for small x."""
+        """Return exp(x) - 1, accurate also for small x."""
     def flatten(self, start: int = 0) -> Tensor:
-        """Return x with its axes from `start` on joined into one."""
+        """Return x with its axes from `start` on flattened into one."""
     def flip(self, axis: int | tuple[int, ...] | None = None) -> Tensor:
         """Return x with its elements in reverse order along `axis` (all axes for None), as a view."""
     def floor(self) -> Tensor:
-        """Return the largest whole number that is not above x; its gradient is 0."""
+        """Return the largest integer that is not above x; its gradient is 0."""
     def floor_divide(self, y: Any) -> Tensor:
-        """Return x / y rounded down to a whole number; its gradient is 0."""
+        """Return x / y rounded down to an integer; its gradient is 0."""
     def hypot(self, y: Any) -> Tensor:
-        """Return sqrt(x * x + y * y), which does not overflow in between; its gradients at the origin are 0."""
+        """Return sqrt(x * x + y * y), without overflow in between; its gradients at the origin are 0."""
     def isfinite(self) -> Tensor:
         """Return whether x is neither infinite nor NaN."""
     def isinf(self) -> Tensor:
@@ -99,21 +99,21 @@ class Methods:
     def log10(self) -> Tensor:
         """Return the logarithm to base 10."""
     def log1p(self) -> Tensor:
-        """Return log(1 + x), exact also for small x."""
+        """Return log(1 + x), accurate also for small x."""
     def log2(self) -> Tensor:
         """Return the logarithm to base 2."""
     def log_softmax(self, axis: int = -1) -> Tensor:
         """Return log(softmax(x)) along `axis`, finite where the softmax underflows."""
     def logaddexp(self, y: Any) -> Tensor:
-        """Return log(exp(x) + exp(y)), which does not overflow in between."""
+        """Return log(exp(x) + exp(y)), without overflow in between."""
     def logical_and(self, y: Any) -> Tensor:
-        """Return whether both x and y hold; what is not 0 holds."""
+        """Return whether both x and y are true, or not 0."""
     def logical_not(self) -> Tensor:
-        """Return whether x does not hold; what is not 0 holds."""
+        """Return whether x is false, or 0."""
     def logical_or(self, y: Any) -> Tensor:
-        """Return whether x or y holds, or both; what is not 0 holds."""
+        """Return whether x or y is true, or not 0, or both are."""
     def logical_xor(self, y: Any) -> Tensor:
-        """Return whether just one of x and y holds; what is not 0 holds."""
+        """Return whether exactly one of x and y is true, or not 0."""
     def logit(self) -> Tensor:
         """Return log(x / (1 - x)), the inverse of the sigmoid; infinite at 0 and 1."""
     def logsumexp(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
@@ -139,11 +139,11 @@ class Methods:
     def nonzero(self) -> tuple[Tensor, ...]:
         """Return the indices of the elements that are not 0, one array for each axis."""
     def norm(self, ord: float = 2, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the length of vectors: the `ord`-norm over `axis` (all axes for None)."""
+        """Return the `ord`-norm of vectors over `axis` (all axes for None)."""
     def normalize(self, ord: float = 2, axis: int | tuple[int, ...] | None = -1, eps: float = 1e-12) -> Tensor:
-        """Return x divided by its `ord`-norm over `axis`, which counts as `eps` where it is smaller."""
+        """Return x divided by its `ord`-norm over `axis`, or by `eps` where that is larger."""
     def outer(self, y: Any) -> Tensor:
-        """Return the matrix of the products of every element of the vector x with every one of the vector y."""
+        """Return the outer product of the vectors x and y: the products of all pairs of their elements."""
     def positive(self) -> Tensor:
         """Return +x, which is x."""
     def pow(self, y: Any) -> Tensor:
@@ -153,25 +153,25 @@ class Methods:
     def prod(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """Return the product over `axis` (all axes for None); elements may be 0, also for the gradient."""
     def quantile(self, q: float | Sequence[float] | Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, method: str = 'linear') -> Tensor:
-        """Return the elements below which the parts `q` of all elements over `axis` are."""
+        """Return quantiles: the values below which the fractions `q` of all elements over `axis` are."""
     def reciprocal(self) -> Tensor:
         """Return 1 / x."""
     def relu(self) -> Tensor:
         """Return max(x, 0); its gradient at 0 is 0 (Nair & Hinton, 2010)."""
     def remainder(self, y: Any) -> Tensor:
-        """Return x - floor(x / y) * y, of y's sign; between the jumps its gradients are 1 and -floor(x / y)."""
+        """Return x - floor(x / y) * y, with y's sign; between jumps its gradients are 1 and -floor(x / y)."""
     def repeat(self, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
-        """Return x with every element along `axis` repeated `repeats` times, next to each other."""
+        """Return x with every element along `axis` repeated `repeats` times in succession."""
     def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Set whether what is computed from this tensor is recorded, and return it."""
     def roll(self, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
-        """Return x moved by `shift` places along `axis`; what falls off the end comes in at the beginning."""
+        """Return x shifted by `shift` positions along `axis`; what leaves at the end reappears at the start."""
     def round(self) -> Tensor:
-        """Return the nearest whole number, of two the even one; its gradient is 0."""
+        """Return the nearest integer, the even one of two equally near; its gradient is 0."""
     def rsqrt(self) -> Tensor:
         """Return 1 / sqrt(x)."""
     def scatter_add(self, indices: Any, values: Any, axis: int = 0) -> Tensor:
-        """Return x with `values` added where `indices` point to along `axis`; what comes up twice adds up."""
+        """Return x with `values` added where `indices` point to along `axis`; repeated indices accumulate."""
     def searchsorted(self, values: Any, side: str = 'left') -> Tensor:
         """Return where `values` would have to be inserted into the sorted x to keep it sorted."""
     def sigmoid(self) -> Tensor:
@@ -207,11 +207,11 @@ class Methods:
     def tensordot(self, y: Any, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
         """Return the sum of products over several axes at once, as one matrix product."""
     def tile(self, repetitions: int | Sequence[int]) -> Tensor:
-        """Return copies of x side by side: `repetitions` says how many along each axis."""
+        """Return copies of x side by side, `repetitions` of them along each axis."""
     def tolist(self) -> Any:
         """Return the values as nested lists of Python numbers, or one number."""
     def topk(self, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
-        """Return the k largest elements along an axis in descending order, and where they stand."""
+        """Return the k largest elements along an axis in descending order, and their indices."""
     def trace(self, offset: int = 0) -> Tensor:
         """Return the sum of a diagonal of the last two axes: the `offset`-th above the main one."""
     def tril(self, k: int = 0) -> Tensor:
@@ -221,7 +221,7 @@ class Methods:
     def trunc(self) -> Tensor:
         """Return x without its fraction, rounded towards 0; its gradient is 0."""
     def unique_values(self) -> Tensor:
-        """Return the different elements of x, in ascending order."""
+        """Return the distinct elements of x, in ascending order."""
     def unsqueeze(self, axis: int | tuple[int, ...]) -> Tensor:
         """Return x with a new axis of length 1 at position `axis` of the result, or at several."""
     def unstack(self, axis: int = 0) -> tuple[Tensor, ...]:

@@ -43,7 +43,7 @@ def is_grad_enabled() -> bool:
 
 
 def is_capturing() -> bool:
-    """Tell whether a function is being captured in this thread: what it draws now, it would draw for good."""
+    """Tell whether a function is being captured in this thread: numbers drawn now would become constants."""
     return modes.capturing
 
 
@@ -67,7 +67,7 @@ class Context(ABC):
 
     @abstractmethod
     def _leave(self) -> None:
-        """Take back what the latest `_enter` has set."""
+        """Undo the latest `_enter`."""
 
     def _fresh(self) -> Self:
         """Return a context like this one."""
@@ -171,7 +171,7 @@ class set_grad_enabled(_GradMode):
         _set_grad(self._enabled)
 
     def _undo(self) -> None:
-        """Take back what the call itself has set, once: it was meant for a context or a function."""
+        """Undo, once, what the call itself has set: it was meant for a context or a function."""
         if self._replaced is not None:
             modes.grad, self._replaced = self._replaced, None
 

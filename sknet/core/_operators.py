@@ -30,7 +30,7 @@ def _binary(primitive: p.Primitive, x: Any, y: Any) -> "Tensor":
 
 
 class Operators:
-    """What Python writes with an operator; tensors inherit it."""
+    """Python's operators; tensors inherit them."""
 
     __slots__ = ()
 

@@ -35,7 +35,7 @@ class ShapeRule(Protocol):
     """Tells what a result looks like."""
 
     def __call__(self, *arrays: Any, **params: Any) -> ShapeAndDtype:
-        """Return shape and dtype of the result of `arrays`, of which only shapes and dtypes count."""
+        """Return shape and dtype of the result of `arrays`, of which only shapes and dtypes matter."""
 
 
 class VjpRule(Protocol):
@@ -53,7 +53,7 @@ class ViewRule(Protocol):
 
 
 class ScratchRule(Protocol):
-    """Tells how much memory a forward works in."""
+    """Tells how much working memory a forward needs."""
 
     def __call__(self, *arrays: Any, **params: Any) -> Sequence[ShapeAndDtype]:
         """Return shape and dtype of each array."""
@@ -92,21 +92,21 @@ class Primitive:
         expressions and the functions of `SCALAR_FUNCTIONS`.
     condition : int or None
         The position of the operand that is a truth value, whose dtype has no influence on the
-        result's; None where there is none.
+        result's; None if there is none.
     overwrites : tuple of int
-        Positions of the operands whose memory the output may take over while it is computed: all of an
-        elementwise operation unless said otherwise, and none of others.
+        Positions of the operands that the output may overwrite while it is computed: by default all of
+        an elementwise operation, and none of any other.
     view : callable or None
         ``view(xp, array, **params)`` returns the result as a view of the memory of `array`, the only
         operand, or None where it has to be copied; None for an operation that computes.
     tape_only : bool
-        Whether the result is the first operand itself, and all that the operation does happens on the
-        tape: a captured function leaves it out.
+        Whether the result is the first operand itself, and the operation affects only the tape: a
+        captured function leaves it out.
     writes_out : bool
         Whether `forward` takes ``out=``.
     scratch : callable or None
-        ``scratch(*arrays, **params)`` lists shape and dtype of the arrays that `forward` works in, and
-        takes as ``scratch=`` where memory is planned; None where it needs none.
+        ``scratch(*arrays, **params)`` lists shape and dtype of the temporary arrays that `forward` needs
+        and, where memory is planned, takes as ``scratch=``; None if it needs none.
 
     Examples
     --------

@@ -24,8 +24,8 @@ def repeatable(source: Source) -> Source:
     Parameters
     ----------
     source : callable
-        ``source()`` is a context around the first run; it gives a function that makes a context around
-        a later run, in which the state is what it was, and from which no change gets out.
+        ``source()`` is a context around the first run; it yields a function that makes a context around
+        a later run, in which the state is what it was in the first, and after which changes are undone.
 
     Returns
     -------

@@ -52,7 +52,7 @@ class ScalarFunction(NamedTuple):
         return f"{self.c}{'f' if dtype.itemsize == 4 else ''}({', '.join(arguments)})"
 
 
-# What rounds, and what tells numbers apart, is NumPy's in Numba too: math's versions return integers.
+# Rounding functions and predicates are NumPy's in Numba too: math's versions return integers.
 SCALAR_FUNCTIONS: dict[str, ScalarFunction] = {
     "abs": ScalarFunction(np.absolute, "fabs", "abs", c_integers="({0} < 0 ? -{0} : {0})"),
     "acos": ScalarFunction(np.arccos, "acos", "np.arccos"),

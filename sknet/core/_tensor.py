@@ -67,11 +67,11 @@ class Tensor(Operators, Changeable, Hookable, Methods):
     Notes
     -----
     ``x[index] = value`` and ``x += y`` change a tensor in place. One that is not on the tape, or any
-    inside `no_grad`, is written to in its memory, as in NumPy; a gradient that was to be computed
-    from the former values is then refused. On the tape the change is recorded: the tensor becomes
-    the new value, and what shares the former memory stays as it was. A leaf that requires a gradient
-    is changed inside `no_grad` only, and nothing is while a function is captured. Code that writes
-    into `data` itself has to call `sknet.core.note_write`.
+    inside `no_grad`, is overwritten in memory, as in NumPy; a gradient that would need the old values
+    is then refused. On the tape the change is recorded: the tensor becomes the new value, and what
+    shares the old memory stays as it was. A leaf that requires a gradient can be changed only inside
+    `no_grad`, and nothing can while a function is captured. Code that writes to `data` itself has to
+    call `sknet.core.note_write`.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
     """
 
     __slots__ = ("__weakref__", "_grad", "_resting", "data", "node")
-    __array_priority__ = 1000  # so that ndarray + Tensor is ours to answer
+    __array_priority__ = 1000  # so that Tensor handles ndarray + Tensor
     __array_ufunc__ = None
 
     data: Any
@@ -207,7 +207,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
     def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(
-                f"a tensor of shape {self.shape} is neither true nor false: "
+                f"the truth value of a tensor of shape {self.shape} is ambiguous: "
                 "take one element, or reduce it first"
             )
         return bool(self.item())
@@ -299,8 +299,8 @@ class Tensor(Operators, Changeable, Hookable, Methods):
         ------
         GradientError
             If nothing it was computed from requires a gradient, if it is not a scalar and `gradient` is
-            missing, if `inputs` is empty or one of them requires no gradient, or if the tape is to be
-            freed and needed.
+            missing, if `inputs` is empty or one of them requires no gradient, or if `create_graph` needs
+            the tape that ``retain_graph=False`` would free.
         """
         from_here(self, gradient, create_graph, retain_graph, inputs)
 
@@ -311,7 +311,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
             return bind(p.take, (self, index), {"axis": -self.ndim})  # may be computed where it is captured
         return bind(p.getitem, (self,), {"index": plain_index(index)})
 
-    # -- the methods that everyone expects ----------------------------------------------------
+    # -- common methods -----------------------------------------------------------------------
 
     def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
         """Sum over `axis` (all axes for None).
@@ -328,7 +328,9 @@ class Tensor(Operators, Changeable, Hookable, Methods):
         axes = normalize_axes(axis, self.ndim, "mean")
         count = math.prod([self.shape[a] for a in axes])
         total = bind(p.total, (self,), {"axis": axes, "keepdims": keepdims})
-        return total / count if count else total * math.nan  # of nothing: NaN, and no warning
+        return (
+            total / count if count else total * math.nan
+        )  # the mean of no elements is NaN, without a warning
 
     def max(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> "Tensor":
         """Largest element over `axis` (all axes for None).
@@ -380,7 +382,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
     def astype(self, dtype: DTypeLike) -> "Tensor":
         """Elements converted to `dtype`."""
         wanted = _real(np.dtype(dtype))
-        # What is rounded to integers is constant between the jumps: no gradient flows there.
+        # Rounded to integers, the result is piecewise constant: no gradient flows.
         source = self if wanted.kind == "f" else self.detach()
         return bind(p.astype, (source,), {"dtype": wanted})
 
@@ -399,12 +401,12 @@ def leaf_node(tensor: Tensor) -> Node:
     return Node(output=weakref.ref(tensor))
 
 
-# The slot itself: reading an empty one takes no search for similar names.
+# The slot's descriptor: reading an empty slot by it does not search for similar names.
 _resting_node = vars(Tensor)["_resting"].__get__
 
 
 def _leaf_again(tensor: Tensor) -> Node:
-    """Return the node of a leaf that is thawed: the one that a tape knows, if it had one before."""
+    """Return the node of a thawed leaf: its former one, which a tape may refer to, or a new one."""
     try:
         node: Node | None = _resting_node(tensor)
     except AttributeError:

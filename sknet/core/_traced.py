@@ -10,14 +10,14 @@ __all__ = ["TracedArray"]
 
 
 class _NoDataError(AttributeError, TypeError):
-    """A forward asked for what only real arrays have: to `bind` the same as NumPy's TypeError."""
+    """A forward asked for something that only real arrays have; `bind` treats it as NumPy's TypeError."""
 
 
 class TracedArray(MetaArray):
-    """An array of which only shape, dtype and device are known: what is done with it is recorded.
+    """An array of which only shape, dtype and device are known: operations on it are recorded.
 
-    `bind` asks it to `record` every primitive that meets it, in whatever place. NumPy cannot
-    compute with it: a function that takes an array out of its tensor is told so.
+    `bind` asks it to `record` every primitive of which it is an operand. NumPy cannot compute with
+    it: a function that takes the array out of its tensor gets an error that says so.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class TracedArray(MetaArray):
     __array_ufunc__ = None  # NumPy's functions refuse at once, and `bind` turns to `record`
 
     level: int = 0
-    """Where arrays that stand for others meet, the one of the highest level records."""
+    """If traced arrays of several levels are operands, one of the highest level records."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, device: Device) -> None:
         super().__init__(shape, dtype)

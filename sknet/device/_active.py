@@ -1,4 +1,4 @@
-"""Computing with a device current: of several GPUs only one is."""
+"""Making a device current: of several GPUs only one is."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -29,14 +29,14 @@ Kernel = Callable[[tuple[int, ...], tuple[int, ...], tuple[Any, ...]], Any]
 
 
 class Backend(ABC):
-    """What the rest of sknet needs to know of a kind of device.
+    """What the rest of sknet needs to know about a kind of device.
 
     A backend is one object per kind. Its `xp` is an array namespace with NumPy's function names,
     and `out=` where NumPy has it; everything above this layer is written against `xp`. Beyond NumPy's
     it has some special functions by SciPy's names; ``add_rows_at(out, rows, values)``, which adds each
     of the `values` to the row of a contiguous matrix that the integers in `rows` name; and
     ``check_indices(indices, length)``, which raises an IndexError for integers that are negative or
-    too large, on devices where that can be seen without waiting.
+    too large, on devices where that can be checked without waiting.
     """
 
     kind: str
@@ -93,7 +93,7 @@ class Backend(ABC):
             return self.xp.full(shape, value, dtype=dtype)
 
     def free_memory(self, device: Device) -> int:
-        """Return how many bytes of memory `device` can still give."""
+        """Return how many bytes of memory are free on `device`."""
         raise DeviceError(f"device '{device}' does not report how much memory is free")
 
     def is_plain(self, array: Any, writeable: bool = True) -> bool:
@@ -108,7 +108,7 @@ class Backend(ABC):
         """Compile a module of CUDA C, `source`, for `device`; return its kernels of these `names`.
 
         Each is called as ``kernel(grid, block, args)``, with two tuples of int and the arrays
-        whose addresses it is given; it is issued on the current stream. Products and sums are
+        whose addresses it is given; it is launched on the current stream. Products and sums are
         rounded one by one (no fused multiply-add), so that kernels give the bits of single calls.
         """
         raise DeviceError(f"device '{device}' compiles no kernels")

@@ -45,7 +45,9 @@ class CupyBackend(Backend):
         self.xp = cast(Namespace, SimpleNamespace(**functions | special | own))
 
     def _add_rows_at(self, out: Any, rows: Any, values: Any) -> None:
-        if out.dtype == np.int64:  # CUDA adds without a sign only, which gives the same bits
+        if (
+            out.dtype == np.int64
+        ):  # CUDA has atomic addition of unsigned integers only, which gives the same bits
             out, values = out.view(np.uint64), values.astype(np.int64, copy=False).view(np.uint64)
         self._cupy.add.at(out, rows, values)
 

@@ -71,7 +71,7 @@ class MetaArray:
 
 
 class _MetaNamespace:
-    """Only what makes arrays: operations on meta arrays run the primitives' shape rules."""
+    """Only the functions that make arrays: operations on meta arrays run the primitives' shape rules."""
 
     empty = zeros = ones = staticmethod(lambda shape, dtype=float: MetaArray(shape, dtype))
     full = staticmethod(lambda shape, value, dtype: MetaArray(shape, dtype))

@@ -131,7 +131,7 @@ class LogitLoss(Loss):
 
 
 def class_values(loss: Loss, values: Callable[[Tensor, Tensor], Tensor], z: Tensor, y: Tensor) -> Tensor:
-    """Return `values` of rows z and their classes, a column; of several positions a sample, the mean.
+    """Return `values` of rows z and their classes, a column; for several positions per sample, the mean.
 
     Positions whose target is the loss's `ignore_index`, if it has one, have the value 0.
     """
@@ -149,7 +149,7 @@ def class_values(loss: Loss, values: Callable[[Tensor, Tensor], Tensor], z: Tens
 
 
 def class_counts(loss: Loss, z: Tensor, y: Tensor) -> Tensor | None:
-    """Return how much each sample counts by its classes: the mean of its positions, or None for 1 each."""
+    """Return how much each sample counts by its class: the mean over its positions, or None for 1 each."""
     ignored: int | None = getattr(loss, "ignore_index", None)
     weights = class_weights(loss, z)
     if ignored is None:
@@ -189,7 +189,7 @@ def numbers_for(loss: Loss, name: str, given: Any, count: int, z: Tensor) -> Ten
         unknown = [key for key in given if key not in range(count)]
         if unknown:
             raise ValueError(
-                f"{type(loss).__name__}: {name} has {unknown[0]!r}, no class from 0 to {count - 1}"
+                f"{type(loss).__name__}: {name} has {unknown[0]!r}, which is no class from 0 to {count - 1}"
             )
         given = [given.get(k, 1.0) for k in range(count)]
     values = np.asarray(given, dtype=np.float64)
@@ -454,7 +454,7 @@ class Focal(LogitLoss):
 
 
 class Hinge(LogitLoss):
-    r"""Hinge loss, of support vector machines: decisions that are wrong or within the margin cost.
+    r"""Hinge loss, as in support vector machines: wrong decisions cost, and those within the margin.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class CTC(Loss):
 
     Examples
     --------
-    Two steps with even chances of a blank and of one label: three of four paths mean that label.
+    Two steps, each with even chances of a blank and a label: three of four paths give that label.
 
     >>> import numpy as np
     >>> from sknet.losses import CTC
@@ -93,7 +93,7 @@ class CTC(Loss):
         return z, y
 
     def _emitted(self, log_probability: Tensor, labels: Tensor) -> Tensor:
-        """Return the log probability of each place of the labels with blanks around them, at each step."""
+        """Return the log probability of each position of the labels, with blanks between, at each step."""
         n, steps, _ = log_probability.shape
         count = labels.shape[1]
         blanks = log_probability[:, :, self.blank : self.blank + 1]
@@ -105,7 +105,7 @@ class CTC(Loss):
         return ops.concat([ops.reshape(pairs, (n, steps, 2 * count)), blanks], axis=-1)
 
     def _forward(self, emitted: Tensor, labels: Tensor) -> Tensor:
-        """Return the log probability of all paths that have come to each place after the last step."""
+        """Return the log probability of all paths that end in each position after the last step."""
         n, steps, places = emitted.shape
         never = ops.full((n, 2), NEVER, emitted.dtype, emitted.device)
         start = emitted[:, 0, : min(2, places)]
@@ -121,7 +121,7 @@ class CTC(Loss):
         return alpha
 
     def _jumps(self, labels: Tensor, emitted: Tensor) -> Tensor | None:
-        """Return 0 where a path may come from two places before: to a label that is not the one before it."""
+        """Return 0 where a path may skip a position: to a label that differs from the one before it."""
         n, count = labels.shape
         if count < 2:
             return None

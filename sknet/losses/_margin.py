@@ -1,7 +1,7 @@
 """Losses with a margin: between classes, and between two or three outputs of one network.
 
-Those of two or three outputs expect them side by side along the second axis, as a network makes them of
-inputs that are stacked so: of shape (n_samples, 2, ...) or (n_samples, 3, ...).
+Those of two or three outputs expect them stacked along the second axis, as a network returns them for
+inputs that are stacked likewise: of shape (n_samples, 2, ...) or (n_samples, 3, ...).
 """
 
 from numbers import Real
@@ -96,7 +96,7 @@ class MarginRanking(_Signed):
 
     Notes
     -----
-    For outputs of shape (n_samples, 2), or (n_samples, 2, 1) as a network with one output makes them of
+    For outputs of shape (n_samples, 2), or (n_samples, 2, 1) as a network with one output returns them for
     pairs of inputs, and targets of shape (n_samples,) that are 1 where the first should be higher, and
     -1 where the second should,
 
@@ -137,7 +137,7 @@ def _side_by_side(loss: Loss, output: Tensor, target: Tensor, count: int) -> lis
 
 
 class CosineEmbedding(_Signed):
-    r"""Cosine similarity of two outputs, high where they belong together and low where not.
+    r"""Cosine similarity of two outputs, high where they belong together and low where they do not.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class CosineEmbedding(_Signed):
 
     Notes
     -----
-    For outputs of shape (n_samples, 2, length), such as a network makes of pairs of inputs, and targets of
+    For outputs of shape (n_samples, 2, length), such as a network returns for pairs of inputs, and targets of
     shape (n_samples,) that are 1 where both belong together, and -1 where not,
 
     .. math:: \ell(a, b, y) = \begin{cases} 1 - \cos(a, b) & y = 1 \\
@@ -190,13 +190,13 @@ class TripletMargin(Loss):
 
     Notes
     -----
-    For outputs of shape (n_samples, 3, length), such as a network makes of inputs stacked as anchor, positive
-    and negative [1]_,
+    For outputs of shape (n_samples, 3, length), such as a network returns for inputs stacked as anchor,
+    positive and negative [1]_,
 
     .. math:: \ell(a, p, n) = \max(0, \|a - p\| - \|a - n\| + m).
 
     Targets have shape (n_samples,), and their values are ignored: zeros will do. The loss is
-    for `Model`, not for estimators. PyTorch's `triplet_margin_loss`.
+    for `Model`, not for estimators. The same as PyTorch's `triplet_margin_loss`.
 
     References
     ----------

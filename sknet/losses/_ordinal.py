@@ -17,13 +17,13 @@ class Ordinal(Loss):
     Parameters
     ----------
     order : array-like of shape (n_classes,), default=None
-        All classes from the lowest to the highest, where an estimator is to know an order other than the
-        sorted one; targets that a `Model` is given are the numbers of classes in their order.
+        All classes from the lowest to the highest, for an estimator, if they are not in sorted order. The
+        targets of a `Model` are the numbers of the classes in their order.
 
     Notes
     -----
-    A network has an output for each of the :math:`K - 1` boundaries between neighbouring classes, which
-    make the log odds of a class beyond that boundary [1]_,
+    A network has an output for each of the :math:`K - 1` boundaries between neighbouring classes. From
+    these follow the log odds of a class beyond each boundary [1]_,
 
     .. math:: a_k = \log \frac{P(y \ge k)}{P(y < k)}, \qquad a_1 = z_1, \qquad
               a_{k} = a_{k-1} - \log(1 + e^{z_k}).
@@ -31,8 +31,8 @@ class Ordinal(Loss):
     They decrease by construction, so that every class has a probability above 0, and all sum to 1:
     :math:`P(y = k) = \sigma(a_k) - \sigma(a_{k+1})`. With the logistic function :math:`\sigma` and
     :math:`\sigma(a) - \sigma(a - \log(1 + e^z)) = \sigma(a) \, \sigma(z) \, \sigma(\log(1 + e^z) - a)`
-    nothing is lost where both are nearly 0 or 1. Where only :math:`a_1` depends on the input it is
-    the proportional odds model; here each boundary may.
+    no precision is lost where both are nearly 0 or 1. If only :math:`a_1` depended on the input, this
+    would be the proportional odds model; here each boundary may.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Losses of probabilities: of those that a network returns, and of those that are its targets."""
+"""Losses of probabilities: those that a network returns, and those that are its targets."""
 
 import math
 from numbers import Integral
@@ -111,7 +111,7 @@ class BinaryCrossEntropy(Loss):
 
 
 class KLDivergence(Loss):
-    r"""Kullback-Leibler divergence of the predicted distribution from one that is the target.
+    r"""Kullback-Leibler divergence of the predicted distribution from the target distribution.
 
     For targets that are distributions themselves: shares of votes, or what another network
     predicts (distillation). The output is logits, a column for each outcome.

@@ -30,8 +30,8 @@ class Quantile(Loss):
     in scikit-learn.
 
     For several quantiles the network has an output each for every target: those of the first quantile
-    come first. The output of the quantile nearest to 0.5 is that quantile, and the others are away from
-    their neighbour by the softplus of theirs, so that no two cross, whatever the network returns:
+    come first. The output of the quantile nearest to 0.5 is that quantile, and each other one is the softplus
+    of its output away from its neighbour, so that no two cross, whatever the network returns:
 
     .. math:: \hat q_{k+1} = \hat q_k + \log(1 + e^{z_{k+1}}), \qquad
               \hat q_{k-1} = \hat q_k - \log(1 + e^{z_{k-1}}).

@@ -53,7 +53,7 @@ class Wrapping(Loss):
 
 @dataclass(frozen=True)
 class _InUnits:
-    """A head of a loss whose result is multiplied by a scale, and shifted, column by column."""
+    """A method of a loss whose result is multiplied by a scale, and shifted, column by column."""
 
     head: Callable[..., Tensor]
     scale: tuple[float, ...]
@@ -73,7 +73,7 @@ def row_of(numbers: Sequence[float], like: Any) -> Tensor | float:
 
 
 class Standardized(Wrapping):
-    r"""A loss for targets that were standardized: predictions and what is reported are in their own units.
+    r"""A loss for standardized targets: predictions and reported values are in the original units.
 
     Parameters
     ----------
@@ -86,9 +86,9 @@ class Standardized(Wrapping):
 
     Notes
     -----
-    What is minimised is the loss of standardized targets, so that each column counts alike, whatever its
-    unit. What is reported is the loss of the targets themselves: for a loss of power p that of a column
-    times :math:`s^p`, for a density plus :math:`\log s`.
+    The loss of standardized targets is minimised, so that each column counts alike, whatever its unit.
+    The loss of the original targets is reported: for a loss of power p that of a column times
+    :math:`s^p`, for a density plus :math:`\log s`.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class Standardized(Wrapping):
 
     @property
     def unit(self) -> float:
-        """How much a loss of 1 is in the units of the targets, on average over the columns."""
+        """How much a loss of 1 is in the original units, on average over the columns."""
         return float(np.mean([s**self._scaling.power for s in self.scale]))
 
     @property
@@ -147,7 +147,7 @@ class Standardized(Wrapping):
 
 
 class _OfTargets(Wrapping):
-    """The loss of targets and predictions in units of their own, from standardized ones."""
+    """The loss of targets and predictions in their original units, from standardized ones."""
 
     def __init__(self, loss: Loss, scale: Sequence[float]) -> None:
         self.loss = loss
@@ -215,7 +215,7 @@ class Columns(Wrapping):
         Parameters
         ----------
         output : Tensor or array of shape (n_samples, n_outputs)
-            What the network returned, or something computed of it.
+            What the network returned, or something computed from it.
 
         Returns
         -------

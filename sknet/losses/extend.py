@@ -1,4 +1,4 @@
-"""What estimators make of losses; users of losses do without it."""
+"""What estimators make of losses; users of losses do not need it."""
 
 from sknet.losses._base import Scaling
 from sknet.losses._wrapped import Columns, Standardized

@@ -1,4 +1,4 @@
-"""Functions on tensors: one file a family, each primitive's rules side by side.
+"""Functions on tensors: one file per family, each primitive's rules side by side.
 
 Array functions have the array API standard's names, network functions their common ones. All
 accept tensors, arrays and numbers, and return tensors.

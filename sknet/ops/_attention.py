@@ -1,4 +1,4 @@
-"""Attention: means of values, weighted by how well keys fit queries."""
+"""Attention: means of values, weighted by how well keys match queries."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ __all__ = ["attention_weights", "scaled_dot_product_attention"]
 def attention_weights(
     q: Any, k: Any, mask: Any = None, *, is_causal: bool = False, scale: float | None = None
 ) -> Tensor:
-    """Return how much each query takes from each key, of shape (..., n_queries, n_keys).
+    """Return the attention weights, of shape (..., n_queries, n_keys).
 
     `q`, `k`, `mask`, `is_causal` and `scale` are those of `scaled_dot_product_attention`. Every row
     sums to 1, or is 0 where all keys are masked.
@@ -82,7 +82,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    r"""Return, for each query, the mean of the values, weighted by how well their keys fit.
+    r"""Return, for each query, the mean of the values, weighted by how well their keys match it.
 
     Parameters
     ----------
@@ -93,18 +93,18 @@ def scaled_dot_product_attention(
     v : Tensor or array of shape (..., n_keys, outputs)
         Values.
     mask : Tensor or array that broadcasts to (..., n_queries, n_keys), default=None
-        Boolean: True where a query may see a key. Floating: added to the scores, -inf where it may not.
+        Boolean: True where a query may attend to a key. Floating: added to the scores, -inf where it may not.
     is_causal : bool, default=False
-        Whether query i sees keys 0 to i only; together with a mask, what both allow.
+        Whether query i attends to keys 0 to i only; with a mask, only where both allow it.
     scale : float, default=None
-        Of the scores; None is ``1 / sqrt(features)``.
+        Factor of the scores; None is ``1 / sqrt(features)``.
     dropout : callable, default=None
         Applied to the weights, such as an `sknet.nn.Dropout`.
 
     Returns
     -------
     Tensor of shape (..., n_queries, outputs)
-        0 for a query that may see no key.
+        0 for a query that may attend to no key.
 
     Raises
     ------

@@ -1,11 +1,11 @@
 """How primitives are applied to a stack of operands at once: the rules behind `sknet.vmap`.
 
-Axes are counted from the end, so most primitives do what is meant when some operands have one axis more in
-front; a rule aligns it in front of the same axes for all operands. What has no rule is applied to one
-operand of the stack after the other.
+Axes are counted from the end, so most primitives do what is meant when some operands have one more axis in
+front; a rule aligns it in front of the same axes for all operands. A primitive without a rule is applied to
+one operand of the stack after the other.
 
-A rule is ``rule(primitive, operands, mapped, size, params)``. `operands` are tensors, numbers, and what else
-the primitive takes; `mapped` says which have the leading axis of length `size`. The result has it.
+A rule is ``rule(primitive, operands, mapped, size, params)``. `operands` are tensors, numbers, and whatever
+else the primitive takes; `mapped` says which have the leading axis of length `size`, as the result has.
 """
 
 from collections.abc import Callable, Sequence
@@ -98,14 +98,14 @@ def one_by_one(primitive: Primitive, operands: Operands, mapped: Mapped, size: i
 
 
 def aligned(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
-    """Of what broadcasts: the leading axis goes in front of the longest operand's axes."""
+    """For primitives that broadcast: the leading axis goes in front of the longest operand's axes."""
     pairs = list(zip(operands, mapped, strict=True))
     rank = max(_rank(*pair) for pair in pairs)
     return bind(primitive, tuple([_lifted(x, m, rank) for x, m in pairs]), params)
 
 
 def everywhere(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
-    """Of what treats all axes in front alike: every operand has the leading one."""
+    """For primitives that treat all axes in front alike: every operand gets the leading one."""
     pairs = zip(operands, mapped, strict=True)
     return bind(primitive, tuple([_spread(x, m, size) for x, m in pairs]), params)
 
@@ -147,7 +147,7 @@ def _sum_squares(
 
 
 def _merged(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
-    """Of what treats samples alike: the leading axis becomes part of theirs."""
+    """For primitives that treat samples alike: the leading axis becomes part of the sample axis."""
     pairs = zip(operands, mapped, strict=True)
     stacked = [_spread(x, m, size) for x, m in pairs]
     if not size:
@@ -156,7 +156,7 @@ def _merged(primitive: Primitive, operands: Operands, mapped: Mapped, size: int,
 
 
 def _grouped(primitive: Primitive, operands: Operands, mapped: Mapped, size: int, params: Params) -> Tensor:
-    """Of convolutions: every operand of the stack becomes a group of channels.
+    """For convolutions: every operand of the stack becomes a group of channels.
 
     Images have channels in their second axis, weights in their first.
     """

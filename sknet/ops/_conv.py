@@ -119,7 +119,7 @@ def _transposed(
     _check_kernel(name, weight, rank)
     parts = list(zip(image.shape[2:], kernels.shape[2:], strides, pads, dilations, more, strict=True))
     if min(n and (n - 1) * s - 2 * p + d * (k - 1) + m + 1 for n, k, s, p, d, m in parts) < 1:
-        raise ShapeError(f"{name}: an input of shape {x.shape} with padding={padding!r} leaves nothing over")
+        raise ShapeError(f"{name}: an input of shape {x.shape} with padding={padding!r} has an empty result")
     ends = [_end(p, m, s) for _, _, s, p, _, m in parts]
     size = tuple(
         (n - 1) * s - p - after + d * (k - 1) + min(m, s - 1) + 1
@@ -134,11 +134,11 @@ def _transposed(
 
 
 def _end(padding: int, more: int, stride: int) -> tuple[int, int]:
-    """Return how much is cut off at the end of an axis, and how many zeros follow.
+    """Return how many elements are removed at the end of an axis, and how many zeros are appended.
 
-    A transposed convolution with `padding` p cuts off p elements at either end, and output padding gives
-    some of those at the end back. Less than a stride of it leaves the number of windows as it is; more
-    has to be given back before, and what was not cut off is zero.
+    A transposed convolution with `padding` p removes p elements at either end, and output padding restores
+    some of those at the end. Less than a stride of it leaves the number of windows as it is; more has to be
+    restored beforehand, and elements beyond those removed are zero.
     """
     further = max(more - stride + 1, 0)
     after = max(padding - further, 0)
@@ -176,7 +176,7 @@ def conv2d(
     dilation: int | tuple[int, ...] = 1,
     groups: int = 1,
 ) -> Tensor:
-    r"""Return the cross-correlation of images with kernels, what networks call a convolution.
+    r"""Return the cross-correlation of images with kernels, which is called convolution in networks.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def conv2d(
     DtypeError
         If an operand is not floating.
     ValueError
-        If an option is not what it may be.
+        If an option has an invalid value.
 
     Notes
     -----
@@ -272,8 +272,8 @@ def conv_transpose2d(
     stride, padding : int or tuple of int
         Those of that `conv2d`.
     output_padding : int or tuple of int, default=0
-        Rows and columns more at the end, fewer than the stride: a strided convolution has several
-        inputs' shapes for one output's.
+        Additional rows and columns at the end, fewer than the stride: a strided convolution maps several
+        shapes of inputs to one shape of outputs.
     groups, dilation : int or tuple of int
         Those of that `conv2d`.
 
@@ -285,11 +285,11 @@ def conv_transpose2d(
     Raises
     ------
     ShapeError
-        If channels do not fit, or nothing is left over.
+        If channels do not fit, or the result is empty.
     DtypeError
         If an operand is not floating.
     ValueError
-        If an option is not what it may be.
+        If an option has an invalid value.
 
     Examples
     --------

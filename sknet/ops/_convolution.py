@@ -1,8 +1,8 @@
 """Convolutions: three primitives, whose gradients are again these three.
 
-A convolution is bilinear in image and weight. So the gradient by the image is one map, `conv_image`
-(also known as transposed convolution), the gradient by the weight another, `conv_weight`, and every
-derivative of any of the three is one of the others.
+A convolution is bilinear in image and weight. So the gradient with respect to the image is one map,
+`conv_image` (also known as transposed convolution), that with respect to the weight another,
+`conv_weight`, and every derivative of any of the three is one of the others.
 
 Each is a copy and a matrix product: the elements of all windows become columns, with as many rows as
 a kernel has elements (K. Chellapilla et al., "High performance convolutional neural networks for
@@ -25,17 +25,17 @@ Shape = tuple[int, ...]
 Arrays = list[tuple[Shape, Any]]
 
 CACHE = 1 << 22  # bytes of columns at a time
-LARGE = 16  # how many times more places than elements of a kernel make an image large
-WASTE = 1.25  # up to how many times the work whole rows may be taken for windows, which are copied faster
+LARGE = 16  # an image is large if it has this many times more positions than a kernel has elements
+WASTE = 1.25  # whole rows, which are copied faster than windows, may cost up to this many times the work
 
 
 class _Task(NamedTuple):
     """A convolution of images with kernels, some samples at a time.
 
-    Large images are multiplied one by one, from one call. Small ones make one wide matrix together,
-    whose product is put in order afterwards. In that, rows of windows are as long as rows of the
-    padded image where that costs little work: then every element of the kernel sees one piece of
-    memory, and the columns too many are left out, or multiplied by zeros.
+    Large images are multiplied one by one, in one call. Small ones form one wide matrix together, whose
+    product is rearranged afterwards. In it, rows of windows are as long as rows of the padded image where
+    that costs little work: each element of the kernel then reads one contiguous piece of memory, and the
+    excess columns are left out, or multiplied by zeros.
     """
 
     windows: Windows
@@ -51,7 +51,7 @@ class _Task(NamedTuple):
     def of(
         cls, x: Shape, filters: int, groups: int, windows: Windows, itemsize: int, adjoint: bool = False
     ) -> "_Task":
-        """Choose how to go about it."""
+        """Choose how to compute it."""
         rows, columns = windows.grid
         width = windows.padded[1]
         together = rows * columns < LARGE * x[1] * math.prod(windows.kernel)
@@ -64,7 +64,7 @@ class _Task(NamedTuple):
 
     @property
     def places(self) -> Pair:
-        """Rows and columns of windows, with those that are too many."""
+        """Rows and columns of windows, the excess ones included."""
         rows, columns = self.windows.grid
         return rows, self.windows.padded[1] if self.whole_rows else columns
 
@@ -74,18 +74,18 @@ class _Task(NamedTuple):
         return self.channels // self.groups * math.prod(self.windows.kernel)
 
     def scratch(self, dtype: Any) -> Arrays:
-        """Shape and dtype of the arrays to work in: padded images, columns, and images of filters."""
+        """Shape and dtype of the temporary arrays: padded images, columns, and images of filters."""
         rows, width = self.windows.padded
         n_places = math.prod(self.places)
         sizes = (
-            self.channels * (rows + 1) * width,  # a row more, into which the last whole rows reach
+            self.channels * (rows + 1) * width,  # one more row, into which the last whole rows reach
             self.groups * self.depth * n_places,
             self.filters * n_places * self.together,
         )
         return [((self.part * size,), dtype) for size in sizes]
 
     def parts(self) -> Iterator[tuple[slice, int]]:
-        """Yield the samples that are done at a time, and how many."""
+        """Yield the samples that are computed at a time, and how many."""
         for start in range(0, self.n_samples, self.part):
             stop = min(start + self.part, self.n_samples)
             yield slice(start, stop), stop - start
@@ -181,16 +181,16 @@ def _conv_forward(
 
 
 def _flipped(w: Any, groups: int) -> Any:
-    """Return the weight whose convolution is the adjoint of w's: turned around, transposed."""
+    """Return the weight whose convolution is the adjoint of w's: flipped and transposed."""
     filters, channels, *kernel = w.shape
     turned = w[:, :, ::-1, ::-1].reshape(groups, filters // groups, channels, *kernel)
     return turned.transpose(0, 2, 1, 3, 4).reshape(groups * channels, filters // groups, *kernel)
 
 
 def _adjoint_padding(w: Any, stride: Pair, padding: Pairs, dilation: Pair, groups: int) -> Pairs | None:
-    """Return the padding with which a convolution with the flipped weight is the adjoint; None if none is.
+    """Return the padding with which convolving with the flipped weight is the adjoint; None if there is none.
 
-    None also where there are so many more filters than channels that adding columns up is faster
+    None also if there are so many more filters than channels that adding columns up is faster
     than gathering them.
     """
     reaches = [d * (k - 1) for d, k in zip(dilation, w.shape[2:], strict=True)]

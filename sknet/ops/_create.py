@@ -118,14 +118,14 @@ def arange(
     dtype: DTypeLike | None = None,
     device: Place = "cpu",
 ) -> Tensor:
-    """Return start, start + step, ... up to stop, which is left out.
+    """Return start, start + step, ... up to but not including stop.
 
     Parameters
     ----------
     start, stop : int or float
         With `start` alone, it counts from 0 up to it.
     step : int or float, default=1
-        Distance of neighbours.
+        Distance between neighbours.
     dtype : dtype, default=None
         None for integers where all numbers are, else float64.
     device : str or Device, default="cpu"
@@ -187,7 +187,7 @@ def meshgrid(*xs: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     Parameters
     ----------
     *xs : Tensor or array
-        Each of one axis.
+        Coordinates along one axis each.
     indexing : {"xy", "ij"}, default="xy"
         Whether the first two axes of the results are those of the second and the first of `xs` (rows
         are y), or all come in order.
@@ -200,7 +200,7 @@ def meshgrid(*xs: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     Raises
     ------
     ShapeError, ValueError
-        If one of `xs` has not one axis, or `indexing` is neither.
+        If one of `xs` does not have exactly one axis, or `indexing` is neither.
 
     Examples
     --------

@@ -30,7 +30,7 @@ def _diagonal_of(values: Tensor) -> Tensor:
 
 
 def _over(x: Tensor, y: Tensor) -> Tensor:
-    """Return x / y, and 0 where both are 0: a share that is not asked for has no pole."""
+    """Return x / y, and 0 where both are 0: a gradient that is 0 stays 0 at a pole."""
     return x / where(logical_and(equal(x, 0), equal(y, 0)), 1.0, y)
 
 
@@ -136,7 +136,7 @@ def eigh(x: Any) -> tuple[Tensor, Tensor]:
     values : Tensor of shape (..., n)
         In ascending order.
     vectors : Tensor of shape (..., n, n)
-        Of length 1, as columns; the sign of each is arbitrary.
+        Unit vectors, as columns; the sign of each is arbitrary.
 
     Raises
     ------
@@ -294,7 +294,7 @@ def _qr_parts(packed: Tensor, m: int) -> tuple[Tensor, Tensor]:
 
 
 def _qr_vjp(g: Tensor, out: Tensor, x: Any) -> Tensor:
-    """Of matrices with at least as many rows as columns."""
+    """For matrices with at least as many rows as columns."""
     m = x.shape[-2]
     q, r = _qr_parts(out, m)
     g_q, g_r = _qr_parts(g, m)
@@ -352,6 +352,6 @@ def qr(x: Any) -> tuple[Tensor, Tensor]:
     m, n = x.shape[-2:]
     if m >= n:
         return _qr_parts(bind(_qr, (x,), {}), m)
-    # The columns beyond the square part are turned by what the square part is turned by.
+    # The columns beyond the square part are rotated as the square part is.
     q, r = _qr_parts(bind(_qr, (x[..., :m],), {}), m)
     return q, concat([r, matmul(matrix_transpose(q), x[..., m:])], -1)

@@ -1,4 +1,4 @@
-"""Lengths of vectors, directions, and distances between points."""
+"""Norms, directions, and distances between points."""
 
 import math
 from typing import Any
@@ -14,15 +14,15 @@ __all__ = ["cdist", "cosine_similarity", "norm", "normalize"]
 
 
 def norm(x: Any, ord: float = 2, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    r"""Return the length of vectors: the `ord`-norm over `axis` (all axes for None).
+    r"""Return the `ord`-norm of vectors over `axis` (all axes for None).
 
     Parameters
     ----------
     x : Tensor or array
-        Any shape; integers are computed with as float64.
+        Any shape; integers are converted to float64.
     ord : float, default=2
         Which norm: 1 for the sum of absolute values, ``math.inf`` for the largest of them, ``-math.inf``
-        for the smallest, 0 for how many are not 0.
+        for the smallest, 0 for the number of elements that are not 0.
     axis : int, tuple of int or None, default=None
         Along which axes the elements of a vector are.
     keepdims : bool, default=False
@@ -62,7 +62,7 @@ def norm(x: Any, ord: float = 2, axis: Axis = None, keepdims: bool = False) -> T
 
 
 def normalize(x: Any, ord: float = 2, axis: Axis = -1, eps: float = 1e-12) -> Tensor:
-    """Return x divided by its `ord`-norm over `axis`, which counts as `eps` where it is smaller.
+    """Return x divided by its `ord`-norm over `axis`, or by `eps` where that is larger.
 
     Parameters
     ----------
@@ -73,12 +73,12 @@ def normalize(x: Any, ord: float = 2, axis: Axis = -1, eps: float = 1e-12) -> Te
     axis : int, tuple of int or None, default=-1
         Along which axes the elements of a vector are.
     eps : float, default=1e-12
-        The least to divide by.
+        The smallest divisor.
 
     Returns
     -------
     Tensor
-        Of x's shape: vectors of length 1, and of 0 where they are 0.
+        Of x's shape: unit vectors, and zeros where x is 0.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def cosine_similarity(x: Any, y: Any, axis: int = -1, eps: float = 1e-8) -> Tens
     axis : int, default=-1
         Along which axis of the broadcast arrays the elements of a vector are.
     eps : float, default=1e-8
-        The least that a vector's length counts as: the similarity of a vector of zeros is 0.
+        The smallest length by which is divided: the similarity of a vector of zeros is 0.
 
     Returns
     -------

@@ -36,10 +36,10 @@ def einsum(subscripts: str, *xs: Any) -> Tensor:
     Parameters
     ----------
     subscripts : str
-        A letter for each axis of each operand, the operands parted by commas; behind ``->`` the letters
-        of the result. What has no letter there is summed over. ``...`` stands for any further axes,
-        which broadcast; a letter twice in one operand is its diagonal. Without ``->``, the result has
-        the letters that come up once, in alphabetical order.
+        A letter for each axis of each operand, the operands separated by commas; after ``->`` the letters
+        of the result. Axes without a letter there are summed over. ``...`` stands for any further axes,
+        which broadcast; a letter that occurs twice in one operand takes its diagonal. Without ``->``, the
+        result has the letters that occur once, in alphabetical order.
     *xs : Tensor or array
         The operands.
 
@@ -58,8 +58,8 @@ def einsum(subscripts: str, *xs: Any) -> Tensor:
     Notes
     -----
     Operands are contracted in pairs, each as one (stacked) matrix product. With more than two, the pair
-    comes first whose product is smallest, compared with what it replaces: the greedy order of Smith &
-    Gray, "opt_einsum", JOSS 3(26), 2018.
+    comes first whose product is smallest compared with its factors: the greedy order of Smith & Gray,
+    "opt_einsum", JOSS 3(26), 2018.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def _read(subscripts: str, ndims: tuple[int, ...]) -> tuple[list[Labels], Labels
     wrong = [label for label in output if label not in every or output.count(label) > 1]
     if wrong:
         raise ValueError(
-            f"einsum: {wrong[0]!r} behind '->' in {subscripts!r} must occur there once, and before"
+            f"einsum: {wrong[0]!r} after '->' in {subscripts!r} must occur there once, and before"
         )
     return inputs, output
 
@@ -137,7 +137,7 @@ def _without_repeats(term: _Term) -> _Term:
 
 
 def _of_one_length(terms: list[_Term], subscripts: str) -> list[_Term]:
-    """Check that a label has one length everywhere; leave away axes of length 1 that would broadcast."""
+    """Check that a label has one length everywhere; remove axes of length 1 that would broadcast."""
     lengths: dict[str, int] = {}
     for tensor, labels in terms:
         for label, length in zip(labels, tensor.shape, strict=True):
@@ -171,7 +171,7 @@ def _summed(term: _Term, kept: Collection[str]) -> _Term:
 
 
 def _cheapest_pair(terms: list[_Term], output: Labels) -> tuple[int, int]:
-    """Return the pair whose product has the fewest elements more than its factors."""
+    """Return the pair whose product has the fewest elements compared with its factors."""
 
     def growth(pair: tuple[int, int]) -> int:
         lengths = {k: n for i in pair for k, n in zip(terms[i].labels, terms[i].tensor.shape, strict=True)}

@@ -96,7 +96,7 @@ def _log_base(x: Any) -> Any:
 
 
 def unless_both_zero(x: Tensor, y: Tensor) -> Tensor:
-    """Return x, but 1 where both x and y are 0: what is multiplied by 0 there stays finite."""
+    """Return x, but 1 where both x and y are 0, so that 0 times something computed from it stays 0."""
     return where(equal(x, 0), where(equal(y, 0), 1.0, x), x)
 
 
@@ -263,12 +263,12 @@ def rsqrt(x: Any) -> Tensor:
 
 
 def expm1(x: Any) -> Tensor:
-    """Return exp(x) - 1, exact also for small x."""
+    """Return exp(x) - 1, accurate also for small x."""
     return unary(_expm1, x)
 
 
 def log1p(x: Any) -> Tensor:
-    """Return log(1 + x), exact also for small x."""
+    """Return log(1 + x), accurate also for small x."""
     return unary(_log1p, x)
 
 
@@ -288,7 +288,7 @@ def erf(x: Any) -> Tensor:
 
 
 def erfc(x: Any) -> Tensor:
-    """Return 1 - erf(x), exact also where erf rounds to 1."""
+    """Return 1 - erf(x), accurate also where erf rounds to 1."""
     return unary(_erfc, x)
 
 
@@ -398,7 +398,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
 
 
 def _range(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Return what no number of a dtype is below, and what none is above."""
+    """Return the smallest and the largest value of a dtype."""
     if dtype.kind == "f":
         return -math.inf, math.inf
     return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))

@@ -66,7 +66,7 @@ def log10(x: Any) -> Tensor:
 
 
 def logaddexp(x: Any, y: Any) -> Tensor:
-    """Return log(exp(x) + exp(y)), which does not overflow in between."""
+    """Return log(exp(x) + exp(y)), without overflow in between."""
     return binary(_logaddexp, x, y)
 
 
@@ -79,7 +79,7 @@ def logit(x: Any) -> Tensor:
 
 
 def _xlogy_forward(xp: Namespace, x: Any, y: Any, out: Any = None) -> Any:
-    # SciPy's functions do not take Python's numbers for weakly typed.
+    # SciPy's functions do not treat Python numbers as weakly typed.
     if isinstance(x, (int, float)):
         x = xp.asarray(x, dtype=y.dtype if y.dtype.kind == "f" else np.float64)
     elif isinstance(y, (int, float)):

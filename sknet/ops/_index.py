@@ -89,7 +89,7 @@ def _check_kind(x: Any, value: Any) -> None:
 
 
 def _setitem_forward(xp: Namespace, x: Any, value: Any, *, index: Any) -> Any:
-    _check_kind(x, value)  # NumPy would cut off what does not fit
+    _check_kind(x, value)  # NumPy would truncate what does not fit
     out = x.copy()
     out[index] = value
     return out
@@ -108,7 +108,7 @@ p.setitem.define(
 
 
 def _kept(g: Tensor, index: Any) -> Tensor:
-    """Return the elements that an index takes, with zeros where what was assigned was overwritten at once.
+    """Return the elements that an index takes, zero where the same assignment overwrote a value again.
 
     Where an index names an element several times, the last assignment stays, as in NumPy.
     """
@@ -123,7 +123,7 @@ def _kept(g: Tensor, index: Any) -> Tensor:
 
 
 def _stays(index: Any, shape: Shape) -> Any:
-    """Tell for everything that an index takes (for whole rows, if it takes rows) whether it comes last."""
+    """Tell for each element that an index takes (or each row, if it takes rows) if it is the last one."""
     [array, *_] = [part for part in (index if isinstance(index, tuple) else (index,)) if is_array(part)]
     owner = backend_of(array)
     with owner.activate(owner.device_of(array)):
@@ -148,7 +148,7 @@ def _check_integers(name: str, indices: Any) -> None:
 
 
 def _around(x: Any, axis: int) -> tuple[Shape, Shape]:
-    """Return the lengths before and behind a (negative) axis."""
+    """Return the numbers of elements before and behind a (negative) axis."""
     at = len(x.shape) + axis
     return tuple(x.shape[:at]), tuple(x.shape[at + 1 :])
 
@@ -162,7 +162,7 @@ def _take_shape(x: Any, indices: Any, axis: int, from_end: bool = True) -> tuple
 def _take_forward(
     xp: Namespace, x: Any, indices: Any, *, axis: int, from_end: bool = True, out: Any = None
 ) -> Any:
-    _check_integers("take", indices)  # NumPy would take booleans for 0 and 1
+    _check_integers("take", indices)  # NumPy would treat booleans as 0 and 1
     if not from_end:
         xp.check_indices(indices, x.shape[axis])
     return xp.take(x, indices, axis, out)
@@ -200,7 +200,7 @@ def _put_forward(
     if not g.size:
         return out
     before, behind = (math.prod(lengths) for lengths in _around(out, axis))
-    rows = xp.arange(length).take(indices.reshape(-1))  # negative ones count from the end, others are refused
+    rows = xp.arange(length).take(indices.reshape(-1))  # negative ones count from the end
     if before != 1:
         rows = (xp.arange(0, before * length, length).reshape(-1, 1) + rows).reshape(-1)
     xp.add_rows_at(out.reshape(before * length, behind), rows, g.reshape(-1, behind))
@@ -219,7 +219,7 @@ def _put(g: Tensor, indices: Tensor, length: int, axis: int, **where: bool) -> T
 
 
 def _where(from_end: bool) -> dict[str, bool]:
-    """Return the parameter of a record that says whether negative indices count from the end, as they do."""
+    """Return a primitive's parameter for whether negative indices count from the end; by default they do."""
     return {} if from_end else {"from_end": False}
 
 
@@ -231,12 +231,12 @@ def take(x: Any, indices: Any, axis: int = 0, *, from_end: bool = True) -> Tenso
     x : Tensor or array
         Any shape.
     indices : Tensor or array of int
-        Any shape, and may be computed. On the CPU one that points outside is refused, on a GPU it counts
-        from the start again.
+        Any shape; they may be computed. An index that is out of bounds raises on the CPU, and wraps
+        around on a GPU.
     axis : int, default=0
         Along which axis to take.
     from_end : bool, default=True
-        Whether negative indices count from the end; otherwise they point outside.
+        Whether negative indices count from the end; otherwise they are out of bounds.
 
     Returns
     -------
@@ -246,7 +246,7 @@ def take(x: Any, indices: Any, axis: int = 0, *, from_end: bool = True) -> Tenso
     Raises
     ------
     DtypeError, IndexError
-        If the indices are not integers, or point outside.
+        If the indices are not integers, or out of bounds.
 
     Examples
     --------
@@ -260,16 +260,16 @@ def take(x: Any, indices: Any, axis: int = 0, *, from_end: bool = True) -> Tenso
 
 
 def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
-    """Return x with `values` added where `indices` point to along `axis`; what comes up twice adds up.
+    """Return x with `values` added where `indices` point to along `axis`; repeated indices accumulate.
 
-    The adjoint of `take`. On a GPU the order of additions is not fixed, nor are the last digits then.
+    The adjoint of `take`. On a GPU the order of additions varies, and with it the last digits.
 
     Parameters
     ----------
     x : Tensor or array
         Any shape.
     indices : Tensor or array of int
-        Any shape, and may be computed; negative ones count from the end.
+        Any shape; they may be computed. Negative ones count from the end.
     values : Tensor or array
         Of the shape that `take` would return.
     axis : int, default=0
@@ -283,7 +283,7 @@ def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
     Raises
     ------
     DtypeError, ShapeError, IndexError
-        If the indices are not integers, the values have another shape, or an index points outside.
+        If the indices are not integers or out of bounds, or the values have another shape.
 
     Examples
     --------
@@ -301,7 +301,7 @@ def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
     return target + put
 
 
-# -- one element a row ------------------------------------------------------------------------
+# -- one element per row ----------------------------------------------------------------------
 
 
 def _take_along_shape(x: Any, indices: Any, axis: int, from_end: bool = True) -> tuple[Shape, np.dtype[Any]]:
@@ -319,7 +319,7 @@ def _take_along_shape(x: Any, indices: Any, axis: int, from_end: bool = True) ->
 def _take_along_forward(
     xp: Namespace, x: Any, indices: Any, *, axis: int, from_end: bool = True, out: Any = None
 ) -> Any:
-    _take_along_shape(x, indices, axis)  # NumPy would broadcast, and take booleans for a mask
+    _take_along_shape(x, indices, axis)  # NumPy would broadcast, and treat booleans as a mask
     if not from_end:
         xp.check_indices(indices, x.shape[axis])
     taken = x[_along(xp, indices, axis)]
@@ -330,7 +330,7 @@ def _take_along_forward(
 
 
 def _along(xp: Namespace, indices: Any, axis: int) -> tuple[Any, ...]:
-    """Return an index of all axes that counts through all but `axis`, where it takes `indices`."""
+    """Return an index of all axes: `indices` along `axis`, every position along the others."""
     ndim = indices.ndim
     parts = [xp.arange(n).reshape(n, *(1,) * (ndim - 1 - i)) for i, n in enumerate(indices.shape)]
     parts[axis] = indices
@@ -355,7 +355,7 @@ def _put_along_forward(
     out = _zeros(xp, *_put_along_shape(g, indices, length, axis), out)
     if not g.size:
         return out
-    if g.shape[axis] == 1:  # one element a row cannot come up twice
+    if g.shape[axis] == 1:  # one element per row cannot repeat
         out[_along(xp, indices, axis)] = g
         return out
     before, behind = (math.prod(lengths) for lengths in _around(out, axis))
@@ -393,11 +393,11 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, *, from_end: bool = Tr
     x : Tensor or array
         Any shape.
     indices : Tensor or array of int
-        Of x's shape outside `axis`; an element may come up several times.
+        Of x's shape outside `axis`; an index may be repeated.
     axis : int, default=-1
         Along which axis to take.
     from_end : bool, default=True
-        Whether negative indices count from the end; otherwise they point outside.
+        Whether negative indices count from the end; otherwise they are out of bounds.
 
     Returns
     -------
@@ -407,7 +407,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, *, from_end: bool = Tr
     Raises
     ------
     DtypeError, ShapeError, IndexError
-        If the indices are not integers, have another shape, or point outside.
+        If the indices are not integers, have another shape, or are out of bounds.
 
     Examples
     --------
@@ -429,7 +429,7 @@ def one_hot(indices: Any, n_classes: int, dtype: Any = "float32") -> Tensor:
     Parameters
     ----------
     indices : Tensor or array of int
-        Any shape, and may be computed.
+        Any shape; they may be computed.
     n_classes : int
         Length of a row.
     dtype : dtype, default="float32"
@@ -459,7 +459,7 @@ def one_hot(indices: Any, n_classes: int, dtype: Any = "float32") -> Tensor:
 def embedding(indices: Any, table: Any, padding_idx: int | None = None) -> Tensor:
     """Return the rows of a table that `indices` point to.
 
-    The gradient of a row that is taken several times is the sum of theirs; it is as large as the table.
+    A row that is taken several times gets the sum of the gradients; the gradient is as large as the table.
 
     Parameters
     ----------

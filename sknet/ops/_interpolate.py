@@ -33,7 +33,7 @@ def interpolate(
     mode: str = "nearest",
     align_corners: bool = False,
 ) -> Tensor:
-    r"""Return x in another size, with values between those that there are.
+    r"""Return x resized, with interpolated values.
 
     Parameters
     ----------
@@ -42,10 +42,10 @@ def interpolate(
     size : int or sequence of int, default=None
         The new lengths of these axes, or one for all.
     scale_factor : float or sequence of float, default=None
-        How many times as long they become, rounded down; exactly one of both is given.
+        How many times as long they become, rounded down; give either this or `size`.
     mode : {"nearest", "linear", "bilinear", "trilinear", "bicubic"}, default="nearest"
         Take the nearest element, or a weighted mean of the nearest two along every axis ("linear" for
-        signals, "bilinear" for images, "trilinear" for volumes), or of the nearest four ("bicubic").
+        signals, "bilinear" for images, "trilinear" for volumes) or of the nearest four ("bicubic").
     align_corners : bool, default=False
         Whether the centers of the first and last elements stay at the ends, rather than their outer
         edges; not for "nearest".
@@ -58,7 +58,7 @@ def interpolate(
     Raises
     ------
     ShapeError, DtypeError, ValueError
-        If mode, size and x do not belong together; if x is not floating, but for "nearest".
+        If mode, size and x do not fit together, or x is not floating (except for "nearest").
 
     Notes
     -----
@@ -124,17 +124,17 @@ def _steps(shape: tuple[int, ...], size: Any, factor: Any) -> list[Step]:
         return [(int(m), n / int(m)) for m, n in zip(each, shape[2:], strict=True)]
     lengths = [math.floor(n * float(f)) for f, n in zip(each, shape[2:], strict=True)]
     if not all(lengths):
-        raise ShapeError(f"interpolate: scale_factor={given!r} leaves nothing of shape {shape}")
+        raise ShapeError(f"interpolate: scale_factor={given!r} makes an axis of shape {shape} empty")
     return [(m, 1.0 / float(f)) for m, f in zip(lengths, each, strict=True)]
 
 
 def _times(old: int, length: int, step: float) -> int:
-    """Return how many times each element is repeated; 0 if not all are as often."""
+    """Return how many times each element is repeated; 0 if not all equally often."""
     return length // old if length % old == 0 and step == old / length else 0
 
 
 def _repeated(x: Tensor, steps: list[Step]) -> tuple[Tensor, list[Step]]:
-    """Return x enlarged along axes whose elements are all repeated as often, and the steps that are left."""
+    """Return x enlarged along axes whose elements are all repeated equally often, and the remaining steps."""
     rank = x.ndim - 2
     times = [_times(old, *step) for old, step in zip(x.shape[2:], steps, strict=True)]
     each = [n or 1 for n in times]
@@ -157,7 +157,7 @@ def _nearest(x: Tensor, axis: int, length: int, step: float) -> Tensor:
 
 
 def _weighted(x: Tensor, axis: int, length: int, step: float, align_corners: bool, cubic: bool) -> Tensor:
-    """Return weighted means of the two or four elements around each new place."""
+    """Return weighted means of the two or four elements around each new position."""
     tables = _tables(x.shape[axis], length, step, align_corners, cubic, x.dtype.name)
     operands = [Tensor(to_device(table, x.device)) for table in tables]
     return bind(_resample, (x, *operands), {"axis": axis - x.ndim})
@@ -167,7 +167,7 @@ def _weighted(x: Tensor, axis: int, length: int, step: float, align_corners: boo
 def _tables(
     old: int, length: int, step: float, align_corners: bool, cubic: bool, dtype: str
 ) -> tuple[np.ndarray[Any, Any], ...]:
-    """Return places and weights of the elements of each mean, and those of the adjoint."""
+    """Return positions and weights of the elements of each mean, and those of the adjoint."""
     if align_corners:
         at = np.arange(length) * ((old - 1) / max(length - 1, 1))
     else:
@@ -189,7 +189,7 @@ def _tables(
 def _transposed(
     places: np.ndarray[Any, Any], weights: np.ndarray[Any, Any], old: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return, for each element, in which means it is and with which weight; padded with weights of 0."""
+    """Return, for each element, the means it is part of and its weights there; padded with weights of 0."""
     means = np.broadcast_to(np.arange(places.shape[1]), places.shape)
     order = np.argsort(places, axis=None, kind="stable")
     element, mean, weight = (table.reshape(-1)[order] for table in (places, means, weights))
@@ -198,7 +198,7 @@ def _transposed(
     row = np.arange(len(element)) - starts[element]
     most = max(int(counts.max()), 1)
     back_places, back_weights = np.zeros((most, old), np.int64), np.zeros((most, old))
-    # Padding repeats an element's first mean, so that what is not finite stays in its neighbourhood.
+    # Padding repeats an element's first mean, so that NaN and infinities stay in their neighbourhood.
     back_places[:, counts > 0] = mean[starts[counts > 0]]
     back_places[row, element] = mean
     back_weights[row, element] = weight

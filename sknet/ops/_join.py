@@ -134,9 +134,9 @@ def flip(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
 
 
 def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
-    """Return x moved by `shift` places along `axis`; what falls off the end comes in at the beginning.
+    """Return x shifted by `shift` positions along `axis`; what leaves at the end reappears at the start.
 
-    Several shifts go with as many axes; for None, x is moved as one row of all its elements.
+    Several shifts need as many axes; for None, x is flattened, shifted, and given its shape again.
     """
     out = as_tensor(x)
     if axis is None:
@@ -156,9 +156,9 @@ def roll(x: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
 
 
 def tile(x: Any, repetitions: int | Sequence[int]) -> Tensor:
-    """Return copies of x side by side: `repetitions` says how many along each axis.
+    """Return copies of x side by side, `repetitions` of them along each axis.
 
-    Of x and `repetitions`, the one with fewer axes gets more of them in front, of length 1.
+    If x has fewer axes than there are `repetitions`, or the reverse, ones are prepended to the shorter.
     """
     x = as_tensor(x)
     counts = (repetitions,) if isinstance(repetitions, (int, np.integer)) else tuple(repetitions)
@@ -174,7 +174,7 @@ def tile(x: Any, repetitions: int | Sequence[int]) -> Tensor:
 
 
 def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Tensor:
-    """Return x with every element along `axis` repeated `repeats` times, next to each other.
+    """Return x with every element along `axis` repeated `repeats` times in succession.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def repeat(x: Any, repeats: int | Sequence[int], axis: int | None = None) -> Ten
         How often, one number for all or one for each element along the axis. They decide the shape
         of the result: in a captured function they must be known.
     axis : int, default=None
-        Along which axis; for None, x is taken as one row of all its elements.
+        Along which axis; for None, x is flattened.
 
     Returns
     -------

@@ -18,7 +18,7 @@ __all__ = ["diagonal", "outer", "tensordot", "trace", "vecdot"]
 
 
 def outer(x: Any, y: Any) -> Tensor:
-    """Return the matrix of the products of every element of the vector x with every one of the vector y."""
+    """Return the outer product of the vectors x and y: the products of all pairs of their elements."""
     x, y = as_tensor(x), as_tensor(y)
     if x.ndim != 1 or y.ndim != 1:
         raise ShapeError(f"outer: expected two vectors, got shapes {x.shape} and {y.shape}")

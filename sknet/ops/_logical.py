@@ -1,4 +1,4 @@
-"""Logic: of truth values, of bits, and tests for values that are not finite."""
+"""Logic of truth values and of bits, and tests for values that are not finite."""
 
 from typing import Any
 
@@ -30,22 +30,22 @@ for _name, _expression in {
 
 
 def logical_and(x: Any, y: Any) -> Tensor:
-    """Return whether both x and y hold; what is not 0 holds."""
+    """Return whether both x and y are true, or not 0."""
     return binary(PRIMITIVES["logical_and"], x, y)
 
 
 def logical_or(x: Any, y: Any) -> Tensor:
-    """Return whether x or y holds, or both; what is not 0 holds."""
+    """Return whether x or y is true, or not 0, or both are."""
     return binary(PRIMITIVES["logical_or"], x, y)
 
 
 def logical_xor(x: Any, y: Any) -> Tensor:
-    """Return whether just one of x and y holds; what is not 0 holds."""
+    """Return whether exactly one of x and y is true, or not 0."""
     return binary(PRIMITIVES["logical_xor"], x, y)
 
 
 def logical_not(x: Any) -> Tensor:
-    """Return whether x does not hold; what is not 0 holds."""
+    """Return whether x is false, or 0."""
     return unary(PRIMITIVES["logical_not"], x)
 
 
@@ -90,7 +90,7 @@ def bitwise_or(x: Any, y: Any) -> Tensor:
 
 
 def bitwise_xor(x: Any, y: Any) -> Tensor:
-    """Return the bits that are set in just one of x and y, integers or truth values."""
+    """Return the bits that are set in exactly one of x and y, integers or truth values."""
     return binary(p.bitwise_xor, x, y)
 
 
@@ -100,10 +100,10 @@ def bitwise_invert(x: Any) -> Tensor:
 
 
 def bitwise_left_shift(x: Any, y: Any) -> Tensor:
-    """Return the bits of integers x moved y places up: x * 2 ** y."""
+    """Return the bits of integers x shifted left by y: x * 2 ** y."""
     return binary(p.bitwise_left_shift, x, y)
 
 
 def bitwise_right_shift(x: Any, y: Any) -> Tensor:
-    """Return the bits of integers x moved y places down: x // 2 ** y."""
+    """Return the bits of integers x shifted right by y: x // 2 ** y."""
     return binary(p.bitwise_right_shift, x, y)

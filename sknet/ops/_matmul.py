@@ -38,7 +38,7 @@ def _matmul_shape(x: Any, y: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def _lifted(g: Tensor, x: Any, y: Any) -> Tensor:
-    """Give the gradient of a product the axes that it would have, were its vectors matrices."""
+    """Give the gradient of a product the axes that it would have if its vectors were matrices."""
     if y.ndim == 1:
         g = expand_dims(g, -1)
     return expand_dims(g, -2) if x.ndim == 1 else g

@@ -1,4 +1,4 @@
-"""Which functions are methods of a tensor too, and what the functions of other libraries are called here.
+"""Which functions are methods of a tensor too, and the names here of other libraries' functions.
 
 A method is the function itself, with the tensor as its first operand.
 """
@@ -18,7 +18,7 @@ FAMILIES = (
     "reduce", "rounding", "scan", "select", "shape", "softmax", "sort", "trigonometric",
 )  # fmt: skip
 OTHERS = ("prelu", "relu", "sigmoid", "tril", "triu")
-# What Python writes with an operator, or is about operands of any kind.
+# Functions that Python has an operator for, or that take operands of any kind.
 OPERATORS = {
     *("add", "subtract", "multiply", "divide"),
     *("less", "less_equal", "greater", "greater_equal", "equal", "not_equal"),
@@ -75,7 +75,7 @@ HINTS = {
     "repeat_interleave": "use ops.repeat(x, repeats, axis)",
     **dict.fromkeys(("tensor", "as_tensor", "from_numpy", "asarray", "array"), "use sknet.Tensor(data)"),
     **dict.fromkeys(
-        ("rand", "randn", "randint"), "use sknet.Tensor of what numpy.random.default_rng() draws"
+        ("rand", "randn", "randint"), "use sknet.Tensor(...) of numbers drawn by numpy.random.default_rng()"
     ),
     "unique": "use ops.unique_values(x)",
     "swish": "use ops.silu(x)",

@@ -57,7 +57,7 @@ def _with_channels(name: str, given: Any, least: int) -> Tensor:
 
 
 def per_channel(features: Any, x: Tensor) -> Any:
-    """Return one number a channel in a shape that broadcasts against x, of shape (n, channels, ...)."""
+    """Return one number per channel in a shape that broadcasts against x, of shape (n, channels, ...)."""
     if features is None or x.ndim == 2:
         return features
     return reshape(features, (x.shape[1], *(1,) * (x.ndim - 2)))
@@ -151,7 +151,8 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
     x : Tensor or array of shape (n, channels, ...)
         Floating point.
     num_groups : int
-        Into how many groups the channels are divided; 1 takes all together, `channels` each alone.
+        Number of groups that the channels are divided into; 1 normalises all together, as many as there
+        are channels each alone.
     weight, bias : Tensor or array of shape (channels,), default=None
         Scale and shift of each channel; None for 1 and 0.
     eps : float, default=1e-5
@@ -165,7 +166,7 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
     Raises
     ------
     ShapeError, DtypeError
-        If the channels do not divide, or x is not floating.
+        If the channels cannot be divided, or x is not floating.
 
     Notes
     -----
@@ -178,7 +179,7 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
     """
     x = _with_channels("group_norm", x, 2)
     if num_groups < 1 or x.shape[1] % num_groups:
-        raise ShapeError(f"group_norm: {x.shape[1]} channels do not divide into {num_groups} groups")
+        raise ShapeError(f"group_norm: {x.shape[1]} channels cannot be divided into {num_groups} groups")
     groups = reshape(x, (x.shape[0], num_groups, x.shape[1] // num_groups, *x.shape[2:]))
     found = reshape(_normalized(groups, tuple(range(2 - groups.ndim, 0)), eps), x.shape)
     return _affine(found, per_channel(weight, x), per_channel(bias, x))
@@ -220,7 +221,7 @@ def batch_norm(
     weight, bias : Tensor or array of shape (channels,), default=None
         Scale and shift of each channel; None for 1 and 0.
     mean, variance : Tensor or array of shape (channels,), default=None
-        What to normalise by, as prediction does; None for the batch's own.
+        Statistics to normalise by, as in prediction; None for the batch's own.
     eps : float, default=1e-5
         Added to the variance.
 
@@ -234,7 +235,7 @@ def batch_norm(
     ShapeError, DtypeError
         If x has fewer than two axes, or is not floating.
     ValueError
-        If one of mean and variance is given.
+        If only one of mean and variance is given.
 
     Notes
     -----
@@ -254,14 +255,14 @@ def batch_norm(
     if mean is None:
         return batch_norm_moments(x, weight, bias, eps)[0]
     weight, bias = per_channel(weight, x), per_channel(bias, x)
-    # One product and one sum over the batch: shift and scale are folded on the side of the channels.
+    # One product and one sum over the batch: shift and scale are combined per channel.
     scale = (1.0 if weight is None else weight) / sqrt(per_channel(as_tensor(variance), x) + eps)
     shift = per_channel(as_tensor(mean), x) * scale
     return _affine(x, scale, -shift if bias is None else bias - shift)
 
 
 def batch_norm_moments(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `batch_norm` makes of x by the batch's statistics, and those: mean and biased variance.
+    """Return x normalised by `batch_norm` with the batch's statistics, and these: mean and biased variance.
 
     `weight`, `bias` and `eps` are those of `batch_norm`; the statistics keep reduced axes with length 1.
     """

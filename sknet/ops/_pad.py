@@ -1,4 +1,4 @@
-"""Padding: more elements at the ends of axes."""
+"""Padding: additional elements at the ends of axes."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -70,8 +70,8 @@ def pad(x: Any, widths: int | Sequence[Sequence[int]], mode: str = "constant", v
         How many elements before and after, one pair for each of the last axes: ((1, 1), (2, 2)) pads
         the height of images by 1 and their width by 2, on both sides. A number pads all axes.
     mode : {"constant", "reflect", "replicate", "circular"}, default="constant"
-        What is added: `value`; what a mirror in the outermost element shows; the outermost
-        element; or the elements at the other end.
+        What is added: `value`; the elements mirrored at the outermost one; the outermost element; or
+        the elements from the other end.
     value : float, default=0.0
         What "constant" adds.
 
@@ -83,7 +83,7 @@ def pad(x: Any, widths: int | Sequence[Sequence[int]], mode: str = "constant", v
     Raises
     ------
     ShapeError, ValueError
-        If the widths do not fit, there is nothing that could be repeated, or there is no such mode.
+        If the widths do not fit, an axis has no element to repeat, or there is no such mode.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def pad(x: Any, widths: int | Sequence[Sequence[int]], mode: str = "constant", v
 
 
 def _runs(places: list[int]) -> Iterator[tuple[int, int | None, int]]:
-    """Divide places into slices that go forwards or backwards: views, which are joined in one pass."""
+    """Divide positions into slices, forwards or backwards: views, which are joined in one pass."""
     while places:
         step = places[1] - places[0] if len(places) > 1 else 1
         n = 1

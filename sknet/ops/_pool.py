@@ -1,4 +1,4 @@
-"""Pools: the largest element of every window, or the mean of it."""
+"""Pooling: the largest element of every window, or its mean."""
 
 import functools
 import math
@@ -37,7 +37,7 @@ def _padded(xp: Namespace, x: Any, windows: Windows, value: float) -> Any:
 
 
 def _reduced(image: Any, windows: Windows, function: Any, out: Any) -> Any:
-    """Combine the elements of every window by a function of two arrays: first rows, then columns."""
+    """Combine the elements of every window by a function of two arrays: along rows, then along columns."""
     rows = functools.reduce(function, [image[index] for index in windows.along(-2)])
     first, *others = [rows[index] for index in windows.along(-1)]
     if not others:
@@ -73,7 +73,7 @@ def _put_forward(xp: Namespace, g: Any, x: Any, top: Any, *, out: Any = None, **
 
 
 def _gathered(xp: Namespace, windows: Windows, shares: Iterable[Any], g: Any, out: Any) -> Any:
-    """Add up what the elements of all windows are given, on an image."""
+    """Add the gradients of the elements of all windows up in an image."""
     if out is None:
         out = xp.empty((*g.shape[:2], *windows.size), dtype=g.dtype)
     total = out if windows.is_whole else xp.empty((*g.shape[:2], *windows.padded), dtype=g.dtype)
@@ -90,7 +90,7 @@ def _gathered(xp: Namespace, windows: Windows, shares: Iterable[Any], g: Any, ou
 
 
 def _take_forward(xp: Namespace, h: Any, x: Any, top: Any, *, out: Any = None, **where: Any) -> Any:
-    """Take from h the element where x has the first of its largest in each window."""
+    """Take the elements of h at the positions of x's first largest elements in each window."""
     windows = Windows(x.shape[2:], **where)
     image, values = _padded(xp, x, windows, -math.inf), _padded(xp, h, windows, 0.0)
     left = xp.ones(top.shape, dtype=h.dtype)
@@ -157,7 +157,7 @@ def enlarged(image: Tensor, times: Pair) -> Tensor:
     return image if times == (1, 1) else bind(_spread, (image,), windows._asdict())
 
 
-# -- what users call --------------------------------------------------------------------------
+# -- the public functions ---------------------------------------------------------------------
 
 
 def _floating_image(name: str, x: Any, rank: int) -> tuple[Tensor, Tensor]:
@@ -190,7 +190,7 @@ def _windows(
 
 
 def _after(n: int, extent: int, stride: int, padding: int) -> int:
-    """Return what is added at the end for a window that would reach over it, if it begins before it."""
+    """Return the padding at the end with which a last window that begins before the end fits."""
     last = -(-(n + 2 * padding - extent) // stride)
     if last * stride >= n + padding:
         last -= 1
@@ -223,7 +223,7 @@ def _avg_pooled(
 
 
 def _counts(windows: Windows, axis: int, count_include_pad: bool) -> np.ndarray:
-    """Return how many elements the windows along an axis have; what `ceil_mode` adds counts never."""
+    """Return how many elements the windows along an axis have; what `ceil_mode` adds never counts."""
     n, (before, _) = windows.size[axis], windows.padding[axis]
     start = np.arange(windows.grid[axis]) * windows.stride[axis] - before
     stop = np.minimum(start + windows.kernel[axis], n + before)
@@ -233,7 +233,7 @@ def _counts(windows: Windows, axis: int, count_include_pad: bool) -> np.ndarray:
 
 
 def _constant(values: np.ndarray, like: Tensor) -> Tensor:
-    """Return values of the host with the dtype and on the device of a tensor."""
+    """Return values on the host with the dtype and on the device of a tensor."""
     return Tensor(to_device(np.ascontiguousarray(values, like.dtype), like.device))
 
 
@@ -248,7 +248,7 @@ def _output_size(name: str, size: Any, image: Tensor, rank: int) -> Pair:
 
 
 def _bins(n: int, count: int) -> list[tuple[int, int]]:
-    """Divide n elements among `count` windows, which overlap where that leaves a rest."""
+    """Divide n elements among `count` windows, which overlap if n is not a multiple."""
     return [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
 
 
@@ -397,7 +397,7 @@ def max_pool2d(
     Raises
     ------
     ShapeError, DtypeError, ValueError
-        If no window fits on the image, it is not floating, or an option is not what it may be.
+        If no window fits on the image, it is not floating, or an option is invalid.
 
     Examples
     --------
@@ -430,7 +430,7 @@ def avg_pool2d(
     ceil_mode : bool, default=False
         Whether a last window may reach over the end, if it begins before it.
     count_include_pad : bool, default=True
-        Whether a mean is over the padding too. Over what `ceil_mode` adds it never is.
+        Whether padding counts in the means. What `ceil_mode` adds never does.
 
     Returns
     -------
@@ -440,7 +440,7 @@ def avg_pool2d(
     Raises
     ------
     ShapeError, DtypeError, ValueError
-        If no window fits on the image, it is not floating, or an option is not what it may be.
+        If no window fits on the image, it is not floating, or an option is invalid.
 
     Examples
     --------
@@ -451,7 +451,7 @@ def avg_pool2d(
 
 
 def adaptive_avg_pool2d(x: Any, output_size: int | tuple[int | None, ...] | None) -> Tensor:
-    """Return the mean of as many windows as are asked for, which together cover the images.
+    """Return the means of a given number of windows, which together cover the images.
 
     Parameters
     ----------
@@ -468,7 +468,7 @@ def adaptive_avg_pool2d(x: Any, output_size: int | tuple[int | None, ...] | None
     Raises
     ------
     ShapeError, DtypeError, ValueError
-        If the images have no elements, are not floating, or the size is not what it may be.
+        If the images have no elements, are not floating, or the size is invalid.
 
     Examples
     --------
@@ -479,7 +479,7 @@ def adaptive_avg_pool2d(x: Any, output_size: int | tuple[int | None, ...] | None
 
 
 def adaptive_max_pool2d(x: Any, output_size: int | tuple[int | None, ...] | None) -> Tensor:
-    """Return the largest element of as many windows as are asked for, which together cover the images.
+    """Return the largest elements of a given number of windows, which together cover the images.
 
     Parameters
     ----------
@@ -496,7 +496,7 @@ def adaptive_max_pool2d(x: Any, output_size: int | tuple[int | None, ...] | None
     Raises
     ------
     ShapeError, DtypeError, ValueError
-        If the images have no elements, are not floating, or the size is not what it may be.
+        If the images have no elements, are not floating, or the size is invalid.
 
     Examples
     --------

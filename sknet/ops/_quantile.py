@@ -19,7 +19,7 @@ from sknet.ops._sort import sort
 
 __all__ = ["median", "quantile"]
 
-# Which place a method takes for one that is between two elements.
+# The position that a method takes for one between two elements.
 METHODS: dict[str, Callable[[float], float]] = {
     "linear": float,
     "lower": math.floor,
@@ -36,14 +36,14 @@ def quantile(
     keepdims: bool = False,
     method: str = "linear",
 ) -> Tensor:
-    """Return the elements below which the parts `q` of all elements over `axis` are.
+    """Return quantiles: the values below which the fractions `q` of all elements over `axis` are.
 
     Parameters
     ----------
     x : Tensor or array
-        Any shape; integers are computed with as float64.
+        Any shape; integers are converted to float64.
     q : float, or array-like of float
-        Parts between 0 and 1, known before the computation.
+        Fractions between 0 and 1, known before the computation.
     axis : int, tuple of int or None, default=None
         Over which axes; None is all of them.
     keepdims : bool, default=False
@@ -59,7 +59,7 @@ def quantile(
     Raises
     ------
     ValueError
-        If a part is not between 0 and 1, or there is no such method.
+        If a fraction is not between 0 and 1, or there is no such method.
     ShapeError
         If there is no element.
 
@@ -86,7 +86,7 @@ def quantile(
 
 
 def _element(row: Tensor, place: float, rule: Callable[[float], float]) -> Tensor:
-    """Return what is at a place of the last axis of sorted elements, which may be between two of them."""
+    """Return the value at a position of the last, sorted axis, which may be between two elements."""
     place = rule(place)
     low = math.floor(place)
     return lerp(row[..., low], row[..., low + 1], place - low) if place > low else row[..., low]

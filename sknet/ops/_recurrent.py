@@ -1,9 +1,9 @@
-"""Recurrent networks: a whole sequence, forward or back, is one primitive.
+"""Recurrent networks: the forward or backward pass over a whole sequence is one primitive.
 
-Three records hold all cells. `recurrence_tape` runs the cell over the sequence and keeps what the way back
-needs in one flat array: outputs, gates and cell states. `recurrence` is the part of the tape that holds the
-outputs, as a function of what the tape was made of; `recurrence_gradient`, its vjp, goes back over the
-tape. The vjp of that one comes from the definition of the cell, step by step.
+Three records serve all cells. `recurrence_tape` runs the cell over the sequence and keeps what the backward
+pass needs in one flat array: outputs, gates and cell states. `recurrence` is the part of the tape that holds
+the outputs, as a function of the tape's operands; `recurrence_gradient`, its vjp, goes back over the tape.
+The vjp of that one comes from the definition of the cell, step by step.
 """
 
 import math
@@ -27,7 +27,7 @@ __all__ = ["gru", "lstm", "rnn"]
 Shape = tuple[int, ...]
 
 
-# -- where everything is -----------------------------------------------------------------------
+# -- layout of the tape ------------------------------------------------------------------------
 
 
 def _sections(flat: Any, shapes: Iterable[Shape]) -> list[Any]:
@@ -43,7 +43,7 @@ def _sections(flat: Any, shapes: Iterable[Shape]) -> list[Any]:
 def _tape_shapes(z: Any, w: Any, cell: str, kept: bool = True) -> list[Shape]:
     """Return the shapes of outputs, gates and cell states; the last cell state is among the outputs.
 
-    What is not kept for the way back has room for the step that is computed, and no more.
+    What the backward pass does not need has room for the current step only.
     """
     kind, (rows, steps, _), size = CELLS[cell], z.shape, w.shape[0]
     more = kind.states - 1
@@ -200,7 +200,7 @@ def _gradient_vjp(
 
 
 def _recorded(x: Tensor) -> Tensor:
-    """Return a point of the tape where x comes in, so that a gradient can be asked for here."""
+    """Return x as a new point of the tape, with respect to which a gradient can be computed."""
     return Tensor(x.data, requires_grad=True) if x.node is None else reshape(x, x.shape)
 
 
@@ -329,9 +329,9 @@ def _checked_lengths(name: str, given: Any, x: Tensor) -> Tensor:
         raise DtypeError(f"{name}: lengths must be integers, got {lengths.dtype}")
     if lengths.shape != x.shape[:1]:
         raise ShapeError(
-            f"{name}: expected lengths of shape {x.shape[:1]}, one a row of x, got {lengths.shape}"
+            f"{name}: expected lengths of shape {x.shape[:1]}, one per row of x, got {lengths.shape}"
         )
-    if isinstance(given, (list, tuple, np.ndarray)):  # a tensor's values may be traced, or far away
+    if isinstance(given, (list, tuple, np.ndarray)):  # a tensor's values may be traced, or on a device
         wrong = [length for length in given if not 0 <= length <= x.shape[1]]
         if wrong:
             raise ValueError(
@@ -375,14 +375,14 @@ def rnn(
     Returns
     -------
     output : Tensor of shape (n, steps, size)
-        The hidden state after every step, zero behind a row's last.
+        The hidden state after every step, zero after a row's last.
     state : Tensor of shape (n, size)
         The hidden state after a row's last step, or its first if it is run in reverse.
 
     Raises
     ------
     ShapeError, DtypeError
-        If shapes do not fit, operands are not floating, or lengths no integers.
+        If shapes do not fit, operands are not floating, or lengths are not integers.
     ValueError
         If there is no such activation, or a length is not between 0 and steps.
 
@@ -441,14 +441,14 @@ def lstm(
     Returns
     -------
     output : Tensor of shape (n, steps, size)
-        The hidden state after every step, zero behind a row's last.
+        The hidden state after every step, zero after a row's last.
     state : tuple of two Tensor of shape (n, size)
         Hidden state and cell state after a row's last step, or its first if it is run in reverse.
 
     Raises
     ------
     ShapeError, DtypeError
-        If shapes do not fit, operands are not floating, or lengths no integers.
+        If shapes do not fit, operands are not floating, or lengths are not integers.
     ValueError
         If a length is not between 0 and steps.
 
@@ -507,14 +507,14 @@ def gru(
     Returns
     -------
     output : Tensor of shape (n, steps, size)
-        The hidden state after every step, zero behind a row's last.
+        The hidden state after every step, zero after a row's last.
     state : Tensor of shape (n, size)
         The hidden state after a row's last step, or its first if it is run in reverse.
 
     Raises
     ------
     ShapeError, DtypeError
-        If shapes do not fit, operands are not floating, or lengths no integers.
+        If shapes do not fit, operands are not floating, or lengths are not integers.
     ValueError
         If a length is not between 0 and steps.
 

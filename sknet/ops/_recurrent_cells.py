@@ -29,7 +29,7 @@ class Cell(NamedTuple):
     states : int
         How many states there are: the hidden one, and the LSTM's cell state.
     keeps : bool
-        Whether the hidden state is also handed on without going through the recurrent weights.
+        Whether the hidden state is also passed on without going through the recurrent weights.
     forward : callable
         ``forward(xp, z, q, b, saved, before, after)`` reads the input's share z, the product q of hidden
         state and recurrent weights, the bias and the states before; writes `saved` and the states after.
@@ -59,7 +59,7 @@ def _parts(x: Any, count: int) -> list[Any]:
 
 
 def _squash(xp: Namespace, x: Any) -> None:
-    """Apply the logistic function in place, by the hyperbolic tangent, which namespaces compute fastest."""
+    """Apply the logistic function in place, by tanh, which namespaces compute fastest."""
     x *= 0.5
     xp.tanh(x, out=x)
     x *= 0.5

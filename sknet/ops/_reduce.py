@@ -138,7 +138,7 @@ def _products_of_others(x: Tensor) -> Tensor:
     half = n // 2
     low, high = take_slice(x, -1, 0, half), take_slice(x, -1, half, 2 * half)
     left = [take_slice(x, -1, 2 * half)] if n % 2 else []
-    others = _products_of_others(concat([low * high, *left], -1))  # an element is missing with its partner
+    others = _products_of_others(concat([low * high, *left], -1))  # each lacks an element and its partner
     mine = take_slice(others, -1, 0, half)
     return concat([mine * high, mine * low, *([take_slice(others, -1, half)] if left else [])], -1)
 
@@ -185,7 +185,7 @@ _any, _all = _truth("any"), _truth("all")
 
 
 def any(x: Any, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Return whether an element over `axis` (all axes for None) is true, or not 0.
+    """Return whether any element over `axis` (all axes for None) is true, or not 0.
 
     If `keepdims` is true, reduced axes are kept with length 1.
     """
@@ -212,7 +212,7 @@ def _extremum_vjp(g: Tensor, out: Tensor, x: Tensor, axis: tuple[int, ...], keep
 
 
 def check_not_empty(name: str, x: Any, axis: tuple[int, ...]) -> None:
-    """Raise where an operation would have to choose among no elements."""
+    """Raise if an operation would have to choose among no elements."""
     if 0 in [x.shape[a] for a in axis]:
         raise ShapeError(f"{name}: there is no element along axis {axis} of shape {tuple(x.shape)}")
 
@@ -271,7 +271,7 @@ def _place_of(primitive: Primitive, x: Any, axis: int | None, keepdims: bool) ->
 
 
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the first largest element along `axis`; for None, in x as one row.
+    """Return the index of the first largest element along `axis`; for None, in x flattened.
 
     If `keepdims` is true, reduced axes are kept with length 1.
     """
@@ -279,7 +279,7 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
 
 
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Return the index of the first smallest element along `axis`; for None, in x as one row.
+    """Return the index of the first smallest element along `axis`; for None, in x flattened.
 
     If `keepdims` is true, reduced axes are kept with length 1.
     """

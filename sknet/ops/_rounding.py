@@ -31,18 +31,18 @@ _trunc, _round = _rounding(np.trunc, "trunc"), _rounding(np.rint, "round")
 
 
 def _rounded(primitive: Primitive, x: Any) -> Tensor:
-    """Apply a rounding; integers are whole as they are."""
+    """Apply a rounding; integers are returned as they are."""
     tensor = as_tensor(x)
     return unary(primitive, tensor) if tensor.dtype.kind == "f" else tensor
 
 
 def floor(x: Any) -> Tensor:
-    """Return the largest whole number that is not above x; its gradient is 0."""
+    """Return the largest integer that is not above x; its gradient is 0."""
     return _rounded(_floor, x)
 
 
 def ceil(x: Any) -> Tensor:
-    """Return the smallest whole number that is not below x; its gradient is 0."""
+    """Return the smallest integer that is not below x; its gradient is 0."""
     return _rounded(_ceil, x)
 
 
@@ -52,7 +52,7 @@ def trunc(x: Any) -> Tensor:
 
 
 def round(x: Any) -> Tensor:
-    """Return the nearest whole number, of two the even one; its gradient is 0."""
+    """Return the nearest integer, the even one of two equally near; its gradient is 0."""
     return _rounded(_round, x)
 
 
@@ -77,12 +77,12 @@ p.remainder.define(
 
 
 def floor_divide(x: Any, y: Any) -> Tensor:
-    """Return x / y rounded down to a whole number; its gradient is 0."""
+    """Return x / y rounded down to an integer; its gradient is 0."""
     return binary(p.floor_divide, x, y)
 
 
 def remainder(x: Any, y: Any) -> Tensor:
-    """Return x - floor(x / y) * y, of y's sign; between the jumps its gradients are 1 and -floor(x / y)."""
+    """Return x - floor(x / y) * y, with y's sign; between jumps its gradients are 1 and -floor(x / y)."""
     return binary(p.remainder, x, y)
 
 

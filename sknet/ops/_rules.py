@@ -57,7 +57,7 @@ def like(ufunc: np.ufunc, name: str, *constants: Any) -> ShapeRule:
 
 
 def _kind(x: Any) -> Any:
-    """Return what a ufunc resolves dtypes by: a dtype, or the type of a weakly typed scalar."""
+    """Return what a ufunc resolves dtypes from: a dtype, or the type of a weakly typed scalar."""
     if isinstance(x, bool):
         return np.dtype(bool)
     return type(x) if isinstance(x, (int, float)) else x.dtype
@@ -83,7 +83,7 @@ def astype_like(g: Tensor, operand: Any) -> Tensor:
 
 
 def flat(g: Tensor, operand: Any) -> Tensor:
-    """Return the gradient through what is constant between its jumps: zeros, also where `g` is infinite."""
+    """Return the gradient of a piecewise constant function: zeros, also where `g` is infinite."""
     return unbroadcast(bind(PRIMITIVES["zeros_like"], (g,), {}), operand)
 
 
@@ -101,8 +101,8 @@ class EveryOperand:
 class SharedRule:
     """The vjp of a primitive whose operands share one computation: ``rule(g, out, *inputs, **params)``.
 
-    The rule returns the shares of all operands that have one. It runs once for each time that a backward
-    pass comes through, however many operands ask.
+    The rule returns the shares of all operands that have one. It runs once per backward pass, however
+    many operands need a gradient.
     """
 
     def __init__(self, rule: Callable[..., Sequence[Tensor]]) -> None:
@@ -126,7 +126,7 @@ def unary(primitive: Primitive, x: Any) -> Tensor:
 
 
 def binary(primitive: Primitive, x: Any, y: Any) -> Tensor:
-    """Apply a primitive of two operands, of which numbers beside a tensor are weakly typed."""
+    """Apply a primitive to two operands; a number next to a tensor is weakly typed."""
     x, y = as_operand(x), as_operand(y)
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
         x = as_tensor(x)

@@ -1,4 +1,4 @@
-"""A quotient times a number, in whichever order is faster: what the update rules of optimizers end with."""
+"""A quotient times a number, in whichever order is faster: the last operation of many update rules."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ _scaled_quotient = Primitive("scaled_quotient").define(
 
 
 def scaled_quotient(scale: Any, x: Any, y: Any) -> Tensor:
-    """Return scale * x / y, where it does not matter which of the two is done first.
+    """Return scale * x / y, if it does not matter which of the two is computed first.
 
     Uncompiled, and compiled with ``exact=True``, it is (scale * x) / y. Otherwise a compiled function may
     compute scale * (x / y), which saves a pass over memory where the scale is one number.
@@ -38,7 +38,7 @@ def scaled_quotient(scale: Any, x: Any, y: Any) -> Tensor:
     Parameters
     ----------
     scale, x, y : Tensor, array or number
-        Shapes that broadcast together. Neither scale * x nor x / y may be out of the dtype's range.
+        Shapes that broadcast together. Neither scale * x nor x / y may leave the dtype's range.
 
     Returns
     -------

@@ -57,7 +57,7 @@ _cumprod = Primitive("cumulative_prod").define(
 def _scan(primitive: Primitive, x: Any, axis: int | None, start: int | None) -> Tensor:
     x, name = as_tensor(x), primitive.name
     if axis is None and x.ndim != 1:
-        raise ShapeError(f"{name}: of shape {x.shape}, say along which axis")
+        raise ShapeError(f"{name}: of shape {x.shape}, give the axis")
     at = normalize_axis(-1 if axis is None else axis, x.ndim, name)
     out = bind(primitive, (x,), {"axis": at})
     if start is None:
@@ -67,23 +67,23 @@ def _scan(primitive: Primitive, x: Any, axis: int | None, start: int | None) -> 
 
 
 def cumulative_sum(x: Any, axis: int | None = None, include_initial: bool = False) -> Tensor:
-    """Return the sums of all elements up to each, along `axis`; x of one axis needs none given.
+    """Return the cumulative sums along `axis`, which may be omitted if x has only one.
 
-    `include_initial` puts the sum of no element, 0, in front.
+    `include_initial` puts the sum of no elements, 0, in front.
     """
     return _scan(_cumsum, x, axis, 0 if include_initial else None)
 
 
 def cumulative_prod(x: Any, axis: int | None = None, include_initial: bool = False) -> Tensor:
-    """Return the products of all elements up to each, along `axis`; x of one axis needs none given.
+    """Return the cumulative products along `axis`, which may be omitted if x has only one.
 
-    Elements may be 0, also for the gradient. `include_initial` puts the product of no element, 1, in front.
+    Elements may be 0, also for the gradient. `include_initial` puts the product of no elements, 1, in front.
     """
     return _scan(_cumprod, x, axis, 1 if include_initial else None)
 
 
 def _end(x: Any, like: Tensor, axis: int) -> Tensor:
-    """Return what is joined to a tensor along an axis; a number becomes as long as one step along it."""
+    """Return what is joined to a tensor along an axis; a number is broadcast to one step along it."""
     x = as_tensor(x)
     shape = list(like.shape)
     shape[axis] = 1
@@ -91,10 +91,10 @@ def _end(x: Any, like: Tensor, axis: int) -> Tensor:
 
 
 def diff(x: Any, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
-    """Return x[i + 1] - x[i] along `axis`, `n` times over; of booleans, whether they differ.
+    """Return x[i + 1] - x[i] along `axis`, repeated `n` times; for booleans, whether neighbours differ.
 
-    `prepend` and `append`, of x's shape outside the axis or single numbers, are joined to x first if there is
-    anything to subtract: 0 times over it is x itself.
+    `prepend` and `append`, of x's shape outside the axis or single numbers, are joined to x first, unless
+    n is 0: then the result is x itself.
     """
     out = as_tensor(x)
     at = normalize_axis(axis, out.ndim, "diff")

@@ -48,9 +48,9 @@ def nan_to_num(x: Any, nan: float = 0.0, posinf: float | None = None, neginf: fl
     x : Tensor or array
         Any shape.
     nan : float, default=0.0
-        In the place of NaN.
+        Replaces NaN.
     posinf, neginf : float or None, default=None
-        In the place of the infinities; None takes the largest and the smallest finite number of the dtype.
+        Replace the infinities; None takes the largest and the smallest finite number of the dtype.
 
     Returns
     -------

@@ -37,7 +37,7 @@ def _reshape_forward(xp: Namespace, x: Any, *, shape: Shape) -> Any:
 
 
 def _reshape_view(xp: Namespace, x: Any, *, shape: Shape) -> Any:
-    """Return a view wherever NumPy takes one, as an axis more of a transposed array: calls do so, too."""
+    """Return a view wherever NumPy returns one, such as for a new axis of a transposed array."""
     found = x.reshape(shape)
     if type(x) is not np.ndarray or x.flags.c_contiguous or np.may_share_memory(found, x):
         return found
@@ -168,7 +168,7 @@ def squeeze(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
 
 
 def flatten(x: Any, start: int = 0) -> Tensor:
-    """Return x with its axes from `start` on joined into one."""
+    """Return x with its axes from `start` on flattened into one."""
     x = as_tensor(x)
     if not x.ndim:
         return reshape(x, (1,))

@@ -22,7 +22,7 @@ def _difference(xp: Namespace, x: Any, top: Any, out: Any) -> Any:
 
 
 def _logsumexp_forward(xp: Namespace, x: Any, *, axis: Axes, keepdims: bool, out: Any = None) -> Any:
-    if not x.size:  # the sum of no exponentials is 0
+    if not x.size:  # the sum of no elements is 0
         check_floating("logsumexp", x)
         out = xp.empty(reduced(x, axis, keepdims), dtype=x.dtype) if out is None else out
         out.fill(-math.inf)
@@ -107,8 +107,8 @@ _log_softmax = Primitive("log_softmax").define(
 def logsumexp(x: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
     """Return log(sum(exp(x))) over `axis`, shifted by the largest element so that nothing overflows.
 
-    `axis` is one axis, several, or None for all; `keepdims` keeps them with length 1. Of no element it
-    is -inf.
+    `axis` is one axis, several, or None for all; `keepdims` keeps them with length 1. For no elements the
+    result is -inf.
     """
     x = as_tensor(x)
     axes = normalize_axes(axis, x.ndim, "logsumexp")

@@ -100,7 +100,7 @@ def solve(x: Any, y: Any) -> Tensor:
     Raises
     ------
     ShapeError, DtypeError
-        If x is not square, or numbers of equations differ, or one is float16.
+        If x is not square, the numbers of equations differ, or a dtype is float16.
     ValueError
         If a matrix is singular (on a GPU its solution is not finite).
 
@@ -127,7 +127,7 @@ _inv = Primitive("inv").define(
 def inv(x: Any) -> Tensor:
     """Return the inverse of square matrices.
 
-    To multiply by it once, `solve` is faster and more exact.
+    To multiply by it once, `solve` is faster and more accurate.
 
     Raises
     ------
@@ -169,20 +169,20 @@ _pinv = Primitive("pinv").define(
 
 
 def pinv(x: Any, rtol: float | None = None) -> Tensor:
-    """Return the pseudoinverse of matrices (Moore and Penrose's).
+    """Return the (Moore-Penrose) pseudoinverse of matrices.
 
     Parameters
     ----------
     x : Tensor or array of shape (..., m, n)
         Of any rank; the gradient holds where the rank does not change.
     rtol : float or None, default=None
-        Singular values at or below this part of the largest count as 0; None takes the longer side times
-        the dtype's resolution.
+        Singular values at or below this fraction of the largest count as 0; None takes the longer side
+        times the dtype's resolution.
 
     Returns
     -------
     Tensor of shape (..., n, m)
-        The inverse, if there is one.
+        The pseudoinverse, which is the inverse if there is one.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def pinv(x: Any, rtol: float | None = None) -> Tensor:
 
 
 def matrix_power(x: Any, n: int) -> Tensor:
-    """Return the product of n equal square matrices, for a negative `n` of inverses, for 0 the identity.
+    """Return square matrices to the power of n; a negative `n` inverts them, 0 gives the identity.
 
     Raises
     ------
@@ -251,7 +251,7 @@ _det = Primitive("det").define(
 def det(x: Any) -> Tensor:
     """Return the determinant of square matrices.
 
-    Of large matrices it overflows: `slogdet` does not.
+    For large matrices it may overflow; `slogdet` does not.
 
     Raises
     ------

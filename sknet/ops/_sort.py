@@ -30,7 +30,7 @@ def _sort_forward(xp: Namespace, x: Any, *, axis: int, out: Any = None) -> Any:
 _sort = Primitive("sort").define(
     forward=_sort_forward,
     shape=lambda x, axis: (x.shape, x.dtype),
-    # The order is computed again: a sort that is not differentiated does not pay for it.
+    # The order is computed again, so that a sort that is not differentiated need not compute it.
     vjp=(lambda g, _, x, axis: put_along_axis(g, argsort(x, axis), x.shape[axis], axis),),
 )
 
@@ -38,7 +38,7 @@ _sort = Primitive("sort").define(
 def _argsort_forward(xp: Namespace, x: Any, *, axis: int, descending: bool) -> Any:
     if not descending:
         return xp.argsort(x, axis, kind="stable")
-    # Turned around twice, so that of equal elements the first still comes first.
+    # Reversed twice, so that equal elements keep their order.
     order = xp.flip(xp.argsort(xp.flip(x, axis), axis, kind="stable"), axis)
     return x.shape[axis] - 1 - order
 
@@ -73,12 +73,12 @@ def _topk_forward(xp: Namespace, x: Any, *, k: int, axis: int, largest: bool) ->
     is_nan = x != x
     last = _element_of_order(xp, x, is_nan, x.shape[-1] - k if largest else k - 1)
     last_is_nan = last != last
-    # What comes before the last one, and as many of its equals as there is place for, the first of them.
+    # All that come before the last one chosen, and of its equals the first, as many as are missing.
     before = (x > last) | (is_nan & ~last_is_nan) if largest else (x < last) | (last_is_nan & ~is_nan)
     equals = (x == last) | (is_nan & last_is_nan)
     places = k - xp.sum(before, axis=-1, keepdims=True)
     chosen = before | (equals & (xp.cumsum(equals, axis=-1) <= places))
-    found = xp.argsort(~chosen, -1, kind="stable")[..., :k]  # and not nonzero, for which a GPU would stop
+    found = xp.argsort(~chosen, -1, kind="stable")[..., :k]  # nonzero would synchronise a GPU
     values = xp.take_along_axis(x, found, -1)
     order = _argsort_forward(xp, values, axis=-1, descending=largest)
     return xp.moveaxis(xp.take_along_axis(found, order, -1), -1, axis)
@@ -88,7 +88,7 @@ def _element_of_order(xp: Namespace, x: Any, is_nan: Any, at: int) -> Any:
     """Return the element that would be at `at` on the last axis if x were sorted."""
     if x.dtype.kind != "f":
         return xp.partition(x, at, -1)[..., at : at + 1]
-    # CuPy's partition has no order for NaN: infinity takes its place, which is where NaN begins or before it.
+    # CuPy's partition does not order NaN: it is replaced by infinity, which sorts last but for NaN.
     found = xp.partition(xp.where(is_nan, math.inf, x), at, -1)[..., at : at + 1]
     n_real = x.shape[-1] - xp.sum(is_nan, axis=-1, keepdims=True)
     return xp.where(at < n_real, found, math.nan)
@@ -104,7 +104,7 @@ _topk = Primitive("topk").define(forward=_topk_forward, shape=_topk_shape, vjp=N
 
 
 def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
-    """Return the k largest elements along an axis in descending order, and where they stand.
+    """Return the k largest elements along an axis in descending order, and their indices.
 
     Parameters
     ----------
@@ -115,17 +115,17 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, 
     axis : int, default=-1
         Along which axis.
     largest : bool, default=True
-        Whether the largest, or the smallest in ascending order.
+        Whether to return the largest, or the smallest in ascending order.
 
     Returns
     -------
     values, indices : Tensor
-        Of x's shape, with length k along the axis. Of equal elements the first is taken.
+        Of x's shape, with length k along the axis. Of equal elements the first are taken.
 
     Raises
     ------
     ShapeError
-        If there are less than k elements.
+        If there are fewer than k elements.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def searchsorted(x: Any, values: Any, side: str = "left") -> Tensor:
     Raises
     ------
     ShapeError, ValueError
-        If x has not one axis, or `side` is neither.
+        If x does not have exactly one axis, or `side` is neither.
 
     Examples
     --------
@@ -240,7 +240,7 @@ def nonzero(x: Any) -> tuple[Tensor, ...]:
 
 
 def unique_values(x: Any) -> Tensor:
-    """Return the different elements of x, in ascending order.
+    """Return the distinct elements of x, in ascending order.
 
     How many there are depends on the values: a captured function cannot call it.
 

@@ -12,10 +12,10 @@ __all__ = ["SparseSlot", "is_sparse"]
 
 
 class SparseSlot:
-    """A place in a captured function for sparse matrices of one shape, one after the other.
+    """A placeholder in a captured function for sparse matrices of one shape.
 
-    A captured function would freeze the values of a matrix. It keeps a slot as it is, and reads
-    the `matrix` that is there when it runs.
+    A captured function would freeze the values of a matrix. It keeps a slot, and reads the slot's
+    current `matrix` when it runs.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class SparseSlot:
     Attributes
     ----------
     matrix : CSR matrix or None
-        What is computed with now; set it before each run.
+        The current matrix; set it before each run.
 
     Examples
     --------
@@ -53,14 +53,14 @@ class SparseSlot:
 
     def _refused(self, *_: Any, **__: Any) -> Any:
         raise CaptureError(
-            f"a sparse batch of shape {tuple(self.shape)} is known only when what was captured runs, and "
-            "read by sknet.ops.matmul alone, as in nn.Linear: for anything else make it dense before"
+            f"a sparse batch of shape {tuple(self.shape)} is known only when the captured function runs, "
+            "and only sknet.ops.matmul can read it, as in nn.Linear: for anything else make it dense first"
         )
 
     __array__ = __getitem__ = _refused
 
     def toarray(self) -> Any:
-        """Raise a CaptureError: the matrix of a slot is known only when what was captured runs."""
+        """Raise a CaptureError: the matrix of a slot is known only when the captured function runs."""
         return self._refused()
 
     @property

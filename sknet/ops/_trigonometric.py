@@ -112,7 +112,7 @@ def atan2(x: Any, y: Any) -> Tensor:
 
 
 def hypot(x: Any, y: Any) -> Tensor:
-    """Return sqrt(x * x + y * y), which does not overflow in between; its gradients at the origin are 0."""
+    """Return sqrt(x * x + y * y), without overflow in between; its gradients at the origin are 0."""
     return binary(_hypot, x, y)
 
 
@@ -137,7 +137,7 @@ def asinh(x: Any) -> Tensor:
 
 
 def acosh(x: Any) -> Tensor:
-    """Return the number of at least 0 whose hyperbolic cosine is x."""
+    """Return the non-negative number whose hyperbolic cosine is x."""
     return unary(_acosh, x)
 
 

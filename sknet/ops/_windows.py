@@ -1,6 +1,6 @@
 """Where the windows of a kernel are on an image: what convolutions and pools share.
 
-All computing is done on images with two spatial axes; a signal with one is an image of one row.
+All computations are on images with two spatial axes; a signal is an image of one row.
 """
 
 import itertools
@@ -29,7 +29,7 @@ class Windows(NamedTuple):
     kernel, stride, dilation : tuple of two int
         Elements of a window, steps from one window to the next, and from element to element.
     padding : pair of pairs of int
-        What is added before and after the rows, and the columns; after may be negative where the
+        What is added before and after the rows, and the columns; the amount after may be negative if the
         last elements are in no window.
     """
 
@@ -61,14 +61,14 @@ class Windows(NamedTuple):
         return (..., *[slice(a, a + n) for a, n in zip(starts, self.size, strict=True)])
 
     def along(self, axis: int) -> list[tuple[Any, ...]]:
-        """Return, for each element of a window along one axis (-2 or -1), the index of it in all windows."""
+        """Return, for each element of a window along one axis (-2 or -1), its index in all windows."""
         span = self.stride[axis] * (self.grid[axis] - 1) + 1
         starts = range(0, self.dilation[axis] * self.kernel[axis], self.dilation[axis])
         rest = (slice(None),) * (-axis - 1)
         return [(..., slice(a, a + span, self.stride[axis]), *rest) for a in starts]
 
     def elements(self) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
-        """Yield row and column of each element of a window, and the index of it in all windows."""
+        """Yield row and column of each element of a window, and its index in all windows."""
         rows, columns = self.along(-2), self.along(-1)
         for i, j in itertools.product(range(self.kernel[0]), range(self.kernel[1])):
             yield i, j, (..., rows[i][1], columns[j][1])
@@ -149,7 +149,7 @@ def windows_on(name: str, windows: Windows, rank: int) -> Windows:
     Raises
     ------
     ShapeError
-        If not one of them fits on the image.
+        If no window fits on the image.
     """
     if min(windows.grid) < 1:
         extents = [d * (k - 1) + 1 for d, k in zip(windows.dilation, windows.kernel, strict=True)]
@@ -181,6 +181,6 @@ def spatial(x: Tensor) -> Pair:
 
 
 def from_image(image: Tensor, like: Tensor, rank: int) -> Tensor:
-    """Return (N, C, H, W) in the form of `like`, of which it was made."""
+    """Return (N, C, H, W) in the form of `like`, from which it was made."""
     shape = (*like.shape[: -rank - 1], image.shape[1], *image.shape[4 - rank :])
     return image if image.shape == shape else reshape(image, shape)

@@ -1,4 +1,4 @@
-"""What layers and transforms are built on besides the functions; users of tensors do without it."""
+"""What layers and transforms are built on besides the functions; users of tensors do not need it."""
 
 from sknet.ops._batching import batched
 from sknet.ops._norm import batch_norm_moments

@@ -1,6 +1,6 @@
 """Linear algebra: equations, inverses, determinants and decompositions, with gradients of any order.
 
-Matrices are the last two axes; axes before those are a stack of them. Integers are computed with as float64.
+Matrices are the last two axes; axes before those are a stack of them. Integers are converted to float64.
 """
 
 import typing as _typing

@@ -295,8 +295,8 @@ class Optimizer(BaseOptimizer):
             deltas[path], new = self.rule(gradients[path], param, own, hypers[path])
             if len(new) != len(self.slots):
                 raise StateError(
-                    f"{type(self).__name__}.rule returned {len(new)} slots, it names {len(self.slots)}: "
-                    f"{self.slots}"
+                    f"{type(self).__name__}.rule returned {len(new)} slots, but `slots` "
+                    f"names {len(self.slots)}: {self.slots}"
                 )
             for name, value in zip(self.slots, new, strict=True):
                 after[name][path] = value

@@ -121,7 +121,7 @@ class Groups(Composite, Optimizer):
         if found is None:
             raise InvalidParameterError(
                 "The 'groups' parameter of Groups must have a pattern for every parameter. "
-                f"Got {list(self.groups)}, none of which {path!r} matches: '*' is the rest."
+                f"Got {list(self.groups)}, none of which {path!r} matches: '*' matches the rest."
             )
         return found
 

@@ -19,7 +19,7 @@ class Lookahead(Combinator):
     every : int, default=5
         Number of updates between two moves of the slow weights.
     part : float, default=0.5
-        Which part of the distance they move, in (0, 1].
+        The fraction of the distance that they move, in (0, 1].
 
     Notes
     -----

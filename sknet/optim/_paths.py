@@ -43,7 +43,7 @@ def check_patterns(patterns: Sequence[str], known: Iterable[str], parameter: str
 
 
 def _patterns_of(paths: Iterable[str]) -> list[str]:
-    """Return the paths, and the patterns of whole modules and of all parameters of a name."""
+    """Return the paths, and the patterns for whole modules and for all parameters of one name."""
     found: list[str] = []
     for path in paths:
         first, last = path.split(".", 1)[0], path.rsplit(".", 1)[-1]

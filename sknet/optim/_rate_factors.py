@@ -31,7 +31,7 @@ class RateFactors(Combinator):
     decay of the wrapped optimizer too, as for PyTorch's parameter groups; ``WeightDecay(RateFactors(...))``
     decays at the common rate. The step sizes that `Rprop` keeps have their limits before the factor.
 
-    Other than `Groups`, which may give every parameter an optimizer of its own, it is elementwise if the
+    Unlike `Groups`, which may give every parameter an optimizer of its own, it is elementwise if the
     wrapped optimizer is: one update of one flat array.
 
     Examples
@@ -93,6 +93,6 @@ def check_factors(factors: Mapping[Any, Any], parameter: str, owner: str) -> Non
         is_number = isinstance(factor, Real) and not isinstance(factor, bool)
         if not (isinstance(pattern, str) and is_number and 0 <= factor < float("inf")):
             raise InvalidParameterError(
-                f"The {parameter!r} parameter of {owner} must be a dict of patterns to factors, numbers from "
-                f"0. Got {factor!r} for {pattern!r} instead."
+                f"The {parameter!r} parameter of {owner} must be a dict of patterns to factors >= 0. "
+                f"Got {factor!r} for {pattern!r} instead."
             )

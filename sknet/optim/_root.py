@@ -72,7 +72,7 @@ class BaseOptimizer(ParameterObject, ABC):
     """Whether gradients are squared, so that very large ones overflow."""
 
     goes_in_steps: ClassVar[bool] = False
-    """Whether it makes one update a batch."""
+    """Whether it makes one update per batch."""
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class BaseOptimizer(ParameterObject, ABC):
         return type(self)
 
     def in_steps(self) -> "Optimizer":
-        """Return the optimizer as one that makes one update a batch.
+        """Return the optimizer as one that makes one update per batch.
 
         Returns
         -------
@@ -147,7 +147,7 @@ class BaseOptimizer(ParameterObject, ABC):
         """
         raise TypeError(
             f"{type(self).__name__} goes step by step and minimizes nothing by itself: use LBFGS(), or call "
-            "update once a step"
+            "update once per step"
         )
 
     def check_parameters(self, shapes: Shapes) -> None:

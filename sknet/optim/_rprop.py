@@ -28,7 +28,7 @@ class Rprop(Optimizer):
     array([-0.1,  0.1])
     """
 
-    slots = ("before", "excess")  # the gradient, and by which part of lr a step is larger than lr
+    slots = ("before", "excess")  # the gradient, and the step's excess over lr as a fraction of lr
     _parameter_constraints = {"lr": RATE} | {
         name: [POSITIVE] for name in ("shrink", "growth", "min_step", "max_step")
     }

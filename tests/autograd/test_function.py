@@ -275,7 +275,7 @@ class TestOnceDifferentiable:
 
     def test_twice(self):
         message = (
-            "Sine.backward is marked with once_differentiable, and a gradient of its gradient is asked for"
+            "Sine.backward is marked with once_differentiable, and a gradient of its gradient is requested"
         )
         x = Tensor(x0, requires_grad=True)
         [first] = gradients(self.Sine.apply(x).sum(), [x], create_graph=True)

@@ -72,7 +72,7 @@ def test_names_the_input():
         ),
         ([x0, np.array([1])], {}, "gradcheck: input 1 must be float64, got int64"),
         ([x0], {"order": 3}, "gradcheck: order must be 1 or 2, got 3"),
-        ([], {}, "gradcheck: expected at least one input to differentiate by, got none"),
+        ([], {}, "gradcheck: expected at least one input to differentiate with respect to, got none"),
     ],
 )
 def test_refused(inputs, options, message):

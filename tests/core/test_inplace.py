@@ -366,7 +366,7 @@ class TestRefused:
                 ShapeError,
                 r"\+=: a result of shape \(2, 2\) does not",
             ),
-            (lambda x: x.__iadd__(leaf(1.0, 2.0)), DtypeError, "dtype int64 cannot take on a gradient"),
+            (lambda x: x.__iadd__(leaf(1.0, 2.0)), DtypeError, "dtype int64 cannot have a gradient"),
         ],
     )
     def test_what_does_not_fit(self, change, error, message):

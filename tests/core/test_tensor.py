@@ -115,7 +115,7 @@ class TestSingleElements:
             ):
                 convert(t)
         with pytest.raises(
-            ValueError, match=r"a tensor of shape \(2,\) is neither true nor false: take one element"
+            ValueError, match=r"the truth value of a tensor of shape \(2,\) is ambiguous: take one element"
         ):
             bool(t == t)
 

@@ -84,7 +84,7 @@ def test_a_tape_that_was_given_up_says_so():
     value = loss.item()
     model.backward(loss, donate=True)
     assert loss.item() == value
-    with pytest.raises(GradientError, match=r"what its gradient needs was given up .* again"):
+    with pytest.raises(GradientError, match=r"what its gradient needs was freed .* again"):
         model.backward(loss)
 
 

@@ -299,9 +299,9 @@ STEPS = [
         {"optimizer": Tripped("short")},
         step(X, CLASSES),
         StateError,
-        r"returned 1 slots, it names 2: \('a', 'b'\)",
+        r"returned 1 slots, but `slots` names 2: \('a', 'b'\)",
     ),
-    ({}, lambda model: model.backward(model(X)), GradientError, "only a scalar has a gradient"),
+    ({}, lambda model: model.backward(model(X)), GradientError, "only a scalar can be differentiated"),
     (
         {},
         lambda model: model.backward(Tensor(1.0)),
@@ -485,9 +485,9 @@ def test_schedules_that_count_epochs_are_told_where_they_end(schedule, rates, co
 @pytest.mark.parametrize("schedule", [*(row[0] for row in EPOCHS), Adaptive(0.1), WarmUp(Step(0.5, 1), 2)])
 def test_without_epochs_they_raise(schedule, compile):
     model = classifier(optimizer=SGD(schedule), compile=compile)
-    with pytest.raises(ValueError, match=r"nobody says where epochs end: .*with model\.epoch\(\):"):
+    with pytest.raises(ValueError, match=r"the ends of epochs are not reported: .*with model\.epoch\(\):"):
         model.step(X, CLASSES)
-    with pytest.raises(ValueError, match="nobody says where epochs end"):
+    with pytest.raises(ValueError, match="the ends of epochs are not reported"):
         model.update(model.backward(model.loss(model(X), CLASSES)))
     assert model.progress.step == 0
 

@@ -327,6 +327,6 @@ def test_an_input_that_cannot_be_sparse_is_named(kind, params):
 
 def test_what_reads_sparse_rows_otherwise_is_not_compiled():
     net = NetClassifier(BySlice, max_iter=2, random_state=0)
-    with pytest.warns(UserWarning, match="is known only when what was captured runs"), quiet():
+    with pytest.warns(UserWarning, match="is known only when the captured function runs"), quiet():
         net.fit(scipy.sparse.csr_array(TABLE), LABELS)
     np.testing.assert_allclose(net.predict_proba(scipy.sparse.csr_array(TABLE)), net.predict_proba(TABLE))

@@ -148,7 +148,7 @@ X, W = np.ones((1, 2, 5, 4)), np.ones((3, 2, 2, 2))
         (
             lambda: ops.conv_transpose2d(X[..., :1, :1], W[:2], padding=1),
             ShapeError,
-            r"an input of shape \(1, 2, 1, 1\) with padding=1 leaves nothing over",
+            r"an input of shape \(1, 2, 1, 1\) with padding=1 has an empty result",
         ),
         (lambda: ops.conv_transpose2d(X, W), ShapeError, "groups=1 needs an input of 3 channels"),
     ],

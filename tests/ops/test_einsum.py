@@ -18,8 +18,8 @@ x, y = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
         ("i..j", [x], ValueError, r"einsum: cannot read 'i\.\.j'"),
         ("...i...", [x], ValueError, r"einsum: cannot read '\.\.\.i\.\.\.'"),
         ("ij->i->j", [x], ValueError, "einsum: cannot read 'i->j'"),
-        ("ij->ii", [x], ValueError, "einsum: 'i' behind '->' in 'ij->ii' must occur there once"),
-        ("ij->k", [x], ValueError, "einsum: 'k' behind '->' in 'ij->k' must occur there once, and before"),
+        ("ij->ii", [x], ValueError, "einsum: 'i' after '->' in 'ij->ii' must occur there once"),
+        ("ij->k", [x], ValueError, "einsum: 'k' after '->' in 'ij->k' must occur there once, and before"),
         ("i,j->ij", [x, y], ShapeError, "einsum: 'i' in 'i,j->ij' does not fit an operand with 2 axes"),
         ("ijk", [x], ShapeError, "einsum: 'ijk' in 'ijk' does not fit an operand with 2 axes"),
         (

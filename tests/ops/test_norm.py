@@ -33,7 +33,7 @@ X = np.ones((2, 4))
             r"rms_norm: expected .* \(\.\.\., 3, 4\), got",
         ),
         (lambda: ops.rms_norm(X.astype(int), 4), DtypeError, "rms_norm: expected a floating-point operand"),
-        (lambda: ops.group_norm(X, 3), ShapeError, "group_norm: 4 channels do not divide into 3 groups"),
+        (lambda: ops.group_norm(X, 3), ShapeError, "group_norm: 4 channels cannot be divided into 3 groups"),
         (
             lambda: ops.group_norm(X[0], 1),
             ShapeError,

@@ -142,7 +142,7 @@ def test_errors():
     ]:
         with pytest.raises(ShapeError, match=message):
             function(*operands)
-    with pytest.raises(ShapeError, match=r"expected lengths of shape \(3,\), one a row of x, got \(2,\)"):
+    with pytest.raises(ShapeError, match=r"expected lengths of shape \(3,\), one per row of x, got \(2,\)"):
         ops.lstm(x, wi, wh, lengths=[1, 2])
     with pytest.raises(DtypeError, match="lstm: lengths must be integers, got float64"):
         ops.lstm(x, wi, wh, lengths=[1.0, 2.0, 3.0])

@@ -14,9 +14,9 @@ x = np.arange(6.0).reshape(2, 3)
 @pytest.mark.parametrize("op", SCANS, ids=lambda op: op.__name__)
 class TestScans:
     def test_of_several_axes_one_must_be_named(self, op):
-        with pytest.raises(ShapeError, match=rf"{op.__name__}: of shape \(2, 3\), say along which axis"):
+        with pytest.raises(ShapeError, match=rf"{op.__name__}: of shape \(2, 3\), give the axis"):
             op(x)
-        with pytest.raises(ShapeError, match=rf"{op.__name__}: of shape \(\), say along which axis"):
+        with pytest.raises(ShapeError, match=rf"{op.__name__}: of shape \(\), give the axis"):
             op(1.0)
 
     def test_an_axis_that_is_not_there(self, op):

@@ -291,7 +291,7 @@ class Sloppy(Optimizer):
 
 
 def test_a_missing_slot_is_found():
-    with pytest.raises(StateError, match=r"Sloppy\.rule returned 1 slots, it names 2: \('a', 'b'\)"):
+    with pytest.raises(StateError, match=r"Sloppy\.rule returned 1 slots, but `slots` names 2: \('a', 'b'\)"):
         follow(ClipValue(Sloppy()), gradient_series(1, (2,)), np.ones(2))
 
 

@@ -131,7 +131,7 @@ def broadcast_late(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @ALGEBRA.on("multiply", "divide", "negative")
 def broadcast_afterwards(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """What is broadcast, and only changed by a number, is changed while it is small."""
+    """An array that is broadcast and then only combined with a number is combined while it is small."""
     if rewriter.is_read_as_laid_out(equation.output):
         return None
     for x in equation.variables:
@@ -273,7 +273,7 @@ def scaled_in_order(rewriter: Rewriter, equation: Equation) -> Variable | None:
     return rewriter.emit("divide", rewriter.emit("multiply", scale, x), y)
 
 
-# -- one element a row ------------------------------------------------------------------------
+# -- one element per row ----------------------------------------------------------------------
 
 
 def _one_a_row(indices: Variable, axis: int) -> bool:
@@ -282,7 +282,7 @@ def _one_a_row(indices: Variable, axis: int) -> bool:
 
 @ALGEBRA.on("take_along_axis")
 def take_by_position(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """One element a row is found by its position in the flat array, computed once for all uses."""
+    """One element per row is found by its position in the flat array, computed once for all uses."""
     x, indices = equation.operands
     if not _one_a_row(indices, equation.params["axis"]):
         return None

@@ -36,7 +36,7 @@ def fold(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @CONSTANTS.on("*")
 def number(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Take the number for a constant that repeats it, where that changes neither shape nor dtype."""
+    """Replace a constant that repeats one number by the number, if that changes neither shape nor dtype."""
     if equation.primitive.expression is None or len(equation.operands) < 2:
         return None
     operands = [_number_or_self(rewriter, x) for x in equation.operands]

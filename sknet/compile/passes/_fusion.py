@@ -1,6 +1,6 @@
-"""Fusion: elementwise equations that are done together.
+"""Fusion: elementwise equations that are executed together.
 
-On the host those over large arrays go block by block, while the block is in the cache (`fuse`). On
+On the host those over large arrays are executed block by block, while a block is in the cache (`fuse`). On
 a device that compiles kernels all of one shape go into one kernel (`fuse_maps`).
 """
 
@@ -16,7 +16,7 @@ BLOCK = (
     1 << 13
 )  # elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one
 MOST = 64  # equations of a kernel: more would need more registers than there are
-CACHE = 1 << 20  # bytes that stay in the cache from one equation to the next: what is less is not divided
+CACHE = 1 << 20  # bytes that stay in the cache from one equation to the next: smaller arrays are not divided
 
 
 def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:
@@ -40,7 +40,7 @@ def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:
 
 
 def fuse_maps(graph: Graph, is_map: Callable[[Equation], bool], most: int = MOST) -> list[Group]:
-    """Group the equations of a graph for a device: as few kernels as there can be.
+    """Group the equations of a graph for a device: as few kernels as possible.
 
     Parameters
     ----------

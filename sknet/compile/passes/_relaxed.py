@@ -91,7 +91,7 @@ def exp_of_log_softmax(rewriter: Rewriter, equation: Equation) -> Variable | Non
 
 @RELAXED.on("multiply")
 def softmax_times_row(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """A softmax times one number a row is its exponentials times a row's quotient."""
+    """A softmax times one number per row is its exponentials times a quotient per row."""
     for x, b in (equation.operands, equation.operands[::-1]):
         quotient = rewriter.definition(x, "divide")
         if quotient is None or not _is_smaller(b, x) or not rewriter.is_used_once(x):
@@ -104,7 +104,7 @@ def softmax_times_row(rewriter: Rewriter, equation: Equation) -> Variable | None
 
 @RELAXED.on("take_at")
 def take_before(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Of a difference x - log(y) with one y a row, take from x, and subtract a row's logarithm."""
+    """Elements of x - log(y), with one y per row, are elements of x less the logarithm of their row."""
     x, positions = equation.operands
     difference = rewriter.definition(x, "subtract")
     if difference is None:
@@ -137,7 +137,7 @@ def negative_log_softmax(rewriter: Rewriter, equation: Equation) -> Variable | N
     return rewriter.emit("subtract", log, x)
 
 
-# -- numbers meet before they meet an array ---------------------------------------------------
+# -- numbers are combined before they are applied to an array ---------------------------------
 
 
 @RELAXED.on("multiply", "divide")
@@ -199,7 +199,7 @@ def _is_smaller(x: Operand, than: Operand) -> bool:
 
 @RELAXED.on("scaled_quotient")
 def scaled_afterwards(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Scale * (x / y): the number meets what comes next, which may take it for nothing."""
+    """Scale * (x / y): what comes next may absorb the number at no cost."""
     x, y, scale = equation.operands
     if type(scale) is Variable and (scale.shape or scale.dtype != equation.output.dtype):
         return None
@@ -223,7 +223,7 @@ def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
         if base is other or (made_of is not None and other in made_of.operands):
             continue  # what is left of x - x would be a rounding error
         c, rest = _number_and_rest(product)
-        # BLAS takes 0 times anything for 0; and by rounding once it keeps some products finite that are not.
+        # BLAS treats 0 times anything as 0; and by rounding once it keeps some products finite that are not.
         if c is None or (type(c) is not Variable and not 0 < abs(c) <= 1):
             continue
         if not _same(rest, output) or rest is base or scalar_of(rewriter, rest) is not None:

@@ -49,8 +49,8 @@ class Progress(NamedTuple):
     total_steps : int or None
         Number of updates of the whole fit, unless it stops early; None if unknown.
     counts_epochs : bool
-        Whether somebody tells where epochs end. If not, `epoch`, `samples` and `reductions` stay what
-        they are, and a schedule that depends on one of them raises.
+        Whether the ends of epochs are reported. If not, `epoch`, `samples` and `reductions` never change,
+        and a schedule that depends on one of them raises.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def as_schedule(lr: Rate) -> Schedule:
 
 
 def scheduled(rate: Rate) -> tuple[Schedule, ...]:
-    """Return the schedule that a rate follows, if it is no constant."""
+    """Return the schedule that a rate follows, unless it is constant."""
     return (as_schedule(rate),) if callable(rate) else ()
 
 
@@ -206,10 +206,10 @@ def check_epochs(schedule: Schedule, progress: Progress) -> None:
     """Raise a ValueError unless epochs are counted, on which a schedule depends."""
     if not progress.counts_epochs:
         raise ValueError(
-            f"the rate of {type(schedule).__name__} changes from epoch to epoch, and nobody says where "
-            "epochs end: put the steps of each epoch into `with model.epoch():`, or call model.epoch_ended() "
-            "before the first step and after each epoch; many schedules can count updates instead, with "
-            "unit='step'"
+            f"the rate of {type(schedule).__name__} changes from epoch to epoch, but the ends of epochs "
+            "are not reported: put the steps of each epoch into `with model.epoch():`, or call "
+            "model.epoch_ended() before the first step and after each epoch; many schedules can count updates "
+            "instead, with unit='step'"
         )
 
 

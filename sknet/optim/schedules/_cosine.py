@@ -79,7 +79,7 @@ class FlatThenCosine(Schedule):
     lr : float
         The rate before the decay.
     flat : float, default=0.5
-        What part of the updates has the constant rate, between 0 and 1.
+        The fraction of the updates with the constant rate, between 0 and 1.
     min_lr : float, default=0.0
         The final rate, at most `lr`.
     n_steps : int or None, default=None
@@ -87,12 +87,12 @@ class FlatThenCosine(Schedule):
 
     Notes
     -----
-    At the part t of the updates, with the constant part f,
+    After the fraction t of the updates, with the constant fraction f,
 
     .. math:: \mathrm{min\_lr} + \tfrac{1}{2} (\mathrm{lr} - \mathrm{min\_lr})
               \left(1 + \cos\left(\pi \, \frac{\max(t - f, 0)}{1 - f}\right)\right).
 
-    With f = 1/2 it is "flat_cos", by which weight decay and dropout of RealMLP fall [1]_.
+    With f = 1/2 it is "flat_cos", the schedule of RealMLP's weight decay and dropout [1]_.
 
     References
     ----------
@@ -134,7 +134,7 @@ class FlatThenCosine(Schedule):
 
 
 class CosLog(Schedule):
-    r"""Cosine cycles, each about twice as long as the one before, which begin and end at zero.
+    r"""Cosine cycles that begin and end at zero, each about twice as long as the one before.
 
     Parameters
     ----------
@@ -147,11 +147,11 @@ class CosLog(Schedule):
 
     Notes
     -----
-    At the part t of the updates, with k cycles,
+    After the fraction t of the updates, with k cycles,
 
     .. math:: \tfrac{1}{2} \mathrm{lr} \left(1 - \cos\left(2 \pi \log_2(1 + (2^k - 1) t)\right)\right).
 
-    The default is RealMLP's "coslog4" [1]_. Other than with `CosineRestarts`, the rate never jumps; the
+    The default is RealMLP's "coslog4" [1]_. Unlike with `CosineRestarts`, the rate never jumps; the
     first update has the rate 0.
 
     References
@@ -248,7 +248,7 @@ class OneCycle(Schedule):
     n_steps : int or None, default=None
         Number of updates of the cycle, after which the rate stays low. None takes the whole fit.
     rise : float, default=0.3
-        What part of the cycle rises, between 0 and 1.
+        The fraction of the cycle in which the rate rises, between 0 and 1.
     start_ratio : float, default=25.0
         How many times lower the first rate is than the peak.
     end_ratio : float, default=1e4

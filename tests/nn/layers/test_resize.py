@@ -72,7 +72,7 @@ def test_a_value_that_is_no_number_stays_where_it_is():
         ({"size": (2, 2)}, (1, 1, 2), ShapeError, "size must be a positive number, or one for each of the 1"),
         ({"size": 2}, (1, 2), ShapeError, "expected an input of three to five axes"),
         ({"size": 2}, (1, 2, 0), ShapeError, "has no element to interpolate from"),
-        ({"scale_factor": 0.1}, (1, 2, 3), ShapeError, "scale_factor=0.1 leaves nothing"),
+        ({"scale_factor": 0.1}, (1, 2, 3), ShapeError, "scale_factor=0.1 makes an axis"),
         (
             {"size": 2, "align_corners": True},
             (1, 2, 3),

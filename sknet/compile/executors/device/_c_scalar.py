@@ -12,7 +12,7 @@ from sknet.core import SCALAR_FUNCTIONS
 
 __all__ = ["UntranslatableError", "cast", "literal", "needed", "translated", "type_of"]
 
-# Types of a dtype; half precision has none in plain C, and is left to the device's own functions.
+# C types by dtype; plain C has none for half precision, which is left to the device's own functions.
 TYPES = {
     "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
     "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
@@ -38,12 +38,12 @@ def literal(value: Any, dtype: Any) -> str:
     value : bool, int or float
         The number.
     dtype : dtype
-        Which it is converted to.
+        The dtype that it is converted to.
 
     Returns
     -------
     str
-        For floating point, with the fewest digits that give the same number again.
+        For floating point, with the fewest digits that are read back as the same number.
     """
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
@@ -88,7 +88,7 @@ def translated(equation: Equation, names: dict[Variable, str]) -> str:
     Raises
     ------
     UntranslatableError
-        If the expression has something that is not known in C.
+        If part of the expression has no equivalent in C.
     """
     primitive = equation.primitive
     expression = primitive.expression
@@ -132,7 +132,7 @@ class _Translator:
         self._operands, self._dtype = operands, dtype
 
     def text(self, node: ast.expr, outermost: bool = False) -> str:
-        """Return the text of a node; in parentheses where it may stand beside others."""
+        """Return the text of a node; in parentheses where it may be an operand."""
         if isinstance(node, ast.Name) and node.id in self._operands:
             return self._operands[node.id]
         if isinstance(node, ast.Constant):

@@ -1,4 +1,4 @@
-"""How a primitive that is in no kernel is called on a device: by its own forward, with its output given.
+"""How a primitive that is in no kernel is called on a device: by its own forward, into a given output.
 
 What allocates there: primitives whose forward takes no ``out=`` (`argsort`, `topk`, `searchsorted`,
 advanced indexing), those whose forward works in arrays that no plan knows of (`logsumexp`, `put`,

@@ -30,7 +30,7 @@ class CupyProgram:
     plan : Plan
         What to compute, and where.
     device : Device
-        On which.
+        The device.
     exact : bool, default=False
         Whether to call only the primitives' own kernels, one for each equation.
 
@@ -43,9 +43,9 @@ class CupyProgram:
     -----
     A kernel computes what the primitives' expressions say, in the dtype of each result, every
     operation rounded by itself (no fused multiply-add), so it gives the bits of CuPy's own kernels
-    one after the other. From NumPy's it differs by what CUDA's functions (`exp`, `tanh`, ...) are
-    off, one or two units in the last place, and in that CuPy has denormal float32 numbers flushed
-    to zero (``-ftz=true``). Indices of `take_along_axis` wrap around where NumPy raises.
+    one after the other. They differ from NumPy's by the error of CUDA's functions (`exp`, `tanh`,
+    ...), one or two units in the last place, and because CuPy flushes denormal float32 numbers to
+    zero (``-ftz=true``). Indices of `take_along_axis` wrap around where NumPy raises.
     """
 
     def __reduce__(self) -> NoReturn:

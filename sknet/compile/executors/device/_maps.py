@@ -1,9 +1,9 @@
 """Kernels as text: each visits the elements of one shape once, and computes a whole group of equations.
 
 A thread computes element after element of all outputs, numbered in the order of memory. Where an
-operand is broadcast, transposed or strided, its place follows from that number by divisions whose
+operand is broadcast, transposed or strided, its offset follows from that number by divisions whose
 divisors are constants. All operands of an element are read before anything is written, so that an
-output may take the place of an operand that is read at the same place only.
+output may overwrite an operand that is read at the same position only.
 """
 
 import math
@@ -28,8 +28,10 @@ from sknet.compile.passes import Group
 __all__ = ["Map", "is_map", "position", "written"]
 
 BLOCK = 256  # threads of a block
-MOST_BLOCKS = 4096  # several for each multiprocessor there is; a thread then goes over several elements
-NARROW = 1 << 31  # elements up to which numbers of 32 bits count them
+MOST_BLOCKS = (
+    4096  # several for each multiprocessor of any GPU; beyond that, a thread computes several elements
+)
+NARROW = 1 << 31  # elements up to which their index has 32 bits
 
 PHILOX = """\
 // Number i of the stream that numpy.random.Philox starts at (0, 0, site, step), uniform in [0, 1).
@@ -61,13 +63,13 @@ class Map(NamedTuple):
     Attributes
     ----------
     name : str
-        What it is called.
+        Its name.
     text : str
         In C.
     helpers : frozenset of str
         Functions that it calls.
     arguments : list of Variable
-        Whose arrays it takes, in order.
+        The variables whose arrays it takes, in order.
     blocks : int
         Of `BLOCK` threads.
     """
@@ -142,14 +144,14 @@ def position(
     within : tuple of int
         The shape that it broadcasts to.
     index : str
-        The name of the number of the element among all of `within`.
+        The name of the flat index of the element in `within`.
 
     Returns
     -------
     text : str
-        The place, in C.
+        The offset, in C.
     is_signed : bool
-        Whether it can be before the array's first element.
+        Whether it can be negative.
 
     Examples
     --------
@@ -194,7 +196,7 @@ class _MapWriter:
     helpers : set of str
         Functions that it calls.
     is_narrow : bool
-        Whether 32 bits are enough to count in.
+        Whether 32-bit indices are enough.
     """
 
     def __init__(self, group: Group, plan: Plan) -> None:
@@ -235,11 +237,11 @@ class _MapWriter:
             self.stores.append(f"{self.names[output]}[i] = {name};")
 
     def known(self, x: Variable) -> str | None:
-        """Return the name of what this kernel has computed; it has one element a row, then."""
+        """Return the name of what this kernel has computed, which then has one element per row."""
         return self._elements[x, "i"] if x in self._made else None
 
     def element(self, x: Variable, index: str = "i") -> str:
-        """Return the name of what belongs to this element in an operand that broadcasts."""
+        """Return the name of the corresponding element of an operand that may be broadcast."""
         within = self.shape if index == "i" else x.shape
         known = self._elements.get((x, index))
         if known is None:
@@ -249,7 +251,7 @@ class _MapWriter:
         return known
 
     def _name(self, x: Variable) -> str:
-        """Return what an element of an array is called: x3 for one of v3, y0 for one of constant k0."""
+        """Return the name of an element of an array: x3 for one of v3, y0 for one of constant k0."""
         name = self.names[x]
         return f"{'y' if name[0] == 'k' else 'x'}{name[1:]}"
 
@@ -278,7 +280,7 @@ special = registry(SPECIAL)  # how an element of the primitives of some names is
 
 @special("flat_index")
 def _flat_index(w: _MapWriter, equation: Equation) -> str:
-    # A thread cannot raise: an index outside wraps around, as in CuPy.
+    # A thread cannot raise: an index that is out of bounds wraps around, as in CuPy.
     length = equation.params["length"]
     [x] = equation.variables
     index = cast(x, w.element(x), np.int64)

@@ -18,14 +18,14 @@ __all__: list[str] = []
 
 Needs = list[tuple[tuple[int, ...], Any]]
 
-# -- one element a row ------------------------------------------------------------------------
+# -- one element per row ----------------------------------------------------------------------
 
 
 def _count_from_start(
     w: Writer, equation: Equation, indices: Variable, length: int, out: str, behind: int = 1
 ) -> None:
-    """Write the places, in steps of `behind`, that indices point to; what points outside raises."""
-    if equation.params.get("from_end", True):  # through a table, from whose end negative indices count
+    """Write the positions, in steps of `behind`, that indices point to; one out of bounds raises."""
+    if equation.params.get("from_end", True):  # by a table, in which negative indices count from the end
         take = w.made(f"{w.constant(np.arange(length) * behind)}.take", "take")
         w.line(f"{take}({w.name(indices)}, None, {out})")
         return
@@ -102,7 +102,7 @@ def _values(w: Writer, g: Variable, positions: Variable) -> str:
 
 
 def _take(w: Writer, x: Variable, rows: str, length: int, output: Variable) -> None:
-    """Take rows of a matrix, whose numbers are valid."""
+    """Take rows of a matrix by their numbers, which are valid."""
     shapes = [(y.size // length, length) if length != 1 else (y.size,) for y in (x, output)]
     matrix, out = w.reshaped(x, shapes[0]), w.reshaped(output, shapes[1])
     # "clip" does not check, and needs no buffer.
@@ -114,7 +114,7 @@ def _fill(w: Writer, output: Variable) -> None:
 
 
 def _add(w: Writer, g: Variable, rows: str, count: int, length: int, output: Variable) -> None:
-    """Add the rows of g to rows of a matrix of zeros, whose numbers are valid."""
+    """Add the rows of g to rows of a matrix of zeros, by their numbers, which are valid."""
     sizes = f"{output.size // length}, {count}, {length}"
     starts, ones = w.constant(np.arange(count + 1)), w.constant(np.ones(count, g.dtype))
     values, out = w.reshaped(g, (g.size,)), w.reshaped(output, (output.size,))
@@ -140,7 +140,7 @@ def _around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
 
 
 def _rows(w: Writer, equation: Equation, indices: Variable, before: int, length: int) -> str:
-    """Write the numbers of the rows that indices point to, in each of the matrices of a stack."""
+    """Write the numbers of the rows that indices point to, in each matrix of a stack."""
     _count_from_start(w, equation, indices, length, w.scratch(equation))
     if before == 1:
         return w.made(f"{w.scratch(equation)}.reshape(-1)", "r")

@@ -86,7 +86,7 @@ def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], A
 @emitter("matmul")
 def _matmul(w: Writer, equation: Equation) -> None:
     x, y = equation.operands
-    # np.dot goes to BLAS with less ado, and has no stacks of matrices.
+    # np.dot reaches BLAS with less overhead, but takes no stacks of matrices.
     flat = x.ndim == y.ndim == 2 and x.dtype == y.dtype and equation.output.size > 0
     fits = flat and _for_blas(w, x) and _for_blas(w, y)
     parts = 1 if w.exact or not fits else parts_here(x.shape[0], x.shape[1] * y.shape[1])

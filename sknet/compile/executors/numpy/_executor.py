@@ -138,7 +138,7 @@ class NumpyProgram:
 
 
 class _Blocks(NamedTuple):
-    """A loop over blocks: its name, its equations, and what it goes over."""
+    """A loop over blocks: its name, its equations, and the arrays that it iterates over."""
 
     name: str
     group: Group
