@@ -1,7 +1,7 @@
 """When a module was last changed, so that what is derived from modules can be kept without walking them.
 
 Each mark is an object of its own, replaced at every change of that kind to any module: the mark that was
-read before is the present one as long as nothing has changed. An object that is referenced is never
+read before is still the current one as long as nothing has changed. An object that is referenced is never
 mistaken for another, and replacing it is atomic, so several threads need no lock. A mark is always replaced
 after the change has been made: so a reader of the new one sees the change.
 """

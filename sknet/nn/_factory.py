@@ -23,7 +23,7 @@ class ModuleFactory:
     factory : type of Module or callable
         What returns a module.
     **arguments : object
-        Its arguments by name. Those that are left out have their defaults, or are given by whoever builds.
+        Its arguments by name. Those that are omitted take their defaults, or are supplied when it is built.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class ModuleFactory:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return getattr(self._factory, "__name__", type(self._factory).__name__)
 
     def takes(self, name: str) -> bool:
@@ -87,7 +87,7 @@ class ModuleFactory:
         Parameters
         ----------
         **known : object
-            More arguments; those that were given to the factory go before them.
+            More arguments; those that were given to the factory take precedence.
 
         Returns
         -------
@@ -120,7 +120,7 @@ class ModuleFactory:
     def _signature(self) -> Mapping[str, inspect.Parameter]:
         try:
             known = inspect.signature(self._factory).parameters
-        except ValueError:  # of what is not written in Python
+        except ValueError:  # of a callable that is not written in Python
             return {}
         return {name: p for name, p in known.items() if p.kind is not p.VAR_POSITIONAL and name != "self"}
 
@@ -134,7 +134,7 @@ class ModuleFactory:
     # -- as a hyperparameter -------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the arguments by name, with their defaults; if `deep`, also parameters inside of them."""
+        """Return the arguments by name, with their defaults; if `deep`, also their own parameters."""
         found = {
             name: p.default for name, p in self._signature().items() if p.default is not p.empty
         } | self._arguments

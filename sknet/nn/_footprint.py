@@ -30,15 +30,15 @@ def largest_activation(module: Module, shape: Any, dtype: Any = "float32") -> in
     module : Module
         Not changed, and its hooks are not called.
     shape : tuple of int, or dict of those
-        Of one row of the input, without the batch's axis; of several inputs by the names of arguments.
+        Of one row of the input, without the batch's axis; for several inputs, by the names of arguments.
     dtype : dtype, or dict of those, default="float32"
         Of the input, or of each.
 
     Returns
     -------
     int
-        Inputs, results of operations and the memory that these work in are taken into account; arrays
-        whose size does not depend on the number of rows are not.
+        Inputs, results of operations and their working memory are counted; arrays whose size does not
+        depend on the number of rows are not.
 
     Raises
     ------

@@ -45,14 +45,14 @@ class FromData(Initializer):
         "he+5" sets each bias so that the output is zero at a random point among the data: minus a
         weighted mean of 5 sampled outputs, with weights drawn from Exp(1).
     n_rows : int, default=2000
-        The most rows that are looked at; of more, so many are drawn.
+        The largest number of rows that are used; of more, a random sample of this size.
 
     Notes
     -----
     A `Model`, and with it every estimator, shows the training rows to all such layers once, before
-    the first step, layer by layer in the order of the forward pass, with draws of its `random_state`. What
-    is no longer as it was drawn, because it was trained, loaded, assigned or is frozen, stays as it is.
-    Without a model, `nn.init.from_data` does the same.
+    the first step, layer by layer in the order of the forward pass, drawing from its `random_state`.
+    Parameters that were trained, loaded, assigned or frozen since they were drawn stay as they are. Without
+    a model, `nn.init.from_data` does the same.
 
     The deviations follow D. Mishkin and J. Matas, "All You Need is a Good Init", ICLR 2016; the biases
     I. Steinwart, "A Sober Look at Neural Network Initializations", arXiv:1903.11482, 2019; both together
@@ -116,14 +116,14 @@ class FromData(Initializer):
 
 
 class SeesData(Protocol):
-    """A module that takes part in the initialisation from data; a module of one's own may, too.
+    """A module that takes part in the initialisation from data; custom modules can, too.
 
     It calls `Parameter.await_data` of the parameters that are fitted.
     """
 
     @property
     def awaits_data(self) -> bool:
-        """Whether its first weights are still to be fitted: what one of them says (`Parameter`)."""
+        """Whether its first weights are still to be fitted, as `Parameter.awaits_data` of one of them says."""
 
     def see_data(self, x: Any, random_state: RandomState) -> None:
         """Fit the first weights to the module's first input.
@@ -147,14 +147,14 @@ def _waits(layer: Any) -> bool:
 
 
 def see_data(module: Module, inputs: "tuple[Any, ...] | dict[str, Any]", random_state: RandomState) -> None:
-    """Show data to the layers that wait for them: all layers see them, or after an error none.
+    """Show data to the layers that wait for them: all layers are fitted, or after an error none.
 
     Parameters
     ----------
     module : Module
-        Drawn. Its parameters are set; nothing happens if no layer waits.
+        With drawn parameters, which are set; nothing happens if no layer waits.
     inputs : tuple or dict of array or CSR matrix
-        Arguments of the forward pass, by their places or names; of the module's dtype and device.
+        Arguments of the forward pass, by position or by name; of the module's dtype and device.
     random_state : RandomState
         What to draw from.
     """
@@ -199,7 +199,7 @@ def _shown(random_state: RandomState, module: Any, args: tuple[Any, ...]) -> Non
 
 
 def rows_to_see(module: Module, n_rows: int, random_state: RandomState) -> Array | None:
-    """Return which rows are shown to a module: as many as any of its layers looks at.
+    """Return which rows are shown to a module: as many as any of its layers uses.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def rows_to_see(module: Module, n_rows: int, random_state: RandomState) -> Array
     Returns
     -------
     ndarray of int or None
-        Their numbers; None for all.
+        Their indices; None for all.
     """
     most = max(
         (getattr(each, "n_rows_seen", n_rows) for each in module.modules() if takes_data(each)),
@@ -239,12 +239,12 @@ def from_data(module: M, *inputs: Any, random_state: "int | RandomState | None" 
     Returns
     -------
     Module
-        The same module. What was drawn before, and is no longer as it was drawn, is left as it is.
+        The same module. Parameters that have changed since they were drawn are left as they are.
 
     Raises
     ------
     ShapeError
-        If the inputs do not fit; nothing has seen data then.
+        If the inputs do not fit; then no layer is fitted.
 
     Notes
     -----
@@ -276,14 +276,14 @@ def _array(x: Any) -> Any:
 
 
 def rows_of(x: Any, most: int, random_state: RandomState) -> Any:
-    """Return an input's last axis as rows on the host, in float64, at most so many.
+    """Return an input's vectors along the last axis as rows on the host, in float64.
 
     Parameters
     ----------
     x : Tensor, array or CSR matrix of shape (..., n_features)
         The input.
     most : int
-        Of more rows, so many are drawn.
+        The largest number of rows; of more, a random sample is returned.
     random_state : RandomState
         What to draw from.
 
@@ -303,5 +303,5 @@ def rows_of(x: Any, most: int, random_state: RandomState) -> Any:
 
 
 def write(parameter: Parameter, values: Array) -> None:
-    """Set a parameter to values of the host, in its own dtype and on its own device."""
+    """Set a parameter to values from the host, in its own dtype and on its own device."""
     parameter.data = to_device(values.astype(parameter.dtype), parameter.device)

@@ -55,7 +55,7 @@ def functional_call(
     module : Module
         What to run.
     values : mapping of str to Tensor or array
-        Parameters and buffers by their path. The module's own serve for those that are missing.
+        Parameters and buffers by their path. The module's own are used for those that are missing.
     args : tuple or object
         Arguments of the forward pass; anything but a tuple is the only argument.
     training : bool, default=True

@@ -1,6 +1,6 @@
 """Hooks: user functions that run during a module's forward and backward passes.
 
-A module without hooks has no `_hooks` of its own, and its call costs one check more.
+A module without hooks has no `_hooks` of its own, and its call costs one more check.
 """
 
 import itertools

@@ -28,7 +28,7 @@ class Initializer(ParameterObject, ABC):
         shape : tuple of int
             Shape of the result.
         fan_in, fan_out : int
-            How many inputs an output depends on, and how many outputs on an input.
+            How many inputs an output depends on, and how many outputs depend on an input.
 
         Returns
         -------

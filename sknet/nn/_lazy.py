@@ -1,4 +1,4 @@
-"""Lazy modules: layers that read one of their lengths from the first input."""
+"""Lazy modules: layers that take one of their lengths from the first input."""
 
 import inspect
 import re
@@ -51,8 +51,8 @@ class Lazy(Module):
     -----
     After its first call a lazy layer *is* the ordinary one: its class is, and it prints, pickles and
     loads like it. Before, it has a mode, a dtype, a device and hooks, but no parameters, and whatever
-    asks for those raises a `StateError`. `materialize` does without a call, and a `Model` does it with
-    its first batch.
+    asks for those raises a `StateError`. `materialize` converts it without a call, and a `Model` with its
+    first batch.
 
     Examples
     --------

@@ -304,7 +304,7 @@ class Module(Registry):
         return _state_dict.state_dict(self)
 
     def _migrate_state(self, state: dict[str, Any], prefix: str, version: int) -> None:
-        """Change this module's entries of a state that an older `_version` of its class has written.
+        """Change this module's entries in a state that was written by an older `_version` of its class.
 
         Parameters
         ----------
@@ -338,7 +338,7 @@ class Module(Registry):
 
         Notes
         -----
-        A class that changes its parameters counts up its `_version`, and rewrites the entries of
+        A class that changes its parameters increments its `_version`, and rewrites the entries of
         older states in `_migrate_state`.
         """
         return _state_dict.load_state_dict(self, state, strict)

@@ -1,4 +1,4 @@
-"""What layers, losses and methods of modules are called here, for those who know them by another name."""
+"""The names here of layers, losses and methods of modules that other libraries call otherwise."""
 
 __all__ = ["ATTRIBUTES", "NAMES"]
 

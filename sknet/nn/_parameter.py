@@ -116,7 +116,7 @@ class Parameter(Tensor):
     __slots__ = ("_as_drawn", "_home", "_undrawn")
 
     _undrawn: Undrawn | None
-    _as_drawn: bytes | None  # what it was drawn as, of one that is to be fitted to data; empty before
+    _as_drawn: bytes | None  # a digest of the drawn values, if they are to be fitted to data; empty before
     _home: "ref[Home] | None"
 
     def __init__(
@@ -200,7 +200,7 @@ class Parameter(Tensor):
         return self._known is not self._undrawn
 
     def draw(self, random_state: "int | RandomState | None" = None) -> None:
-        """Draw the values, unless there are some.
+        """Draw the values, unless it has some.
 
         Parameters
         ----------
@@ -227,8 +227,8 @@ class Parameter(Tensor):
             if self._as_drawn is not None:
                 self._as_drawn = _digest(values)
 
-    # Who wants to change first values has to know that they are the first: they may have been trained, loaded
-    # or assigned since, in many ways. What they were drawn as tells.
+    # First values may be fitted to data only while they are as they were drawn: they may have been trained,
+    # loaded or assigned since, in many ways, so they are compared with a digest of the drawn ones.
 
     def await_data(self) -> None:
         """Note that the first values are to be fitted to data: those that it has, or will be drawn."""
@@ -344,7 +344,7 @@ class Parameter(Tensor):
 
 
 def _digest(values: Any) -> bytes:
-    """Return what tells values from others, whatever their dtype was before or is now."""
+    """Return a digest of values that is the same whatever dtype they are converted to or from."""
     return blake2b(np.ascontiguousarray(values, np.float32).tobytes(), digest_size=16).digest()
 
 

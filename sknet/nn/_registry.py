@@ -153,7 +153,7 @@ class Registry:
         """Free a name for `registry`, so that it is in one place only."""
         if not isinstance(name, str) or not name or "." in name:
             raise ValueError(
-                f"a name in {type(self).__name__} must be a str without dots and not empty, got {name!r}"
+                f"a name in {type(self).__name__} must be a non-empty str without dots, got {name!r}"
             )
         if hasattr(type(self), name) and not isinstance(getattr(type(self), name), Registered):
             raise ValueError(

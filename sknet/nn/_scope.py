@@ -99,12 +99,12 @@ _active: ContextVar[Scope | None] = ContextVar("sknet.nn.scope", default=None)
 
 current_scope = _active.get
 
-# Of a pass without a scope that may be repeated: what a scope needs to give the same.
+# For a pass without a scope that may be repeated: what the scope of a repetition needs.
 _first_run: ContextVar[Scope | None] = ContextVar("sknet.nn.first_run", default=None)
 
 
 def run(module: Callable[..., Any], scope: Scope, args: "tuple[Any, ...] | dict[str, Any]") -> Any:
-    """Run ``module(*args)``, or of a dict ``module(**args)``, inside `scope`.
+    """Run ``module(*args)``, or for a dict ``module(**args)``, inside `scope`.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def run(module: Callable[..., Any], scope: Scope, args: "tuple[Any, ...] | dict[
         Its `updates` are emptied first, and its call sites counted from 0: it can be used for one
         step after another.
     args : tuple or dict
-        Arguments of the forward pass, by their places or names.
+        Arguments of the forward pass, by position or by name.
 
     Returns
     -------

@@ -24,7 +24,7 @@ Seen = Callable[[Primitive, list[Any], "Shadow"], None]
 
 
 class Shadow(TracedArray):
-    """An array without data that may meet arrays of any device, and tells what is computed with it.
+    """An array without data that can be combined with arrays of any device, and reports each operation.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class _StandIns(dict[Binding, Tensor]):
 
 
 def ignore(primitive: Primitive, operands: list[Any], result: Shadow) -> None:
-    """See nothing."""
+    """Ignore the operation."""
 
 
 def shape_pass(
@@ -89,7 +89,7 @@ def shape_pass(
     module : Module
         Nothing is computed or drawn, but its Python code runs, side effects included.
     inputs : tuple or dict
-        Arguments of the forward pass, by their places or names, as `shadows` returns them.
+        Arguments of the forward pass, by position or by name, as `shadows` returns them.
     training : bool, default=False
         The mode.
     seen : callable, default=ignore
@@ -110,7 +110,7 @@ def shape_pass(
         with no_grad():
             return run(module, scope, inputs)
     except DeviceError as error:
-        error.add_note("in a pass without data, by which shapes are found out")
+        error.add_note("in a pass without data, which determines shapes")
         raise
 
 
@@ -120,7 +120,7 @@ def shadows(x: Any, dtype: DTypeLike, seen: Seen = ignore) -> Any:
     Parameters
     ----------
     x : array, tuple of int, or tree of those
-        Arrays, of which only shapes and dtypes count, or shapes.
+        Arrays, of which only shapes and dtypes matter, or shapes.
     dtype : dtype
         Of inputs that are shapes.
     seen : callable, default=ignore

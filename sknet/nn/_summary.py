@@ -15,7 +15,7 @@ from sknet.nn._shape_pass import Shadow, shadows, shape_pass
 __all__ = ["Summary", "SummaryRow", "summary"]
 
 
-# -- work: one rule for each primitive that does more or less than one operation an element -------
+# -- work: one rule for each primitive that does more or less than one operation per element ------
 
 
 def _product(operands: list[Any], result: Shadow) -> int:

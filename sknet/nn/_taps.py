@@ -96,7 +96,7 @@ class Calls:
         ----------
         layer : int or str
             Which of `layers`; negative numbers count from the last. Or the path of a module, "" for the
-            whole network; of one that is called several times with the number of the call, ``"act:1"``.
+            whole network; if it is called several times, with the number of the call, ``"act:1"``.
 
         Returns
         -------
@@ -229,7 +229,7 @@ def _twin(module: Module, taps: "Mapping[int, _Tap]", twins: dict[int, Module]) 
 
 
 class _Tap(Hooks):
-    """What is in the place of a module's hooks in a twin: it runs them, and sees the output."""
+    """Replaces a module's hooks in a twin: it runs them, and sees the output."""
 
     def __init__(self, module: Module) -> None:
         self.module, self._hooks = module, module._hooks

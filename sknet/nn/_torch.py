@@ -25,7 +25,7 @@ Place = Callable[[str], str]
 
 
 class Layout(NamedTuple):
-    """How PyTorch stores a value of ours: under which names, and how the one is made of the others."""
+    """How PyTorch stores one of our values: under which names, and how they are converted."""
 
     names: tuple[str, ...]
     load: Callable[..., Array]
@@ -52,7 +52,7 @@ def transposed(name: str) -> Layout:
 
 def _gru_bias(ih: Array, hh: Array) -> Array:
     if ih.ndim != 1 or ih.shape != hh.shape or ih.size % 3:
-        return ih  # of a shape that does not fit, which is an error by name
+        return ih  # the shape does not fit, which is reported by name
     size = ih.size // 3
     return np.concatenate([ih[: 2 * size] + hh[: 2 * size], ih[2 * size :], hh[2 * size :]])
 
@@ -165,7 +165,7 @@ def from_torch(state_dict: Mapping[str, Any], module: M, strict: bool = True) ->
 
     See Also
     --------
-    to_torch : The way back.
+    to_torch : The inverse.
 
     Examples
     --------

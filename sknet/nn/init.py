@@ -357,7 +357,7 @@ INITIALIZERS: dict[str, type[Initializer]] = {
 VERSION = 2
 
 # kind of layer -> version -> scheme. A kind that a version leaves alone keeps the one before. An entry
-# is never changed once it was released: its draws must stay reproducible.
+# is never changed once it has been released: its draws must stay reproducible.
 SCHEMES: dict[str, dict[int, Initializer]] = {
     "attention": {1: LeCunNormal()},  # of a square projection, what Glorot's is
     "conv": {1: HeNormal()},
@@ -444,11 +444,11 @@ def scheme(
     init : Initializer, str or None
         The layer's own argument; None is the active version's scheme.
     layer : Module
-        For whom.
+        The layer.
     kind : str
         Its row in `SCHEMES`.
     parameter : str, default="init"
-        What the layer calls the argument.
+        The layer's name for the argument.
 
     Returns
     -------

@@ -178,7 +178,7 @@ def test_bad_names(register, name):
         "register_module": nn.ReLU(),
         "register_buffer": [1.0],
     }
-    with pytest.raises(ValueError, match="a name in Module must be a str without dots and not empty"):
+    with pytest.raises(ValueError, match="a name in Module must be a non-empty str without dots"):
         getattr(nn.Module(), register)(name, value[register])
 
 

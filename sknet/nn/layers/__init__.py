@@ -1,3 +1,3 @@
-"""The layers: modules with one computation each, one file a family; `sknet.nn` has all their names."""
+"""The layers: modules with one computation each, one file per family; `sknet.nn` exports them all."""
 
 __all__: list[str] = []

@@ -141,7 +141,7 @@ class MultiheadAttention(Module):
         return x  # type: ignore[no-any-return]
 
     def _part(self, x: Tensor, start: int, stop: int) -> list[Tensor]:
-        """Return what a part of the packed projection makes of x."""
+        """Return x projected by a part of the packed projection."""
         part = slice(start * self.embed_dim, stop * self.embed_dim)
         product, bias = matmul(x, self.in_projection.weight[:, part]), self.in_projection.bias
         return self._heads(product if bias is None else product + bias[part], stop - start)

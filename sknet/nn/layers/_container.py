@@ -67,7 +67,7 @@ class Residual(Module):
     module : Module
         What is learned besides the identity.
     projection : Module, default=None
-        What the shortcut does where the module's output has another shape; None hands x on.
+        What the shortcut does if the module's output has another shape; None passes x on.
 
     Notes
     -----
@@ -111,14 +111,14 @@ REDUCTIONS: dict[str, Reduction] = {
 
 
 class Parallel(Indexed):
-    """Modules side by side on the same input, and what becomes of their outputs.
+    """Modules side by side on the same input, with their outputs combined.
 
     Parameters
     ----------
     *modules : Module
         They are named "0", "1", ... Or one mapping of names to modules, in its order.
     reduce : {"concat", "stack", "sum", "mean", "product"}, default="concat"
-        How the outputs become one; all but "concat" need outputs of one shape.
+        How the outputs are combined; all but "concat" need outputs of one shape.
     axis : int, default=-1
         Along which axis "concat" joins, or which axis of the result "stack" makes.
 
@@ -163,7 +163,7 @@ class Lambda(Module):
     Notes
     -----
     The function is pickled as Python pickles functions: by its module and name, so that a ``lambda``
-    serves only where nothing is pickled (joblib with several processes does).
+    works only where nothing is pickled (joblib with several processes does).
 
     Examples
     --------

@@ -28,7 +28,7 @@ AXES = {1: "length", 2: "height, width"}
 
 
 class _Convolution(Module):
-    """What all four have: a weight with a kernel for every pair of channels, and a bias."""
+    """What all four share: a weight with a kernel for every pair of channels, and a bias."""
 
     weight: Any = Registered()
     bias: Any = Registered()
@@ -161,8 +161,8 @@ class Conv1d(_Convolution):
     bias : bool, default=True
         Whether to add a bias.
     padding_mode : {"zeros", "reflect", "replicate", "circular"}, default="zeros"
-        What is added before and after: zeros, what a mirror in the outermost element shows, that
-        element, or the elements at the other end.
+        What is added before and after: zeros, the elements mirrored at the outermost one, the
+        outermost element, or the elements from the other end.
     init : Initializer or str, default=None
         Scheme of weight and bias, an object or its name; None is that of `init.version`,
         `HeNormal` by the inputs of a filter, with a bias of zeros (K. He et al., ICCV 2015).
@@ -251,8 +251,8 @@ class Conv2d(_Convolution):
     bias : bool, default=True
         Whether to add a bias.
     padding_mode : {"zeros", "reflect", "replicate", "circular"}, default="zeros"
-        What is added before and after: zeros, what a mirror in the outermost element shows, that
-        element, or the elements at the other end.
+        What is added before and after: zeros, the elements mirrored at the outermost one, the
+        outermost element, or the elements from the other end.
     init : Initializer or str, default=None
         Scheme of weight and bias, an object or its name; None is that of `init.version`,
         `HeNormal` by the inputs of a filter, with a bias of zeros (K. He et al., ICCV 2015).

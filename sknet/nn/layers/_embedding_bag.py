@@ -1,4 +1,4 @@
-"""Bags of embeddings: several vectors made one."""
+"""Bags of embeddings: several vectors combined into one."""
 
 import math
 from typing import Any
@@ -18,7 +18,7 @@ __all__ = ["EmbeddingBag"]
 
 
 class EmbeddingBag(Embedding):
-    """The sum, mean or largest elements of several vectors: what a bag of words or categories means.
+    """The sum, mean or maximum of several learned vectors, such as those of a bag of words.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class EmbeddingBag(Embedding):
     embedding_dim : int
         Their length.
     mode : {"sum", "mean", "max"}, default="mean"
-        What is made of the vectors of a bag.
+        How the vectors of a bag are combined.
     padding_idx : int, default=None
         Index of the padding, which is left out of every bag.
     init : Initializer or str, default=None
@@ -42,7 +42,7 @@ class EmbeddingBag(Embedding):
 
     Notes
     -----
-    Call it as ``bag(x, offsets, weights)``, with integers x of shape (n, length), a bag a row, or of
+    Call it as ``bag(x, offsets, weights)``, with integers x of shape (n, length), one bag per row, or of
     shape (total,) with `offsets` of shape (n,), ascending: where each bag begins, the first at 0. `weights`,
     of x's shape, multiply the vectors, for "sum" only. An empty bag is 0.
 
@@ -102,7 +102,7 @@ class EmbeddingBag(Embedding):
         return ops.reshape(weights, (*x.shape, 1)).astype(dtype)
 
     def _of_rows(self, vectors: Tensor, real: Tensor) -> Tensor:
-        """Return what is made of bags of one length, of shape (n, length, embedding_dim), by what is real."""
+        """Return the combined vectors of bags of one length, (n, length, embedding_dim), without padding."""
         if self.mode == "max" and vectors.shape[1]:
             seen = ops.expand_dims(real, -1)
             largest = ops.max(ops.where(seen, vectors, -math.inf), axis=-2)
@@ -116,7 +116,7 @@ class EmbeddingBag(Embedding):
         return total / ops.expand_dims(ops.maximum(count, 1).astype(total.dtype), -1)
 
     def _of_segments(self, vectors: Tensor, real: Tensor, offsets: Tensor) -> Tensor:
-        """Return what is made of bags that follow each other, each beginning where its offset says."""
+        """Return the combined vectors of bags in succession, each beginning at its offset."""
         n, length = offsets.size, vectors.shape[0]
         places = ops.arange(length, device=vectors.device)
         if self.mode == "max":
@@ -128,7 +128,7 @@ class EmbeddingBag(Embedding):
             there = ops.less(inside, ops.expand_dims(ends, -1))
             at = ops.where(there, inside, 0)
             return self._of_rows(ops.take(vectors, at), ops.logical_and(there, ops.take(real, at)))
-        # The number of a bag is how many begin at or before a place, but for the first.
+        # The number of an element's bag: how many bags begin at or before it, not counting the first.
         begun = ops.greater_equal(ops.expand_dims(places, -1), offsets[1:])
         bags = ops.sum(begun.astype("int64"), axis=-1)
         empty = ops.zeros((n, vectors.shape[1]), vectors.dtype, vectors.device)

@@ -53,7 +53,7 @@ class Flatten(Module):
         start, end = (axis + n if axis < 0 else axis for axis in (self.start_dim, self.end_dim))
         if not 0 <= start <= end < n:
             raise ShapeError(f"{self!r}: an input of shape {x.shape} has no axes from start_dim to end_dim")
-        # math.prod and not -1, which an empty batch leaves open
+        # math.prod rather than -1, which is ambiguous for an empty batch
         return reshape(x, (*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
 
 
@@ -65,7 +65,7 @@ class Unflatten(Module):
     dim : int
         The axis to divide.
     unflattened_size : sequence of int
-        Lengths of the axes that take its place; one may be -1, for what is left.
+        Lengths of the axes that replace it; one may be -1, which is inferred.
 
     Examples
     --------
@@ -97,5 +97,5 @@ class Unflatten(Module):
         if -1 in lengths and known and x.shape[axis] % known == 0:
             lengths = tuple(x.shape[axis] // known if n == -1 else n for n in lengths)
         if math.prod(lengths) != x.shape[axis] or -1 in lengths:
-            raise ShapeError(f"{self!r}: axis {self.dim} of an input of shape {x.shape} does not divide so")
+            raise ShapeError(f"{self!r}: axis {self.dim} of an input of shape {x.shape} cannot be divided so")
         return reshape(x, (*x.shape[:axis], *lengths, *x.shape[axis + 1 :]))

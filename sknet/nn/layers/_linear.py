@@ -53,7 +53,7 @@ class Linear(Module):
     -----
     The input is of shape (..., in_features), or a sparse matrix in CSR form.
 
-    Of the neural tangent parametrization: A. Jacot, F. Gabriel and C. Hongler, "Neural Tangent Kernel:
+    For the neural tangent parametrization: A. Jacot, F. Gabriel and C. Hongler, "Neural Tangent Kernel:
     Convergence and Generalization in Neural Networks", NeurIPS 2018, section 2.
 
     Examples
@@ -132,7 +132,7 @@ class Linear(Module):
 
     @property
     def n_rows_seen(self) -> int:
-        """The most rows that are looked at."""
+        """The largest number of rows that are used."""
         return 0 if self._from_data is None else self._from_data.n_rows
 
     def see_data(self, x: Any, random_state: RandomState) -> None:
@@ -150,7 +150,7 @@ class Linear(Module):
         values = np.asarray(to_host(weight.data), np.float64)
         rows = rows_of(x, found.n_rows, random_state)
         if rows.shape[-1] != self.in_features:
-            return  # the forward pass says so
+            return  # the forward pass raises
         outputs = rows @ values * (1.0 if self.parametrization == "standard" else self.in_features**-0.5)
         values, offsets = found.fitted(random_state, values, outputs)
         write(weight, values)

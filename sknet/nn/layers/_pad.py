@@ -68,8 +68,8 @@ class Pad1d(_Pad):
     padding : int or tuple of one pair
         A number for both ends, or a pair (before, after).
     mode : {"constant", "reflect", "replicate", "circular"}, default="constant"
-        What is added: `value`; what a mirror in the outermost element shows; the outermost
-        element; or the elements at the other end.
+        What is added: `value`; the elements mirrored at the outermost one; the outermost
+        element; or the elements from the other end.
     value : float, default=0.0
         What "constant" adds.
 
@@ -96,8 +96,8 @@ class Pad2d(_Pad):
     padding : int or tuple of two
         A number for all ends, or for each of height and width a number or a pair (before, after).
     mode : {"constant", "reflect", "replicate", "circular"}, default="constant"
-        What is added: `value`; what a mirror in the outermost element shows; the outermost
-        element; or the elements at the other end.
+        What is added: `value`; the elements mirrored at the outermost one; the outermost
+        element; or the elements from the other end.
     value : float, default=0.0
         What "constant" adds.
 
@@ -124,8 +124,8 @@ class Pad3d(_Pad):
     padding : int or tuple of three
         A number for all ends, or for each of depth, height and width a number or a pair (before, after).
     mode : {"constant", "reflect", "replicate", "circular"}, default="constant"
-        What is added: `value`; what a mirror in the outermost element shows; the outermost
-        element; or the elements at the other end.
+        What is added: `value`; the elements mirrored at the outermost one; the outermost
+        element; or the elements from the other end.
     value : float, default=0.0
         What "constant" adds.
 

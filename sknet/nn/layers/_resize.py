@@ -1,4 +1,4 @@
-"""Layers that change the size of images: interpolation, and pixels made of channels."""
+"""Layers that resize images or rearrange channels: interpolation, and channels to space."""
 
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -17,14 +17,14 @@ FACTOR = [Interval(Integral, 1, None, closed="left")]
 
 
 class Upsample(Module):
-    """Signals, images or volumes in another size, with values between those that there are.
+    """Resize signals, images or volumes by interpolation.
 
     Parameters
     ----------
     size : int or tuple of int, default=None
         The new size.
     scale_factor : float or tuple of float, default=None
-        How many times as large; exactly one of both is given.
+        How many times as large; give either this or `size`.
     mode : {"nearest", "linear", "bilinear", "trilinear", "bicubic"}, default="nearest"
         How, see `sknet.ops.interpolate`.
     align_corners : bool, default=False
@@ -70,7 +70,7 @@ class Upsample(Module):
 
 
 class PixelShuffle(Module):
-    """Images of more pixels and fewer channels: each channel's share of a pixel becomes one of its own.
+    """Rearrange channels into space: more pixels, and fewer channels.
 
     Parameters
     ----------
@@ -110,12 +110,12 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """Images of fewer pixels and more channels, the inverse of `PixelShuffle`.
+    """Rearrange space into channels: fewer pixels, and more channels; the inverse of `PixelShuffle`.
 
     Parameters
     ----------
     downscale_factor : int
-        By which height and width are divided.
+        The factor by which height and width are divided.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Transformers: attention and a feed-forward network in turns, each added to its own input."""
+"""Transformers: alternating attention and feed-forward networks, each added to its own input."""
 
 from numbers import Integral, Real
 from typing import Any, ClassVar

@@ -81,7 +81,7 @@ def test_named_layers():
         assert net.squash is net[1] is squash
     assert names(net.append(nn.ReLU())) == ["first", "squash", "2"]
     assert names(net[1:]) == ["squash", "1"]
-    with pytest.raises(ValueError, match="must be a str without dots"):
+    with pytest.raises(ValueError, match="must be a non-empty str without dots"):
         nn.Sequential({"a.b": first})
     with pytest.raises(ValueError, match=r"Sequential\.forward cannot be registered"):
         nn.Sequential({"forward": first})
