@@ -123,7 +123,7 @@ class SeesData(Protocol):
 
     @property
     def awaits_data(self) -> bool:
-        """Whether its first weights are still to be fitted, as `Parameter.awaits_data` of one of them says."""
+        """Whether its first weights are still to be fitted, as `Parameter.awaits_data` says."""
 
     def see_data(self, x: Any, random_state: RandomState) -> None:
         """Fit the first weights to the module's first input.

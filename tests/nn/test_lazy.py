@@ -195,7 +195,7 @@ def test_a_pass_that_reads_values():
 
     with pytest.raises(DeviceError, match="a meta array has no data") as caught:
         nn.materialize(Branches(), (2, 3))
-    assert caught.value.__notes__ == ["in a pass without data, by which shapes are found out"]
+    assert caught.value.__notes__ == ["in a pass without data, which determines shapes"]
 
 
 def test_signature_and_documentation():

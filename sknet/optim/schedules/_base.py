@@ -208,8 +208,8 @@ def check_epochs(schedule: Schedule, progress: Progress) -> None:
         raise ValueError(
             f"the rate of {type(schedule).__name__} changes from epoch to epoch, but the ends of epochs "
             "are not reported: put the steps of each epoch into `with model.epoch():`, or call "
-            "model.epoch_ended() before the first step and after each epoch; many schedules can count updates "
-            "instead, with unit='step'"
+            "model.epoch_ended() before the first step and after each epoch; many schedules can count "
+            "updates instead, with unit='step'"
         )
 
 
