@@ -1,4 +1,4 @@
-"""What the two character models share: the text, its stretches, the plot, and how networks are judged."""
+"""What the two character models share: the text, its segments, the plot, and how networks are evaluated."""
 
 import argparse
 import math
@@ -14,7 +14,7 @@ from sknet.callbacks import Callback
 EXPLANATION = """\
 This example needs a text: about 1 MB of plays by Shakespeare, in the public domain, are at
     https://github.com/karpathy/char-rnn, data/tinyshakespeare/input.txt
-Name that file, any other text in one byte a character, or an .npz file with its bytes as the array "data":
+Name that file, any other text in one byte per character, or an .npz file with its bytes as the array "data":
     python examples/{script} --data PATH"""
 
 
@@ -44,14 +44,14 @@ class Text:
         return [known[character] for character in text if character in known] or [0]
 
     def stretches(self, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """Cut the training text into stretches that overlap by half, and the same one character on."""
+        """Cut the training text into segments that overlap by half, and the same shifted by one character."""
         starts = np.arange(0, len(self.train) - length, length // 2)
         found = self.train[starts[:, None] + np.arange(length + 1)]
         return found[:, :-1], found[:, 1:]
 
 
 def parse(script: str, description: str, epochs: int) -> argparse.Namespace | None:
-    """Read the command line; None without data, once it is said where to get them."""
+    """Read the command line; without data, print where to get them and return None."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--data", type=Path, help="the text: a plain file, or .npz with the array data")
     parser.add_argument("--epochs", type=int, default=epochs, help=f"how many, default {epochs}")
@@ -78,10 +78,10 @@ class Bits(Callback):
 
 
 def bits_per_character(net: NetClassifier, codes: np.ndarray, length: int) -> float:
-    """Return the mean bits by which a network is surprised, at every character but those it begins with.
+    """Return a network's mean surprise in bits per character, but for the characters it begins with.
 
-    The text is cut into stretches of twice the length that overlap by half: in each, the first half is
-    there to be read, and the second counts.
+    The text is cut into segments of twice the length that overlap by half: in each, the first half is
+    context, and the second counts.
     """
     starts = np.arange(0, len(codes) - 2 * length, length)
     stretches = codes[starts[:, None] + np.arange(2 * length + 1)]
@@ -92,11 +92,13 @@ def bits_per_character(net: NetClassifier, codes: np.ndarray, length: int) -> fl
 
 def drawn(logits: np.ndarray, rng: np.random.Generator, temperature: float = 0.8) -> int:
     """Draw a character; a temperature below 1 prefers likely ones."""
-    return int(np.argmax(logits / temperature + rng.gumbel(size=logits.shape)))  # which is a draw
+    return int(
+        np.argmax(logits / temperature + rng.gumbel(size=logits.shape))
+    )  # Gumbel noise makes it a draw
 
 
 def plot(bits: list[float], path: Path) -> None:
-    """Plot the loss of training, smoothed, if matplotlib is there."""
+    """Plot the training loss, smoothed, if matplotlib is installed."""
     try:
         import matplotlib
     except ImportError:

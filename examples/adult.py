@@ -12,7 +12,7 @@ and pyarrow for parquet: ``python -m pip install "sknet[data]"``.
 
 It prints
 
-- the sizes of the official training and test part, and the share of high incomes in each;
+- the sizes of the official training and test parts, and the share of high incomes in each;
 - how many numbers the columns became, and whether the network was given them as a sparse matrix;
 - how the fit with early stopping went: epochs, seconds, best held-out accuracy;
 - accuracy and ROC AUC on the test part, which is used once, after the fit.
@@ -44,7 +44,7 @@ CATEGORIES = [
     *("workclass", "education", "marital-status", "occupation"),
     *("relationship", "race", "sex", "native-country"),
 ]
-# In the order of the published files. fnlwgt says how many people a row stands for: no feature.
+# In the order of the published files. fnlwgt says how many people a row represents: it is not a feature.
 COLUMNS = [
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
     *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week"),
@@ -67,7 +67,7 @@ This example reads tables with pandas, and parquet files with pyarrow; {missing}
 
 
 def load(path: Path) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    """Return the official training and test part."""
+    """Return the official training and test parts."""
     import pandas as pd
 
     if path.is_dir():
@@ -119,7 +119,7 @@ def network(seed: int, epochs: int) -> Pipeline:
 def report(model: Pipeline, test: "pd.DataFrame", seconds: float) -> None:
     inputs, mlp = model["columns"].transform(test), model["mlp"]
     kind = "a sparse matrix" if issparse(inputs) else "a dense array"
-    print(f"{len(NUMBERS) + len(CATEGORIES)} columns became {inputs.shape[1]} numbers a row, in {kind}")
+    print(f"{len(NUMBERS) + len(CATEGORIES)} columns became {inputs.shape[1]} numbers per row, in {kind}")
     print(f"{mlp.n_iter_} epochs in {seconds:.1f} s, best held-out accuracy {mlp.best_validation_score_:.4f}")
     print(f"test accuracy {accuracy_score(test['income'], model.predict(test)):.4f}")
     print(f"test ROC AUC {roc_auc_score(test['income'] == '>50K', model.predict_proba(test)[:, 1]):.4f}")

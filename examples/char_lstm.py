@@ -5,13 +5,13 @@
     python examples/char_lstm.py --data PATH [--epochs 2] [--seed 0] [--quick] [--plot char_lstm.png]
 
 An LSTM reads a text character by character and predicts each next one. It is a `NetClassifier` that
-labels every position of a sequence: X are stretches of the first nine tenths, y the same stretches one
-character on; it is tested on the last tenth. PATH is the text; without ``--data`` the script says where
+labels every position of a sequence: X are segments of the first nine tenths, y the same segments shifted by
+one character; it is tested on the last tenth. PATH is the text; without ``--data`` the script says where
 to get it, and exits with status 2.
 
 It shows a bar while it trains; then bits per character on the last tenth; and a text that the network
-has written, one character after the other, by handing the LSTM's final state on. The loss is plotted
-into a file where matplotlib is installed. Some minutes on two cores; seconds with ``--quick``.
+has written, one character after the other, by passing the LSTM's final state on. The loss is plotted
+to a file if matplotlib is installed. A few minutes on two cores; seconds with ``--quick``.
 """
 
 import sys
@@ -50,7 +50,7 @@ class CharLSTM(nn.Module):
 
 @no_grad()
 def written(net: NetClassifier, beginning: list[int], length: int, rng: np.random.Generator) -> list[int]:
-    """Let the network go on with a text."""
+    """Let the network continue a text."""
     codes, new, state = list(beginning), list(beginning), None
     for _ in range(length):
         logits, state = net.model_.module.read(np.array([new]), state)

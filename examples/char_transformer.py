@@ -5,14 +5,14 @@
     python examples/char_transformer.py --data PATH [--epochs 3] [--seed 0] [--quick] [--plot PATH]
 
 A Transformer sees the last characters of a text and predicts the next one, at every position of a
-stretch at once: a causal mask keeps it from looking ahead. It is a `NetClassifier` that labels every
-position of a sequence: X are stretches of the first nine tenths, y the same stretches one character on;
-it is tested on the last tenth. PATH is the text; without ``--data`` the script says where to get it,
-and exits with status 2.
+segment at once: a causal mask keeps it from looking ahead. It is a `NetClassifier` that labels every
+position of a sequence: X are segments of the first nine tenths, y the same segments shifted by one
+character; it is tested on the last tenth. PATH is the text; without ``--data`` the script says where to
+get it, and exits with status 2.
 
 It shows a bar while it trains; then bits per character on the last tenth; and a text that the network
-has written, one character after the other. The loss is plotted into a file, char_transformer.png, where
-matplotlib is installed. Some minutes on two cores; seconds with ``--quick``.
+has written, one character after the other. The loss is plotted to a file, char_transformer.png, if
+matplotlib is installed. A few minutes on two cores; seconds with ``--quick``.
 """
 
 import sys
@@ -51,7 +51,7 @@ class CharTransformer(nn.Module):
 
 @no_grad()
 def written(net: NetClassifier, beginning: list[int], length: int, rng: np.random.Generator) -> list[int]:
-    """Let the network go on with a text."""
+    """Let the network continue a text."""
     codes, network = list(beginning), net.model_.module
     for _ in range(length):
         logits = network(np.array([codes[-network.context :]]))

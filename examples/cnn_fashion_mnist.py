@@ -6,18 +6,18 @@
         [--checkpoint FOLDER]
 
 PATH is what `fashion_mnist.py` reads: the folder with the four published files, or one ``.npz`` file.
-Without ``--data`` the script says where to get them and what must stand in them, and exits with
+Without ``--data`` the script says where to get them and what they must contain, and exits with
 status 2. ``--quick`` trains on 2000 images for one epoch, to see it run.
 
-A `Pipeline` makes pictures of rows and trains a `NetClassifier`. A `GridSearchCV` in two processes tries
-numbers of channels and learning rates for one epoch each, on 6000 pictures. The best then learns from all
-but some of the training pictures, and is validated on these: they go through the Pipeline as the others
-do. A bar shows how far it is. With ``--checkpoint`` the fit is saved after every epoch, and a script that
-was stopped goes on where it was when it is started again.
+A `Pipeline` turns rows into images and trains a `NetClassifier`. A `GridSearchCV` in two processes tries
+numbers of channels and learning rates for one epoch each, on 6000 images. The best then learns from all
+but some of the training images, and is validated on these: they go through the Pipeline as the others
+do. A bar shows the progress. With ``--checkpoint`` the fit is saved after every epoch, and a script that
+was stopped continues where it was when it is started again.
 
 It prints
 
-- the sizes of the training, validation and test part;
+- the sizes of the training, validation and test parts;
 - a line for every candidate of the search: channels, learning rate and its accuracy;
 - at the end: how many numbers the network has learned, the accuracy on the test part, how long training
   took, and where training and validation loss are plotted (for which it needs matplotlib; without it, it
@@ -52,7 +52,7 @@ GRID = {"net__module__channels": [16, 32], "net__optimizer__lr": [Cosine(1e-3), 
 
 
 class ConvNet(nn.Module):
-    """Two blocks of convolution, norm, rectifier and pool, and a perceptron behind them."""
+    """Two blocks of convolution, norm, rectifier and pooling, followed by a perceptron."""
 
     def __init__(self, n_outputs: int, channels: int = 32, hidden: int = 128, dropout: float = 0.3) -> None:
         self.body = nn.Sequential(*block(channels), *block(2 * channels), nn.Flatten())
@@ -69,7 +69,7 @@ def block(channels: int) -> list[nn.Module]:
 
 
 def as_images(X: np.ndarray) -> np.ndarray:
-    """Return rows as pictures with one channel."""
+    """Return rows as images with one channel."""
     return X.reshape(-1, 1, 28, 28)
 
 
@@ -88,7 +88,7 @@ def estimator(epochs: int, seed: int) -> Pipeline:
 
 
 def searched(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, Any]:
-    """Return the best parameters of a search over a few pictures."""
+    """Return the best parameters of a search over a few images."""
     search = GridSearchCV(estimator(1, seed), GRID, cv=2, n_jobs=2, refit=False).fit(X[:6000], y[:6000])
     found = search.cv_results_
     for candidate, score in zip(found["params"], found["mean_test_score"], strict=True):
@@ -98,7 +98,7 @@ def searched(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, Any]:
 
 
 def plot(history: History, path: Path) -> None:
-    """Save a plot of the losses, if matplotlib is there."""
+    """Save a plot of the losses, if matplotlib is installed."""
     try:
         import matplotlib
     except ImportError:
@@ -122,7 +122,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=6, help="how many")
     parser.add_argument("--seed", type=int, default=0, help="random_state of the network")
     parser.add_argument("--plot", type=Path, default=Path("cnn_fashion_mnist.png"), help="where to plot")
-    parser.add_argument("--checkpoint", type=Path, help="folder to save the fit in, and to go on from")
+    parser.add_argument("--checkpoint", type=Path, help="folder to save the fit in, and to continue from")
     parser.add_argument("--quick", action="store_true", help="one epoch of 2000 images, to see it run")
     arguments = parser.parse_args()
     if arguments.data is not None and not arguments.data.exists():

@@ -10,10 +10,10 @@ either the folder with the four files that its authors publish, or one ``.npz`` 
 
 It prints
 
-- the sizes of the official training and test part;
+- the sizes of the official training and test parts;
 - a line for every epoch: training loss, and accuracy on 6000 training images that are held out;
-- a line where that accuracy has stood still and the learning rate is divided by ten, and one where
-  it has stood still again: there the fit stops, with the best epoch's weights restored;
+- a line where that accuracy has reached a plateau and the learning rate is divided by ten, and one at
+  the next plateau: there the fit stops, with the best epoch's weights restored;
 - at the end: epochs, seconds, best held-out accuracy, accuracy on the test part for every class and
   in all.
 

@@ -1,9 +1,9 @@
-"""Fit, predict, score, search and save on the handwritten digits that scikit-learn carries.
+"""Fit, predict, score, search and save on the handwritten digits that come with scikit-learn.
 
 Run it with ``python examples/quickstart.py``; it needs sknet and nothing else, and takes a few
 seconds. It prints
 
-- the sizes of the training and test part;
+- the sizes of the training and test parts;
 - how a fit with early stopping went: epochs, time, accuracy held out and on the test part;
 - the first predictions, with the probability the network gives them, beside the true digits;
 - every candidate of a small grid search over the learning rate and the hidden layers, with its

@@ -2,8 +2,8 @@
 
 The functional form returns new parameters in every step. With donate=True it writes them over the old
 ones and frees the intermediate values as soon as the gradient is known. Prints, for three networks, the
-most MiB that the loop has allocated at a time (NumPy tells `tracemalloc`), and the ratio to the loop in
-place, one operation after the other; "compiled" is the loop in place as `Model.step` does it by default.
+peak of allocated memory in MiB (NumPy reports to `tracemalloc`), and the ratio to the loop in place, one
+operation after the other; "compiled" is the loop in place as `Model.step` runs it by default.
 
     python examples/benchmarks/functional.py
 """
@@ -53,7 +53,7 @@ def functional_step(model: Model, X: np.ndarray, y: np.ndarray, donate: bool) ->
 
 
 def peak(network: nn.Module, shape: tuple[int, ...], way: str) -> float:
-    """Return the most MiB that a loop has allocated at a time."""
+    """Return the peak memory of a loop in MiB."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((BATCH, *shape), dtype=np.float32), rng.integers(0, 4, BATCH)
     tracemalloc.start()

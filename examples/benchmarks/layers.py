@@ -1,4 +1,4 @@
-"""Time layers of sknet and PyTorch, forward and back, in turns and in one process.
+"""Time layers of sknet and PyTorch, forward and backward, alternating in one process.
 
 A case is a layer and an input. "forward" is the output alone, as a prediction computes it; "both" is the
 output and the gradients of its sum with respect to the input and all parameters. sknet computes as a
@@ -27,7 +27,7 @@ from sknet.core import gradients
 from sknet.nn import functional_call
 
 REST = 0.2  # seconds before each turn: the threads of the one before spin for a while
-REPEATS = 3  # calls a turn
+REPEATS = 3  # calls per turn
 PASSES = ("forward", "both")
 
 
@@ -159,7 +159,7 @@ Maker = Callable[[Case, bool], Callable[[], object]]
 
 
 def contenders() -> dict[str, Maker]:
-    """Return who takes part; PyTorch if it is installed, with as many threads as BLAS has."""
+    """Return the contenders; PyTorch if it is installed, with as many threads as BLAS has."""
     found: dict[str, Maker] = {"sknet": compiled, "sknet eager": eager}
     try:
         import torch
@@ -193,7 +193,7 @@ def main() -> None:
     makers = contenders()
     print(
         f"Python {platform.python_version()}, NumPy {np.__version__}, sknet {sknet.__version__}, float32, "
-        f"{os.environ.get('OMP_NUM_THREADS', os.cpu_count())} threads, milliseconds a call\n"
+        f"{os.environ.get('OMP_NUM_THREADS', os.cpu_count())} threads, milliseconds per call\n"
     )
     peers = [name for name in makers if name.startswith("torch")]
     ratios = [f"{name} / torch" for name in list(makers)[:2] if peers]

@@ -1,8 +1,8 @@
 """Measure what threads would bring to the loops of native code, which run in one.
 
-A step is a matrix product, which BLAS does with its own threads, and an update as Adam makes it. The
-update's loop is run in one thread, and in as many as Numba has by `prange`. Prints microseconds a step,
-and the product alone. Which threads Numba takes is decided by its environment: compare
+A step is a matrix product, which BLAS does with its own threads, and an update like Adam's. The
+update's loop is run in one thread, and in all of Numba's by `prange`. Prints microseconds per step,
+and for the product alone. The environment decides which threads Numba uses: compare
 ``NUMBA_THREADING_LAYER=workqueue`` (may not be entered from two threads) and ``omp`` (ends a process that
 forks).
 
@@ -42,7 +42,7 @@ def product(a, b, out, state, steps):  # type: ignore[no-untyped-def]
 
 @vectors
 def one_thread(a, b, out, state, steps):  # type: ignore[no-untyped-def]
-    """Update in the thread that has called."""
+    """Update in the calling thread."""
     for _ in range(steps):
         np.dot(a, b, out)
         update(*state, f4(-1e-3), 0, len(state[0]))

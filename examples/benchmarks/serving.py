@@ -36,7 +36,7 @@ IMPORTS = (
 
 
 def import_seconds(statements: tuple[str, ...], rounds: int = 9) -> dict[str, float]:
-    """Return the median seconds of imports in a fresh Python, its start included, by turns."""
+    """Return the median seconds of imports in a fresh Python, its start included, alternating."""
     seconds: dict[str, list[float]] = {statement: [] for statement in statements}
     for _ in range(rounds):
         for statement, times in seconds.items():

@@ -36,7 +36,7 @@ def network_of(network: Network) -> nn.Module:
 
 
 def microseconds(function: Callable[[], object], least: float = 0.05) -> float:
-    """Return the time of a call, by as many calls as take a while."""
+    """Return the time of a call, averaged over many."""
     calls = max(3, int(least / max(seconds(function), 1e-7)))
     start = time.perf_counter()
     for _ in range(calls):

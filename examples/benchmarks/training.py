@@ -1,4 +1,4 @@
-"""Time one training step of sknet, scikit-learn and PyTorch, in turns and in one process.
+"""Time one training step of sknet, scikit-learn and PyTorch, alternating in one process.
 
 A step's time is the difference between a long and a short fit, divided by the steps between them:
 validation, capture and planning cancel out, and are in the column "start". The floor is the time
@@ -6,8 +6,8 @@ of the step's matrix products alone.
 
 sknet runs in native code where Numba is installed; SKNET_NATIVE=0 shows it without.
 
-Prints, for each network, microseconds a step (median over the rounds), how many times slower the
-others are, and how many floors sknet needs; at the end the geometric means.
+Prints, for each network, microseconds per step (median over the rounds), how many times slower the
+others are, and how many times the floor sknet takes; at the end the geometric means.
 
     python examples/benchmarks/training.py [--quick] [--rounds 5]
 """
@@ -28,7 +28,7 @@ from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
 import sknet
 
 SHORT, LONG = 2, 8  # epochs
-NEVER = 10**6  # epochs without improvement that are borne
+NEVER = 10**6  # epochs without improvement that are allowed
 REST = 0.3  # seconds before each turn: the threads of the one before spin for a while
 
 
@@ -101,7 +101,7 @@ def fit_torch(network: Network, X: np.ndarray, y: np.ndarray, epochs: int) -> No
 
 
 def contenders() -> dict[str, Callable[..., None]]:
-    """Return who takes part; PyTorch if it is installed."""
+    """Return the contenders; PyTorch if it is installed."""
     found: dict[str, Callable[..., None]] = {
         "sknet": lambda *args: fit_estimator(sknet.MLPClassifier, *args),
         "scikit-learn": lambda *args: fit_estimator(ScikitLearnMLP, *args),
@@ -141,7 +141,7 @@ def seconds(function: Callable[..., object], *args: object) -> float:
 
 
 def measure(network: Network, fits: dict[str, Callable[..., None]], rounds: int) -> dict[str, float]:
-    """Return medians over the rounds: microseconds a step of each contender, floor and start."""
+    """Return medians over the rounds: microseconds per step of each contender, floor and start."""
     X, y = data(network)
     for fit in fits.values():
         fit(network, X, y, 1)
@@ -171,7 +171,7 @@ def main() -> None:
     peers = [name for name in fits if name != "sknet"]
     print(
         f"Python {platform.python_version()}, NumPy {np.__version__}, scikit-learn {sklearn.__version__}, "
-        f"sknet {sknet.__version__}, float32, Adam, microseconds a step\n"
+        f"sknet {sknet.__version__}, float32, Adam, microseconds per step\n"
     )
     print(
         "| network | "

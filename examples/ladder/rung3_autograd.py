@@ -2,7 +2,7 @@
 
 Tensors that require a gradient remember what is computed from them, and `backward` walks that record
 from the loss back to them. The step itself must not be remembered, so it is inside `no_grad`. A
-gradient is added to the one that is there: setting it to None forgets the former.
+gradient is added to the one that is there: setting it to None forgets the old one.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Rung 4, a function of your own: what no operation offers, with the gradient that you define.
 
 Here the hidden units are rounded to steps of a quarter, as cheap hardware would. The true gradient of
-rounding is zero almost everywhere, and nothing would be learned; this `Function` hands the gradient
-through where the unit is within its range. The rest of the script does not notice.
+rounding is zero almost everywhere, and nothing would be learned; this `Function` passes the gradient
+on where the unit is within its range. The rest of the script does not notice.
 """
 
 import numpy as np

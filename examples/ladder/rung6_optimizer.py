@@ -1,7 +1,7 @@
 """Rung 6, the optimizer: a rule that says by how much, and remembers nothing itself.
 
 `update` takes gradients, state and parameters, and returns differences and the next state. Nothing is
-changed behind anybody's back, and there is no gradient to reset: `value_and_grad` returns it, and
+changed behind anyone's back, and there is no gradient to reset: `value_and_grad` returns it, and
 `functional_call` runs the network with the parameters it is given. All values of the fit are in the
 two variables ``params`` and ``state``.
 """

@@ -1,6 +1,6 @@
 """Rung 8, a graph that changes: one layer, used as often as a die says, which is thrown in every step.
 
-The record of a computation is made while it runs, so loops and branches need no words of their own. The
+The record of a computation is made while it runs, so loops and branches need no special constructs. The
 layer in the middle is one module with one weight: its gradient is the sum over all its uses.
 """
 

@@ -2,9 +2,9 @@
 
 In a loop of ``backward`` and ``step`` calls the three seem not to know each other: the loss reaches the
 parameters through the record of the computation, and the optimizer through a list it was given at the
-start. In sknet the question has one answer. Loss and optimizer are settings, as a learning rate is one:
+start. In sknet the question has one answer. Loss and optimizer are settings, as a learning rate is:
 they hold no data before the step and none after it. The `Model` holds everything that changes, and the
-step hands out what went from one to the other: loss, gradient, update.
+step returns what went from one to the other: loss, gradient, update.
 """
 
 import numpy as np
