@@ -64,6 +64,18 @@ class Eager(Lazy):
         return super().forward(x) * (1.0 if ops.sum(x).item() < 1e9 else 0.5)
 
 
+class Two(nn.Module):
+    """Takes two arrays."""
+
+    def __init__(self, n_outputs: int) -> None:
+        super().__init__()
+        self.left, self.right = nn.LazyLinear(8), nn.LazyLinear(8)
+        self.last = nn.Linear(8, n_outputs)
+
+    def forward(self, left: Any, right: Any) -> Any:
+        return self.last(ops.tanh(self.left(left) + self.right(right)))
+
+
 def classifier(optimizer: Any, **params: Any) -> Fit:
     told = {"max_iter": 15, "batch_size": 64, "dropout": 0.2, "n_iter_no_change": 6} | params
     return MLPClassifier((16,), optimizer=optimizer, random_state=3, **told), X, LABELS, None
@@ -79,6 +91,11 @@ def network(module: type, **params: Any) -> Fit:
     return NetClassifier(module, **told), X, LABELS, WEIGHT
 
 
+def several(**params: Any) -> Fit:
+    net, inputs, labels, weight = network(Two, early_stopping=True, **params)
+    return net, {"left": inputs[:, :5], "right": inputs[:, 5:]}, labels, weight
+
+
 # what is fitted; whether native code may be
 FITS: dict[str, tuple[Callable[[], Fit], bool]] = {
     "native": (lambda: classifier(Adam(), early_stopping=True), True),
@@ -91,6 +108,8 @@ FITS: dict[str, tuple[Callable[[], Fit], bool]] = {
     "refit": (lambda: classifier(Adam(), early_stopping=True, refit_on_all=True), False),
     "robust": (lambda: regressor(loss=Huber(), shuffle=False), True),
     "sparse": (lambda: (classifier(Adam(), class_weight="balanced")[0], SPARSE, LABELS, WEIGHT), False),
+    "several inputs": (several, True),
+    "frozen": (lambda: several(frozen=["left", "last.bias"]), True),
     "drop-in": (
         lambda: (DropIn((16,), max_iter=15, random_state=0, early_stopping=True), X, LABELS, None),
         True,
