@@ -3,7 +3,18 @@
 from sknet.estimators._architecture import Architecture, Perceptron
 from sknet.estimators._autoencoder import Coder, SymmetricCoder, Transposed
 from sknet.estimators._base import BaseNet
+from sknet.estimators._calibration import best_temperature
 from sknet.estimators._classifier import BaseClassifier
+from sknet.estimators._heads import (
+    check_deviations,
+    gives_deviations,
+    gives_intervals,
+    gives_probabilities,
+    gives_quantiles,
+    interval_head,
+    probability_head,
+)
+from sknet.estimators._input import check_weights, check_y
 from sknet.estimators._inputs import Inputs
 from sknet.estimators._modules import Built, Ready
 from sknet.estimators._namespace import follows_namespace
@@ -11,6 +22,7 @@ from sknet.estimators._perceptron import PerceptronLayers
 from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
 from sknet.estimators._regressor import BaseRegressor
 from sknet.estimators._targets import (
+    ClassEncoder,
     ClassTargets,
     ColumnTargets,
     OrderedTargets,
@@ -25,11 +37,25 @@ __all__ = [
     "BaseClassifier",
     "BaseNet",
     "BaseRegressor",
+    "ClassEncoder",
+    "ClassTargets",
+    "ColumnTargets",
     "Perceptron",
     "PerceptronLayers",
+    "RealTargets",
     "Recipe",
+    "best_temperature",
+    "check_deviations",
+    "check_weights",
+    "check_y",
     "follows_namespace",
+    "gives_deviations",
+    "gives_intervals",
+    "gives_probabilities",
+    "gives_quantiles",
+    "interval_head",
     "layer_sizes",
+    "probability_head",
     "settings_of",
 ]
 

@@ -14,7 +14,7 @@ from sknet.preprocessing._plan import Options, Plan, fit_plan
 from sknet.preprocessing._schema import Schema, Table
 from sknet.preprocessing._targets import target_of
 
-__all__ = ["TableEncoder"]
+__all__ = ["TableEncoder", "encoder_of"]
 
 # Below this share of elements that are not zero, a sparse matrix is smaller and faster.
 SPARSE_BELOW = 0.3
@@ -218,6 +218,23 @@ class TableEncoder(TransformerMixin, ParameterObject):
         check_is_fitted(self)
         return self._encoded(self._schema.read(self, X))
 
+    def encode(self, table: Table, fitted: "dict[int, np.ndarray] | None" = None) -> Any:
+        """Encode a table that has been read by the schema of the fit; for estimators that read it once.
+
+        Parameters
+        ----------
+        table : Table
+            Rows.
+        fitted : dict of int to ndarray, default=None
+            What `fit_plan` has returned for these rows.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_samples, n_features_out_)
+            As of `transform`.
+        """
+        return self._encoded(table, fitted)
+
     def _encoded(self, table: Table, fitted: "dict[int, np.ndarray] | None" = None) -> Any:
         encode = self._plan.csr if self._is_sparse() else self._plan.dense
         return encode(table, np.dtype(self.dtype), fitted)
@@ -256,3 +273,31 @@ class TableEncoder(TransformerMixin, ParameterObject):
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+
+def encoder_of(estimator: Any, schema: Schema, plan: Plan, **parameters: Any) -> TableEncoder:
+    """Return a fitted encoder of an estimator that has read its table itself.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whose number and names of features it takes over.
+    schema : Schema
+        By which the table was read.
+    plan : Plan
+        How to encode it.
+    **parameters : dict
+        Of the encoder.
+
+    Returns
+    -------
+    TableEncoder
+        Fitted.
+    """
+    encoder = TableEncoder(**parameters)
+    for name in ("n_features_in_", "feature_names_in_"):
+        if name in vars(estimator):
+            setattr(encoder, name, getattr(estimator, name))
+    encoder._schema, encoder._plan = schema, plan
+    encoder.n_features_out_ = plan.width
+    return encoder

@@ -100,7 +100,9 @@ class NativeRun:
         self.buffers = {name: np.array(array) for name, array in buffers.items()}
         trained = {"flat": flat, "gradient": flat_gradient}
         trained.update({f"slot{i}": slot for i, slot in enumerate(slots)})
-        self._bound, self._host = program.bind(trained, list(self.buffers.values()))
+        bound, self._host = program.bind(trained, list(self.buffers.values()))
+        # An optimizer's constants may be read-only, which to Numba is another type than it compiles for.
+        self._bound = tuple(map(_plain, bound))
         self.losses = np.zeros((self.most, 2), flat.dtype)
         output = gradient.returns.output
         self._no_outputs = np.zeros((0, *output.shape[1:]), output.dtype)

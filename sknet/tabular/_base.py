@@ -1,0 +1,393 @@
+"""What the ensembles for tables share: fitting members in folds, mixing, predicting."""
+
+import re
+import time
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from sknet._params import (
+    Interval,
+    InvalidParameterError,
+    StrOptions,
+    explained,
+    unknown_parameter,
+    validate_parameters,
+)
+from sknet.core import Tensor, no_grad
+from sknet.engine.extend import Head
+from sknet.estimators.extend import check_weights, check_y
+from sknet.losses import LOSSES, Loss, check_loss
+from sknet.preprocessing.extend import Options, Schema, Table, Target, encoder_of, fit_plan, target_of
+from sknet.tabular._folds import Fold, folds_of
+from sknet.tabular._members import KINDS, Members, Setting, setting_of
+from sknet.tabular._mixing import Mix, mixed
+from sknet.tabular._training import Member, Rows, train_member
+
+__all__ = ["CONSTRAINTS", "BaseTabular"]
+
+SECONDS = re.compile(r"(\d+(?:\.\d+)?) ?s")
+# More work than so many times the default is not worth its time.
+LARGEST_BUDGET = 10.0
+
+CONSTRAINTS: dict[str, Any] = {
+    "loss": "no_validation",  # the names are better told by the function that looks them up
+    "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+    "n_folds": [Interval(Integral, 1, None, closed="left")],
+    "members": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "budget": [Interval(Real, 0, None, closed="neither"), str],
+    "smooth": [Members, StrOptions({"auto"}), None],
+    "sharp": [Members, StrOptions({"auto"}), None],
+    "cv": ["cv_object"],
+    "n_jobs": [Integral, None],
+    "device": [str],
+    "random_state": ["random_state"],
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """The members of one kind in one fold.
+
+    Attributes
+    ----------
+    kind, fold : str, int
+        Which.
+    rows : Fold
+        Training and held-out rows.
+    seeds : tuple of int
+        One for the encoder, and one for each member.
+    """
+
+    kind: str
+    fold: int
+    rows: Fold
+    seeds: tuple[int, ...]
+
+
+@dataclass
+class Task:
+    """What all members of a fit share.
+
+    Attributes
+    ----------
+    schema, table : Schema, Table
+        The columns, and all rows.
+    target : Target
+        What encoders look at.
+    y, weight : ndarray, ndarray or None
+        What losses read.
+    loss : Loss
+        For these targets.
+    n_outputs : int
+        Of a network.
+    settings : dict of str to Setting
+        Of each kind.
+    """
+
+    schema: Schema
+    table: Table
+    target: Target
+    y: np.ndarray
+    weight: np.ndarray | None
+    loss: Loss
+    n_outputs: int
+    settings: dict[str, Setting]
+
+
+Trained = tuple[Member, np.ndarray]
+"""A member, and its outputs for the rows that it has not seen."""
+
+
+class BaseTabular(BaseEstimator, ABC):
+    """Abstract base of the ensembles for tables."""
+
+    _numeric_targets: bool
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also nested ones such as ``sharp__epochs``.
+
+        Parameters
+        ----------
+        **params : dict
+            New values; "auto" becomes a `Members` when one of its own parameters is set, and the name of a
+            loss the loss.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no parameter of such a name; the message says what it is called here.
+        """
+        names = self._get_param_names()
+        for name in params:
+            if name.partition("__")[0] not in names:
+                raise unknown_parameter(self, name.partition("__")[0])
+        inside = {name.partition("__")[0] for name in params if "__" in name}
+        for kind in inside & {*KINDS}:
+            if isinstance(params.get(kind, getattr(self, kind)), str):
+                params[kind] = Members()
+        loss = params.get("loss", getattr(self, "loss", None))
+        if "loss" in inside and isinstance(loss, str) and loss in LOSSES:
+            params["loss"] = LOSSES[loss]()
+        super().set_params(**params)
+        return self
+
+    # -- what a subclass says -------------------------------------------------------------------------
+
+    @abstractmethod
+    def _new_targets(self, y: Any) -> Any:
+        """Return the encoder of targets."""
+
+    @abstractmethod
+    def _take_targets(self, y: Any) -> None:
+        """Set fitted attributes that say what the targets are."""
+
+    @abstractmethod
+    def _take_oof(self, y: Any, outputs: np.ndarray, rows: np.ndarray, weight: Any) -> None:
+        """Set predictions and score of rows by members that have not seen them."""
+
+    def _weighted(self, y: Any, weight: Any) -> Any:
+        """Return sample weights multiplied by those of the classes."""
+        return weight
+
+    # -- fitting ----------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
+        """Fit the ensemble.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            The table as it is: a frame of pandas or polars, or of the dataframe interchange protocol.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights; None weights all alike.
+        groups : array-like of shape (n_samples,), default=None
+            Groups that the rows belong to: those of one group are in one fold.
+
+        Returns
+        -------
+        self
+            Fitted. If the fit fails, the estimator is as it was before.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a column cannot be read (the message names it), or targets or weights cannot be used.
+        """
+        validate_parameters(self)
+        state = self.__dict__
+        before = dict(state)
+        try:
+            self._fit(X, y, sample_weight, groups)
+        except BaseException:
+            state.clear()
+            state.update(before)
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
+        random_state = check_random_state(self.random_state)
+        schema, table = Schema.learn(self, X, self.categorical_features)
+        y = check_y(self, y, table.n_rows, numeric=self._numeric_targets)
+        weight = self._weighted(y, check_weights(sample_weight, table.numbers, np.float32))
+        self._targets = targets = self._new_targets(y)
+        task = self._task(schema, table, y, weight)
+        stratify = y if targets.task in ("binary", "multiclass") and y.ndim == 1 else None
+        folds = folds_of(self.cv, self.n_folds, y, stratify, groups, random_state)
+        jobs = self._jobs(task, folds, random_state)
+        with threadpool_limits(1):  # each thread of ours does its own matrix products
+            budget = self._budget(task, jobs)
+            task = replace(task, settings={k: each.times(budget) for k, each in task.settings.items()})
+            trained = self._run(task, jobs)
+        self._mix_up(task, jobs, trained, y)
+
+    def _task(self, schema: Schema, table: Table, y: Any, weight: Any) -> Task:
+        """Return what all members share."""
+        targets = self._targets
+        loss = check_loss(self.loss, type(self).__name__)
+        if targets.task == "regression" and loss.scaling is not None:
+            columns = y.reshape(len(y), -1)
+            targets.standardize(columns, weight, shifts=loss.scaling.shifts)
+        encoded = targets.encode(y)
+        loss = targets.trained(loss)
+        loss.check_target(encoded, n_outputs=targets.n_outputs)
+        kind = "regression" if self._numeric_targets else "classification"
+        settings = {
+            name: setting_of(name, getattr(self, name), targets.task, table.n_rows, self.members)
+            for name in KINDS
+            if getattr(self, name) is not None
+        }
+        if not settings:
+            raise ValueError("smooth=None and sharp=None leave no members: give at least one of them")
+        n_outputs = targets.n_outputs * loss.outputs_per_target
+        return Task(schema, table, target_of(y, kind), encoded, weight, loss, n_outputs, settings)
+
+    def _jobs(self, task: Task, folds: list[Fold], random_state: Any) -> list[Job]:
+        """Return what is to be trained, what takes longest first; seeds do not depend on that order."""
+        jobs = []
+        for kind, setting in task.settings.items():
+            for i, rows in enumerate(folds):
+                seeds = random_state.randint(np.iinfo(np.int32).max, size=1 + setting.per_fold)
+                jobs.append(Job(kind, i, rows, tuple(seeds.tolist())))
+        return sorted(jobs, key=lambda job: -sum(task.settings[job.kind].hidden_layer_sizes))
+
+    def _budget(self, task: Task, jobs: list[Job]) -> float:
+        """Return the multiple of the default work; one that is given in seconds is measured."""
+        if not isinstance(self.budget, str):
+            return float(self.budget)
+        found = SECONDS.fullmatch(self.budget)
+        if found is None or not float(found[1]):
+            raise InvalidParameterError(
+                f"The 'budget' parameter of {type(self).__name__} must be a multiple of the default work, a "
+                f"number above 0, or seconds, such as '30s'. Got {self.budget!r} instead."
+            )
+        seconds = 0.0
+        for kind, setting in task.settings.items():
+            once = replace(task, settings={kind: replace(setting, epochs=1, per_fold=1)})
+            job = next(job for job in jobs if job.kind == kind)
+            self._trained(once, job)  # compiles what is to be measured
+            began = time.monotonic()
+            self._trained(once, job)
+            n_members = setting.per_fold * sum(job.kind == kind for job in jobs)
+            seconds += (time.monotonic() - began) * setting.epochs * n_members
+        return min(float(found[1]) * self._n_threads(jobs) / seconds, LARGEST_BUDGET)
+
+    def _n_threads(self, jobs: list[Job]) -> int:
+        available = int(effective_n_jobs(-1 if self.n_jobs is None else self.n_jobs))
+        return min(available, len(jobs))
+
+    def _run(self, task: Task, jobs: list[Job]) -> list[list[Trained]]:
+        """Train all members, in threads."""
+        n_threads = self._n_threads(jobs)
+        if n_threads == 1:
+            return [self._trained(task, job) for job in jobs]
+        with ThreadPoolExecutor(n_threads) as pool:
+            return list(pool.map(lambda job: self._trained(task, job), jobs))
+
+    def _trained(self, task: Task, job: Job) -> list[Trained]:
+        """Train the members of one kind in one fold, on rows that are encoded for them."""
+        setting, (training, held_out) = task.settings[job.kind], job.rows
+        options = Options(piecewise=setting.piecewise, n_bins=setting.n_bins)
+        rows = task.table.take(training)
+        random_state = np.random.RandomState(job.seeds[0])
+        plan, fitted = fit_plan(task.schema, rows, task.target.take(training), options, random_state)
+        encoder = encoder_of(
+            self,
+            task.schema,
+            plan,
+            categorical_features=self.categorical_features,
+            piecewise=setting.piecewise,
+            n_bins=setting.n_bins,
+            target_type="regression" if self._numeric_targets else "classification",
+            sparse_output=task.schema.is_sparse,
+        )
+        inputs = encoder.encode(rows, fitted), encoder.encode(task.table.take(held_out))
+        own, others = (
+            Rows(X, task.y[chosen], None if task.weight is None else task.weight[chosen])
+            for X, chosen in zip(inputs, job.rows, strict=True)
+        )
+        found = []
+        for seed in job.seeds[1 : 1 + setting.per_fold]:
+            model, history = train_member(
+                setting, own, others, task.loss, task.n_outputs, seed, device=self.device
+            )
+            member = Member(job.kind, job.fold, encoder, model, history)
+            found.append((member, member.outputs(others.X)))
+        return found
+
+    def _mix_up(self, task: Task, jobs: list[Job], trained: list[list[Trained]], y: Any) -> None:
+        """Set the fitted attributes: members, and how they are mixed."""
+        n_rows = task.table.n_rows
+        counts = np.zeros(n_rows, dtype=np.int64)
+        outputs = {kind: np.zeros((n_rows, task.n_outputs)) for kind in task.settings}
+        for job, members in zip(jobs, trained, strict=True):
+            _, held_out = job.rows
+            # A splitter that repeats itself gives rows several outputs.
+            outputs[job.kind][held_out] += np.mean([output for _, output in members], axis=0)
+            counts[held_out] += job.kind == next(iter(task.settings))
+        rows = np.flatnonzero(counts)
+        known = {kind: output[rows] / counts[rows, np.newaxis] for kind, output in outputs.items()}
+        rows_weight = None if task.weight is None else task.weight[rows]
+        usable = rows_weight is None or rows_weight.any()
+        mix = mixed(known, task.y[rows], rows_weight if usable else None, task.loss, self._by_error())
+        self._schema, self._loss_function = task.schema, task.loss
+        self.members_ = [member for members in trained for member, _ in members]
+        self.encoder_ = [members[0][0].encoder for members in trained]
+        self._mix, self.mix_, self.temperature_ = mix, mix.weights, mix.temperatures
+        self._take_targets(y)
+        self._take_oof(y, mix.of(known).astype(np.float32), rows, rows_weight if usable else None)
+
+    def _by_error(self) -> bool:
+        return False
+
+    # -- fitted -----------------------------------------------------------------------------------------
+
+    _schema: Schema
+    _mix: Mix
+    _targets: Any
+    _loss_function: Loss
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        """Return the mixed raw outputs, of shape (n_samples, n_outputs)."""
+        check_is_fitted(self)
+        table = self._schema.read(self, X)
+        counts = {kind: sum(member.kind == kind for member in self.members_) for kind in self.mix_}
+        total: Any = 0.0
+        encoder, inputs = None, None
+        for member in self.members_:
+            factor = self._mix.factor(member.kind) / counts[member.kind]
+            if not factor:
+                continue
+            if member.encoder is not encoder:
+                encoder, inputs = member.encoder, member.encoder.encode(table)
+            total = total + np.float32(factor) * member.outputs(inputs)
+        found: np.ndarray = total
+        return found
+
+    def _headed(self, outputs: np.ndarray, head: Head | None) -> np.ndarray:
+        """Return what a head, such as a link of the loss, makes of outputs."""
+        if head is None:
+            return outputs
+        with no_grad():
+            found: np.ndarray = head(Tensor(outputs)).numpy()
+        return found
+
+    @property
+    def _loss(self) -> Loss | None:
+        """The loss of the fit, or else the parameter; None if that is missing or invalid."""
+        if self.__sklearn_is_fitted__():
+            return self._loss_function
+        loss = self.loss
+        loss = LOSSES[loss]() if isinstance(loss, str) and loss in LOSSES else loss
+        return loss if isinstance(loss, Loss) else None
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "members_" in self.__dict__
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = True
+        return tags

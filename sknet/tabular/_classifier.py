@@ -1,0 +1,254 @@
+"""TabularClassifier: tables as they are, labels and probabilities out."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted
+
+from sknet._params import StrOptions
+from sknet.estimators.extend import ClassTargets, ColumnTargets, gives_probabilities, probability_head
+from sknet.losses import Loss
+from sknet.tabular._base import CONSTRAINTS, BaseTabular
+from sknet.tabular._members import Members
+
+__all__ = ["TabularClassifier"]
+
+
+class TabularClassifier(ClassifierMixin, BaseTabular):
+    """Classification of tables as they are, by an ensemble of small networks with measured defaults.
+
+    Columns of any kind are encoded by `TableEncoder`. In each of `n_folds` folds, members of two kinds are
+    trained on the rows that are not held out there: smooth ones, small and strongly regularized, and sharp
+    ones, larger and trained to the end. The rows that they have not seen decide how the kinds are mixed.
+    Everything that looks at targets, encoders too, sees the rows of the training alone.
+
+    Parameters
+    ----------
+    loss : str or Loss, default="log_loss"
+        What is minimised; see `sknet.losses`.
+    categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
+        Columns that are categories; as of `TableEncoder`.
+    n_folds : int, default=4
+        How many disjoint tenths of the rows (more of few rows) are held out, each by members of its own.
+    members : int or "auto", default="auto"
+        Networks of each kind in each fold; "auto" is 2 smooth ones and 1 sharp one.
+    budget : float or str, default=1.0
+        Work, as a multiple of the default; or seconds, such as ``"30s"``, by the speed of a first epoch.
+    smooth, sharp : Members, "auto" or None, default="auto"
+        How the members of a kind are trained; a grid reaches it as ``sharp__epochs``. None leaves the kind
+        out.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied into the sample weights.
+    cv : splitter, iterable of (training, held-out) rows, or None, default=None
+        Folds of your own, instead of `n_folds`.
+    n_jobs : int or None, default=None
+        Threads that train members; None or -1 takes all cores. Results do not depend on it.
+    device : str, default="cpu"
+        Where members are trained: "cpu", "cuda", "cuda:1".
+    random_state : int, RandomState instance or None, default=None
+        Decides folds, initial weights, order of rows and dropout.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,), or a list of those
+        The labels, sorted; for several columns of labels those of each.
+    encoder_ : list of TableEncoder
+        One for each fold and kind.
+    members_ : list of Member
+        The networks, each with its `kind`, `fold`, `encoder`, `model` and `history`.
+    mix_ : dict of str to float
+        Weight of each kind.
+    temperature_ : dict of str to float
+        By which the outputs of each kind are divided; above 1 where they were too sure.
+    oof_prediction_ : ndarray of shape (n_samples, n_classes)
+        Probabilities by members that have not seen the row; NaN for rows that no fold has held out.
+    oof_score_ : float
+        The share of those rows whose labels are predicted.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Of X; names only if X had string names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.tabular import TabularClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.stack([rng.choice(["a", "b"], 200), rng.normal(size=200).round(2)], axis=1).astype(object)
+    >>> y = (X[:, 0] == "a") & (X[:, 1].astype(float) > 0)
+    >>> clf = TabularClassifier(random_state=0).fit(X, y)
+    >>> clf.oof_score_ > 0.9
+    True
+    """
+
+    _numeric_targets = False
+    _parameter_constraints = CONSTRAINTS | {"class_weight": [dict, list, StrOptions({"balanced"}), None]}
+    _targets: "ClassTargets | ColumnTargets"
+
+    def __init__(
+        self,
+        *,
+        loss: str | Loss = "log_loss",
+        categorical_features: Any = "from_dtype",
+        n_folds: int = 4,
+        members: int | str = "auto",
+        budget: float | str = 1.0,
+        smooth: Members | str | None = "auto",
+        sharp: Members | str | None = "auto",
+        class_weight: Any = None,
+        cv: Any = None,
+        n_jobs: int | None = None,
+        device: str = "cpu",
+        random_state: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.categorical_features = categorical_features
+        self.n_folds = n_folds
+        self.members = members
+        self.budget = budget
+        self.smooth = smooth
+        self.sharp = sharp
+        self.class_weight = class_weight
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.device = device
+        self.random_state = random_state
+
+    def _new_targets(self, y: Any) -> "ClassTargets | ColumnTargets":
+        is_of_columns = type_of_target(y, input_name="y") == "multiclass-multioutput"
+        targets = ColumnTargets(y) if is_of_columns else ClassTargets(y)
+        single = targets.single() if targets.task != "multilabel" else None
+        if single is not None:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data "
+                f"contains only one class: {single!r}"
+            )
+        return targets
+
+    def _weighted(self, y: Any, weight: Any) -> Any:
+        if self.class_weight is None:
+            return weight
+        of_class = compute_sample_weight(self.class_weight, y).astype(np.float32)
+        weight = of_class if weight is None else weight * of_class
+        if not weight.any():
+            raise ValueError("class_weight: at least one sample must have a positive weight, got zeros only")
+        return weight
+
+    def _by_error(self) -> bool:
+        return self._targets.task == "multiclass" and not isinstance(self._targets, ColumnTargets)
+
+    def _take_targets(self, y: Any) -> None:
+        self.classes_ = self._targets.classes
+
+    def _take_oof(self, y: Any, outputs: np.ndarray, rows: np.ndarray, weight: Any) -> None:
+        right = np.asarray(self._labels(outputs)) == y[rows]
+        self.oof_score_ = float(np.average(right.reshape(len(rows), -1).all(axis=1), weights=weight))
+        loss = self._loss_function
+        found = (
+            self._headed(outputs, probability_head(loss, self._targets, None))
+            if (loss.has_probabilities)
+            else self._decided(outputs)
+        )
+        self.oof_prediction_ = np.full((len(y), found.shape[1]), np.nan, found.dtype)
+        self.oof_prediction_[rows] = found
+
+    def _decided(self, outputs: np.ndarray) -> np.ndarray:
+        return self._headed(outputs, self._targets.deciding(self._loss_function))
+
+    def _labels(self, outputs: np.ndarray) -> Any:
+        return self._targets.decode(self._decided(outputs), self._loss_function.threshold)
+
+    def predict(self, X: Any) -> Any:
+        """Predict labels.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_labels)
+            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
+        """
+        return self._labels(self._outputs(X))
+
+    def decision_function(self, X: Any) -> Any:
+        """Return the mixed raw outputs: logits, or whatever the loss expects.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes), or a list of those
+            For two classes one column, positive where the second is more likely.
+        """
+        return self._targets.decisions(self._decided(self._outputs(X)))
+
+    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Predict probabilities, which are calibrated by a temperature for each kind of members.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or a list of those
+            In the order of `classes_`; for several columns of labels an array for each.
+        """
+        return self._probable(X, "predict")
+
+    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Any:
+        """Predict logarithms of probabilities, finite also where the probability underflows.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or a list of those
+            As of `predict_proba`.
+        """
+        return self._probable(X, "log_predict")
+
+    def _probable(self, X: Any, link: str) -> Any:
+        check_is_fitted(self)
+        head = probability_head(self._loss_function, self._targets, None, link)
+        return self._targets.per_column(self._headed(self._outputs(X), head))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of rows whose labels are predicted, all of them where a row has several.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_labels)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Sample weights.
+
+        Returns
+        -------
+        float
+            The accuracy.
+        """
+        right = np.asarray(self.predict(X)) == np.asarray(y)
+        return float(np.average(right.reshape(len(right), -1).all(axis=1), weights=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,91 @@
+"""Folds: disjoint sets of rows, each held out by the members of one fold."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Fold", "folds_of"]
+
+Fold = tuple[np.ndarray, np.ndarray]
+# Folds hold out a tenth of the rows, or more where there are more than ten of them, or few groups.
+PARTS = 10
+
+
+def folds_of(
+    cv: Any, n_folds: int, y: np.ndarray, stratify: np.ndarray | None, groups: Any, random_state: Any
+) -> list[Fold]:
+    """Return training and held-out rows of each fold.
+
+    Parameters
+    ----------
+    cv : splitter, iterable of pairs or None
+        The user's own folds.
+    n_folds : int
+        How many to make without.
+    y : ndarray of shape (n_samples, ...)
+        Targets, for a splitter.
+    stratify : ndarray of shape (n_samples,) or None
+        Labels of which each part gets its share.
+    groups : array-like of shape (n_samples,) or None
+        Rows of one group stay together.
+    random_state : RandomState
+        Drawn from.
+
+    Returns
+    -------
+    list of (ndarray, ndarray)
+        Row numbers.
+
+    Raises
+    ------
+    ValueError
+        If there are too few rows or groups, or the folds are no row numbers.
+    """
+    n_rows = len(y)
+    if cv is not None:
+        return _given(cv, y, groups)
+    units, names = np.arange(n_rows), None
+    if groups is not None:
+        names, units = np.unique(np.asarray(groups), return_inverse=True)
+        if len(units) != n_rows:
+            raise ValueError(f"groups must have one entry for each of {n_rows} rows, got {len(units)}")
+    n_units = n_rows if names is None else len(names)
+    if n_units < 2:
+        what = "groups" if names is not None else "rows"
+        raise ValueError(
+            f"folds need at least 2 {what}, got {n_units} (n_samples={n_rows}): what is held out cannot be "
+            "trained on"
+        )
+    order = random_state.permutation(n_units)
+    if stratify is not None and names is None:
+        order = order[np.argsort(stratify[order], kind="stable")]
+    n_parts = min(max(PARTS, n_folds), n_units)
+    part = np.empty(n_units, dtype=np.int64)
+    part[order] = np.arange(n_units) % n_parts
+    own = part[units]
+    return [(np.flatnonzero(own != i), np.flatnonzero(own == i)) for i in range(min(n_folds, n_parts))]
+
+
+def _given(cv: Any, y: np.ndarray, groups: Any) -> list[Fold]:
+    if hasattr(cv, "split"):
+        pairs: Iterable[Any] = cv.split(np.zeros((len(y), 1)), y, groups)
+    else:
+        pairs = cv
+    found = []
+    for training, held_out in pairs:
+        rows = [np.asarray(part) for part in (training, held_out)]
+        rows = [np.flatnonzero(part) if part.dtype == bool else part for part in rows]
+        for part in rows:
+            if part.ndim != 1 or not len(part) or part.dtype.kind not in "iu" or part.max() >= len(y):
+                raise ValueError(
+                    f"cv must give pairs of row numbers, from 0 to {len(y) - 1}, got {part!r} in one of them"
+                )
+        if len(np.intersect1d(rows[0], rows[1])):
+            raise ValueError(
+                "cv gives a fold with the same rows on both sides: what is trained on validates nothing"
+            )
+        found.append((rows[0].astype(np.intp), rows[1].astype(np.intp)))
+    if not found:
+        raise ValueError(f"cv={cv!r} gives no folds")
+    return found

@@ -1,0 +1,230 @@
+"""Members of an ensemble: what a user can choose of a kind, what was measured, and what follows for a fit."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any
+
+from sknet._params import Interval, ParameterObject, StrOptions
+from sknet.optim import Adam, BaseOptimizer, RateFactors, WeightDecay
+from sknet.optim.schedules import Cosine, FlatThenCosine, WarmUp
+
+__all__ = ["KINDS", "Members", "Setting", "setting_of"]
+
+# What was measured on tables of 10,000 rows, by kind; a dict has a value for each task.
+RECIPES: dict[str, dict[str, Any]] = {
+    "smooth": {
+        "per_fold": 2,
+        "hidden_layer_sizes": (128, 128),
+        "epochs": 10,
+        "lr": {"binary": 0.03, "multiclass": 0.03, "regression": 0.1},
+        "dropout": 0.2,
+        "scale_factor": 6.0,
+        "weight_decay": 0.02,
+        "label_smoothing": 0.0,
+        "keep": "best",
+        "batch_size": 256,
+        "piecewise": "tree",
+        "n_bins": 16,
+    },
+    "sharp": {
+        "per_fold": 1,
+        "hidden_layer_sizes": (256, 256),
+        "epochs": {"binary": 16, "multiclass": 24, "regression": 20},
+        "lr": {"binary": 0.04, "multiclass": 0.04, "regression": 0.08},
+        "dropout": {"binary": 0.1, "multiclass": 0.1, "regression": 0.05},
+        "scale_factor": {"binary": 6.0, "multiclass": 6.0, "regression": 2.0},
+        "weight_decay": 0.0,
+        "label_smoothing": {"binary": 0.1, "multiclass": 0.1, "regression": 0.0},
+        "keep": "last",
+        "batch_size": {"binary": 256, "multiclass": 256, "regression": 128},
+        "piecewise": "both",
+        "n_bins": {"binary": 16, "multiclass": 16, "regression": 24},
+    },
+}
+KINDS = tuple(RECIPES)
+
+
+def _auto(*others: Any) -> list[Any]:
+    return [*others, StrOptions({"auto"})]
+
+
+class Members(ParameterObject):
+    """Networks of one kind in a `TabularClassifier` or `TabularRegressor`.
+
+    Parameters
+    ----------
+    per_fold : int or "auto", default="auto"
+        How many are trained in each fold.
+    hidden_layer_sizes : array-like of int or "auto", default="auto"
+        Units of each hidden layer.
+    epochs : int or "auto", default="auto"
+        Passes over the rows; the `budget` of the estimator multiplies it.
+    lr : float or "auto", default="auto"
+        Learning rate of Adam after the warm-up, from which it falls along a cosine.
+    dropout : float or "auto", default="auto"
+        Share of hidden units to drop in training.
+    scale_factor : float or "auto", default="auto"
+        How many times higher the rate of the columns' factors is.
+    weight_decay : float or "auto", default="auto"
+        Decoupled decay of weights, and that of the columns' factors by the square of `scale_factor` more.
+    label_smoothing : float or "auto", default="auto"
+        Of a classification by log loss.
+    keep : {"best", "last", "auto"}, default="auto"
+        Which weights: of the epoch with the lowest loss of the held-out rows, or of the last.
+    batch_size : int or "auto", default="auto"
+        Rows in a step.
+    piecewise : {"both", "tree", "quantile", "auto"} or None, default="auto"
+        As of `TableEncoder`.
+    n_bins : int or "auto", default="auto"
+        As of `TableEncoder`.
+
+    Examples
+    --------
+    >>> from sknet.tabular import Members, TabularRegressor
+    >>> TabularRegressor(smooth=Members(epochs=20), sharp=None).get_params()["smooth__epochs"]
+    20
+    """
+
+    _parameter_constraints = {
+        "per_fold": _auto(Interval(Integral, 1, None, closed="left")),
+        "hidden_layer_sizes": _auto("array-like"),
+        "epochs": _auto(Interval(Integral, 1, None, closed="left")),
+        "lr": _auto(Interval(Real, 0, None, closed="neither")),
+        "dropout": _auto(Interval(Real, 0, 1, closed="left")),
+        "scale_factor": _auto(Interval(Real, 0, None, closed="left")),
+        "weight_decay": _auto(Interval(Real, 0, None, closed="left")),
+        "label_smoothing": _auto(Interval(Real, 0, 1, closed="left")),
+        "keep": [StrOptions({"best", "last", "auto"})],
+        "batch_size": _auto(Interval(Integral, 1, None, closed="left")),
+        "piecewise": [StrOptions({"both", "tree", "quantile", "auto"}), None],
+        "n_bins": _auto(Interval(Integral, 2, None, closed="left")),
+    }
+
+    def __init__(
+        self,
+        *,
+        per_fold: int | str = "auto",
+        hidden_layer_sizes: "Sequence[int] | str" = "auto",
+        epochs: int | str = "auto",
+        lr: float | str = "auto",
+        dropout: float | str = "auto",
+        scale_factor: float | str = "auto",
+        weight_decay: float | str = "auto",
+        label_smoothing: float | str = "auto",
+        keep: str = "auto",
+        batch_size: int | str = "auto",
+        piecewise: str | None = "auto",
+        n_bins: int | str = "auto",
+    ) -> None:
+        self.per_fold = per_fold
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.epochs = epochs
+        self.lr = lr
+        self.dropout = dropout
+        self.scale_factor = scale_factor
+        self.weight_decay = weight_decay
+        self.label_smoothing = label_smoothing
+        self.keep = keep
+        self.batch_size = batch_size
+        self.piecewise = piecewise
+        self.n_bins = n_bins
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the members of one kind are trained in a fit; as of `Members`, with everything decided."""
+
+    per_fold: int
+    hidden_layer_sizes: tuple[int, ...]
+    epochs: int
+    lr: float
+    dropout: float
+    scale_factor: float
+    weight_decay: float
+    label_smoothing: float
+    keep: str
+    batch_size: int
+    piecewise: str | None
+    n_bins: int
+
+    def times(self, budget: float) -> "Setting":
+        """Return the same with so many times the work."""
+        return replace(self, epochs=max(1, round(self.epochs * budget)))
+
+    def optimizer(self, n_steps: int, scales: bool) -> BaseOptimizer:
+        """Return how a member is trained in so many steps.
+
+        Parameters
+        ----------
+        n_steps : int
+            Of the whole training.
+        scales : bool
+            Whether the network has a factor for each column.
+
+        Returns
+        -------
+        BaseOptimizer
+            Adam with a warm-up of a tenth of the steps.
+        """
+        rise = max(1, n_steps // 10)
+        rate = WarmUp(Cosine(self.lr, n_steps=max(1, n_steps - rise)), n_steps=rise)
+        front = {"scale.weight": self.scale_factor} if scales else {}
+        found: BaseOptimizer = RateFactors(Adam(rate, beta1=0.9, beta2=0.95), {"*.bias": 0.1, **front})
+        if not self.weight_decay:
+            return found
+        decays = {"*.weight": 1.0, **{name: factor**2 for name, factor in front.items()}}
+        return WeightDecay(found, FlatThenCosine(self.weight_decay, n_steps=n_steps), decays)
+
+
+def setting_of(kind: str, chosen: Members | str, task: str, n_rows: int, per_fold: int | str) -> Setting:
+    """Return how members of a kind are trained for some rows.
+
+    Parameters
+    ----------
+    kind : {"smooth", "sharp"}
+        Which recipe decides what is left to it.
+    chosen : Members or "auto"
+        By the user.
+    task : {"binary", "multiclass", "multilabel", "regression"}
+        Of the targets.
+    n_rows : int
+        To train on.
+    per_fold : int or "auto"
+        Members of each kind in each fold, where `chosen` does not say.
+
+    Returns
+    -------
+    Setting
+        With everything decided.
+    """
+    task = "binary" if task == "multilabel" else task
+    recipe = {name: x[task] if isinstance(x, dict) else x for name, x in RECIPES[kind].items()}
+    recipe["batch_size"] = _batch_size(recipe["batch_size"], n_rows)
+    recipe["epochs"] = _epochs(recipe["epochs"], n_rows)
+    if not isinstance(per_fold, str):
+        recipe["per_fold"] = per_fold
+    given = {} if isinstance(chosen, str) else chosen.get_params(deep=False)
+    decided = {name: value for name, value in given.items() if not _is_auto(value)}
+    found = {**recipe, **decided}
+    found["hidden_layer_sizes"] = tuple(int(size) for size in found["hidden_layer_sizes"])
+    return Setting(**found)
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _batch_size(batch_size: int, n_rows: int) -> int:
+    """Return rows in a step: fewer for small tables, more for large ones."""
+    if n_rows < 5_000:
+        return int(max(16, min(128, 2 ** round(math.log2(max(n_rows, 1) / 16)))))
+    return batch_size if n_rows < 50_000 else 2 * batch_size if n_rows < 200_000 else 4 * batch_size
+
+
+def _epochs(epochs: int, n_rows: int) -> int:
+    """Return passes over the rows: more of a small table, fewer of a large one."""
+    if n_rows < 5_000:
+        return round(epochs * min(5.0, math.sqrt(5_000 / max(n_rows, 1))))
+    return max(1, round(epochs * min(1.0, float((20_000 / n_rows) ** 0.2))))

@@ -1,0 +1,91 @@
+"""Mixing kinds of members: temperatures and weights by the rows that each member has not seen."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Tensor, no_grad
+from sknet.estimators.extend import best_temperature
+from sknet.losses import Loss
+
+__all__ = ["Mix", "mixed"]
+
+STEPS = 10
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How outputs of kinds are mixed.
+
+    Attributes
+    ----------
+    weights : dict of str to float
+        Of each kind; they add up to 1.
+    temperatures : dict of str to float
+        By which outputs are divided.
+    """
+
+    weights: dict[str, float]
+    temperatures: dict[str, float]
+
+    def factor(self, kind: str) -> float:
+        """Return by what the outputs of a kind are multiplied."""
+        return self.weights[kind] / self.temperatures[kind]
+
+    def of(self, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the mixed outputs."""
+        parts = [self.factor(kind) * output for kind, output in outputs.items() if self.weights[kind]]
+        found: np.ndarray = np.sum(parts, axis=0)
+        return found
+
+
+def mixed(
+    outputs: Mapping[str, np.ndarray], y: np.ndarray, weight: np.ndarray | None, loss: Loss, by_error: bool
+) -> Mix:
+    """Return the mix that is best for rows that no member was trained on.
+
+    Parameters
+    ----------
+    outputs : mapping of str to ndarray of shape (n_samples, n_outputs)
+        Raw outputs of each kind.
+    y : ndarray of shape (n_samples, ...)
+        Targets as the loss reads them.
+    weight : ndarray of shape (n_samples,) or None
+        Sample weights.
+    loss : Loss
+        What is to be small.
+    by_error : bool
+        Whether the share of wrong classes decides, and the loss only between equals.
+
+    Returns
+    -------
+    Mix
+        The best.
+    """
+    kinds = list(outputs)
+    temperatures = {kind: _temperature(loss, output, y, weight) for kind, output in outputs.items()}
+    if len(kinds) == 1:
+        return Mix({kinds[0]: 1.0}, temperatures)
+    first, second = kinds
+    mixes = [Mix({first: 1.0 - i / STEPS, second: i / STEPS}, temperatures) for i in range(STEPS + 1)]
+    return min(mixes, key=lambda mix: _badness(mix.of(outputs), y, weight, loss, by_error))
+
+
+def _temperature(loss: Any, output: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> float:
+    if not (loss.has_probabilities and hasattr(loss, "tempered") and hasattr(loss, "likelihood")):
+        return 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where all rows are predicted right it is 1
+        return best_temperature(loss, output.astype(np.float64), y, weight)
+
+
+def _badness(
+    output: np.ndarray, y: np.ndarray, weight: np.ndarray | None, loss: Loss, by_error: bool
+) -> tuple[float, float]:
+    with no_grad():
+        values = loss.values(Tensor(output.astype(np.float64)), Tensor(y)).numpy()
+    error = float(np.average(output.argmax(axis=1) != y, weights=weight)) if by_error else 0.0
+    return error, float(np.average(values, weights=weight))

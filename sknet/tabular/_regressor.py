@@ -1,0 +1,212 @@
+"""TabularRegressor: tables as they are, numbers out."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from sknet.estimators.extend import (
+    RealTargets,
+    gives_deviations,
+    gives_intervals,
+    gives_quantiles,
+    interval_head,
+)
+from sknet.losses import Loss
+from sknet.tabular._base import CONSTRAINTS, BaseTabular
+from sknet.tabular._members import Members
+
+__all__ = ["TabularRegressor"]
+
+
+class TabularRegressor(RegressorMixin, BaseTabular):
+    """Regression on tables as they are, by an ensemble of small networks with measured defaults.
+
+    Columns of any kind are encoded by `TableEncoder`. In each of `n_folds` folds, members of two kinds are
+    trained on the rows that are not held out there: smooth ones, small and strongly regularized, and sharp
+    ones, larger and trained to the end. The rows that they have not seen decide how the kinds are mixed.
+    Targets are standardized where the loss allows it, and predictions stay within those of the training.
+
+    Parameters
+    ----------
+    loss : str or Loss, default="squared_error"
+        What is minimised: "squared_error", "absolute_error", "huber", "poisson", ``Quantile([0.1, 0.5,
+        0.9])`` or another of `sknet.losses`.
+    categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
+        Columns that are categories; as of `TableEncoder`.
+    n_folds : int, default=4
+        How many disjoint tenths of the rows (more of few rows) are held out, each by members of its own.
+    members : int or "auto", default="auto"
+        Networks of each kind in each fold; "auto" is 2 smooth ones and 1 sharp one.
+    budget : float or str, default=1.0
+        Work, as a multiple of the default; or seconds, such as ``"30s"``, by the speed of a first epoch.
+    smooth, sharp : Members, "auto" or None, default="auto"
+        How the members of a kind are trained; a grid reaches it as ``sharp__epochs``. None leaves the kind
+        out.
+    cv : splitter, iterable of (training, held-out) rows, or None, default=None
+        Folds of your own, instead of `n_folds`.
+    n_jobs : int or None, default=None
+        Threads that train members; None or -1 takes all cores. Results do not depend on it.
+    device : str, default="cpu"
+        Where members are trained: "cpu", "cuda", "cuda:1".
+    random_state : int, RandomState instance or None, default=None
+        Decides folds, initial weights, order of rows and dropout.
+
+    Attributes
+    ----------
+    encoder_ : list of TableEncoder
+        One for each fold and kind.
+    members_ : list of Member
+        The networks, each with its `kind`, `fold`, `encoder`, `model` and `history`.
+    mix_ : dict of str to float
+        Weight of each kind.
+    temperature_ : dict of str to float
+        1 for each kind; classifiers have others.
+    oof_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        Predictions by members that have not seen the row; NaN for rows that no fold has held out.
+    oof_score_ : float
+        R2 of those rows.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Of X; names only if X had string names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.tabular import TabularRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.stack([rng.choice(["a", "b"], 300), rng.normal(size=300).round(2)], axis=1).astype(object)
+    >>> y = np.where(X[:, 0] == "a", 1.0, -1.0) * X[:, 1].astype(float)
+    >>> reg = TabularRegressor(random_state=0).fit(X, y)
+    >>> reg.oof_score_ > 0.9
+    True
+    """
+
+    _numeric_targets = True
+    _parameter_constraints = CONSTRAINTS
+    _targets: RealTargets
+    _bounds: tuple[Any, Any]
+
+    def __init__(
+        self,
+        *,
+        loss: str | Loss = "squared_error",
+        categorical_features: Any = "from_dtype",
+        n_folds: int = 4,
+        members: int | str = "auto",
+        budget: float | str = 1.0,
+        smooth: Members | str | None = "auto",
+        sharp: Members | str | None = "auto",
+        cv: Any = None,
+        n_jobs: int | None = None,
+        device: str = "cpu",
+        random_state: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.categorical_features = categorical_features
+        self.n_folds = n_folds
+        self.members = members
+        self.budget = budget
+        self.smooth = smooth
+        self.sharp = sharp
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.device = device
+        self.random_state = random_state
+
+    def _new_targets(self, y: Any) -> RealTargets:
+        return RealTargets(y)
+
+    def _take_targets(self, y: Any) -> None:
+        self._bounds = y.min(axis=0), y.max(axis=0)
+
+    def _take_oof(self, y: Any, outputs: np.ndarray, rows: np.ndarray, weight: Any) -> None:
+        from sklearn.metrics import r2_score  # it loads half of scikit-learn
+
+        found = self._means(outputs)
+        self.oof_prediction_ = np.full(y.shape, np.nan, found.dtype)
+        self.oof_prediction_[rows] = found
+        several = len(rows) > 1
+        self.oof_score_ = float(r2_score(y[rows], found, sample_weight=weight)) if several else np.nan
+
+    def _means(self, outputs: np.ndarray) -> np.ndarray:
+        found = self._targets.decode(self._headed(outputs, self._loss_function.predict))
+        clipped: np.ndarray = np.clip(found, *self._bounds).astype(found.dtype)
+        return clipped
+
+    def predict(self, X: Any) -> Any:
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            What the loss estimates: means, medians or quantiles; not beyond the targets of the fit.
+        """
+        return self._means(self._outputs(X))
+
+    @available_if(gives_deviations)  # type: ignore[untyped-decorator]
+    def predict_std(self, X: Any) -> Any:
+        """Predict standard deviations, if the loss is ``"gaussian_nll"``.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Standard deviations.
+        """
+        return self._found(X, "predict_std")
+
+    @available_if(gives_quantiles)  # type: ignore[untyped-decorator]
+    def predict_quantiles(self, X: Any) -> Any:
+        """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_quantiles) or (n_samples, n_quantiles, n_outputs)
+            In increasing order.
+        """
+        return self._found(X, "predict_quantiles")
+
+    @available_if(gives_intervals)  # type: ignore[untyped-decorator]
+    def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
+        """Predict intervals in which a share of the targets is expected, half of the rest on each side.
+
+        Parameters
+        ----------
+        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
+            With the columns of the fit.
+        coverage : float, default=0.8
+            The share. With ``Quantile`` the two quantiles that bound it must be among its levels.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, 2) or (n_samples, 2, n_outputs)
+            Lower and upper bounds.
+        """
+        check_is_fitted(self)
+        head = interval_head(self._loss_function, coverage)
+        return self._targets.decode(self._headed(self._outputs(X), head))
+
+    def _found(self, X: Any, name: str) -> Any:
+        check_is_fitted(self)
+        return self._targets.decode(self._headed(self._outputs(X), getattr(self._loss_function, name)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

@@ -1,0 +1,165 @@
+"""Training one member: a network on the rows of all folds but its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sknet.callbacks import Callback, EarlyStopping
+from sknet.device import to_host
+from sknet.engine import Batches, History, Model, Score
+from sknet.engine.extend import Settings, Validation, predict_rows, train
+from sknet.losses import LogLoss, Loss
+from sknet.preprocessing import TableEncoder
+from sknet.tabular._members import Setting
+from sknet.tabular._network import TabularNet, initialize
+
+__all__ = ["Member", "Rows", "train_member"]
+
+
+class NoScore(Score):
+    """A score that nobody asks for."""
+
+    reads_outputs = False
+
+    def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
+        pass
+
+    def result(self) -> float:
+        return float("nan")
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Encoded rows with their targets.
+
+    Attributes
+    ----------
+    X : array or CSR array of shape (n_samples, n_features)
+        Inputs.
+    y : ndarray of shape (n_samples, ...)
+        Targets as the loss reads them.
+    weight : ndarray of shape (n_samples,) or None
+        Sample weights.
+    """
+
+    X: Any
+    y: np.ndarray
+    weight: np.ndarray | None
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return int(self.X.shape[0])
+
+    def batches(self, model: Model, size: int) -> Batches:
+        """Return the rows as the loop reads them."""
+        return Batches(self.X, self.y, self.weight, size, model.dtype, model.device)
+
+
+@dataclass
+class Member:
+    """A network of an ensemble.
+
+    Attributes
+    ----------
+    kind : {"smooth", "sharp"}
+        By which recipe it was trained.
+    fold : int
+        The fold that it has not seen.
+    encoder : TableEncoder
+        What turns tables into its inputs; members of one kind and fold share it.
+    model : Model
+        The network.
+    history : History
+        Of its training.
+    """
+
+    kind: str
+    fold: int
+    encoder: TableEncoder
+    model: Model
+    history: History
+
+    def outputs(self, X: Any) -> np.ndarray:
+        """Return raw outputs of shape (n_samples, n_outputs) for encoded rows."""
+        found: np.ndarray = to_host(predict_rows(self.model, X))
+        return found
+
+
+def loss_with(loss: Loss, label_smoothing: float) -> Loss:
+    """Return a loss with its labels smoothed, if it is a log loss."""
+    if not label_smoothing:
+        return loss
+    if isinstance(loss, LogLoss):
+        return loss.__class__(**{**loss.get_params(deep=False), "label_smoothing": label_smoothing})
+    return loss
+
+
+def train_member(
+    setting: Setting,
+    training: Rows,
+    held_out: Rows,
+    loss: Loss,
+    n_outputs: int,
+    seed: int,
+    *,
+    device: Any = "cpu",
+    callbacks: "tuple[Callback, ...]" = (),
+) -> tuple[Model, History]:
+    """Train a network.
+
+    Parameters
+    ----------
+    setting : Setting
+        How.
+    training, held_out : Rows
+        What to train on, and what decides which epoch was best.
+    loss : Loss
+        What is minimised.
+    n_outputs : int
+        Of the network.
+    seed : int
+        Decides initial weights, order of rows and dropout.
+    device : str or Device, default="cpu"
+        Where.
+    callbacks : tuple of Callback, default=()
+        Called as well.
+
+    Returns
+    -------
+    model : Model
+        Trained.
+    history : History
+        Of the training.
+    """
+    random_state = np.random.RandomState(seed)
+    scales = isinstance(training.X, np.ndarray)
+    network = TabularNet(training.X.shape[1], n_outputs, setting.hidden_layer_sizes, setting.dropout, scales)
+    initialize(network, training.X, random_state, np.float32)
+    size = min(setting.batch_size, training.n_rows)
+    n_steps = setting.epochs * -(-training.n_rows // size)
+    model = Model(
+        network,
+        loss=loss_with(loss, setting.label_smoothing),
+        optimizer=setting.optimizer(n_steps, scales),
+        device=device,
+        random_state=random_state,
+        copy=False,
+    )
+    keeps_best = setting.keep == "best"
+    stopping = [EarlyStopping("validation_loss", patience=np.inf, tol=0.0)] if keeps_best else []
+    validation = Validation(held_out.batches(model, 4096), NoScore) if keeps_best else None
+    history = History()
+    settings = Settings(max_iter=setting.epochs, seeded=True)
+    train(
+        model, training.batches(model, size), history, settings, NoScore, validation, [*callbacks, *stopping]
+    )
+    return model, history
