@@ -18,6 +18,7 @@ ORDER = [
     "sknet",
     "sknet.neural_network",
     "sknet.preprocessing",
+    "sknet.tabular",
     "sknet.callbacks",
     "sknet.losses",
     "sknet.optim",

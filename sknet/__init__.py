@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 from sknet._late import completed_by as _completed_by
 
 if TYPE_CHECKING:
-    from sknet import autograd, callbacks, losses, neural_network, nn, onnx, ops, optim, preprocessing
+    from sknet import (
+        autograd,
+        callbacks,
+        losses,
+        neural_network,
+        nn,
+        onnx,
+        ops,
+        optim,
+        preprocessing,
+        tabular,
+    )
     from sknet.autograd import Function, checkpoint, grad, value_and_grad, vmap
     from sknet.core import Tensor, enable_grad, inference_mode, no_grad, set_grad_enabled
     from sknet.engine import Model
@@ -23,6 +34,7 @@ if TYPE_CHECKING:
     )
     from sknet.files import load, save, trusted_types
     from sknet.preprocessing import TableEncoder
+    from sknet.tabular import TabularClassifier, TabularRegressor
 
 __version__ = "0.1.0"
 
@@ -43,11 +55,12 @@ _HOMES = {
         "NetTransformer",
     ),
     "sknet.preprocessing": ("TableEncoder",),
+    "sknet.tabular": ("TabularClassifier", "TabularRegressor"),
     "sknet.files": ("load", "save", "trusted_types"),
 }
 _MODULES = (
     *("autograd", "callbacks", "losses", "neural_network", "nn"),
-    *("onnx", "ops", "optim", "preprocessing"),
+    *("onnx", "ops", "optim", "preprocessing", "tabular"),
 )
 
 __all__ = [
@@ -60,6 +73,8 @@ __all__ = [
     "NetRegressor",
     "NetTransformer",
     "TableEncoder",
+    "TabularClassifier",
+    "TabularRegressor",
     "Tensor",
     "__version__",
     "autograd",
@@ -79,6 +94,7 @@ __all__ = [
     "preprocessing",
     "save",
     "set_grad_enabled",
+    "tabular",
     "trusted_types",
     "value_and_grad",
     "vmap",

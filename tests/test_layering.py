@@ -19,12 +19,8 @@ LAYERS = [
     {"callbacks"},
     {"engine", "onnx"},
     {"estimators"},
-<<<<<<< HEAD
-    {"neural_network"},
-    {"files"},
-=======
     {"neural_network", "tabular"},
->>>>>>> 89465f2 (Ensembles for tables)
+    {"files"},
     {"display", "dask"},
     {""},  # sknet/__init__.py, which only gathers names
 ]

@@ -23,11 +23,14 @@ from sknet.core import PRIMITIVES, Primitive
 from sknet.device import Device, MetaArray
 from sknet.engine import extend
 from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransformer, LayerOutput
-from sknet.estimators.extend import Perceptron, Recipe
+from sknet.estimators.extend import ClassTargets, ColumnTargets, Perceptron, RealTargets, Recipe
 from sknet.exceptions import NonFiniteError
 from sknet.losses import LogLoss
 from sknet.nn.extend import Calls
 from sknet.onnx._writer import Node
+from sknet.preprocessing.extend import Options, Schema, Table, Target, fit_plan, target_of
+from sknet.preprocessing.extend import Plan as TablePlan
+from sknet.tabular import Member
 from tests.estimators.data import TABLES, quiet
 from tests.estimators.nets import net_for
 from tests.project import is_protocol, public_objects
@@ -156,13 +159,32 @@ def plan():
     return Plan(made, [Group([equation], 3) for equation in made.equations], {}, no_scratch)
 
 
+def planned():
+    schema, table = Schema.learn(sknet.TableEncoder(), X, "from_dtype")
+    return schema, table, fit_plan(schema, table, None, Options(), RandomState(0))[0]
+
+
 def slot():
     made = ops.SparseSlot((2, 3), "float64")
     made.matrix = scipy.sparse.csr_array(np.eye(2, 3))
     return made
 
 
+def tabular():
+    y = np.arange(6.0)
+    return sknet.TabularRegressor(n_folds=1, members=1, budget=0.01, random_state=0).fit(X, y)
+
+
 SPECIAL = {
+    Member: lambda: Member("smooth", 0, sknet.TableEncoder().fit(X), model(), engine.History()),
+    ClassTargets: lambda: ClassTargets(np.array(["a", "b", "a"])),
+    ColumnTargets: lambda: ColumnTargets(np.array([["a", "x"], ["b", "y"], ["c", "x"]])),
+    RealTargets: lambda: RealTargets(Y),
+    TablePlan: lambda: planned()[2],
+    Schema: lambda: planned()[0],
+    Table: lambda: planned()[1],
+    Target: lambda: target_of(Y, "regression"),
+    sknet.TabularRegressor: tabular,
     sknet.Model: model,
     Tensor: lambda: Tensor(X, requires_grad=True),
     nn.Parameter: lambda: nn.Parameter(X),

@@ -6,11 +6,6 @@ from sknet.estimators._base import BaseNet
 from sknet.estimators._calibration import best_temperature
 from sknet.estimators._classifier import BaseClassifier
 from sknet.estimators._heads import (
-    check_deviations,
-    gives_deviations,
-    gives_intervals,
-    gives_probabilities,
-    gives_quantiles,
     interval_head,
     probability_head,
 )
@@ -22,7 +17,6 @@ from sknet.estimators._perceptron import PerceptronLayers
 from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
 from sknet.estimators._regressor import BaseRegressor
 from sknet.estimators._targets import (
-    ClassEncoder,
     ClassTargets,
     ColumnTargets,
     OrderedTargets,
@@ -37,7 +31,6 @@ __all__ = [
     "BaseClassifier",
     "BaseNet",
     "BaseRegressor",
-    "ClassEncoder",
     "ClassTargets",
     "ColumnTargets",
     "Perceptron",
@@ -45,14 +38,9 @@ __all__ = [
     "RealTargets",
     "Recipe",
     "best_temperature",
-    "check_deviations",
     "check_weights",
     "check_y",
     "follows_namespace",
-    "gives_deviations",
-    "gives_intervals",
-    "gives_probabilities",
-    "gives_quantiles",
     "interval_head",
     "layer_sizes",
     "probability_head",

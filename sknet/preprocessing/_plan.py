@@ -19,7 +19,24 @@ __all__ = ["Options", "Plan", "fit_plan"]
 
 @dataclass(frozen=True)
 class Options:
-    """What a user can choose; as of `TableEncoder`."""
+    """What a user can choose of a `TableEncoder`, apart from its columns.
+
+    Parameters
+    ----------
+    piecewise : {"both", "tree", "quantile"} or None, default="both"
+        As of `TableEncoder`, like all that follow.
+    n_bins, max_levels, min_count, n_folds : int, default=16, 40, 5, 5
+        Of bins, and of categories.
+    smoothing : float, default=20.0
+        Of means.
+    subsample : int or None, default=20_000
+        Of rows.
+
+    Examples
+    --------
+    >>> Options(n_bins=8).max_levels
+    40
+    """
 
     piecewise: str | None = "both"
     n_bins: int = 16
@@ -97,7 +114,7 @@ class Plan:
         return out
 
     def csr(self, table: Table, dtype: Any, fitted: "dict[int, np.ndarray] | None" = None) -> Any:
-        """Return the same as `dense` as a CSR array, without ever being dense as a whole."""
+        """Return what `dense` does of `table`, `dtype` and `fitted` as a CSR array."""
         parts: list[Any] = []
         if self.numbers.names:
             block = np.empty((table.n_rows, len(self.numbers.names)), dtype)

@@ -139,7 +139,7 @@ class Schema:
         return schema, schema._read(X, columns)
 
     def read(self, estimator: BaseEstimator, X: Any) -> Table:
-        """Return another table, which must have the same columns."""
+        """Read `X`, another table, whose features `estimator` knows."""
         if self._is_plain(estimator, X):
             return Table(_bounded(X.astype(np.float64)), np.empty((len(X), 0), np.int64))
         row = self._single_row(estimator, X)

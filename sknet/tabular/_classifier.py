@@ -10,8 +10,9 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._params import StrOptions
-from sknet.estimators.extend import ClassTargets, ColumnTargets, gives_probabilities, probability_head
+from sknet.estimators.extend import ClassTargets, ColumnTargets, probability_head
 from sknet.losses import Loss
+from sknet.tabular._available import needs_probabilities
 from sknet.tabular._base import CONSTRAINTS, BaseTabular
 from sknet.tabular._members import Members
 
@@ -188,9 +189,10 @@ class TabularClassifier(ClassifierMixin, BaseTabular):
         ndarray of shape (n_samples,) or (n_samples, n_classes), or a list of those
             For two classes one column, positive where the second is more likely.
         """
-        return self._targets.decisions(self._decided(self._outputs(X)))
+        outputs = self._outputs(X)
+        return self._targets.decisions(self._decided(outputs))
 
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(needs_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
         """Predict probabilities, which are calibrated by a temperature for each kind of members.
 
@@ -206,7 +208,7 @@ class TabularClassifier(ClassifierMixin, BaseTabular):
         """
         return self._probable(X, "predict")
 
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(needs_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows.
 

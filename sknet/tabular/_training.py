@@ -89,7 +89,7 @@ class Member:
     history: History
 
     def outputs(self, X: Any) -> np.ndarray:
-        """Return raw outputs of shape (n_samples, n_outputs) for encoded rows."""
+        """Return raw outputs of shape (n_samples, n_outputs) for the encoded rows `X`."""
         found: np.ndarray = to_host(predict_rows(self.model, X))
         return found
 

@@ -74,7 +74,7 @@ class ClassEncoder(ABC):
         return loss.for_task(self.task)
 
     def deciding(self, loss: Loss) -> Head | None:
-        """Return what turns outputs into decisions; None where they are decisions as they are."""
+        """Return what turns outputs into decisions, for a `loss`; None where they are those already."""
         return None
 
     def probable(self, link: Head, loss: Loss) -> Head:
@@ -82,23 +82,23 @@ class ClassEncoder(ABC):
         return link
 
     def decisions(self, decision: Any) -> Any:
-        """Return decisions as `decision_function` does."""
+        """Return a `decision` as `decision_function` does."""
         return self.per_column(decision)
 
     def per_column(self, result: Any) -> Any:
-        """Return decisions or probabilities as users get them: a list, if there are several columns."""
+        """Return a `result`, decisions or probabilities, as users get it: a list for several columns."""
         return result
 
     @abstractmethod
     def new_score(self, loss: Loss) -> Callable[[], Score]:
-        """Return a function that creates an empty score of training rows."""
+        """Return a function that creates an empty score of training rows, for a `loss`."""
 
     def unlike(self, classes: Any) -> bool:
         """Tell whether some classes are others than these."""
         return not np.array_equal(self.classes, unique_labels(classes))
 
     def found_in(self, y: Any) -> Any:
-        """Return the classes that occur in labels, as `classes` has them."""
+        """Return the classes that occur in the labels `y`, as `classes` has them."""
         return unique_labels(y)
 
     def single(self) -> Any:

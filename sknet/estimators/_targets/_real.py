@@ -93,18 +93,18 @@ class RealTargets:
         )
 
     def new_score(self, batches: Batches, loss: Any) -> Callable[[], Score]:
-        """Return a function that creates an empty score of these rows."""
+        """Return a function that creates an empty score of the rows of `batches`, by the `loss` of a fit."""
         loss = loss if self.scale is None else loss.loss  # of standardized predictions, as the targets are
         return lambda: RSquared(batches.y, batches.weight, loss)
 
     def head(self, loss: Any) -> Any:
-        """Return what makes predictions of raw outputs."""
+        """Return what makes predictions of raw outputs: a link of the `loss`."""
         return loss.predict
 
     def restore(self, prediction: Any) -> Any:
-        """Return reconstructions, which have all columns."""
+        """Return a `prediction` as a reconstruction, which has all columns."""
         return prediction
 
     def decode(self, prediction: Any) -> Any:
-        """Return predictions without the axis of a single target, which is the last."""
+        """Return a `prediction` without the axis of a single target, which is the last."""
         return prediction.reshape(prediction.shape[:-1]) if self.n_outputs == 1 else prediction

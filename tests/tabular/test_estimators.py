@@ -1,0 +1,255 @@
+"""Ensembles for tables: every kind of targets, what is held out, and what a user may ask for."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import GroupKFold, KFold
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sknet.losses import Quantile
+from sknet.tabular import Members, TabularClassifier, TabularRegressor
+from tests.fuzz.tables import drawn, harmed
+
+QUICK = {"n_folds": 2, "members": 1, "budget": 0.3, "random_state": 0}
+SMALL = {**QUICK, "smooth": Members(hidden_layer_sizes=[16]), "sharp": Members(hidden_layer_sizes=[16])}
+# As of scikit-learn's own ensembles: what is drawn for a row is not drawn for its repetition.
+STOCHASTIC = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "batches, folds and dropout are drawn by rows"
+    for kind in ("dense", "sparse")
+}
+
+
+@parametrize_with_checks(
+    [TabularClassifier(**QUICK), TabularRegressor(**QUICK)], expected_failed_checks=lambda _: STOCHASTIC
+)
+def test_check(estimator, check):
+    check(estimator)
+
+
+def table(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": np.where(rng.random(n) < 0.1, np.nan, rng.integers(18, 80, n)),
+            "city": pd.Series(rng.choice(["Rome", "Bern", "Oslo"], n), dtype="category"),
+            "member": rng.random(n) < 0.5,
+            "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D"),
+        }
+    )
+    signal = frame["member"] * 2.0 - (frame["city"] == "Bern") + frame["age"].fillna(40) / 40
+    return frame, (signal + 0.2 * rng.normal(size=n)).to_numpy()
+
+
+X, SIGNAL = table()
+LABELS = {
+    "binary": (SIGNAL > 1.7).astype(int),
+    "strings": np.where(SIGNAL > 1.7, "yes", "no"),
+    "multiclass": np.digitize(SIGNAL, [1.0, 2.0, 2.5]),
+    "multilabel": np.stack([SIGNAL > 1.5, X["member"], X["city"] == "Rome"], axis=1).astype(int),
+    "columns": np.stack([np.digitize(SIGNAL, [1.0, 2.0]), np.digitize(SIGNAL, [1.5])], axis=1),
+}
+NUMBERS = {"one": SIGNAL, "large": 1e6 + 1e3 * SIGNAL, "several": np.stack([SIGNAL, -SIGNAL + 5], axis=1)}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_of_every_kind(kind):
+    y = LABELS[kind]
+    clf = TabularClassifier(**SMALL).set_params(budget=1.0).fit(X, y)
+    predicted = clf.predict(X)
+    assert predicted.shape == y.shape
+    assert set(np.unique(predicted)) <= set(np.unique(y))
+    chance = max((np.unique(y, axis=0, return_counts=True)[1]) / len(y))
+    assert clf.score(X, y) > chance + 0.5 * (1 - chance)
+    found = clf.predict_proba(X)
+    for part in found if isinstance(found, list) else [found]:
+        assert np.isfinite(part).all()
+        if kind != "multilabel":
+            np.testing.assert_allclose(part.sum(axis=1), 1, rtol=1e-5)
+    parts = (
+        zip(found, clf.predict_log_proba(X), strict=True)
+        if isinstance(found, list)
+        else [(found, clf.predict_log_proba(X))]
+    )
+    for probability, logarithm in parts:
+        np.testing.assert_allclose(np.exp(logarithm), probability, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_numbers_of_every_kind(kind):
+    y = NUMBERS[kind]
+    reg = TabularRegressor(**SMALL).set_params(budget=1.0).fit(X, y)
+    assert reg.predict(X).shape == y.shape
+    assert reg.score(X, y) > 0.8
+    assert (reg.predict(X) <= y.max(axis=0)).all()
+    assert (reg.predict(X) >= y.min(axis=0)).all()
+
+
+@pytest.mark.parametrize("kind", [TabularClassifier, TabularRegressor])
+def test_rows_out_of_fold_are_predicted_by_members_that_have_not_seen_them(kind):
+    is_classifier = kind is TabularClassifier
+    y = LABELS["strings"] if is_classifier else SIGNAL
+    cv = list(KFold(3, shuffle=True, random_state=1).split(X))
+    model = kind(**SMALL).set_params(cv=cv, members=2).fit(X, y)
+    assert len(model.members_) == 3 * 2 * 2
+    expected = np.zeros(len(X))
+    for fold, (_, held_out) in enumerate(cv):
+        for name, weight in model.mix_.items():
+            members = [m for m in model.members_ if (m.kind, m.fold) == (name, fold)]
+            inputs = members[0].encoder.transform(X.iloc[held_out])
+            output = np.mean([m.outputs(inputs)[:, 0] for m in members], axis=0)
+            expected[held_out] += weight / model.temperature_[name] * output
+    if is_classifier:
+        probability = 1 / (1 + np.exp(-expected))
+        np.testing.assert_allclose(model.oof_prediction_[:, 1], probability, rtol=1e-4, atol=1e-6)
+        labels = np.where(probability > 0.5, "yes", "no")
+        assert model.oof_score_ == pytest.approx(accuracy_score(y, labels))
+    else:
+        found = np.clip(expected * y.std() + y.mean(), y.min(), y.max())
+        np.testing.assert_allclose(model.oof_prediction_, found, rtol=1e-4)
+        assert model.oof_score_ == pytest.approx(r2_score(y, found), abs=1e-5)
+
+
+def test_an_encoder_has_not_seen_the_rows_held_out():
+    """Each of its medians is that of the other rows."""
+    model = TabularRegressor(**SMALL).set_params(sharp=None).fit(X[["age"]], SIGNAL)
+    known = ~np.isnan(model.oof_prediction_)
+    assert 0.15 < known.mean() < 0.25
+    centers = [e.transform(pd.DataFrame({"age": [np.nan, 18.0, 79.0]})) for e in model.encoder_]
+    assert not np.array_equal(*centers)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 3])
+def test_results_do_not_depend_on_threads(n_jobs):
+    one, other = (TabularRegressor(**SMALL, n_jobs=n).fit(X, SIGNAL).predict(X) for n in (None, n_jobs))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_frames_arrays_and_pickles_are_alike():
+    clf = TabularClassifier(**SMALL).fit(X, LABELS["binary"])
+    expected = clf.predict_proba(X)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(clf)).predict_proba(X), expected)
+    again = clone(clf).fit(pl.from_pandas(X), LABELS["binary"])
+    np.testing.assert_allclose(again.predict_proba(pl.from_pandas(X)), expected, rtol=1e-4, atol=1e-6)
+    assert again.feature_names_in_.tolist() == list(X)
+    with pytest.raises(ValueError, match="feature names should match"):
+        clf.predict(X[["city", "age", "member", "since"]])
+
+
+def test_sparse_tables():
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((200, 30)) < 0.2, rng.normal(size=(200, 30)), 0.0)
+    y = (dense[:, :3].sum(axis=1) > 0).astype(int)
+    clf = TabularClassifier(**SMALL).set_params(budget=1.0).fit(sp.csr_array(dense), y)
+    assert clf.score(sp.csr_array(dense), y) > 0.9
+    assert sp.issparse(clf.encoder_[0].transform(sp.csr_array(dense)))
+
+
+def test_weights_of_rows_and_classes():
+    noise = np.random.default_rng(0).random(300) < 0.5  # half of the labels are wrong, and weigh nothing
+    y = np.where(noise, 1 - LABELS["binary"], LABELS["binary"])
+    weighted = TabularClassifier(**SMALL).set_params(budget=1.0).fit(X, y, sample_weight=1.0 * ~noise)
+    assert weighted.score(X, LABELS["binary"]) > 0.9
+    rare = np.where(np.quantile(SIGNAL, 0.93) < SIGNAL, 1, 0) ^ (np.random.default_rng(1).random(300) < 0.05)
+    plain, balanced = (
+        TabularClassifier(**SMALL, class_weight=w).fit(X, rare).predict(X).sum() for w in (None, "balanced")
+    )
+    assert balanced > plain
+
+
+def test_groups_and_folds_of_your_own():
+    groups = np.repeat(np.arange(60), 5)
+    grouped = TabularRegressor(**SMALL).fit(X, SIGNAL, groups=groups)
+    held = ~np.isnan(grouped.oof_prediction_)
+    assert (held.reshape(60, 5).all(axis=1) | ~held.reshape(60, 5).any(axis=1)).all()
+    every = TabularRegressor(**SMALL).set_params(cv=GroupKFold(3)).fit(X, SIGNAL, groups=groups)
+    assert not np.isnan(every.oof_prediction_).any()
+
+
+def test_quantiles_and_deviations():
+    reg = TabularRegressor(**SMALL, loss=Quantile([0.1, 0.5, 0.9])).set_params(budget=2.0).fit(X, SIGNAL)
+    low, high = reg.predict_interval(X, 0.8).T
+    assert (low < high).all()
+    assert 0.6 < np.mean((low <= SIGNAL) & (high >= SIGNAL)) < 0.97
+    assert reg.predict_quantiles(X).shape == (300, 3)
+    assert not hasattr(TabularRegressor(), "predict_std")
+    deviations = TabularRegressor(**SMALL, loss="gaussian_nll").fit(X, SIGNAL).predict_std(X)
+    assert (deviations > 0).all()
+    assert not hasattr(TabularClassifier(loss="hinge"), "predict_proba")
+
+
+def test_members_are_reached_by_name():
+    clf = TabularClassifier().set_params(sharp__epochs=3, smooth__lr=0.01)
+    assert clf.sharp == Members(epochs=3)
+    assert clf.smooth == Members(lr=0.01)
+    assert clone(clf).get_params()["sharp__epochs"] == 3
+    with pytest.raises(ValueError, match="Invalid parameter 'depth'"):
+        clf.set_params(depth=3)
+    with pytest.raises(ValueError, match="Invalid parameter 'epoch'"):
+        clf.set_params(sharp__epoch=3)
+    clf = TabularRegressor(**{**SMALL, "budget": 1.0}).set_params(sharp=None, smooth__epochs=3).fit(X, SIGNAL)
+    assert {len(member.history["loss"]) for member in clf.members_} == {3}
+    assert {member.kind for member in clf.members_} == {"smooth"}
+    assert clf.mix_ == {"smooth": 1.0}
+
+
+def test_budget():
+    one, three = (
+        len(TabularRegressor(**{**SMALL, "budget": b}).fit(X, SIGNAL).members_[0].history["loss"])
+        for b in (0.1, 0.3)
+    )
+    assert abs(three - 3 * one) <= 2
+    short = TabularRegressor(**{**SMALL, "budget": "0.001 s"}).fit(X, SIGNAL)
+    assert {len(member.history["loss"]) for member in short.members_} == {1}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"budget": "soon"}, "must be a multiple of the default work, .* such as '30s'. Got 'soon'"),
+        ({"budget": 0}, "The 'budget' parameter of TabularRegressor must be"),
+        ({"smooth": None, "sharp": None}, "leave no members"),
+        ({"smooth": "rough"}, "The 'smooth' parameter of TabularRegressor must be"),
+        ({"n_folds": 0}, "The 'n_folds' parameter of TabularRegressor must be"),
+        ({"loss": "log_loss"}, "regression"),
+    ],
+)
+def test_parameters_that_cannot_be(parameters, message):
+    reg = TabularRegressor(**{**SMALL, **parameters})
+    with pytest.raises(ValueError, match=message):
+        reg.fit(X, SIGNAL)
+    assert not hasattr(reg, "n_features_in_")
+
+
+def test_one_class_is_an_error_and_leaves_the_fit():
+    clf = TabularClassifier(**SMALL).fit(X, LABELS["binary"])
+    before = clf.predict_proba(X)
+    with pytest.raises(ValueError, match="contains only one class: 1"):
+        clf.fit(X, np.ones(len(X), int))
+    np.testing.assert_array_equal(clf.predict_proba(X), before)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_table(seed):
+    task = ["binary", "multiclass", "regression"][seed % 3]
+    rows, y = drawn(seed, task)
+    model = (TabularRegressor if task == "regression" else TabularClassifier)(**SMALL)
+    try:
+        model.fit(rows, y)
+    except ValueError as error:
+        assert "column 'c0'" in str(error)  # noqa: PT017  which of the two it is depends on the table
+        return
+    for part in (rows, harmed(rows, seed)):
+        found = model.predict(part) if task == "regression" else model.predict_proba(part)
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(
+            (model.predict if task == "regression" else model.predict_proba)(part.iloc[1:2]),
+            found[1:2],
+            rtol=1e-4,
+            atol=1e-6,
+        )
