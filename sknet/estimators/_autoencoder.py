@@ -36,13 +36,14 @@ class Coder(nn.Module):
     """
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module, noise: float) -> None:
+        self.kept = 1.0 - noise
         self.noise = nn.Dropout(noise)
         self.encoder = encoder
         self.decoder = decoder
 
     def forward(self, x: Any) -> Any:
-        if self.training and self.noise.p:
-            x = self.noise(x) * (1 - self.noise.p)  # what is left is not enlarged
+        if self.training and self.kept < 1:
+            x = self.noise(x) * self.kept  # what is left is not enlarged
         return self.decoder(self.encoder(x))
 
 

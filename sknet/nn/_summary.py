@@ -53,6 +53,7 @@ def _elements(operands: list[Any], result: Shadow) -> int:
 MOVES = (
     *("astype", "broadcast_to", "carry", "concat", "dropout_mask", "expand_dims", "getitem", "ones_like"),
     *("permute_dims", "reshape", "squeeze", "stack", "take", "take_along_axis", "zeros_like"),
+    "uniform_draws",
 )
 FLOPS: dict[str, Callable[[list[Any], Shadow], int]] = {
     "conv": _convolution,

@@ -31,6 +31,7 @@ NOT_EXPORTED: dict[str, str] = {
     "solve": _NO_OPERATOR,
     "sparse_matmul": "ONNX has no sparse inputs: export with a dense example",
     "svd": _NO_OPERATOR,
+    "uniform_draws": "ONNX's random numbers are others, and predictions draw none",
 }
 
 

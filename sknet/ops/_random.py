@@ -7,6 +7,8 @@ import numpy as np
 from sknet.core import Primitive, Tensor, TracedArray, as_operand, as_tensor, bind, is_capturing
 from sknet.device import Device, Namespace, backend, is_array, philox_uniform, to_host
 from sknet.exceptions import CaptureError
+from sknet.ops._create import zeros_like
+from sknet.ops._elementwise import greater_equal, maximum, where
 from sknet.ops._rules import check_floating
 
 __all__ = ["dropout", "dropout_mask"]
@@ -42,9 +44,35 @@ _mask = Primitive("dropout_mask").define(
 )
 
 
+def _draws_forward(
+    xp: Namespace,
+    like: Any,
+    step: Any,
+    *,
+    shape: tuple[int, ...],
+    key: tuple[int, int],
+    site: int,
+    dtype: Any,
+    out: Any = None,
+) -> Any:
+    step = int(to_host(step)) if is_array(step) else step
+    draws = xp.asarray(philox_uniform(key, step, site, shape, np.float32).astype(dtype))
+    if out is None:
+        return draws
+    out[...] = draws
+    return out
+
+
+_draws = Primitive("uniform_draws").define(
+    forward=_draws_forward,
+    shape=lambda like, step, shape, key, site, dtype: (shape, np.dtype(dtype)),
+    vjp=None,
+)
+
+
 def dropout_mask(
     shape: tuple[int, ...],
-    p: float,
+    p: float | Tensor,
     *,
     key: tuple[int, int],
     step: int | Tensor,
@@ -58,8 +86,8 @@ def dropout_mask(
     ----------
     shape : tuple of int
         Shape of the mask.
-    p : float in [0, 1]
-        Probability of a zero.
+    p : float in [0, 1], or Tensor of shape (), dtype=floating
+        Probability of a zero. A tensor stays an input of what is captured.
     key : tuple of two int
         Which random stream.
     step : int or Tensor of shape (), dtype=integer
@@ -96,20 +124,23 @@ def dropout_mask(
             "integer array of shape ()"
         )
     like = Tensor(backend(device.kind).zeros((), dtype, device))
-    return bind(
-        _mask, (like, step), {"shape": shape, "p": p, "key": key, "site": site, "dtype": np.dtype(dtype)}
-    )
+    params = {"shape": shape, "key": key, "site": site, "dtype": np.dtype(dtype)}
+    if not isinstance(p, Tensor):
+        return bind(_mask, (like, step), {**params, "p": p})
+    p = p.astype(dtype)
+    scale = 1.0 / maximum(1.0 - p, 1e-30)  # of a probability of 1 nothing is kept
+    return where(greater_equal(bind(_draws, (like, step), params), p), scale, zeros_like(p))
 
 
-def dropout(x: Any, p: float = 0.5, *, key: tuple[int, int], step: Any = 0, site: int = 0) -> Tensor:
+def dropout(x: Any, p: float | Tensor = 0.5, *, key: tuple[int, int], step: Any = 0, site: int = 0) -> Tensor:
     """Return x with elements set to zero at random, the others divided by 1 - p (Srivastava et al., 2014).
 
     Parameters
     ----------
     x : Tensor or array, dtype=floating
         Any shape.
-    p : float, default=0.5
-        Probability of a zero, from 0 to 1.
+    p : float or Tensor of shape (), default=0.5
+        Probability of a zero, from 0 to 1. A tensor stays an input of what is captured.
     key : tuple of two int
         Which random stream.
     step : int or Tensor of shape (), default=0

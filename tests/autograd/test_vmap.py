@@ -16,7 +16,7 @@ from tests.contracts.rows import every_case
 RNG = np.random.default_rng(0)
 SIZE = 3
 # Draws, and a matrix that is not a tensor: see the tests of messages below.
-NOT_MAPPED = {"dropout", "dropout_mask", "sparse_matmul"}
+NOT_MAPPED = {"dropout", "dropout_mask", "sparse_matmul", "uniform_draws"}
 
 
 def is_mapped(row, case):

@@ -57,6 +57,11 @@ def _dropout_reference(like, step, *, shape, p, key, site, dtype):
     return np.where(uniform >= p, 1 / (1 - p), 0.0).astype(dtype)
 
 
+def _draws_reference(like, step, *, shape, key, site, dtype):
+    raw = np.random.Philox(key=np.array(key, np.uint64), counter=np.array([0, 0, site, step], np.uint64))
+    return np.random.Generator(raw).random(int(np.prod(shape)), dtype=np.float32).reshape(shape).astype(dtype)
+
+
 def _record(name: str):
     return lambda *operands, **params: bind(PRIMITIVES[name], tuple(map(_tensor, operands)), params)
 
@@ -328,6 +333,21 @@ ROWS = [
     Row("zeros_like", np.zeros_like, unary(), "zeros_like", order=0, torch=lambda x: torch.zeros_like(x)),
     Row("ones_like", np.ones_like, unary(), "ones_like", order=0, torch=lambda x: torch.ones_like(x)),
     # -- the rest
+    Row(
+        "uniform_draws",
+        _draws_reference,
+        [
+            Case(
+                (real(), step),
+                {"shape": shape, "key": (3, 2**63), "site": 1, "dtype": np.dtype(np.float64)},
+            )
+            for step, shape in ((0, (3, 4)), (7, ()), (2, (0, 3)))
+        ],
+        "uniform_draws",
+        order=0,
+        call=_record("uniform_draws"),
+        torch="a stream of its own",
+    ),
     Row(
         "dropout_mask",
         _dropout_reference,

@@ -15,6 +15,7 @@ def test_what_is_not_compared_says_why():
         "conv_weight": "the gradient of conv2d, compared there",
         "dropout": "a stream of its own",
         "dropout_mask": "a stream of its own",
+        "uniform_draws": "a stream of its own",
         "put": "the adjoint of take, compared there",
         "max_pool_put": "the gradient of max_pool2d, compared there",
         "max_pool_take": "the second gradient of max_pool2d",

@@ -23,6 +23,7 @@ from sknet.engine.step import (
     DeviceOutputs,
     advance,
     check_repeatable,
+    follow_schedules,
     gradient_function,
     hyper_slots,
     per_output,
@@ -113,6 +114,8 @@ class DeviceSteps(Steps):
             if outputs is not None:
                 room = outputs.free(n_rows, shape[1:], self._output.dtype, namespace(self._reports))
                 most = min(most, len(room) // n_rows)
+            if follow_schedules(model):  # its buffers are inputs of one step
+                most = 1
             steps = self._at_once(order, first, most, self._per_step)
             started = time.perf_counter()
             reports = self._issue(order, first, n_rows, steps, room)

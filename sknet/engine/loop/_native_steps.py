@@ -12,7 +12,7 @@ from sknet.compile.executors.native import NativeRun, UnsupportedError
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import SECONDS, Block, CompiledSteps
-from sknet.engine.step import advance, per_output
+from sknet.engine.step import advance, follow_schedules, per_output
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -100,6 +100,8 @@ class NativeSteps(CompiledSteps):
         if run is not None and self._is_ready(run):
             room = self._free(n_rows, outputs)
             most = min(most, run.most) if room is None else min(most, run.most, len(room) // n_rows)
+            if follow_schedules(self.model):  # its buffers are inputs of one step
+                most = 1
             steps = self._at_once(order, first, most, self._per_native_step)
             block = self._native(run, order, first, steps, room)
             # A step that fails in native code is repeated by NumPy, which names what is not finite.

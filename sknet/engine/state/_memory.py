@@ -69,6 +69,8 @@ class Memory:
         The mark of the structure (`sknet.nn.extend.latest`) for which the parameters are arranged.
     shown : object
         That for which layers that begin with data have been shown some.
+    scheduled : tuple of object and list
+        The mark of the settings for which it is known which buffers follow a schedule, and those.
 
     Raises
     ------
@@ -84,6 +86,7 @@ class Memory:
 
     is_spent = False
     shown: object = None
+    scheduled: tuple[object, list[tuple[str, Any]]] = (None, [])
 
     def __init__(
         self, module: Module, dtype: Any, device: Device, slots: Iterable[str], key: tuple[int, int]
@@ -453,9 +456,8 @@ class Memory:
         }
         state = {**self.__dict__, "module": skeleton, "slots": slots, "_resting": resting}
         state["_flat"] = to_host(self.packed())
-        for name in ("_average", "_held", "mark", "shown", "leaves", "frozen"):
-            state.pop(name, None)
-        return state
+        left_out = {"_average", "_held", "mark", "shown", "scheduled", "leaves", "frozen"}
+        return {name: value for name, value in state.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         flat, slots, resting = state["_flat"], state["slots"], state["_resting"]

@@ -22,6 +22,7 @@ from sknet.engine.step._compiled_step import CompiledStep, compiled_step
 from sknet.engine.step._first_data import show_batch, show_rows
 from sknet.engine.step._functional import evaluate, forward
 from sknet.engine.step._programs import Programs, check_repeatable, gradient_function, hyper_slots
+from sknet.engine.step._scheduled import follow_schedules
 from sknet.engine.step._signature import (
     Batch,
     DeviceInputs,
@@ -63,6 +64,7 @@ __all__ = [
     "compiled_step",
     "eager_step",
     "evaluate",
+    "follow_schedules",
     "forward",
     "gradient_function",
     "gradient_into",

@@ -13,6 +13,7 @@ from sknet.engine.state import Gradient, ModelState, arguments, averaging, stepp
 from sknet.engine.step._batch_terms import as_operands, batch_terms, checked_targets
 from sknet.engine.step._checks import check_output, check_reached, recorded, warn_of_probabilities
 from sknet.engine.step._first_data import show_batch
+from sknet.engine.step._scheduled import follow_schedules
 from sknet.engine.step._update import apply_update, gradient_into
 from sknet.nn import Module, Scope, bindings, run
 
@@ -43,6 +44,7 @@ def forward(model: "Model", X: Any, training: bool) -> Tensor:
     module, X = memory.module, as_operands(model, X)
     if training:
         show_batch(model, X)
+        follow_schedules(model)
     scope = Scope({} if training else _averages(model), training, memory.key, model.progress.step)
     output = check_output(module, run(module, scope, arguments(X)))
     if scope.updates and output.requires_grad:

@@ -15,6 +15,7 @@ from sknet.engine.state import arguments, each_input
 from sknet.engine.step._batch_terms import batch_as_reported, batch_terms
 from sknet.engine.step._checks import check_output
 from sknet.engine.step._parts import is_own, nested
+from sknet.engine.step._scheduled import follow_schedules
 from sknet.engine.step._signature import GradientInputs, GradientOutputs
 from sknet.engine.step._update import update_function
 from sknet.exceptions import CaptureError
@@ -125,6 +126,7 @@ class Programs:
         inputs: GradientInputs = program.slots
         inputs.counter[...] = model.progress.step
         if inputs.untrained:
+            follow_schedules(model)
             for name, array in model.buffers.items():
                 inputs.untrained[name][...] = array
         program.run()

@@ -1,11 +1,14 @@
 """Dropout."""
 
+from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
-from sknet.exceptions import ShapeError
+from sknet.exceptions import ShapeError, StateError
 from sknet.nn._module import Module
 from sknet.nn._scope import next_draw
 from sknet.nn.layers._arguments import check_arguments
@@ -16,13 +19,53 @@ __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d"]
 SELU_LIMIT = -1.7580993408473766  # what SELU approaches for low inputs
 
 
-class Dropout(Module):
+class _Scheduled(Module):
+    """What dropouts have in common: a probability, or a function of a fit's progress that returns one.
+
+    Who trains evaluates a function before every step, and puts its value into the buffer `rate`: so it is an
+    input of whatever is captured.
+    """
+
+    rate: Any
+
+    _parameter_constraints = {"p": [Interval(Real, 0, 1, closed="both"), callable]}
+
+    def __init__(self, p: "float | Callable[[Any], float]" = 0.5) -> None:
+        check_arguments(self, p=p)
+        self.p = p
+        if callable(p):
+            self.register_buffer("rate", np.full((), np.nan, np.float32), persistent=False)
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self.training or (not callable(self.p) and self.p == 0)
+
+    @property
+    def _now(self) -> Any:
+        """The probability of this pass."""
+        if not callable(self.p):
+            return self.p
+        rate: Tensor = self.rate
+        if isinstance(rate.data, np.ndarray) and np.isnan(rate.data):
+            raise StateError(
+                f"{self!r}: the probability follows the progress of a fit, which only a Model or an "
+                "estimator knows. To call the module by itself in training, set its buffer: layer.rate = 0.5"
+            )
+        return rate
+
+    def extra_repr(self) -> str:
+        """Return the probability."""
+        return f"{self.p}"
+
+
+class Dropout(_Scheduled):
     r"""Set elements to zero at random in training, and do nothing in prediction.
 
     Parameters
     ----------
-    p : float, default=0.5
-        Probability that an element is set to zero, in [0, 1].
+    p : float, Schedule or callable, default=0.5
+        Probability that an element is set to zero, in [0, 1]; or a schedule, such as
+        `sknet.optim.schedules.FlatThenCosine`, whose value is the probability of each step.
 
     Notes
     -----
@@ -39,52 +82,32 @@ class Dropout(Module):
     [0.0, 2.0]
     """
 
-    _parameter_constraints = {"p": [Interval(Real, 0, 1, closed="both")]}
-
-    def __init__(self, p: float = 0.5) -> None:
-        check_arguments(self, p=p)
-        self.p = p
-
     def forward(self, x: Any) -> Any:
-        if self.p == 0 or not self.training:
+        if self._is_idle:
             return x
         key, step, site = next_draw()
-        return dropout(x, self.p, key=key, step=step, site=site)
-
-    def extra_repr(self) -> str:
-        """Return the probability."""
-        return f"{self.p}"
+        return dropout(x, self._now, key=key, step=step, site=site)
 
 
-def _mask(x: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
+def _mask(x: Tensor, shape: tuple[int, ...], p: float | Tensor) -> Tensor:
     """Draw zeros and 1 / (1 - p), of x's dtype and on its device."""
     key, step, site = next_draw()
     return dropout_mask(shape, p, key=key, step=step, site=site, dtype=x.dtype, device=x.device)
 
 
-class _ChannelDropout(Module):
+class _ChannelDropout(_Scheduled):
     """What both have: one draw for every channel of every sample."""
 
     rank: int
-
-    _parameter_constraints = {"p": [Interval(Real, 0, 1, closed="both")]}
-
-    def __init__(self, p: float = 0.5) -> None:
-        check_arguments(self, p=p)
-        self.p = p
 
     def forward(self, x: Any) -> Any:
         x = as_tensor(x)
         if x.ndim <= self.rank:
             axes = "length" if self.rank == 1 else "height, width"
             raise ShapeError(f"{self!r}: expected an input of shape (n, channels, {axes}), got {x.shape}")
-        if self.p == 0 or not self.training:
+        if self._is_idle:
             return x
-        return x * _mask(x, (*x.shape[: -self.rank], *(1,) * self.rank), self.p)
-
-    def extra_repr(self) -> str:
-        """Return the probability."""
-        return f"{self.p}"
+        return x * _mask(x, (*x.shape[: -self.rank], *(1,) * self.rank), self._now)
 
 
 class Dropout1d(_ChannelDropout):
@@ -92,8 +115,8 @@ class Dropout1d(_ChannelDropout):
 
     Parameters
     ----------
-    p : float, default=0.5
-        Probability that an element is set to zero, in [0, 1].
+    p : float, Schedule or callable, default=0.5
+        Probability that an element is set to zero, in [0, 1], as of `Dropout`.
 
     Notes
     -----
@@ -117,8 +140,8 @@ class Dropout2d(_ChannelDropout):
 
     Parameters
     ----------
-    p : float, default=0.5
-        Probability that an element is set to zero, in [0, 1].
+    p : float, Schedule or callable, default=0.5
+        Probability that an element is set to zero, in [0, 1], as of `Dropout`.
 
     Notes
     -----

@@ -313,13 +313,18 @@ def _subtract_at(w: _MapWriter, equation: Equation) -> str:
     return f"{_row(w, positions, length)} == i ? {before} - {less} : {before}"
 
 
-@special("dropout_mask")
-def _dropout_mask(w: _MapWriter, equation: Equation) -> str:
-    params, dtype = equation.params, equation.output.dtype
-    step = equation.operands[1]
-    p, key = float(params["p"]), params["key"]
-    scale = literal(1.0 / (1.0 - p) if p < 1 else 0.0, dtype)
+@special("uniform_draws")
+def _uniform_draws(w: _MapWriter, equation: Equation) -> str:
+    params, step = equation.params, equation.operands[1]
     counted = w.element(step) if type(step) is Variable else str(step)
     w.helpers.add(PHILOX)
-    draw = f"uniform(i, {key[0]}ULL, {key[1]}ULL, {params['site']}ULL, {counted})"
+    low, high = params["key"]
+    return f"uniform(i, {low}ULL, {high}ULL, {params['site']}ULL, {counted})"
+
+
+@special("dropout_mask")
+def _dropout_mask(w: _MapWriter, equation: Equation) -> str:
+    p, dtype = float(equation.params["p"]), equation.output.dtype
+    scale = literal(1.0 / (1.0 - p) if p < 1 else 0.0, dtype)
+    draw = _uniform_draws(w, equation)
     return f"{draw} >= {literal(p, 'float32')} ? {scale} : {literal(0, dtype)}"

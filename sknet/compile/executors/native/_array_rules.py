@@ -263,7 +263,7 @@ def _pasted(values: Values, equation: Equation, parts: Any, places: Any, fill: f
 # -- others -------------------------------------------------------------------------------------
 
 
-@rule("dropout_mask")
+@rule("dropout_mask", "uniform_draws")
 def _dropout_mask(values: Values, equation: Equation) -> Value | None:
     output, params = equation.output, dict(equation.params)
     axes = [Axis(n) for n in long_axes(output.shape)]

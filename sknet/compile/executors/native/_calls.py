@@ -71,14 +71,18 @@ class CallWriter:
         yield f"{out}[:, {value.columns}] = {given}"
 
     def _mask(self, value: Mask) -> Iterator[str]:
-        self._scalars.functions.add("fill_mask")
         [step], number = value.values, len(self.keys)
         self.keys += value.key
+        out = self._names.array(value, "flat")
+        given = f"{out}, keys[{number}], keys[{number + 1}], {value.site}, {step.name}"
+        if value.p is None:
+            self._scalars.functions.add("fill_uniform")
+            yield f"fill_uniform({given})"
+            return
+        self._scalars.functions.add("fill_mask")
         p = float(value.p)
         chance, scale = (self._scalars.given(x) for x in (p, 1.0 / (1.0 - p) if p < 1 else 0.0))
-        keys = f"keys[{number}], keys[{number + 1}]"
-        out = self._names.array(value, "flat")
-        yield f"fill_mask({out}, {keys}, {value.site}, {step.name}, {chance}, {scale})"
+        yield f"fill_mask({given}, {chance}, {scale})"
 
     def _product(self, value: Product) -> Iterator[str]:
         a, b = value.values

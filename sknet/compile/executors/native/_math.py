@@ -121,7 +121,7 @@ def product_high(a: Any, b: Any) -> Any:
     return a1 * b1 + (middle >> half) + (carry >> half)
 
 
-def fill_mask(out: Any, key0: Any, key1: Any, site: Any, step: Any, p: Any, scale: Any) -> Any:
+def fill_uniform(out: Any, key0: Any, key1: Any, site: Any, step: Any) -> Any:
     # Philox4x64-10 with the counter (block, 0, site, step), as numpy.random.Philox counts.
     block = uint64(0)
     size = out.size
@@ -139,8 +139,13 @@ def fill_mask(out: Any, key0: Any, key1: Any, site: Any, step: Any, p: Any, scal
             word = (i - start) >> 1
             bits = x0 if word == 0 else x1 if word == 1 else x2 if word == 2 else x3
             half = uint32((bits >> uint64(32)) if i & 1 else (bits & uint64(0xFFFFFFFF)))
-            draw = float32(half >> uint32(8)) * float32(1.0 / 16777216.0)
-            out[i] = scale if draw >= float32(p) else scale * 0
+            out[i] = float32(half >> uint32(8)) * float32(1.0 / 16777216.0)
+
+
+def fill_mask(out: Any, key0: Any, key1: Any, site: Any, step: Any, p: Any, scale: Any) -> Any:
+    fill_uniform(out, key0, key1, site, step)
+    for i in range(out.size):
+        out[i] = scale if float32(out[i]) >= float32(p) else scale * 0
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -152,6 +157,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         tanh_float64,
         log1p_float32,
         product_high,
+        fill_uniform,
         fill_mask,
     )
 }
@@ -170,7 +176,11 @@ def source_of(names: set[str]) -> str:
     str
         Each decorated with ``@scalar``.
     """
-    needed = {inner for name in names for inner in _calls(name)} | names
+    needed: set[str] = set()
+    left = set(names)
+    while left:
+        needed |= left
+        left = {inner for name in left for inner in _calls(name)} - needed
     texts = [inspect.getsource(function) for name, function in FUNCTIONS.items() if name in needed]
     text = "\n\n".join(f"@scalar\n{text}" for text in texts)
     return text.replace(": Any", "").replace(" -> Any", "")

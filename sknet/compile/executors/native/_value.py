@@ -272,11 +272,11 @@ class Products(ArrayCall):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Mask(ArrayCall):
-    """The mask of a dropout: its operand is the step, the rest are the parameters of `dropout_mask`."""
+    """The mask of a dropout, or without `p` uniform draws; its operand is the step."""
 
     key: tuple[int, int]
     site: int
-    p: float
+    p: float | None = None
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
