@@ -76,7 +76,7 @@ def test_a_parameter_by_another_librarys_name(cls, name, hint):
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_class_names_its_parameters(cls):
-    """A name that nobody has ever heard of, and each of its own with a letter too many."""
+    """An unknown name, and each known one with a letter too many."""
     names = sorted(cls._get_param_names())
     if inspect.isabstract(cls) or not names:
         return

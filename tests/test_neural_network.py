@@ -142,7 +142,7 @@ def a_slice(estimator, rng):
 @pytest.mark.parametrize("change", [whole_lists, single_items, changed_in_place, a_slice])
 @pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel", "regression", "multioutput"])
 def test_weights_can_be_set_as_there(task, change):
-    """Predictions, pickles and further training go on from the weights that were set."""
+    """Predictions, pickles and further training use the weights that were set."""
     X, y = TABLES[task]
     ours, theirs = pair(task)
     agree(ours, theirs, X)

@@ -45,7 +45,7 @@ def hyper_arrays(optimizer: Optimizer, count: int, dtype: Any) -> dict[str, np.n
 
 
 class Batches:
-    """Arguments of a training step, and batches to go on with."""
+    """Arguments of a training step, and batches to continue with."""
 
     def __init__(
         self, module: nn.Module, optimizer: Optimizer, shape: tuple[int, int], classes: int, dtype: Any

@@ -1,4 +1,4 @@
-"""What a row of the op table is made of."""
+"""What a row of the op table consists of."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -50,7 +50,7 @@ def without(x, length):
 
 
 def expected(row: Row, operands: list, params: dict) -> np.ndarray | None:
-    """Return what comes out; None if there is nothing to compare with."""
+    """Return the result; None if there is nothing to compare with."""
     if callable(row.torch) and row.op not in OWN_REFERENCE:
         import torch
 

@@ -83,7 +83,7 @@ def test_gradients(row, case):
 
 @every_case(dtype=["float64", "float32", "float16", "int64", "uint8", "bool"])
 def test_meta_says_what_comes_out(row, case, dtype):
-    """Also that nothing comes out: what raises on one device raises on the other."""
+    """What raises on one device raises on the other."""
     if row.op == "sparse_matmul" and dtype in ("float16", "bool"):
         return  # SciPy's sparse products know no such dtype
     operands = case.draw(dtype)

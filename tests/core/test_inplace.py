@@ -267,7 +267,7 @@ class TestValuesThatAGradientReads:
 
 
 class TestNoteWrite:
-    """What is written outside of operations is told to the tape."""
+    """The tape is told of writes outside of operations."""
 
     def test_all_views_of_the_memory_count(self):
         flat = np.arange(6.0)

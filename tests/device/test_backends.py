@@ -1,4 +1,4 @@
-"""Devices by name, arrays by type, and what is asked of a backend."""
+"""Devices by name, arrays by type, and what a backend provides."""
 
 import subprocess
 import sys

@@ -190,7 +190,7 @@ def _opened(value: Any) -> Any:
 
 
 def _launch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run a kernel: all arrays must be on the current device, and so is what comes out."""
+    """Run a kernel: all arrays must be on the current device, and so are the results."""
     is_index = function in (np.ndarray.__getitem__, np.ndarray.__setitem__)
     arrays = list(_arrays((args[:1], args[2:]) if is_index else (args, tuple(kwargs.values()))))
     here = _current.get()

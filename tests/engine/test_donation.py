@@ -1,4 +1,4 @@
-"""The functional form with donated memory: same bits, little memory, and nobody is surprised."""
+"""The functional form with donated memory: same bits, little memory, and no surprises."""
 
 import pickle
 import runpy

@@ -1,4 +1,4 @@
-"""A frozen predictor predicts what its estimator does, whatever that was made of."""
+"""A frozen predictor predicts what its estimator does, whatever that consists of."""
 
 import copy
 import pickle

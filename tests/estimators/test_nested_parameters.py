@@ -1,4 +1,4 @@
-"""A grid reaches into optimizers and schedules that are made of others, also where it replaces them."""
+"""A grid reaches into optimizers and schedules that contain others, also where it replaces them."""
 
 import numpy as np
 import pytest

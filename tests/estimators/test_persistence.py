@@ -1,4 +1,4 @@
-"""A reloaded estimator predicts the same bits, and goes on training the same bits."""
+"""A reloaded estimator predicts the same bits, and continues training with the same bits."""
 
 import copy
 import io

@@ -94,7 +94,7 @@ class EachCounted(Each):
 
 @pytest.mark.parametrize("compiled", ["auto", False])
 def test_padding_is_no_position(compiled):
-    """A fit of padded sequences is one of the positions that are none."""
+    """A fit of padded sequences is a fit of the positions that are not padding."""
     with quiet():
         net = estimator(EachCounted, 48, alpha=0.0).fit(X, LABELS, lengths=LENGTHS)
         net.model_.compile = compiled

@@ -145,7 +145,7 @@ def test_trusted_holds_classes_and_functions(tmp_path):
 
 
 def test_names_are_looked_up_and_not_imported(tmp_path):
-    """A module that nobody has imported stays so, even if it is there."""
+    """A module that has not been imported is not imported, even if it exists."""
     sknet.save(nn.Tanh(), tmp_path / "it")
     header, document, arrays = apart((tmp_path / "it").read_bytes())
     for name in ("antigravity.fly", "sknet.display.Plot", "sknet._params.validate_parameters", "os.system"):

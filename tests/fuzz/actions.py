@@ -64,7 +64,7 @@ ACTIONS: dict[str, tuple[int, Callable[[Generator], Act]]] = {}
 
 
 def action(weight: int = 1) -> Callable[[Any], Any]:
-    """Enter a function that draws one thing to do, which comes up so often."""
+    """Register a function that draws an action, with the weight that it is drawn by."""
 
     def enter(function: Any) -> Any:
         ACTIONS[function.__name__] = weight, function

@@ -89,7 +89,7 @@ def ready(n_features: int, n_outputs: int) -> nn.Module:
 
 
 class Network(NamedTuple):
-    """What an estimator is made of, and its inputs; without a module it is a perceptron."""
+    """The parts of an estimator, and its inputs; without a module it is a perceptron."""
 
     X: Any
     module: Any = None

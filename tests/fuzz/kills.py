@@ -180,7 +180,7 @@ def finished(child: int, read: int) -> None:
 
 @cache
 def left_alone(name: str) -> tuple[bytes, float]:
-    """Return what a fit leaves that nobody kills, and how many seconds it takes."""
+    """Return the result of a fit that is not killed, and how many seconds it takes."""
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(2):  # the first may have compiled
             child, read = started(name, Path(folder), None)

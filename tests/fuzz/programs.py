@@ -122,7 +122,7 @@ def _weight(shape: tuple[int, ...], number: int, dtype: Any) -> np.ndarray:
 def torch_results(
     program: Program, arrays: list[np.ndarray]
 ) -> tuple[list[np.ndarray], list[np.ndarray | None]]:
-    """Return PyTorch's results, and gradients of their weighted sum (None where there is none)."""
+    """Return PyTorch's results, and gradients of their weighted sum (None where it does not exist)."""
     import torch
 
     leaves = [torch.tensor(x, requires_grad=program.is_real) for x in arrays]

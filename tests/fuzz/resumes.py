@@ -140,7 +140,7 @@ def given(rng: Generator) -> dict[str, Any]:
 
 @action
 def fit(pair: Pair) -> None:
-    """Fit both; the twin dies, maybe several times, and each time goes on in one of the ways there are."""
+    """Fit both; the twin dies, maybe several times, and each time is resumed in one of the possible ways."""
     rng, more = pair.rng, given(pair.rng)
     stopping = [EarlyStopping("loss", patience=2)] if rng.random() < 0.2 else []
     every, before = drawn(rng, EVERY), pickle.dumps(pair.twin)

@@ -1,4 +1,4 @@
-"""Tables as nobody would draw them: every dtype, gaps, constants, duplicates, infinities, mixed types.
+"""Tables as no one would draw them: every dtype, gaps, constants, duplicates, infinities, mixed types.
 
 `drawn` gives a frame and targets for a seed, and `harmed` the rows to predict on: with gaps where there
 were none, levels that are new, and huge numbers.

@@ -1,4 +1,4 @@
-"""Random modules: everything that can be written in `forward`, in an order that nobody would choose."""
+"""Random modules: everything that can be written in `forward`, in an order that no one would choose."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

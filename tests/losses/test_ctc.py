@@ -60,7 +60,7 @@ def test_long_sequences_in_single_precision():
 
 
 def test_a_model_learns_an_alignment():
-    """Each label comes up somewhere in three steps; nobody says where."""
+    """Each label occurs somewhere in three steps, at an unknown position."""
     labels = RNG.integers(1, 4, (60, 3))
     X = np.zeros((60, 9, 4))
     places = np.arange(3) * 3 + RNG.integers(0, 3, (60, 3))

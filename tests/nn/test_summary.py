@@ -1,4 +1,4 @@
-"""The summary: what a module is made of and what it costs, found without data."""
+"""The summary: what a module consists of and what it costs, found without data."""
 
 import tracemalloc
 from functools import partial

@@ -46,7 +46,7 @@ class Encoder(nn.Module):
     def forward(self, x):
         try:
             hidden = self.encoder(x) * 2
-        except Exception:  # what ends a pass is none
+        except Exception:  # what ends a pass is not an Exception
             hidden = ops.zeros(())
         return self.head(hidden)
 

@@ -1,4 +1,4 @@
-"""Arrays made of nothing but numbers, on every device; grids, and triangles."""
+"""Arrays from numbers alone, on every device; grids, and triangles."""
 
 import numpy as np
 import pytest

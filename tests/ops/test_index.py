@@ -57,7 +57,7 @@ class TestBrackets:
         ids=repr,
     )
     def test_every_kind_and_its_gradient(self, index):
-        """An element that comes up twice gets both gradients; so does PyTorch."""
+        """An element that is taken twice gets both gradients, as in PyTorch."""
         values = np.arange(24.0).reshape(2, 3, 4)
         expected = values[index]
         np.testing.assert_array_equal(Tensor(values)[index].numpy(), expected)

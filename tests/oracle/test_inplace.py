@@ -157,7 +157,7 @@ def total(env):
 
 
 def run_twin(steps, env, values):
-    """Do the steps on new tensors; what was written outside of the tape is put in as a constant."""
+    """Do the steps on new tensors; what was written outside of the tape is a constant there."""
     for (kind, target, how, *rest), now in zip(steps, values, strict=True):
         if kind == "unary":
             env[target] = UNARY[how](torch, env[rest[0]])

@@ -28,7 +28,7 @@ def test_the_limit_is_that_of_this_machine():
 
 
 def test_the_loop_is_found():
-    """Without it, everything works and is slower; so it is asked for here."""
+    """Without it everything works, but more slowly; so it is checked here."""
     rooms = [call_room(dtype) for dtype in ("float32", "float64")]
     assert all(room[0] for room in rooms)
     assert rooms[0][0] != rooms[1][0]

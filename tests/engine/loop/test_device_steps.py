@@ -240,7 +240,7 @@ def test_a_step_allocates_nothing_and_the_host_looks_once(fake_device, monkeypat
 
 
 def in_order(steps):
-    """Train one epoch, as many steps at once as can be."""
+    """Train one epoch, as many steps at once as possible."""
     done = 0
     with active(steps.model.device), np.errstate(all="ignore"):
         while done < steps.batches.n_batches:

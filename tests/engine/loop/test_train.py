@@ -235,7 +235,7 @@ WITH_GAPS = np.where(np.isin(np.arange(50) // 4, (3, 7)), 0.0, RNG.uniform(0.1, 
 @pytest.mark.parametrize("weight", [None, WITH_GAPS], ids=["alike", "two batches without weight"])
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
 def test_it_does_not_matter_how_many_steps_are_done_at_once(loss, weight, monkeypatch):
-    monkeypatch.setattr(_outputs, "MOST_KEPT", 60)  # outputs are scored several times an epoch
+    monkeypatch.setattr(_outputs, "MOST_KEPT", 60)  # outputs are scored several times per epoch
     found = []
     for seconds in (0.0, 1e9):
         monkeypatch.setattr(_steps, "SECONDS", seconds)

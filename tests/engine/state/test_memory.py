@@ -413,7 +413,7 @@ def test_a_parameter_that_is_not_used_has_a_gradient_of_zeros():
         gradient = model.backward(model.loss(model(X), CLASSES))
         assert gradient["one.weight"].any()
         assert not gradient["other.weight"].any()
-        model.module.other.requires_grad_(False)  # a thawed one is none that was missed
+        model.module.other.requires_grad_(False)  # a thawed parameter does not count as missed
         model.module.other.requires_grad_(True)
 
 

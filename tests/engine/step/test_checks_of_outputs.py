@@ -1,4 +1,4 @@
-"""A loss of logits that is given probabilities says so, once, where somebody looks at losses."""
+"""A loss of logits that is given probabilities says so, once, when the loss is looked at."""
 
 import re
 import warnings

@@ -101,7 +101,7 @@ ONE_NUMBER = {"prelu": nn.PReLU} | {
 @pytest.mark.parametrize("before", [nn.Identity, partial(nn.Linear, HIDDEN, HIDDEN, bias=False)])
 @pytest.mark.parametrize("name", ONE_NUMBER)
 def test_one_number_for_all_elements(name, before, dtype):
-    """It has no axis that a loop over all elements at once could go along."""
+    """It has no axis for a single loop over all elements."""
     make = ONE_NUMBER[name]
     check(network(before, make, nn.ReLU, make), *data(dtype), dtype=dtype, optimizer=SGD(0.1))
 

@@ -1,4 +1,4 @@
-"""Values of the native executor have the axes of what they stand for, whatever their lengths."""
+"""Values of the native executor have the axes of what they represent, whatever their lengths."""
 
 import math
 
