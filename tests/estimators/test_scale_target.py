@@ -1,4 +1,4 @@
-"""Standardized targets: the fit is that of scaled data, and everything reported is in the targets' own units."""
+"""Standardized targets: the fit is that of scaled data, and all reports are in the targets' own units."""
 
 import copy
 import pickle
