@@ -15,6 +15,7 @@ from sknet.estimators._coding import BaseTransformer
 from sknet.estimators._options import CONSTRAINTS
 from sknet.estimators._recipe import layer_sizes
 from sknet.losses import Loss
+from sknet.nn.extend import draw_bias
 from sknet.optim import BaseOptimizer
 
 __all__ = ["Autoencoder", "Coder", "SymmetricCoder"]
@@ -61,7 +62,7 @@ class Transposed(nn.Module):
     def __init__(self, layer: nn.Linear, init: nn.init.Initializer) -> None:
         self.weight = layer.weight
         n_in, shape = layer.out_features, (layer.in_features,)
-        draw = partial(init.draw_bias, fan_in=n_in, fan_out=shape[0], shape=shape)
+        draw = partial(draw_bias, init, fan_in=n_in, fan_out=shape[0], shape=shape)
         self.bias = nn.Parameter(shape=shape, draw=draw)
 
     def forward(self, x: Any) -> Tensor:

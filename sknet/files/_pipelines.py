@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import Bunch
 
 from sknet.exceptions import LoadError
-from sknet.files._registry import full_name
+from sknet.files._registry import full_name, splitters
 
 __all__ = ["Seat", "is_foreign", "packed", "unpacked"]
 
@@ -92,7 +93,7 @@ def unpacked(frame: Bytes, inside: list[Any], trusted: Iterable[Any]) -> Any:
         If skops is not installed.
     """
     skops, written = _skops(), frame.tobytes()
-    known = [full_name(Seat), *map(full_name, trusted)]
+    known = [*map(full_name, (Seat, Bunch, np.dtype, *splitters(), *trusted))]
     unknown = [name for name in skops.get_untrusted_types(data=written) if name not in known]
     if unknown:
         short = ", ".join(name.rpartition(".")[2] for name in unknown)

@@ -6,21 +6,24 @@ here and nowhere else: no name that is not there is ever imported.
 """
 
 import pkgutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from sknet.files._kinds import is_stored
 
-__all__ = ["NotKnownError", "Registry", "all_known", "full_name", "stored_name"]
+__all__ = ["NotKnownError", "Registry", "all_known", "full_name", "inner_names", "splitters", "stored_name"]
 
 HOUSE = Path(__file__).parents[1]
 NOT_STORED = ("compile", "display", "files", "dask", "exceptions", "persistence")
 NUMPYS = {f"numpy.random.{each.__name__}": each for each in (np.random.RandomState, np.random.Generator)}
+INNER = ("sknet.device", "sknet.engine", "sknet.estimators", "sknet.nn", "sknet.optim")
 SPLITTERS = "sklearn.model_selection"  # what `validation_split` takes
 
 
@@ -44,10 +47,14 @@ def _names_in(package: str) -> Mapping[str, Any]:
     if package == SPLITTERS:
         return {name: value for name, value in vars(module).items() if _is_splitter(value)}
     found = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
-    known = {name: value for name, value in found.items() if isinstance(value, type) and is_stored(value)}
+    known = {name: value for name, value in found.items() if _is_ours(value) and is_stored(value)}
     if package == "sknet.ops":
-        known |= {name: found[name] for name in found if not isinstance(found[name], type)}
+        known |= {name: found[name] for name in found if isinstance(found[name], FunctionType)}
     return {**known, **getattr(module, "PARTS", {})}
+
+
+def _is_ours(value: Any) -> bool:
+    return isinstance(value, type) and value.__module__.startswith("sknet.")
 
 
 def _is_splitter(value: Any) -> bool:
@@ -76,9 +83,25 @@ def stored_name(thing: Any) -> str:
     return full_name(thing)
 
 
+def splitters() -> Iterable[type]:
+    """Return the classes of scikit-learn that tell which rows are held out."""
+    return _names_in(SPLITTERS).values()
+
+
 def all_known() -> Iterable[Any]:
     """Return every class and function that a file may name without being trusted."""
     return [value for package in _packages() if package != SPLITTERS for value in _names_in(package).values()]
+
+
+def inner_names() -> set[str]:
+    """Return what Python calls the classes that are inside of models and estimators, and only in pickles."""
+    modules = [(name, module) for name, module in list(sys.modules.items()) if name.startswith(INNER)]
+    return {
+        full_name(value)
+        for name, module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == name
+    }
 
 
 class NotKnownError(LookupError):

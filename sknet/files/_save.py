@@ -11,7 +11,7 @@ from sknet.engine import Model
 from sknet.engine.extend import slim_model
 from sknet.exceptions import LoadError
 from sknet.files._pipelines import is_foreign, packed, unpacked
-from sknet.files._registry import NotKnownError, Registry, all_known, full_name
+from sknet.files._registry import NotKnownError, Registry, all_known, full_name, inner_names, splitters
 from sknet.files._values import Decoder, Encoder
 from sknet.persistence import read_any, write
 
@@ -210,7 +210,9 @@ def trusted_types() -> list[str]:
     >>> skops.io.loads(written, trusted=sknet.trusted_types())
     MLPClassifier()
     """
-    return sorted({full_name(thing) for thing in all_known()} | set(OTHER_TYPES))
+    return sorted(
+        {full_name(thing) for thing in (*all_known(), *splitters())} | inner_names() | set(OTHER_TYPES)
+    )
 
 
-OTHER_TYPES: tuple[str, ...] = ()
+OTHER_TYPES = ("functools.partial", "numpy.dtype")  # what is in sknet's objects besides

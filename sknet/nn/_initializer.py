@@ -8,7 +8,7 @@ from numpy.random import RandomState
 
 from sknet._params import ParameterObject
 
-__all__ = ["Array", "Initializer", "Shape"]
+__all__ = ["Array", "Initializer", "Shape", "draw_bias", "draw_weight"]
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -54,3 +54,46 @@ class Initializer(ParameterObject, ABC):
             The bias.
         """
         return np.zeros(shape)
+
+
+# What parameters keep until they are drawn: functions, which files can call by their names.
+
+
+def draw_weight(init: Initializer, random_state: RandomState, **where: Any) -> Array:
+    """Draw a layer's weights by an initialiser.
+
+    Parameters
+    ----------
+    init : Initializer
+        How.
+    random_state : RandomState
+        What to draw from.
+    **where : object
+        The shape of the weights, and ``fan_in`` and ``fan_out``.
+
+    Returns
+    -------
+    ndarray, dtype=float64
+        The weights.
+    """
+    return init.draw(random_state, **where)
+
+
+def draw_bias(init: Initializer, random_state: RandomState, **where: Any) -> Array:
+    """Draw a layer's bias by an initialiser.
+
+    Parameters
+    ----------
+    init : Initializer
+        How.
+    random_state : RandomState
+        What to draw from.
+    **where : object
+        The shape of the bias, and ``fan_in`` and ``fan_out``.
+
+    Returns
+    -------
+    ndarray, dtype=float64
+        The bias.
+    """
+    return init.draw_bias(random_state, **where)

@@ -5,6 +5,7 @@
 
 from sknet.nn._changes import latest
 from sknet.nn._from_data import SeesData, rows_of, rows_to_see, see_data, waits_for_data
+from sknet.nn._initializer import draw_bias, draw_weight
 from sknet.nn._module import copy_with
 from sknet.nn._parameter import convert
 from sknet.nn._shape_pass import shadows, shape_pass
@@ -19,6 +20,8 @@ __all__ = [
     "SeesData",
     "convert",
     "copy_with",
+    "draw_bias",
+    "draw_weight",
     "latest",
     "rows_of",
     "rows_to_see",
@@ -29,4 +32,4 @@ __all__ = [
     "waits_for_data",
 ]
 
-PARTS = {"draw_embedding": draw_embedding, "draw_gates": draw_gates}
+PARTS = {each.__name__: each for each in (draw_weight, draw_bias, draw_embedding, draw_gates)}

@@ -10,6 +10,7 @@ from sknet._params import Interval, StrOptions
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
+from sknet.nn._initializer import draw_bias, draw_weight
 from sknet.nn._module import Module
 from sknet.nn._parameter import Parameter
 from sknet.nn._scope import Registered
@@ -75,10 +76,12 @@ class _Convolution(Module):
             "fan_out": second // self.groups * n_elements,
         }
         shape = self._weight_shape(kernel)
-        self.weight = Parameter(shape=shape, draw=partial(found.draw, shape=shape, **fans), device=device)
+        self.weight = Parameter(
+            shape=shape, draw=partial(draw_weight, found, shape=shape, **fans), device=device
+        )
         self.bias = None
         if bias:
-            draw = partial(found.draw_bias, shape=(second,), **fans)
+            draw = partial(draw_bias, found, shape=(second,), **fans)
             self.bias = Parameter(shape=(second,), draw=draw, device=device)
 
     def _weight_shape(self, kernel: tuple[int, ...]) -> tuple[int, ...]:

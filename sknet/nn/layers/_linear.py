@@ -12,6 +12,7 @@ from sknet.core import Tensor
 from sknet.device import Device, to_host
 from sknet.exceptions import ShapeError
 from sknet.nn._from_data import FromData, rows_of, write
+from sknet.nn._initializer import draw_bias, draw_weight
 from sknet.nn._module import Module
 from sknet.nn._parameter import Parameter
 from sknet.nn._scope import Registered
@@ -99,11 +100,12 @@ class Linear(Module):
         found = scheme(init, self, "linear" if parametrization == "standard" else "linear ntp")
         shape = (self.in_features, self.out_features)
         fans: Any = {"fan_in": self.in_features, "fan_out": self.out_features}
-        draw, draw_bias = partial(found.draw, **fans), partial(found.draw_bias, **fans)
-        self.weight = Parameter(shape=shape, draw=partial(draw, shape=shape), device=device)
+        draw = partial(draw_weight, found, shape=shape, **fans)
+        self.weight = Parameter(shape=shape, draw=draw, device=device)
         self.bias = None
         if bias:
-            self.bias = Parameter(shape=shape[1:], draw=partial(draw_bias, shape=shape[1:]), device=device)
+            draw = partial(draw_bias, found, shape=shape[1:], **fans)
+            self.bias = Parameter(shape=shape[1:], draw=draw, device=device)
         if isinstance(found, FromData):
             self._from_data = found
             for parameter in self._parameters.values():

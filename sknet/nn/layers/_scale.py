@@ -10,6 +10,7 @@ from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.device import Device
 from sknet.exceptions import ShapeError
+from sknet.nn._initializer import draw_weight
 from sknet.nn._module import Module
 from sknet.nn._parameter import Parameter
 from sknet.nn._scope import Registered
@@ -67,7 +68,7 @@ class Scale(Module):
         check_arguments(self, n_features=n_features)
         self.n_features = int(n_features)
         shape = (self.n_features,)
-        draw = partial(scheme(init, self, "scale").draw, shape=shape, fan_in=1, fan_out=1)
+        draw = partial(draw_weight, scheme(init, self, "scale"), shape=shape, fan_in=1, fan_out=1)
         self.weight = Parameter(shape=shape, draw=draw, device=device)
 
     def forward(self, x: Any) -> Tensor:

@@ -1,0 +1,178 @@
+"""Pipelines of scikit-learn, and what skops makes of sknet's estimators."""
+
+import builtins
+import re
+
+import numpy as np
+import pandas
+import pytest
+import skops.io
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import BaggingRegressor, VotingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+
+import sknet
+from sknet import nn
+from sknet.exceptions import LoadError
+from sknet.optim import EMA, SGD, Adam
+from sknet.optim.schedules import Cosine
+from tests.estimators.data import TABLES, TASKS, estimator_for, outputs, quiet, same_bits
+from tests.files.test_round_trips import FITTED, MINE, told
+from tests.test_pickling import assert_alike
+
+X, LABELS = TABLES["multiclass"]
+TARGETS = TABLES["regression"][1]
+SMALL = {"hidden_layer_sizes": (4,), "max_iter": 3, "random_state": 0}
+FRAME = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1], "kind": np.array(["x", "y", "z"])[LABELS]})
+NUMBERS = make_pipeline(SimpleImputer(), StandardScaler())
+COLUMNS = [("number", NUMBERS, ["a", "b"]), ("kind", OneHotEncoder(), ["kind"])]
+CODER = sknet.Autoencoder((3, 2), max_iter=2, random_state=0)
+UNION = [("scaled", MinMaxScaler()), ("code", CODER)]
+
+
+class Halved(TransformerMixin, BaseEstimator):
+    """A transformer of one's own."""
+
+    def fit(self, X, y=None):
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def transform(self, X):
+        return X / 2
+
+
+def classifier(**params):
+    return sknet.MLPClassifier(**SMALL | params)
+
+
+def regressor(**params):
+    return sknet.MLPRegressor(**SMALL | params)
+
+
+PIPELINES = {
+    "scaled": lambda: (make_pipeline(StandardScaler(), classifier()), X, LABELS),
+    "table": lambda: (make_pipeline(ColumnTransformer(COLUMNS), classifier()), FRAME, LABELS),
+    "target": lambda: (TransformedTargetRegressor(regressor(), transformer=StandardScaler()), X, TARGETS),
+    "codes": lambda: (make_pipeline(CODER, classifier()), X, LABELS),
+    "votes": lambda: (VotingClassifier([("a", classifier()), ("b", classifier())]), X, LABELS),
+    "bags": lambda: (BaggingRegressor(regressor(), 2, random_state=0), X, TARGETS),
+    "search": lambda: (GridSearchCV(classifier(), {"alpha": [0.1, 1.0]}, cv=2), X, LABELS),
+    "union": lambda: (make_pipeline(FeatureUnion(UNION), classifier()), X, LABELS),
+    "minutes": lambda: (make_pipeline(MinMaxScaler(), regressor(optimizer=SGD(Cosine(0.1)))), X, TARGETS),
+}
+
+
+@pytest.mark.parametrize("include", ["all", "predict"])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_pipelines(name, include, tmp_path):
+    pipeline, X, y = PIPELINES[name]()
+    with quiet():
+        pipeline.fit(X, y)
+    sknet.save(pipeline, tmp_path / "it", include=include)
+    scorers = [type(pipeline.scorer_)] if name == "search" else []  # which skops does not know
+    other = sknet.load(tmp_path / "it", trusted=scorers)
+    assert type(other) is type(pipeline)
+    assert repr(other) == repr(pipeline)
+    np.testing.assert_array_equal(outputs(other, X), outputs(pipeline, X))
+    if include == "all":
+        for each in (pipeline, other):
+            with quiet():
+                each.fit(X, y)
+        np.testing.assert_array_equal(outputs(other, X), outputs(pipeline, X))
+
+
+def test_what_is_not_fitted(tmp_path):
+    pipeline = make_pipeline(StandardScaler(), classifier())
+    sknet.save(pipeline, tmp_path / "it")
+    with quiet():
+        fits = [each.fit(X, LABELS).predict_proba(X) for each in (pipeline, sknet.load(tmp_path / "it"))]
+    np.testing.assert_array_equal(*fits)
+
+
+def test_one_estimator_in_two_places_is_one(tmp_path):
+    shared = classifier()
+    union = FeatureUnion([("a", make_pipeline(shared)), ("b", make_pipeline(shared))])
+    sknet.save(union, tmp_path / "it")
+    (_, a), (_, b) = sknet.load(tmp_path / "it").transformer_list
+    assert a[0] is b[0]
+
+
+def test_the_pipeline_itself_is_left_alone(tmp_path):
+    pipeline = make_pipeline(StandardScaler(), classifier())
+    inside = pipeline[-1]
+    sknet.save(pipeline, tmp_path / "it")
+    assert pipeline[-1] is inside
+
+
+def test_a_step_of_ones_own_must_be_trusted(tmp_path):
+    sknet.save(make_pipeline(Halved(), classifier()), tmp_path / "it")
+    needs = f"needs {Halved.__module__}.Halved: load(path, trusted=[Halved]) if you trust that"
+    with pytest.raises(LoadError, match=re.escape(needs)):
+        sknet.load(tmp_path / "it")
+    assert isinstance(sknet.load(tmp_path / "it", trusted=[Halved])[0], Halved)
+
+
+def test_without_skops_the_extra_is_named(tmp_path, monkeypatch):
+    pipeline = make_pipeline(StandardScaler(), classifier())
+    sknet.save(pipeline, tmp_path / "it")
+    real = builtins.__import__
+
+    def missing(name, *args, **kwargs):
+        if name.startswith("skops"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    for does in (lambda: sknet.save(pipeline, tmp_path / "it"), lambda: sknet.load(tmp_path / "it")):
+        with pytest.raises(ImportError, match=r'skops, which is not installed: pip install "sknet\[skops\]"'):
+            does()
+    sknet.save(classifier(), tmp_path / "alone")
+    assert sknet.load(tmp_path / "alone").get_params() == classifier().get_params()
+
+
+# -- skops alone --------------------------------------------------------------------------------------------
+
+OF_SKOPS = {
+    "sgd": {"optimizer": SGD(Cosine(0.1), 0.9)},
+    "lbfgs": {"optimizer": "lbfgs"},
+    "average": {"optimizer": EMA(Adam(), 0.9)},
+    "early stopping": {"early_stopping": True},
+    "module": {"activation": nn.Sequential(nn.Linear(8, 8), nn.PReLU(), nn.BatchNorm(8))},
+}
+
+
+@pytest.mark.parametrize("case", OF_SKOPS)
+@pytest.mark.parametrize("task", TASKS)
+def test_skops_needs_to_trust_nothing_else(case, task):
+    X, y = TABLES[task]
+    with quiet():
+        estimator = estimator_for(task, random_state=np.random.RandomState(0), **OF_SKOPS[case]).fit(X, y)
+    for one in (estimator, estimator.freeze()):
+        loaded = skops.io.loads(skops.io.dumps(one), trusted=sknet.trusted_types())
+        np.testing.assert_array_equal(outputs(loaded, X), outputs(one, X))
+    if case == "sgd":
+        loaded = skops.io.loads(skops.io.dumps(estimator), trusted=sknet.trusted_types())
+        for each in (loaded, estimator):
+            each.partial_fit(X, y)
+        assert same_bits(loaded, estimator)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_skops_and_every_estimator(name):
+    estimator, X, y = FITTED[name]()
+    with quiet():
+        estimator.fit(X, y)
+    written = skops.io.dumps(estimator)
+    mine = [f"{each.__module__}.{each.__qualname__}" for each in MINE]
+    loaded = skops.io.loads(written, trusted=[*sknet.trusted_types(), *mine])
+    assert_alike(told(loaded, X), told(estimator, X), set())
+
+
+def test_trusted_types_are_sknets():
+    other = ("numpy.", "functools.partial", "sklearn.model_selection.")
+    assert all(name.startswith(("sknet.", *other)) for name in sknet.trusted_types())
+    assert "sknet.estimators._mlp.MLPClassifier" in sknet.trusted_types()
