@@ -41,7 +41,7 @@ def number_after(text: str, output: str) -> float:
 
 
 def test_every_example_is_tested():
-    tested = {"quickstart.py", "four_doors.py", *ON_DATA}
+    tested = {"quickstart.py", "four_doors.py", "tables.py", *ON_DATA}
     assert {path.name for path in EXAMPLES.glob("[!_]*.py")} == tested
 
 
@@ -52,6 +52,13 @@ def test_quickstart():
     assert printed.count(": accuracy") == 4
     assert "reloaded, the same predictions to the bit: True" in printed
     assert "the same after one more epoch of each: True" in printed
+
+
+def test_tables():
+    printed = run("tables.py", "--rows", 400, "--budget", 0.3).stdout
+    assert number_after("rent: R2", printed) > 0.5
+    assert number_after("let within a week: accuracy", printed) > 0.55
+    assert printed.count("a flat of unknown size in a new district") == 2
 
 
 def test_four_doors():
