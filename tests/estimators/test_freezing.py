@@ -17,6 +17,7 @@ OPTIMIZERS = [
     optim.AdamW(0.01, weight_decay=0.1),
     optim.WeightDecay(optim.SGD(0.1), 0.1),
     optim.EMA(optim.Adam(0.01), 0.9),
+    optim.RateFactors(optim.Adam(0.01), {"*.bias": 0.1}),
     optim.Lookahead(optim.Adam(0.01)),
     optim.ClipNorm(optim.Adam(0.01), 0.5),
     optim.Muon(0.01),
@@ -76,6 +77,25 @@ def test_patterns_name_what_is_left_as_it_was_drawn(frozen, expected, params):
         before = values(net_for("multiclass", optimizer=optim.SGD(1e-300), max_iter=1).fit(X, Y))
         net = net_for("multiclass", frozen=frozen, **params).fit(X, Y)
     assert changed(before, net) == set(expected)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda pattern: optim.RateFactors(optim.Adam(), {pattern: 6.0}),
+        lambda pattern: optim.WeightDecay(optim.Adam(), 0.1, {pattern: 6.0}),
+        lambda pattern: optim.Groups({pattern: optim.SGD(), "*": optim.Adam()}),
+    ],
+    ids=["rates", "decays", "groups"],
+)
+def test_patterns_of_an_optimizer_may_name_what_is_frozen(around):
+    network = nn.Sequential(nn.Scale(X.shape[1]), nn.Linear(X.shape[1], 3))
+    net = NetClassifier(network, optimizer=around("0.*"), frozen=["0.*"], max_iter=2, random_state=0)
+    with quiet():
+        fitted = net.fit(X, Y)
+    np.testing.assert_array_equal(fitted.model_.module[0].weight.numpy(), np.ones(X.shape[1]))
+    with pytest.raises(ValueError, match=r"'9\.\*', which matches none of \['1\.weight', .*'0\.weight'\]"):
+        clone(net).set_params(optimizer=around("9.*")).fit(X, Y)
 
 
 def test_between_fits_parts_are_frozen_and_thawed():
