@@ -1,5 +1,6 @@
 """scikit-learn's own checks of every estimator; none is expected to fail."""
 
+import json
 import os
 import re
 import subprocess
@@ -25,31 +26,50 @@ def test_check(estimator, check):
 
 # Devices and packages of which scikit-learn's checks of array namespaces say that they are not there.
 MISSING = "^check_array_api.* skipped .*(is not installed|is not available|is available|FALLBACK is not set)"
+# What takes long to import is imported once, and a child forked for each estimator.
 SCRIPT = """
-import warnings
+import json, sys, warnings
+from contextlib import suppress
+from functools import partial
 from importlib import import_module
-from sklearn.exceptions import ConvergenceWarning, SkipTestWarning
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import check_estimator
+from tests.fresh import all_of
+
+def checked(kind):
+    found = check_estimator(kind(), on_skip=None)
+    return [(each["check_name"], each["status"], str(each["exception"])) for each in found]
+
 warnings.simplefilter("ignore", ConvergenceWarning)
-for found in check_estimator(import_module("{module}").{name}(), on_skip=None):
-    reason = () if found["status"] == "passed" else ("because", found["exception"])
-    print(found["check_name"], found["status"], *reason)
+kinds = [getattr(import_module(module), name) for module, name in json.load(sys.stdin)]
+for name in ("numba", "torch"):
+    with suppress(ImportError):
+        import_module(name)
+sys.stdout, out = sys.stderr, sys.stdout
+json.dump(all_of([partial(checked, kind) for kind in kinds], at_once=2), out)
 """
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
-def test_checks_with_array_api_dispatch(kind):
+def test_checks_with_array_api_dispatch():
     """SciPy reads the variable when it is imported: it takes another Python."""
-    script = SCRIPT.format(module=kind.__module__, name=kind.__name__)
     environment = os.environ | {"SCIPY_ARRAY_API": "1", "PYTHONPATH": str(ROOT)}
+    names = [(kind.__module__, kind.__name__) for kind in KINDS]
     found = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", SCRIPT],
+        input=json.dumps(names),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert found.returncode == 0, found.stderr
-    assert "check_array_api_input passed" in found.stdout
-    others = [line for line in found.stdout.splitlines() if not line.endswith(" passed")]
-    missing = [line for line in others if re.search(MISSING, line)]
-    # As of scikit-learn's own networks.
-    without = ["check_classifiers_multilabel_output_format_decision_function skipped"]
-    rest = [line.partition(" because")[0] for line in others if line not in missing]
-    assert rest == (without if kind is neural_network.MLPClassifier else [])
+    for kind, results in zip(KINDS, json.loads(found.stdout), strict=True):
+        assert not isinstance(results[0], str), f"{kind}: {results[0]}"  # a traceback
+        assert ["check_array_api_input", "passed"] in [result[:2] for result in results]
+        others = [
+            (name, f"{name} {status} because {why}") for name, status, why in results if status != "passed"
+        ]
+        rest = [name for name, line in others if not re.search(MISSING, line)]
+        # As of scikit-learn's own networks.
+        without = ["check_classifiers_multilabel_output_format_decision_function"]
+        assert rest == (without if kind is neural_network.MLPClassifier else []), kind
