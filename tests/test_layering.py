@@ -17,9 +17,10 @@ LAYERS = [
     {"nn", "losses", "optim", "compile"},
     {"persistence", "preprocessing"},
     {"callbacks"},
-    {"engine", "onnx"},
+    {"engine"},
     {"estimators"},
     {"neural_network", "tabular"},
+    {"onnx"},
     {"files"},
     {"display", "dask"},
     {""},  # sknet/__init__.py, which only gathers names
@@ -38,6 +39,7 @@ OPTIONAL = {
     "dask": ("sknet.dask",),
     "onnx": ("sknet.onnx",),
     "pandas": ("sknet.preprocessing",),
+    "skl2onnx": ("sknet.onnx",),
     "skops": ("sknet.files",),
     "torch": (),
 }

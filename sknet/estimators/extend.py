@@ -5,6 +5,7 @@ from sknet.estimators._autoencoder import Coder, SymmetricCoder, Transposed
 from sknet.estimators._base import BaseNet
 from sknet.estimators._calibration import best_temperature
 from sknet.estimators._classifier import BaseClassifier
+from sknet.estimators._computation import computation_of, is_estimator
 from sknet.estimators._heads import (
     interval_head,
     probability_head,
@@ -40,8 +41,10 @@ __all__ = [
     "best_temperature",
     "check_weights",
     "check_y",
+    "computation_of",
     "follows_namespace",
     "interval_head",
+    "is_estimator",
     "layer_sizes",
     "probability_head",
     "settings_of",

@@ -8,7 +8,7 @@ from sknet.core import Tensor
 from sknet.onnx._graph import exported
 from sknet.onnx._proto import model_of
 
-__all__ = ["arrays_of", "model_of_function", "run"]
+__all__ = ["arrays_of", "model_of_function", "names_and_arrays", "run"]
 
 
 def run(model, *arrays):
@@ -33,3 +33,9 @@ def model_of_function(captured, n_inputs):
 
 def arrays_of(result):
     return [np.asarray(leaf.data) for leaf in leaves(result) if isinstance(leaf, Tensor)]
+
+
+def names_and_arrays(model, *arrays):
+    """Compute a model's outputs, by their names."""
+    names = [output.name for output in model.graph.output]
+    return dict(zip(names, run(model, *arrays), strict=True))

@@ -83,7 +83,7 @@ class Inverse(nn.Module):
     [
         (nn.LazyLinear(3), np.ones((2, 3)), StateError, "run it on an input once"),
         (nn.Linear(3, 2), None, TypeError, "needs example="),
-        (nn.Linear, np.ones((2, 3)), TypeError, "instance of nn.Module, got type"),
+        (nn.Linear, np.ones((2, 3)), TypeError, "or an estimator of a network, got type"),
         (nn.Linear(3, 2), np.float32(1), ValueError, "an axis of rows first"),
         (nn.Linear(3, 2), (np.ones((2, 3)),) * 2, ValueError, "takes 1 inputs, got 2"),
         (nn.Linear(3, 2), {"z": np.ones((2, 3))}, ValueError, "forward takes"),

@@ -53,21 +53,44 @@ class ClassEncoder(ABC):
         """
 
     @abstractmethod
-    def decode(self, decision: Any, threshold: float = 0.0) -> Any:
-        """Return the labels that decisions mean.
+    def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
+        """Return where in `labels` the labels are that decisions mean.
 
         Parameters
         ----------
-        decision : ndarray of shape (n_samples, n_outputs)
+        decision : ndarray or Tensor of shape (n_samples, n_outputs)
             What `deciding` makes of outputs.
         threshold : float, default=0.0
             Of the loss: above it lies the second of two classes, and a label that a row has.
 
         Returns
         -------
+        ndarray or Tensor of int64 of shape (n_samples,) or (n_samples, n_columns)
+            Numbers; of several labels a row 0 or 1 for each.
+        """
+
+    @property
+    def labels(self) -> Any:
+        """What `numbers` count: the classes, of one column after the other; None if numbers are labels."""
+        return self.classes
+
+    def decode(self, decision: Any, threshold: float = 0.0) -> Any:
+        """Return the labels that decisions mean.
+
+        Parameters
+        ----------
+        decision : ndarray of shape (n_samples, n_outputs)
+            As for `numbers`.
+        threshold : float, default=0.0
+            As for `numbers`.
+
+        Returns
+        -------
         ndarray of shape (n_samples,) or (n_samples, n_columns)
             Labels.
         """
+        numbers, labels = self.numbers(decision, threshold), self.labels
+        return numbers if labels is None else labels[numbers]
 
     def trained(self, loss: Loss) -> Loss:
         """Return the loss to train with, for these targets."""

@@ -80,13 +80,17 @@ class ClassTargets(ClassEncoder):
         numbers = numbers_of(y, self.classes)
         return numbers.astype(np.float64).reshape(-1, 1) if self.task == "binary" else numbers
 
-    def decode(self, decision: Any, threshold: float = 0.0) -> Any:
+    def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
         if self.task == "multilabel":
             return (decision > threshold).astype(np.int64)
         if self.task == "binary":
-            positive = (decision[:, 0] > threshold).astype(np.intp)
-            return self.classes[np.minimum(positive, len(self.classes) - 1)]
-        return self.classes[decision.argmax(axis=1)]
+            positive = (decision[:, 0] > threshold).astype(np.int64)
+            return positive * 0 if len(self.classes) == 1 else positive
+        return decision.argmax(axis=1)
+
+    @property
+    def labels(self) -> Any:
+        return None if self.task == "multilabel" else self.classes
 
     def decisions(self, decision: Any) -> Any:
         return decision[:, 0] if self.task == "binary" else decision

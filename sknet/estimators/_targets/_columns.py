@@ -1,11 +1,14 @@
 """Several columns of labels, each with classes of its own."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
+from sknet import ops
+from sknet.core import Tensor
 from sknet.engine import Score
 from sknet.estimators._targets._base import Agreement, ClassEncoder
 from sknet.estimators._targets._classes import numbers_of
@@ -70,22 +73,30 @@ class ColumnTargets(ClassEncoder):
         columns = [numbers_of(y[:, k], known, f"`y[:, {k}]`") for k, known in enumerate(self.classes)]
         return np.stack(columns, axis=1)
 
-    def decode(self, decision: Any, threshold: float = 0.0) -> Any:
-        numbers = self._numbers(decision)
-        return np.stack([known[numbers[:, k]] for k, known in enumerate(self.classes)], axis=1)
+    def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
+        # A column's numbers go on where those of the column before have ended.
+        return self._places(decision) + self._ends[:-1]
 
-    def _numbers(self, decision: Any) -> Any:
-        return np.stack([part.argmax(axis=1) for part in self.per_column(decision)], axis=1)
+    @property
+    def labels(self) -> Any:
+        return np.concatenate(self.classes)
+
+    def _places(self, decision: Any) -> Any:
+        stack = ops.stack if isinstance(decision, Tensor) else np.stack
+        return stack([part.argmax(axis=1) for part in self.per_column(decision)], axis=1)
+
+    @property
+    def _ends(self) -> Any:
+        return np.cumsum([0, *self.n_classes])
 
     def trained(self, loss: Loss) -> Loss:
         return Columns(loss.for_task(self.task), self.n_classes)
 
     def per_column(self, result: Any) -> Any:
-        ends = np.cumsum(self.n_classes)[:-1]
-        return [result[:, start:stop] for start, stop in zip([0, *ends], [*ends, None], strict=True)]
+        return [result[:, start:stop] for start, stop in pairwise(self._ends.tolist())]
 
     def new_score(self, loss: Loss) -> Callable[[], Score]:
-        return lambda: Agreement(self._numbers)
+        return lambda: Agreement(self._places)
 
     def unlike(self, classes: Any) -> bool:
         return len(classes) != len(self.classes) or not all(

@@ -76,10 +76,10 @@ class OrderedTargets(ClassEncoder):
     def encode(self, y: Any) -> Any:
         return self._places[numbers_of(y, self.classes)]
 
-    def decode(self, decision: Any, threshold: float = 0.0) -> Any:
+    def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
         if decision.shape[1] == 1:
-            return self.classes[(decision[:, 0] > threshold).astype(np.intp)]
-        return self.classes[decision.argmax(axis=1)]
+            return (decision[:, 0] > threshold).astype(np.int64)
+        return decision.argmax(axis=1)
 
     def deciding(self, loss: Any) -> Head | None:
         if len(self.classes) > 2:

@@ -50,8 +50,8 @@ class PositionTargets(ClassEncoder):
     def encode(self, y: Any) -> Any:
         return numbers_of(np.ravel(y), self.classes).reshape(np.shape(y))
 
-    def decode(self, decision: Any, threshold: float = 0.0) -> Any:
-        return self.classes[decision.argmax(axis=-1)]
+    def numbers(self, decision: Any, threshold: float = 0.0) -> Any:
+        return decision.argmax(axis=-1)
 
     def new_score(self, loss: Loss) -> Callable[[], Score]:
         return lambda: Accuracy(loss.threshold, getattr(loss, "ignore_index", None))

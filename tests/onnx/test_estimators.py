@@ -1,0 +1,350 @@
+"""Fitted estimators, exported: what onnxruntime computes is what they predict."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression
+
+import sknet
+from sknet import NetClassifier, NetRegressor, NetTransformer, losses, neural_network, nn, onnx
+from sknet.losses import LOSSES
+from sknet.onnx._written import plain_labels
+from tests.estimators.data import TABLES
+from tests.onnx.runtime import names_and_arrays
+
+NAMES = np.array(["cold", "mild", "hot", "torrid"])
+N_TRAINING = 160
+
+
+def labelled(task, kind):
+    """Return a table of a task with labels of another kind."""
+    X, y = TABLES[task]
+    return X, {
+        "int": y,
+        "str": NAMES[y % 4],
+        "object": NAMES[y % 4].astype(object),
+        "bool": y > 0,
+        "float": y + 5.0,
+    }[kind]
+
+
+def fitted(kind, X, y=None, **params):
+    defaults = {} if "module" in params else {"hidden_layer_sizes": (7,)}
+    estimator = kind(**{**defaults, "max_iter": 3, "random_state": 0, **params})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return estimator.fit(X, y)
+
+
+def close(found, wanted, dtype="float64"):
+    # onnxruntime computes some functions in single precision only
+    tolerance = 2e-5 if dtype == "float32" else 3e-6
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def joined(parts):
+    """Return probabilities of several columns as one array."""
+    found = np.zeros((len(parts), len(parts[0]), max(part.shape[1] for part in parts)))
+    for whole, part in zip(found, parts, strict=True):
+        whole[:, : part.shape[1]] = part
+    return found
+
+
+def check_classifier(clf, model, X, dtype="float64", **given):
+    """Compare labels and probabilities, for rows as they are, extreme ones and a single one."""
+    for rows in (X[N_TRAINING:], X[:1], X[:9] * 1e3, X[:3] * 0):
+        found = names_and_arrays(model, rows.astype(dtype))
+        assert list(found) == ["label", "probabilities"]
+        labels = clf.predict(rows.astype(dtype))
+        text = labels.dtype.kind in "UO"
+        assert found["label"].dtype == (object if text else np.int64)
+        assert found["label"].shape == labels.shape
+        assert (found["label"] == labels).all()
+        wanted = clf.predict_proba(rows.astype(dtype))
+        wanted = joined(wanted) if isinstance(wanted, list) else wanted
+        assert found["probabilities"].dtype == dtype
+        close(found["probabilities"], wanted, dtype)
+
+
+CLASSIFICATIONS = [
+    ("binary", "int", {}),
+    ("binary", "str", {}),
+    ("binary", "object", {}),
+    ("binary", "bool", {}),
+    ("binary", "float", {}),
+    ("binary", "int", {"loss": "focal"}),
+    ("binary", "int", {"calibrate": "temperature", "early_stopping": True}),
+    ("multiclass", "int", {}),
+    ("multiclass", "str", {}),
+    ("multiclass", "str", {"loss": "focal"}),
+    ("multiclass", "float", {"calibrate": "temperature", "early_stopping": True}),
+    ("multilabel", "int", {}),
+    ("multilabel", "int", {"loss": "focal"}),
+    ("ordinal", "int", {"loss": "ordinal"}),
+    ("ordinal", "str", {"loss": losses.Ordinal(order=["torrid", "cold", "hot", "mild"])}),
+    ("ordinal", "str", {"loss": losses.Ordinal(order=["cold", "mild", "hot", "torrid"]),
+                        "calibrate": "temperature", "early_stopping": True}),
+    ("binary", "str", {"loss": losses.Ordinal(order=["mild", "cold"])}),
+    ("columns", "int", {}),
+    ("columns", "int", {"calibrate": "temperature", "early_stopping": True}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("task", "kind", "params"), CLASSIFICATIONS, ids=str)
+def test_a_classifier_gives_labels_and_probabilities(task, kind, params, dtype):
+    X, y = labelled(task, kind)
+    clf = fitted(sknet.MLPClassifier, X[:N_TRAINING].astype(dtype), y[:N_TRAINING], **params)
+    check_classifier(clf, onnx.export(clf), X, dtype)
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel"])
+@pytest.mark.parametrize("solver", ["adam", "lbfgs"])
+def test_a_classifier_of_scikit_learns_signature(task, solver):
+    X, y = TABLES[task]
+    clf = fitted(neural_network.MLPClassifier, X[:N_TRAINING], y[:N_TRAINING], solver=solver)
+    check_classifier(clf, onnx.export(clf), X)
+    check_classifier(clf, onnx.export(clf.freeze()), X)
+
+
+def test_several_columns_of_strings():
+    X, y = TABLES["columns"]
+    clf = fitted(sknet.MLPClassifier, X, np.stack([NAMES[y[:, 0]], NAMES[y[:, 1] - 3]], axis=1))
+    check_classifier(clf, onnx.export(clf), X)
+
+
+@pytest.mark.parametrize("loss", ["hinge", losses.Hinge(squared=True)], ids=str)
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_a_loss_without_probabilities_gives_scores(task, loss):
+    X, y = TABLES[task]
+    clf = fitted(sknet.MLPClassifier, X, y, loss=loss)
+    found = names_and_arrays(onnx.export(clf), X)
+    assert list(found) == ["label", "scores"]
+    assert (found["label"] == clf.predict(X)).all()
+    close(found["scores"], clf.decision_function(X))
+
+
+@pytest.mark.parametrize("task", ["multiclass", "columns"])
+def test_scores_of_several_classes(task):
+    X, y = TABLES[task]
+    clf = fitted(sknet.MLPClassifier, X, y, loss="multi_margin")
+    found = names_and_arrays(onnx.export(clf), X)
+    wanted = clf.decision_function(X)
+    assert (found["label"] == clf.predict(X)).all()
+    if task == "multiclass":
+        close(found["scores"], wanted)
+        return
+    close(found["scores"][0], wanted[0])
+    close(found["scores"][1, :, :2], wanted[1])
+    assert (found["scores"][1, :, 2] == -np.inf).all()
+
+
+def test_a_single_class_is_always_predicted():
+    X, y = TABLES["binary"]
+    clf = fitted(neural_network.MLPClassifier, X, np.full(len(y), "only"))
+    found = names_and_arrays(onnx.export(clf), X * 100)
+    assert set(found["label"]) == {"only"}
+
+
+ACTIVATIONS = sorted(nn.ACTIVATIONS)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_activation(activation):
+    X, y = TABLES["multiclass"]
+    clf = fitted(sknet.MLPClassifier, X[:N_TRAINING], NAMES[y[:N_TRAINING]], activation=activation)
+    found = names_and_arrays(onnx.export(clf), X)
+    close(found["probabilities"], clf.predict_proba(X))
+    wanted = clf.predict_proba(X)
+    sure = np.diff(np.sort(wanted, axis=1)[:, -2:], axis=1)[:, 0] > 1e-5
+    assert (found["label"] == clf.predict(X))[sure].all()
+    assert sure.mean() > 0.9
+
+
+REGRESSION_LOSSES = sorted(
+    name for name, loss in LOSSES.items() if "regression" in loss.tasks and name != "kl_divergence"
+)
+
+
+@pytest.mark.parametrize("scale_target", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("task", ["counts", "many counts"])
+@pytest.mark.parametrize("loss", [*REGRESSION_LOSSES, losses.Quantile([0.1, 0.5, 0.9])], ids=str)
+def test_a_regressor_gives_what_it_predicts(loss, task, dtype, scale_target):
+    X, y = TABLES[task]
+    y = y / y.max()  # between 0 and 1, in the domain of every loss
+    made = LOSSES[loss]() if isinstance(loss, str) else loss
+    scale_target = scale_target and made.scaling is not None
+    reg = fitted(sknet.MLPRegressor, X.astype(dtype), y, loss=loss, scale_target=scale_target)
+    model = onnx.export(reg)
+    for rows in (X, X[:1], X[:5] * 0):
+        found = names_and_arrays(model, rows.astype(dtype))
+        assert list(found) == ["variable"]
+        assert found["variable"].dtype == dtype
+        wanted = reg.predict(rows.astype(dtype))
+        close(found["variable"], wanted.reshape(len(rows), -1), dtype)
+
+
+def test_the_precision_may_be_another():
+    X, y = TABLES["regression"]
+    reg = fitted(sknet.MLPRegressor, X, y)
+    found = names_and_arrays(onnx.export(reg, dtype="float32"), X.astype("float32"))
+    close(found["variable"][:, 0], reg.predict(X), "float32")
+
+
+class Images(nn.Module):
+    def __init__(self, n_outputs):
+        self.body = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm(3), nn.ReLU(), nn.MaxPool2d(2))
+        self.last = nn.LazyLinear(n_outputs)
+
+    def forward(self, image):
+        return self.last(nn.Flatten()(self.body(image)))
+
+
+class Tokens(nn.Module):
+    def __init__(self, n_outputs):
+        self.embedding = nn.Embedding(20, 6)
+        self.rnn = nn.GRU(6, 5, returns="last")
+        self.last = nn.Linear(5, n_outputs)
+
+    def forward(self, tokens, lengths=None):
+        return self.last(self.rnn(self.embedding(tokens), lengths=lengths))
+
+
+class Both(nn.Module):
+    def __init__(self, n_outputs):
+        self.embedding = nn.Embedding(20, 4)
+        self.last = nn.Linear(4 + 3, n_outputs)
+
+    def forward(self, numbers, word):
+        return self.last(sknet.ops.concat([numbers, self.embedding(word)], axis=1))
+
+
+class Tags(nn.Module):
+    def __init__(self, n_outputs):
+        self.embedding = nn.Embedding(20, 4)
+        self.last = nn.Linear(4, n_outputs)
+
+    def forward(self, tokens):
+        return self.last(self.embedding(tokens))
+
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.normal(size=(60, 1, 8, 8))
+TOKENS = RNG.integers(0, 20, (60, 7))
+LENGTHS = RNG.integers(1, 8, 60)
+BOTH = {"numbers": RNG.normal(size=(60, 3)), "word": TOKENS[:, 0]}
+CLASSES = NAMES[RNG.integers(0, 3, 60)]
+# Network, X, y, and the names and types of the inputs.
+NETWORKS = {
+    "images": (Images, IMAGES, CLASSES, {"X": np.float64}),
+    "token ids": (Tokens, TOKENS, CLASSES, {"X": np.int64}),
+    "several inputs": (Both, BOTH, CLASSES, {"numbers": np.float32, "word": np.int64}),
+    "sequences": (Tokens, {"tokens": TOKENS, "lengths": LENGTHS}, CLASSES,
+                  {"tokens": np.int64, "lengths": np.int64}),
+    "positions": (Tags, TOKENS, NAMES[TOKENS % 3], {"X": np.int64}),
+    "numbers": (Both, BOTH, RNG.normal(size=(60, 2)), {"numbers": np.float32, "word": np.int64}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NETWORKS)
+def test_networks_of_ones_own_take_their_inputs_by_name(case):
+    module, X, y, kinds = NETWORKS[case]
+    is_regression = y.dtype.kind == "f"
+    estimator = fitted(NetRegressor if is_regression else NetClassifier, X, y, module=module)
+    model = onnx.export(estimator)
+    given = X if isinstance(X, dict) else {"X": X}
+    assert [x.name for x in model.graph.input] == list(kinds)
+    for n_rows in (60, 1):
+        part = {name: x[:n_rows] for name, x in given.items()}
+        dtype = estimator.model_.dtype
+        arrays = {n: x.astype(dtype if x.dtype.kind == "f" else np.int64) for n, x in part.items()}
+        found = names_and_arrays(model, *[arrays[name] for name in kinds])
+        rows = part if isinstance(X, dict) else part["X"]
+        if is_regression:
+            close(found["variable"], estimator.predict(rows), dtype)
+        else:
+            close(found["probabilities"], estimator.predict_proba(rows), dtype)
+            assert (found["label"] == estimator.predict(rows)).all()
+
+
+def test_an_example_says_other_lengths_than_those_of_the_fit():
+    estimator = fitted(NetClassifier, TOKENS, NAMES[TOKENS % 3], module=Tags)
+    longer = RNG.integers(0, 20, (4, 11))
+    found = names_and_arrays(onnx.export(estimator, example=longer[:1]), longer)
+    assert (found["label"] == estimator.predict(longer)).all()
+
+
+def coders():
+    X, _ = TABLES["binary"]
+    yield fitted(sknet.Autoencoder, X, hidden_layer_sizes=(6, 3)), X
+    yield fitted(sknet.MLPClassifier, *TABLES["multiclass"]).layer(-2), X
+
+    class Coder(nn.Module):
+        def __init__(self, n_features, n_outputs):
+            self.encoder = nn.Linear(n_features, 3)
+            self.decoder = nn.Linear(3, n_outputs)
+
+        def forward(self, x):
+            return self.decoder(self.encoder(x))
+
+    yield fitted(NetTransformer, X, module=Coder), X
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_transformers_give_what_they_transform(number):
+    coder, X = list(coders())[number]
+    model = onnx.export(coder)
+    found = names_and_arrays(model, X)
+    assert list(found) == ["variable"]
+    close(found["variable"], coder.transform(X))
+
+
+def test_weights_that_are_averaged_are_those_of_predictions():
+    X, y = TABLES["regression"]
+    reg = fitted(sknet.MLPRegressor, X, y, optimizer=sknet.optim.EMA(sknet.optim.Adam()))
+    close(names_and_arrays(onnx.export(reg), X)["variable"][:, 0], reg.predict(X))
+
+
+def test_names_of_parameters_may_be_those_of_inputs_and_outputs():
+    class Named(nn.Module):
+        def __init__(self):
+            for name in ("X", "label", "probabilities"):
+                setattr(self, name, nn.Parameter(np.ones(12)))
+
+        def forward(self, x):
+            return (x * self.X * self.label * self.probabilities).sum(axis=1, keepdims=True)
+
+    X, y = TABLES["binary"]
+    clf = fitted(NetClassifier, X, y, module=Named())
+    check_classifier(clf, onnx.export(clf), X)
+
+
+def test_the_file_is_read_back(tmp_path):
+    X, y = TABLES["multiclass"]
+    clf = fitted(sknet.MLPClassifier, X, y)
+    onnx.export(clf, tmp_path / "classifier.onnx")
+    found = onnx.load(tmp_path / "classifier.onnx").eval()(sknet.Tensor(X))
+    assert (found["label"].numpy() == clf.predict(X)).all()
+    close(found["probabilities"].numpy(), clf.predict_proba(X))
+
+
+def test_mistakes_are_named():
+    X, y = TABLES["binary"]
+    with pytest.raises(NotFittedError):
+        onnx.export(sknet.MLPClassifier())
+    with pytest.raises(TypeError, match=r"LogisticRegression: call sknet\.onnx\.register"):
+        onnx.export(LogisticRegression())
+    clf = fitted(sknet.MLPClassifier, X, y)
+    with pytest.raises(ValueError, match="12 columns"):
+        onnx.export(clf, example=X[:, :3])
+    for labels in (
+        np.array(["a", 1], object),
+        np.array([0.5, 1.5]),
+        np.array(["2026-01-01"], "datetime64[D]"),
+    ):
+        with pytest.raises(ValueError, match="integers or strings, and those of this Net are"):
+            plain_labels(labels, "Net")
