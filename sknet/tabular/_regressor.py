@@ -129,7 +129,9 @@ class TabularRegressor(RegressorMixin, BaseTabular):
 
     def _means(self, outputs: np.ndarray) -> np.ndarray:
         found = self._targets.decode(self._headed(outputs, self._loss_function.predict))
-        clipped: np.ndarray = np.clip(found, *self._bounds).astype(found.dtype)
+        # Of several outputs scikit-learn's checks ask for double precision.
+        dtype = np.float64 if self._targets.n_outputs > 1 else found.dtype
+        clipped: np.ndarray = np.clip(found, *self._bounds).astype(dtype)
         return clipped
 
     def predict(self, X: Any) -> Any:
