@@ -11,6 +11,7 @@ from sknet.nn._parameter import convert
 from sknet.nn._shape_pass import shadows, shape_pass
 from sknet.nn._taps import Call, Calls, run_to
 from sknet.nn.layers._embedding import draw_embedding
+from sknet.nn.layers._ensemble import draw_ones, draw_signs, draw_standard
 from sknet.nn.layers._recurrent_cells import draw_gates
 
 __all__ = [
@@ -32,4 +33,7 @@ __all__ = [
     "waits_for_data",
 ]
 
-PARTS = {each.__name__: each for each in (draw_weight, draw_bias, draw_embedding, draw_gates)}
+PARTS = {
+    each.__name__: each
+    for each in (draw_weight, draw_bias, draw_embedding, draw_gates, draw_ones, draw_signs, draw_standard)
+}

@@ -1,5 +1,14 @@
 """Tables as they are, turned into numbers that a network learns from."""
 
+from sknet.preprocessing import _categories, _numbers, _plan, _schema, _sparse_numbers, _targets
 from sknet.preprocessing._encoder import TableEncoder
 
 __all__ = ["TableEncoder"]
+
+# What a fitted encoder consists of, by the names in files.
+PARTS = {
+    name: value
+    for module in (_categories, _numbers, _plan, _schema, _sparse_numbers, _targets)
+    for name, value in vars(module).items()
+    if isinstance(value, type) and value.__module__ == module.__name__
+}

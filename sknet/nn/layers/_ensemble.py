@@ -290,16 +290,16 @@ def _checked(layer: Module, x: Any, n_members: int, n_features: int) -> Tensor:
     return found
 
 
-def _ones(shape: tuple[int, ...], random_state: RandomState) -> Any:
+def draw_ones(shape: tuple[int, ...], random_state: RandomState) -> Any:
     return np.ones(shape)
 
 
-def _signs(shape: tuple[int, ...], random_state: RandomState) -> Any:
+def draw_signs(shape: tuple[int, ...], random_state: RandomState) -> Any:
     return 2.0 * random_state.randint(2, size=shape) - 1.0
 
 
-def _standard(shape: tuple[int, ...], random_state: RandomState) -> Any:
+def draw_standard(shape: tuple[int, ...], random_state: RandomState) -> Any:
     return random_state.normal(size=shape)
 
 
-FACTORS = {"ones": _ones, "signs": _signs, "normal": _standard}
+FACTORS = {"ones": draw_ones, "signs": draw_signs, "normal": draw_standard}
