@@ -382,14 +382,77 @@ def written_in_place(draw: Draw) -> Made:
     return f"nk {k}", step
 
 
+def embedded(draw: Draw) -> Made:
+    i, k = draw.matrix()
+    w, column = draw.weight(5, k), int(draw.rng.integers(int(draw.forms[0].split()[1])))
+
+    def step(module: Tangle, values: list[Any]) -> Tensor:
+        # Of the input, which is the same whatever was rounded.
+        rows = ops.astype(
+            ops.remainder(ops.floor(ops.abs(values[0][:, column].detach()) * 3.0), 5.0), "int64"
+        )
+        return values[i] + ops.take(module.weights[w], rows, axis=0)
+
+    return f"nk {k}", step
+
+
+def tokens(draw: Draw) -> Made:
+    """Let the numbers of a row attend to each other."""
+    (i, k), d = draw.matrix(), int(draw.rng.choice([1, 2, 4]))
+    w, q, out = draw.weight(k, d), draw.weight(d, d), draw.weight(d)
+    heads = 2 if d > 1 and draw.rng.random() < 0.5 else 1
+
+    def step(module: Tangle, values: list[Any]) -> Tensor:
+        x = values[i].reshape(-1, k, 1) * module.weights[w]
+        parts = [
+            ops.permute_dims(h.reshape(-1, k, heads, d // heads), (0, 2, 1, 3))
+            for h in (x @ module.weights[q], x)
+        ]
+        scores = ops.softmax(parts[0] @ ops.permute_dims(parts[1], (0, 1, 3, 2)), axis=-1)
+        mixed = ops.permute_dims(scores @ parts[1], (0, 2, 1, 3)).reshape(-1, k, d)
+        return (mixed * module.weights[out]).sum(axis=-1)
+
+    return f"nk {k}", step
+
+
+def channels(draw: Draw) -> Made:
+    """See rows as sequences of one channel."""
+    (i, k), c = draw.matrix(), int(draw.rng.choice([1, 2, 3]))
+    kinds = [
+        lambda: nn.BatchNorm(c),
+        lambda: nn.GroupNorm(1, c),
+        lambda: nn.Identity(),
+        lambda: nn.Dropout(0.3),
+    ]
+    w = draw.weight(c, 1, 3)
+    norm = draw.layer(kinds[int(draw.rng.integers(len(kinds)))]())
+
+    def step(module: Tangle, values: list[Any]) -> Tensor:
+        h = module.layers[norm](ops.conv1d(values[i].reshape(-1, 1, k), module.weights[w], padding=1))
+        return ops.tanh(h).mean(axis=1)
+
+    return f"nk {k}", step
+
+
+def normed_tokens(draw: Draw) -> Made:
+    (i, k), d = draw.matrix(), int(draw.rng.choice([2, 3]))
+    w, norm = draw.weight(k, d), draw.layer(nn.LayerNorm(d))
+    function = SMOOTH[str(draw.rng.choice(list(SMOOTH)))]
+
+    def step(module: Tangle, values: list[Any]) -> Tensor:
+        return function(module.layers[norm](values[i].reshape(-1, k, 1) + module.weights[w])).mean(axis=-1)
+
+    return f"nk {k}", step
+
+
 KINDS = (
     linear, linear, linear, linear_transposed, linear_by_a_part, by_rows_that_belong_together, smooth, smooth,
     small_value, activation, activation, layer, layer, gain, row_statistic, column_statistic,
     against_itself, statistic_of_all, pair, pair, pair, pair_of_small_values, outer, from_both_sides,
     residual, some_columns, one_column, rows_in_reverse, flat_and_back, pairs_of_columns, joined, stacked,
-    written_in_place,
+    written_in_place, embedded, tokens, channels, normed_tokens,
 )  # fmt: skip
-# Those that native code knows; what is drawn from these alone goes native almost always.
+# Those that have always had native code, whatever else is drawn.
 NATIVE = (
     linear, linear, linear_transposed, smooth, small_value, activation, activation, layer, gain,
     row_statistic, column_statistic, pair, pair, pair_of_small_values, outer, residual,
