@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from sknet.compile.executors._products import STACKS
+from sknet.compile.executors.native._host import CALL_HOST
 from sknet.compile.executors.native._loops import Names
 from sknet.compile.executors.native._scalar import ScalarWriter
 from sknet.compile.executors.native._value import (
@@ -39,15 +41,15 @@ class CallWriter:
         Of random streams, given at run time.
     hosted : list of list of HostCall
         What NumPy computes, in the order of the calls.
-    has_stacks : bool
-        Whether there are products of stacks of matrices.
+    helpers : dict of str to str
+        Source of functions that are called, by name: compiled once, however often they are used.
     """
 
     def __init__(self, names: Names, scalars: ScalarWriter) -> None:
         self._names, self._scalars = names, scalars
         self.keys: list[int] = []
         self.hosted: list[list[HostCall]] = []
-        self.has_stacks = False
+        self.helpers: dict[str, str] = {}
 
     def all_hosted(self) -> Iterator[HostCall]:
         """Yield what NumPy computes."""
@@ -56,6 +58,8 @@ class CallWriter:
     def lines(self, value: Value, previous: Value | None = None) -> Iterator[str]:
         """Yield the lines that compute a value; `previous` is what the lines before have computed."""
         writer = next(WRITERS[kind] for kind in type(value).__mro__ if kind in WRITERS)
+        if isinstance(value, HostCall):
+            self.helpers["call_host"] = CALL_HOST
         if isinstance(value, HostCall) and isinstance(previous, HostCall):
             self.hosted[-1].append(value)  # by the same call
             return
@@ -92,7 +96,7 @@ class CallWriter:
         yield f"product({', '.join(names)}, room)" if is_known else f"np.dot({', '.join(names)})"
 
     def _products(self, value: Products) -> Iterator[str]:
-        self.has_stacks = True
+        self.helpers["products"] = STACKS
         arrays = (*value.values, value)
         names = [
             self._names.array(x, ("stack", *stack)) for x, stack in zip(arrays, value.stacks, strict=True)
@@ -120,27 +124,12 @@ class CallWriter:
         short = self._names.array(shorter, (before, n_rows, behind))
         shape = (before, n_rows, behind) if whole == "all" else (n_rows,)
         at = self._names.array(index, shape)
+        name = f"{'add' if value.adds else 'take'}_{whole}"
+        self.helpers[name] = rows_source(name, value.adds, whole == "all")
         if value.adds:
             yield f"{long}[:] = T(0.0)"
-        check = [
-            *([f"row += {long}.shape[1] if row < 0 else 0"] if value.from_end else []),
-            f"if row < 0 or row >= {long}.shape[1]:",
-            "    return b",  # NumPy's plan repeats the step, and names the index
-        ]
-        target, source = f"{long}[p, row, q]", f"{short}[p, r, q]"
-        line = f"{target} += {source}" if value.adds else f"{source} = {target}"
-        yield f"for p in range({long}.shape[0]):"
-        yield f"    for r in range({short}.shape[1]):"
-        if whole == "rows":
-            yield f"        row = np.int64({at}[r])"
-            yield from (f"        {x}" for x in check)
-            yield f"        for q in range({long}.shape[2]):"
-            yield f"            {line}"
-            return
-        yield f"        for q in range({long}.shape[2]):"
-        yield f"            row = np.int64({at}[p, r, q])"
-        yield from (f"            {x}" for x in check)
-        yield f"            {line}"
+        yield f"if not {name}({long}, {short}, {at}, {value.from_end}):"
+        yield "    return b"  # NumPy's plan repeats the step, and names the index
 
     def _pasted(self, value: Pasted) -> Iterator[str]:
         if value.fill is not None:
@@ -156,7 +145,9 @@ class CallWriter:
                 given = x.name
             elif isinstance(x, Value):
                 spread = "spread", shape[max(len(shape) - len(lengths), 0) :], lengths
-                given = f"{self._names.array(x, spread)}[{index}]"
+                self.helpers[f"paste{len(axes)}"] = paste_source(len(axes))
+                yield f"paste{len(axes)}({part}, {self._names.array(x, spread)})"
+                continue
             else:
                 given = self._scalars.number(x, value.dtype)
             indent = ""
@@ -169,6 +160,42 @@ class CallWriter:
         yield f"if call_host(hosts[0], {len(self.hosted)}) != 0:"
         yield "    return b"
         self.hosted.append([value])
+
+
+def paste_source(n_axes: int) -> str:
+    """Return the source of a function that copies an array of so many axes."""
+    index = ", ".join(f"i{n}" for n in range(n_axes))
+    lines = [f"@loops\ndef paste{n_axes}(out, given):"]
+    lines += [f"{'    ' * (n + 1)}for i{n} in range(out.shape[{n}]):" for n in range(n_axes)]
+    return "\n".join([*lines, f"{'    ' * (n_axes + 1)}out[{index}] = given[{index}]"]) + "\n\n\n"
+
+
+def rows_source(name: str, adds: bool, of_elements: bool) -> str:
+    """Return the source of a function that takes or adds rows; it is false for an index out of bounds."""
+    target, source = "long[p, row, q]", "short[p, r, q]"
+    found = "row = np.int64(index[p, r, q])" if of_elements else "row = np.int64(index[r])"
+    check = [
+        found,
+        "if from_end and row < 0:",
+        "    row += long.shape[1]",
+        "if row < 0 or row >= long.shape[1]:",
+        "    return False",
+    ]
+    over_rest = "for q in range(long.shape[2]):"
+    line = f"{target} += {source}" if adds else f"{source} = {target}"
+    body = (
+        [over_rest, *[f"    {x}" for x in (*check, line)]]
+        if of_elements
+        else [*check, over_rest, f"    {line}"]
+    )
+    lines = [
+        f"@loops\ndef {name}(long, short, index, from_end):",
+        "    for p in range(long.shape[0]):",
+        "        for r in range(short.shape[1]):",
+        *[f"            {x}" for x in body],
+        "    return True",
+    ]
+    return "\n".join(lines) + "\n\n\n"
 
 
 def _size(shape: tuple[int, ...]) -> int:

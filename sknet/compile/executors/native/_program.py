@@ -7,12 +7,12 @@ import numpy as np
 
 from sknet.compile._graph import Graph, Variable
 from sknet.compile._layout import Buffer, aligned_memory, assign_offsets
-from sknet.compile.executors._products import STACKS, call_room, product_source
+from sknet.compile.executors._products import call_room, product_source
 from sknet.compile.executors.native import _array_rules as _array_rules  # adds its own
 from sknet.compile.executors.native import _view_rules as _view_rules  # adds its own
 from sknet.compile.executors.native._bind import Homes, bound_calls, formed, scratch_of
 from sknet.compile.executors.native._calls import CallWriter
-from sknet.compile.executors.native._host import CALL_HOST, HostCalls
+from sknet.compile.executors.native._host import HostCalls
 from sknet.compile.executors.native._loops import LoopWriter, Names
 from sknet.compile.executors.native._math import source_of
 from sknet.compile.executors.native._nest import NestWriter
@@ -307,10 +307,7 @@ class NativeProgram:
         head += [f"c{i} = numbers[{i}]" for i in range(len(self._scalars.numbers))]
         text = HEAD.format(dtype=self.dtype.name)
         text += product_source()
-        if self._calls.has_stacks:
-            text += STACKS
-        if hosts:
-            text += CALL_HOST
+        text += "".join(self._calls.helpers.values())
         if self._scalars.functions:
             text += source_of(self._scalars.functions) + "\n\n"
         text += f"@loops\ndef steps({', '.join(arguments)}):\n"
