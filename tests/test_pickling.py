@@ -6,6 +6,7 @@ import pickle
 import types
 import warnings
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 import pytest
@@ -286,7 +287,10 @@ def state_of(x):
     slots = [name for cls in type(x).__mro__ for name in getattr(cls, "__slots__", ())]
     found = {name: getattr(x, name) for name in slots if hasattr(x, name) and name != "__weakref__"}
     found.update(getattr(x, "__dict__", {}))
-    return {name: found[name] for name in sorted(found) if name not in PROGRAMS}
+    cached = [
+        name for name in found if isinstance(inspect.getattr_static(type(x), name, None), cached_property)
+    ]
+    return {name: found[name] for name in sorted(found) if name not in (*PROGRAMS, *cached)}
 
 
 def tensors(a, b, seen):
