@@ -5,7 +5,19 @@ import sys
 
 import pytest
 
-OPTIONAL = ("cupy", "cupyx", "matplotlib", "pandas", "pyarrow", "torch", "numba", "dask", "onnx", "pytest")
+OPTIONAL = (
+    "cupy",
+    "cupyx",
+    "matplotlib",
+    "pandas",
+    "pyarrow",
+    "torch",
+    "numba",
+    "dask",
+    "onnx",
+    "skl2onnx",
+    "pytest",
+)
 
 
 @pytest.mark.parametrize("module", ["sknet", "sknet.neural_network"])

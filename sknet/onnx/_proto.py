@@ -8,7 +8,7 @@ import numpy as np
 from sknet.onnx._dims import Length
 from sknet.onnx._writer import Node, Value, Writer
 
-__all__ = ["OPSET", "model_of", "required"]
+__all__ = ["OPSET", "Types", "model_of", "required"]
 
 OPSET = 20
 IR_VERSION = 10
@@ -50,7 +50,7 @@ def model_of(
         Checked by the library.
     """
     onnx = required()
-    types = _Types(onnx.helper, half)
+    types = Types(onnx.helper, half)
     nodes = [types.node(node) for node in w.nodes]
     nodes += [onnx.helper.make_node("Identity", [x.name], [public]) for public, x in outputs.items()]
     used = {name for node in nodes for name in node.input}
@@ -67,10 +67,18 @@ def model_of(
     return model
 
 
-class _Types:
-    """Translates dtypes."""
+class Types:
+    """Translates dtypes.
 
-    def __init__(self, helper: Any, half: bool) -> None:
+    Parameters
+    ----------
+    helper : module
+        ``onnx.helper``.
+    half : bool, default=False
+        Write half precision in place of single.
+    """
+
+    def __init__(self, helper: Any, half: bool = False) -> None:
         self._helper = helper
         self._single = np.dtype(np.float16 if half else np.float32)
 
@@ -84,9 +92,11 @@ class _Types:
     def number(self, dtype: Any) -> int:
         return int(self._helper.np_dtype_to_tensor_dtype(self.dtype(dtype)))
 
+    def attributes(self, node: Node) -> dict[str, Any]:
+        return {k: self.number(v) if isinstance(v, np.dtype) else v for k, v in node.attributes.items()}
+
     def node(self, node: Node) -> Any:
-        attributes = {k: self.number(v) if isinstance(v, np.dtype) else v for k, v in node.attributes.items()}
-        return self._helper.make_node(node.op, list(node.inputs), list(node.outputs), **attributes)
+        return self._helper.make_node(node.op, list(node.inputs), list(node.outputs), **self.attributes(node))
 
     def info(self, name: str, value: Value) -> Any:
         shape = [str(n) if isinstance(n, Length) else n for n in value.shape]

@@ -1,0 +1,204 @@
+"""skl2onnx learns how to convert the estimators, so that whole pipelines become one model."""
+
+from typing import Any
+
+import numpy as np
+
+from sknet import neural_network
+from sknet.estimators import (
+    Autoencoder,
+    LayerOutput,
+    MLPClassifier,
+    MLPRegressor,
+    NetClassifier,
+    NetRegressor,
+    NetTransformer,
+)
+from sknet.estimators.extend import BaseClassifier, BaseNet
+from sknet.onnx._dims import Length
+from sknet.onnx._proto import OPSET, Types, required
+from sknet.onnx._writer import Node
+from sknet.onnx._written import Written, written_estimator
+
+__all__ = ["register"]
+
+CLASSES = (
+    *(Autoencoder, LayerOutput, MLPClassifier, MLPRegressor, NetClassifier, NetRegressor, NetTransformer),
+    *(neural_network.MLPClassifier, neural_network.MLPRegressor),
+)
+CLASSIFIER, OTHER = "SknetClassifier", "SknetEstimator"  # what skl2onnx calls them
+OPTIONS = {"zipmap": [True, False, "columns"], "output_class_labels": [False, True], "nocl": [False]}
+# Operators that newer versions define for more types, and the version of which we use no more.
+WIDENED = {"Cast": 13, "ConstantOfShape": 9, "Equal": 13, "Identity": 14, "Reshape": 14, "Shape": 15}
+
+
+def register(*classes: type) -> None:
+    """Teach skl2onnx the estimators of sknet, in pipelines and by themselves.
+
+    ``skl2onnx.to_onnx(pipeline, X[:1])`` converts scalers, encoders and network into one model then, for any
+    number of rows. The network computes in double precision if it is given that, and in single otherwise.
+
+    Parameters
+    ----------
+    *classes : type
+        Classes of your own besides, which are derived from those of sknet.
+
+    Raises
+    ------
+    ImportError
+        If skl2onnx is not installed.
+    TypeError
+        If a class is not derived from an estimator of sknet.
+
+    See Also
+    --------
+    export : Converts an estimator alone, with images, token ids or several inputs.
+
+    Notes
+    -----
+    Outputs are those of `export`. As for scikit-learn's classifiers, skl2onnx turns probabilities into dicts
+    (ZipMap) unless it is told ``options={"zipmap": False}``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skl2onnx import to_onnx
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from sknet import MLPClassifier, onnx
+    >>> X, y = load_iris(return_X_y=True)
+    >>> pipeline = make_pipeline(StandardScaler(), MLPClassifier((8,), tol=0.1, random_state=0)).fit(X, y)
+    >>> onnx.register()
+    >>> model = to_onnx(pipeline, X[:1].astype(np.float32), options={"zipmap": False})
+    >>> [output.name for output in model.graph.output]
+    ['label', 'probabilities']
+    """
+    update = _required().update_registered_converter
+    for each in classes:
+        if not (isinstance(each, type) and issubclass(each, (BaseNet, LayerOutput))):
+            raise TypeError(f"register expects classes derived from estimators of sknet, got {each!r}")
+    for each in (*CLASSES, *classes):
+        if issubclass(each, BaseClassifier):
+            update(each, CLASSIFIER, _infer_shapes, _convert, parser=_parse, options=OPTIONS)
+        else:
+            update(each, OTHER, _infer_shapes, _convert)
+
+
+def _required() -> Any:
+    try:
+        import skl2onnx
+    except ImportError as error:
+        raise ImportError(
+            "sknet.onnx.register needs the library skl2onnx, which is not installed: "
+            'python -m pip install "sknet[onnx]"'
+        ) from error
+    return skl2onnx
+
+
+def _parse(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
+    """Declare the outputs of a classifier."""
+    from skl2onnx._parse import _parse_sklearn_classifier
+    from skl2onnx.common.data_types import Int64TensorType, guess_tensor_type
+
+    if hasattr(model, "predict_proba"):
+        return _parse_sklearn_classifier(scope, model, inputs, custom_parsers=custom_parsers)
+    operator = scope.declare_local_operator(CLASSIFIER, model)
+    operator.inputs = inputs
+    label = scope.declare_local_variable("label", Int64TensorType())
+    scores = scope.declare_local_variable("scores", guess_tensor_type(inputs[0].type))
+    operator.outputs.extend([label, scores])
+    return operator.outputs
+
+
+def _infer_shapes(operator: Any) -> None:
+    """Say which types and shapes the outputs have."""
+    from skl2onnx.common import data_types
+
+    types = {
+        np.dtype(np.float32): data_types.FloatTensorType,
+        np.dtype(np.float64): data_types.DoubleTensorType,
+        np.dtype(np.int64): data_types.Int64TensorType,
+        np.dtype(object): data_types.StringTensorType,
+    }
+    is_double = any(isinstance(each.type, data_types.DoubleTensorType) for each in operator.inputs)
+    model = operator.raw_operator
+    written = written_estimator(model, None, np.dtype(np.float64 if is_double else np.float32))
+    n_rows = operator.inputs[0].get_first_dimension()
+    for name, variable in zip(written.outputs, operator.outputs, strict=True):
+        value = written.outputs[name]
+        if name == "probabilities" and value.ndim > 2 and _has_zipmap(operator):
+            raise ValueError(
+                f"the probabilities of this {type(model).__name__} are an array with {value.ndim} axes, "
+                'which cannot be turned into dicts: to_onnx(..., options={"zipmap": False})'
+            )
+        shape = [n_rows if isinstance(n, Length) else n for n in value.shape]
+        variable.set_type(types[value.dtype](shape))
+    operator.sknet_written = written
+
+
+def _has_zipmap(operator: Any) -> bool:
+    found = operator.scope_inst.get_options(operator.raw_operator, {"zipmap": True})
+    return bool(found["zipmap"])
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    """Add the nodes of an estimator to a model."""
+    onnx, written = required(), operator.sknet_written
+    types = Types(onnx.helper)
+    names = _given(scope, operator, container, written, types)
+    w = written.writer
+    used = {name for node in w.nodes for name in node.inputs} | {x.name for x in written.outputs.values()}
+    for name, array in w.constants.items():
+        if name in used:
+            names[name] = scope.get_unique_variable_name(name)
+            tensor = onnx.numpy_helper.from_array(array)
+            content = [text.encode() for text in array.ravel()] if array.dtype == object else tensor
+            container.add_initializer(names[name], tensor.data_type, list(array.shape), content)
+    for node in w.nodes:
+        names.update({name: scope.get_unique_variable_name(name) for name in node.outputs})
+        _add(scope, container, onnx, types, node, names)
+    for value, variable in zip(written.outputs.values(), operator.outputs, strict=True):
+        names[variable.full_name] = variable.full_name
+        last = Node("Identity", (value.name,), (variable.full_name,), {})
+        _add(scope, container, onnx, types, last, names)
+
+
+def _given(scope: Any, operator: Any, container: Any, written: Written, types: Types) -> dict[str, str]:
+    """Return the names of the inputs, in the types that the network computes with."""
+    known = {each.raw_name: each for each in operator.inputs}
+    if len(written.inputs) == len(operator.inputs) == 1:
+        known = {written.inputs[0].name: operator.inputs[0]}
+    if known.keys() != {value.name for value in written.inputs}:
+        raise ValueError(
+            f"this {type(operator.raw_operator).__name__} has the inputs "
+            f"{[value.name for value in written.inputs]}, and is given {list(known)}: say so by "
+            "initial_types, or put columns together by a ColumnTransformer first"
+        )
+    names = {"": ""}
+    for value in written.inputs:
+        variable = known[value.name]
+        kind = type(variable.type).__name__
+        if value.dtype.kind == "i" and not kind.startswith("Int"):
+            raise ValueError(
+                f"input {value.name!r} of this {type(operator.raw_operator).__name__} holds integers, and is "
+                f"given a {kind}"
+            )
+        names[value.name] = scope.get_unique_variable_name(value.name)
+        cast = {"to": types.number(value.dtype)}
+        container.add_node(
+            "Cast", [variable.full_name], [names[value.name]], op_version=WIDENED["Cast"], **cast
+        )
+    return names
+
+
+def _add(scope: Any, container: Any, onnx: Any, types: Types, node: Node, names: dict[str, str]) -> None:
+    version = WIDENED.get(node.op) or onnx.defs.get_schema(node.op, OPSET).since_version
+    container.add_node(
+        node.op,
+        [names[name] for name in node.inputs],
+        [names[name] for name in node.outputs],
+        op_version=version,
+        name=scope.get_unique_operator_name(node.op),
+        **types.attributes(node),
+    )
