@@ -273,7 +273,7 @@ CHANGED = {
     "a schedule": ({"optimizer__lr": Cosine(0.001)}, "optimizer__lr was 0.001 and is Cosine"),
     "layers": ({"hidden_layer_sizes": (8, 8)}, r"hidden_layer_sizes was \(8\) and is \(8, 8\)"),
     "activation": ({"activation": "tanh"}, "activation was 'relu' and is 'tanh'"),
-    "a module": ({"activation": nn.LeakyReLU()}, "activation was 'relu' and is LeakyReLU"),
+    "a module": ({"activation": nn.LeakyReLU()}, "activation was ReLU and is LeakyReLU"),
     "seed": ({"random_state": 1}, "random_state was 0 and is 1"),
     "loss": ({"loss": "hinge"}, "loss was 'log_loss' and is 'hinge'"),
     "two": ({"alpha": 0.5, "shuffle": False}, "shuffle was True and is False"),
@@ -293,6 +293,23 @@ def test_a_changed_parameter_is_refused_by_name(name, tmp_path):
         pytest.raises(StateError, match=f"is of a fit with other parameters: .*{message}"),
     ):
         changed.fit(*MANY, resume_from=tmp_path)
+
+
+NAMES = {
+    "optimizer": ("adam", optim.Adam(), optim.Adam(lr=0.5), "optimizer__lr was 0.001 and is 0.5"),
+    "loss": ("huber", Huber(), Huber(delta=3.0), "loss__delta was 1.0 and is 3.0"),
+    "activation": ("elu", nn.ELU(), nn.ELU(alpha=0.5), "activation__alpha was 1.0 and is 0.5"),
+}
+
+
+@pytest.mark.parametrize("parameter", NAMES)
+def test_a_name_is_compared_as_the_object_that_it_stands_for(parameter, tmp_path):
+    name, same, other, message = NAMES[parameter]
+    named = sknet.MLPRegressor((8,), **OFTEN | {"max_iter": 2}).set_params(**{parameter: name})
+    clone(named).fit(*REAL, callbacks=[Checkpoint(tmp_path)])
+    assert clone(named).set_params(**{parameter: same}).fit(*REAL, resume_from=tmp_path).n_iter_ == 2
+    with pytest.raises(StateError, match=f"is of a fit with other parameters: {message}"):
+        clone(named).set_params(**{parameter: other}).fit(*REAL, resume_from=tmp_path)
 
 
 def test_another_estimator_is_refused_by_name(tmp_path):

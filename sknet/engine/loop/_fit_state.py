@@ -18,6 +18,9 @@ from sknet.engine.loop._fit import Fit
 from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._model_state import check_frozen, frozen_names, load_model_state, model_state
 from sknet.exceptions import StateError
+from sknet.losses import LOSSES
+from sknet.nn import ACTIVATIONS
+from sknet.optim import OPTIMIZERS
 from sknet.persistence import describe, differences, digest
 
 __all__ = ["FitKeeper"]
@@ -25,6 +28,12 @@ __all__ = ["FitKeeper"]
 VERSION = 2  # of what `FitKeeper.state` returns
 MOST = 4  # differences that are named
 ROWS = "choice of rows"
+# Parameters that may be a name, and what the names stand for.
+NAMED: Mapping[str, Mapping[str, type]] = {
+    "optimizer": OPTIMIZERS,
+    "loss": LOSSES,
+    "activation": ACTIVATIONS,
+}
 
 Tree = dict[str, Any]
 
@@ -111,7 +120,8 @@ class FitKeeper:
                 f"{path} is a checkpoint of version {state['version']}, written by sknet "
                 f"{state['environment']['sknet']}; this one reads version {VERSION}: resume it with that"
             )
-        _check_same(state["parameters"], self._parameters, path, "parameters")
+        saved_parameters, parameters = _comparable(state["parameters"], self._parameters)
+        _check_same(saved_parameters, parameters, path, "parameters")
         _check_same(state["data"], self._data, path, "data")
         check_frozen(self._fit.model, state["frozen"], path)
         load_model_state(self._fit.model, state["model"], path)
@@ -181,6 +191,17 @@ def _load_callbacks(
 
 
 # -- whether it is the same fit --------------------------------------------------------------------
+
+
+def _comparable(before: Tree, now: Tree) -> tuple[Tree, Tree]:
+    """Return described parameters with an object in place of a name where the other fit has an object."""
+    before, now = dict(before), dict(now)
+    for parameter, named in NAMED.items():
+        for these, others in ((before, now), (now, before)):
+            name = these.get(parameter)
+            if isinstance(name, str) and name in named and isinstance(others.get(parameter), dict):
+                these[parameter] = describe(named[name]())
+    return before, now
 
 
 def _digests(batches: Batches, of: str, known: Any = None) -> Tree:
