@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import Rows
+from sknet.device import is_array
 from sknet.engine.loop._history import History
 from sknet.engine.loop._model_fit import Options, fit_rows
 from sknet.engine.loop._stream import fit_batches
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from sknet.engine._model import Model
 
 __all__ = ["epoch", "epoch_ended", "fit", "train"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def fit(
@@ -93,6 +97,22 @@ def fit(
     return fit_rows(self, Rows(X, y, sample_weight), epochs, batch_size, shuffle, options, resume_from)
 
 
+def _explained(method: Method) -> Method:
+    """Return a method that says where arrays belong if it is given some in place of batches."""
+
+    @wraps(method)
+    def told(self: "Model", *args: Any, **kwargs: Any) -> Any:
+        if len(args) > 1 or "y" in kwargs or "X" in kwargs or is_array(next(iter(args), None)):
+            raise TypeError(
+                "Model.train expects batches, an iterable of (X, y) or (X, y, sample_weight), got arrays: "
+                "Model.fit(X, y) trains on arrays, or make the one batch a list, Model.train([(X, y)])"
+            )
+        return method(self, *args, **kwargs)
+
+    return cast(Method, told)
+
+
+@_explained
 def train(
     self: "Model",
     batches: "Iterable[Any] | Callable[[], Iterable[Any]]",
@@ -136,7 +156,7 @@ def train(
     Raises
     ------
     TypeError, ShapeError, DtypeError, ValueError
-        If a batch is not what it should be: says which.
+        If a batch is not what it should be: says which. Arrays in place of batches are what `fit` takes.
     NonFiniteError
         If a loss or gradient is not finite. Former steps are kept.
 

@@ -321,6 +321,25 @@ BAD = [
 ]
 
 
+ARRAYS = {
+    "both": ((X, CLASSES), {}),
+    "lists": ((X.tolist(), CLASSES.tolist()), {}),
+    "with weights": ((X, CLASSES, np.ones(len(X))), {"epochs": 2}),
+    "by name": ((), {"X": X, "y": CLASSES}),
+    "the targets by name": ((X,), {"y": CLASSES}),
+    "one alone": ((X,), {}),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_are_sent_to_fit(name):
+    args, params = ARRAYS[name]
+    with pytest.raises(
+        TypeError, match=r"Model.train expects batches, .* Model.fit\(X, y\) trains on arrays"
+    ):
+        new().train(*args, **params)
+
+
 @pytest.mark.parametrize(("source", "params", "error", "message"), BAD)
 def test_bad_use_changes_nothing(source, params, error, message):
     model = new()
