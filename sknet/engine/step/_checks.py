@@ -161,7 +161,8 @@ def check_weights(weight: Tensor) -> None:
 
 
 def _least(x: Tensor) -> float:
-    return namespace(x.data).min(x.data, axis=None).item()  # type: ignore[no-any-return]
+    least: float = namespace(x.data).min(x.data, axis=None).item()
+    return least
 
 
 def check_reached(loss: Tensor, leaves: Mapping[str, Tensor]) -> None:

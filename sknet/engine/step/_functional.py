@@ -3,6 +3,7 @@
 `loss`, `backward` and `update` are methods of `Model`.
 """
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,10 +47,10 @@ def forward(model: "Model", X: Any, training: bool) -> Tensor:
         show_batch(model, X)
         follow_schedules(model)
     scope = Scope({} if training else _averages(model), training, memory.key, model.progress.step)
-    output = check_output(module, run(module, scope, arguments(X)))
+    output: Tensor = check_output(module, run(module, scope, arguments(X)))
     if scope.updates and output.requires_grad:
         return carry(output, _named_updates(module, scope))
-    return output  # type: ignore[no-any-return]
+    return output
 
 
 def evaluate(model: "Model", X: Any, by: Any) -> Any:
@@ -82,12 +83,12 @@ def _averages(model: "Model") -> dict[Any, Tensor]:
 
 
 def _named_updates(module: Module, scope: Scope) -> dict[str, Any]:
-    slots = {
+    slots: dict[Hashable, str] = {
         (id(part), name): f"{path}.{name}" if path else name
         for path, part in module.named_modules()
         for name in part._buffers
     }
-    return {slots[binding]: value.data for binding, value in scope.updates.items()}  # type: ignore[index]
+    return {slots[binding]: value.data for binding, value in scope.updates.items()}
 
 
 @on_device
