@@ -195,6 +195,24 @@ def test_the_precision_may_be_another():
     close(found["variable"][:, 0], reg.predict(X), "float32")
 
 
+def test_compositions_add_up_to_one():
+    X, _ = TABLES["regression"]
+    y = np.abs(X[:, :3]) / np.abs(X[:, :3]).sum(axis=1, keepdims=True)
+    reg = fitted(sknet.MLPRegressor, X, y, loss="kl_divergence")
+    found = names_and_arrays(onnx.export(reg), X)["variable"]
+    close(found, reg.predict(X))
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-6)
+
+
+def test_half_precision_is_close():
+    X, y = labelled("multiclass", "str")
+    clf = fitted(sknet.MLPClassifier, X, y)
+    found = names_and_arrays(onnx.export(clf, dtype="float16"), X.astype("float16"))
+    assert found["probabilities"].dtype == np.float16
+    np.testing.assert_allclose(found["probabilities"], clf.predict_proba(X), rtol=1e-2, atol=2e-3)
+    assert (found["label"] == clf.predict(X)).mean() > 0.97
+
+
 class Images(nn.Module):
     def __init__(self, n_outputs):
         self.body = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm(3), nn.ReLU(), nn.MaxPool2d(2))
