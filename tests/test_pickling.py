@@ -279,7 +279,7 @@ def made(cls):
 
 
 # What is made again when it is needed.
-PROGRAMS = ("_stepper", "_predictors", "verified", "shown")
+PROGRAMS = ("_stepper", "_predictors", "verified", "shown", "scheduled")
 
 
 def state_of(x):

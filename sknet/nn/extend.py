@@ -12,6 +12,7 @@ from sknet.nn._shape_pass import shadows, shape_pass
 from sknet.nn._taps import Call, Calls, run_to
 from sknet.nn.layers._embedding import draw_embedding
 from sknet.nn.layers._ensemble import draw_ones, draw_signs, draw_standard
+from sknet.nn.layers._numeric_embedding import draw_frequencies
 from sknet.nn.layers._recurrent_cells import draw_gates
 
 __all__ = [
@@ -35,5 +36,14 @@ __all__ = [
 
 PARTS = {
     each.__name__: each
-    for each in (draw_weight, draw_bias, draw_embedding, draw_gates, draw_ones, draw_signs, draw_standard)
+    for each in (
+        draw_weight,
+        draw_bias,
+        draw_embedding,
+        draw_frequencies,
+        draw_gates,
+        draw_ones,
+        draw_signs,
+        draw_standard,
+    )
 }

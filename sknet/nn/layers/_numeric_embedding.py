@@ -106,7 +106,9 @@ class PeriodicEmbedding(Module):
         self.n_features, self.n_frequencies = int(n_features), int(n_frequencies)
         self.embedding_dim, self.sigma = embedding_dim, float(sigma)
         shape = (self.n_features, self.n_frequencies)
-        self.frequencies = Parameter(shape=shape, draw=partial(_normal, self.sigma, shape), device=device)
+        self.frequencies = Parameter(
+            shape=shape, draw=partial(draw_frequencies, self.sigma, shape), device=device
+        )
         self.weight = self.bias = self.activation = None
         if embedding_dim is None:
             return
@@ -134,7 +136,7 @@ class PeriodicEmbedding(Module):
         return f"{lengths}, sigma={self.sigma}"
 
 
-def _normal(sigma: float, shape: tuple[int, ...], random_state: RandomState) -> Any:
+def draw_frequencies(sigma: float, shape: tuple[int, ...], random_state: RandomState) -> Any:
     return random_state.normal(0.0, sigma, shape)
 
 
