@@ -78,7 +78,7 @@ def stored_name(thing: Any) -> str:
             for name, value in _names_in(package).items():
                 if value is thing:
                     return f"{package}.{name}"
-    if top.startswith("sknet."):
+    if top.startswith("sknet.") and vars(sys.modules[home]).get(thing.__qualname__) is thing:
         raise TypeError(f"{full_name(thing)} is no part of what files hold")
     return full_name(thing)
 

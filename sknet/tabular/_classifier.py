@@ -75,10 +75,11 @@ class TabularClassifier(ClassifierMixin, BaseTabular):
     Examples
     --------
     >>> import numpy as np
+    >>> import pandas as pd
     >>> from sknet.tabular import TabularClassifier
     >>> rng = np.random.default_rng(0)
-    >>> X = np.stack([rng.choice(["a", "b"], 200), rng.normal(size=200).round(2)], axis=1).astype(object)
-    >>> y = (X[:, 0] == "a") & (X[:, 1].astype(float) > 0)
+    >>> X = pd.DataFrame({"kind": rng.choice(["a", "b"], 200), "size": rng.normal(size=200)})
+    >>> y = (X["kind"] == "a") & (X["size"] > 0)
     >>> clf = TabularClassifier(random_state=0).fit(X, y)
     >>> clf.oof_score_ > 0.9
     True

@@ -71,10 +71,11 @@ class TabularRegressor(RegressorMixin, BaseTabular):
     Examples
     --------
     >>> import numpy as np
+    >>> import pandas as pd
     >>> from sknet.tabular import TabularRegressor
     >>> rng = np.random.default_rng(0)
-    >>> X = np.stack([rng.choice(["a", "b"], 300), rng.normal(size=300).round(2)], axis=1).astype(object)
-    >>> y = np.where(X[:, 0] == "a", 1.0, -1.0) * X[:, 1].astype(float)
+    >>> X = pd.DataFrame({"kind": rng.choice(["a", "b"], 300), "size": rng.normal(size=300)})
+    >>> y = np.where(X["kind"] == "a", 1.0, -1.0) * X["size"]
     >>> reg = TabularRegressor(random_state=0).fit(X, y)
     >>> reg.oof_score_ > 0.9
     True

@@ -302,10 +302,11 @@ def test_lbfgs_calls_it_too(name, tmp_path):
 
 @ALL
 def test_partial_fit_and_warm_start_go_on_with_it(name, tmp_path):
-    clf = classifier([ROWS[name].make(tmp_path)])
-    for _ in range(3):
-        clf.partial_fit(X, Y, classes=["no", "yes"])
-    assert len(clf.loss_curve_) == 3
+    if name != "Checkpoint":  # which is refused in parts; see its own tests
+        clf = classifier([ROWS[name].make(tmp_path)])
+        for _ in range(3):
+            clf.partial_fit(X, Y, classes=["no", "yes"])
+        assert len(clf.loss_curve_) == 3
     warm = classifier([ROWS[name].make(tmp_path)], warm_start=True, max_iter=2)
     assert len(warm.fit(X, Y).fit(X, Y).loss_curve_) in (3, 4)
 
