@@ -1,10 +1,12 @@
 """What generators of random cases share as commands: arguments, and what is printed."""
 
 import argparse
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+EVERY = 500  # cases from one line that says how far a run is to the next
 HARMLESS = ("not captured", "not native", "skipped", "ill-conditioned")  # kinds that are only counted
 
 
@@ -16,6 +18,17 @@ def mismatches(mismatch: Callable[[int], str | None], seeds: Iterable[int]) -> I
             yield found
 
 
+def mismatched(counts: Mapping[str, int]) -> int:
+    """Return how many cases were of a kind that is a mismatch."""
+    return sum(count for kind, count in counts.items() if kind not in HARMLESS)
+
+
+def say_how_far(number: int, count: int) -> None:
+    """Print every now and then how many cases were tried, so that a run may be ended early."""
+    if (number + 1) % EVERY == 0:
+        print(f"{number + 1} cases so far, {count} mismatches", file=sys.stderr, flush=True)
+
+
 def run(mismatch: Callable[[int], str | None], description: str, cases: int) -> int:
     """Run many cases and print what differs; `cases` is how many unless the user says."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
@@ -23,9 +36,11 @@ def run(mismatch: Callable[[int], str | None], description: str, cases: int) -> 
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
     arguments = parser.parse_args()
     started, count = time.perf_counter(), 0
-    for found in mismatches(mismatch, range(arguments.seed, arguments.seed + arguments.cases)):
-        count += 1
-        print(found, flush=True)
+    for number in range(arguments.cases):
+        for found in mismatches(mismatch, [arguments.seed + number]):
+            count += 1
+            print(found, flush=True)
+        say_how_far(number, count)
     print(f"{arguments.cases} cases, {count} mismatches, {time.perf_counter() - started:.0f} s")
     return 1 if count else 0
 
@@ -55,7 +70,8 @@ def run_kinds(
             counts[kind] += 1
             if kind not in HARMLESS:
                 print(f"{kind}: {text}\n  {shown(seed)}", flush=True)
-    wrong = sum(count for kind, count in counts.items() if kind not in HARMLESS)
+        say_how_far(number, mismatched(counts))
+    wrong = mismatched(counts)
     seconds = time.perf_counter() - started
     print(f"{arguments.cases} cases in {seconds:.0f} s, {wrong} mismatches; {dict(counts)}")
     return min(wrong, 1)
