@@ -53,12 +53,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
             targets = ColumnTargets(y, classes)
         else:
             targets = ClassTargets(y, classes)
-        single = targets.single()
-        if recipe.strict and single is not None:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data "
-                f"contains only one class: {single!r}"
-            )
+        if recipe.strict:
+            targets.check_several(type(self).__name__)
         return targets
 
     def _check_continued(self, y: Any) -> None:

@@ -7,6 +7,10 @@ from sknet.estimators._calibration import best_temperature
 from sknet.estimators._classifier import BaseClassifier
 from sknet.estimators._computation import computation_of, is_estimator
 from sknet.estimators._heads import (
+    gives_deviations,
+    gives_intervals,
+    gives_probabilities,
+    gives_quantiles,
     interval_head,
     probability_head,
 )
@@ -43,6 +47,10 @@ __all__ = [
     "check_y",
     "computation_of",
     "follows_namespace",
+    "gives_deviations",
+    "gives_intervals",
+    "gives_probabilities",
+    "gives_quantiles",
     "interval_head",
     "is_estimator",
     "layer_sizes",

@@ -10,9 +10,8 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from sknet._params import StrOptions
-from sknet.estimators.extend import ClassTargets, ColumnTargets, probability_head
+from sknet.estimators.extend import ClassTargets, ColumnTargets, gives_probabilities, probability_head
 from sknet.losses import Loss
-from sknet.tabular._available import needs_probabilities
 from sknet.tabular._base import CONSTRAINTS, BaseTabular
 from sknet.tabular._members import Members
 
@@ -121,12 +120,8 @@ class TabularClassifier(ClassifierMixin, BaseTabular):
     def _new_targets(self, y: Any) -> "ClassTargets | ColumnTargets":
         is_of_columns = type_of_target(y, input_name="y") == "multiclass-multioutput"
         targets = ColumnTargets(y) if is_of_columns else ClassTargets(y)
-        single = targets.single() if targets.task != "multilabel" else None
-        if single is not None:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data "
-                f"contains only one class: {single!r}"
-            )
+        if targets.task != "multilabel":
+            targets.check_several(type(self).__name__)
         return targets
 
     def _weighted(self, y: Any, weight: Any) -> Any:
@@ -145,8 +140,7 @@ class TabularClassifier(ClassifierMixin, BaseTabular):
         self.classes_ = self._targets.classes
 
     def _take_oof(self, y: Any, outputs: np.ndarray, rows: np.ndarray, weight: Any) -> None:
-        right = np.asarray(self._labels(outputs)) == y[rows]
-        self.oof_score_ = float(np.average(right.reshape(len(rows), -1).all(axis=1), weights=weight))
+        self.oof_score_ = _accuracy(self._labels(outputs), y[rows], weight)
         loss = self._loss_function
         found = (
             self._headed(outputs, probability_head(loss, self._targets, None))
@@ -193,7 +187,7 @@ class TabularClassifier(ClassifierMixin, BaseTabular):
         outputs = self._outputs(X)
         return self._targets.decisions(self._decided(outputs))
 
-    @available_if(needs_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:
         """Predict probabilities, which are calibrated by a temperature for each kind of members.
 
@@ -209,7 +203,7 @@ class TabularClassifier(ClassifierMixin, BaseTabular):
         """
         return self._probable(X, "predict")
 
-    @available_if(needs_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows.
 
@@ -247,11 +241,16 @@ class TabularClassifier(ClassifierMixin, BaseTabular):
         float
             The accuracy.
         """
-        right = np.asarray(self.predict(X)) == np.asarray(y)
-        return float(np.average(right.reshape(len(right), -1).all(axis=1), weights=sample_weight))
+        return _accuracy(self.predict(X), np.asarray(y), sample_weight)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         tags.target_tags.multi_output = True
         return tags
+
+
+def _accuracy(found: Any, y: np.ndarray, weight: Any) -> float:
+    """Return the share of rows of which all labels were found."""
+    right = np.asarray(found) == y
+    return float(np.average(right.reshape(len(right), -1).all(axis=1), weights=weight))

@@ -7,15 +7,18 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sknet.estimators.extend import RealTargets, interval_head
+from sknet.estimators.extend import (
+    RealTargets,
+    gives_deviations,
+    gives_intervals,
+    gives_quantiles,
+    interval_head,
+)
 from sknet.losses import Loss
-from sknet.tabular._available import needs
 from sknet.tabular._base import CONSTRAINTS, BaseTabular
 from sknet.tabular._members import Members
 
 __all__ = ["TabularRegressor"]
-
-INTERVALS = "loss=Quantile([0.1, 0.5, 0.9]) or loss='gaussian_nll'"
 
 
 class TabularRegressor(RegressorMixin, BaseTabular):
@@ -150,7 +153,7 @@ class TabularRegressor(RegressorMixin, BaseTabular):
         """
         return self._means(self._outputs(X))
 
-    @available_if(needs("predict_std", "loss='gaussian_nll'"))  # type: ignore[untyped-decorator]
+    @available_if(gives_deviations)  # type: ignore[untyped-decorator]
     def predict_std(self, X: Any) -> Any:
         """Predict standard deviations, if the loss is ``"gaussian_nll"``.
 
@@ -166,7 +169,7 @@ class TabularRegressor(RegressorMixin, BaseTabular):
         """
         return self._found(X, "predict_std")
 
-    @available_if(needs("predict_quantiles", "loss=Quantile([0.1, 0.5, 0.9])"))  # type: ignore[untyped-decorator]
+    @available_if(gives_quantiles)  # type: ignore[untyped-decorator]
     def predict_quantiles(self, X: Any) -> Any:
         """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross.
 
@@ -182,7 +185,7 @@ class TabularRegressor(RegressorMixin, BaseTabular):
         """
         return self._found(X, "predict_quantiles")
 
-    @available_if(needs("predict_interval", INTERVALS))  # type: ignore[untyped-decorator]
+    @available_if(gives_intervals)  # type: ignore[untyped-decorator]
     def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
         """Predict intervals in which a share of the targets is expected, half of the rest on each side.
 

@@ -128,6 +128,15 @@ class ClassEncoder(ABC):
         """Return a class beside which there is no other, or None."""
         return self.classes.tolist()[0] if len(self.classes) == 1 else None
 
+    def check_several(self, name: str) -> None:
+        """Raise a ValueError that names the estimator if there is a class beside which there is no other."""
+        single = self.single()
+        if single is not None:
+            raise ValueError(
+                f"{name} needs samples of at least 2 classes in the data, but the data contains only one "
+                f"class: {single!r}"
+            )
+
 
 class Agreement(Score):
     """Share of rows for which all predicted classes are the true ones.
