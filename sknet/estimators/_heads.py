@@ -21,7 +21,23 @@ __all__ = [
 
 
 def gives_probabilities(classifier: Any) -> bool:
-    """Tell whether probabilities can be predicted; raise an AttributeError that says why not."""
+    """Whether a classifier predicts probabilities: what ``available_if`` asks.
+
+    Parameters
+    ----------
+    classifier : estimator
+        One with a loss.
+
+    Returns
+    -------
+    bool
+        True.
+
+    Raises
+    ------
+    AttributeError
+        If its loss has no probabilities.
+    """
     loss = classifier._loss
     if loss is not None and not loss.has_probabilities:
         raise AttributeError(
@@ -31,24 +47,78 @@ def gives_probabilities(classifier: Any) -> bool:
     return True
 
 
-def _gives(method: str, what: str, advice: str) -> Callable[[Any], bool]:
-    def gives(regressor: Any) -> bool:
-        loss = regressor._loss
-        # Bounds are two numbers: a loss with one output for a target has no interval.
-        if not hasattr(loss, method) or (method == "predict_interval" and loss.outputs_per_target < 2):
-            raise AttributeError(
-                f"{type(regressor).__name__} has {what} with a loss that learns them alone: use {advice}"
-            )
-        return True
+def gives_deviations(regressor: Any) -> bool:
+    """Whether a regressor predicts standard deviations: what ``available_if`` asks.
 
-    return gives
+    Parameters
+    ----------
+    regressor : estimator
+        One with a loss.
+
+    Returns
+    -------
+    bool
+        True.
+
+    Raises
+    ------
+    AttributeError
+        If its loss does not learn them.
+    """
+    return _learns(regressor, "predict_std", "standard deviations", "loss='gaussian_nll'")
 
 
-gives_deviations = _gives("predict_std", "standard deviations", "loss='gaussian_nll'")
-gives_quantiles = _gives("predict_quantiles", "quantiles", "loss=Quantile([0.1, 0.5, 0.9])")
-gives_intervals = _gives(
-    "predict_interval", "intervals", "loss=Quantile([0.1, 0.5, 0.9]) or loss='gaussian_nll'"
-)
+def gives_quantiles(regressor: Any) -> bool:
+    """Whether a regressor predicts quantiles: what ``available_if`` asks.
+
+    Parameters
+    ----------
+    regressor : estimator
+        One with a loss.
+
+    Returns
+    -------
+    bool
+        True.
+
+    Raises
+    ------
+    AttributeError
+        If its loss does not learn them.
+    """
+    return _learns(regressor, "predict_quantiles", "quantiles", "loss=Quantile([0.1, 0.5, 0.9])")
+
+
+def gives_intervals(regressor: Any) -> bool:
+    """Whether a regressor predicts intervals: what ``available_if`` asks.
+
+    Parameters
+    ----------
+    regressor : estimator
+        One with a loss.
+
+    Returns
+    -------
+    bool
+        True.
+
+    Raises
+    ------
+    AttributeError
+        If its loss does not learn two bounds.
+    """
+    advice = "loss=Quantile([0.1, 0.5, 0.9]) or loss='gaussian_nll'"
+    # Bounds are two numbers: a loss with one output for a target has no interval.
+    several = regressor._loss.outputs_per_target > 1
+    return _learns(regressor, "predict_interval", "intervals", advice, where=several)
+
+
+def _learns(regressor: Any, method: str, what: str, advice: str, *, where: bool = True) -> bool:
+    if not (where and hasattr(regressor._loss, method)):
+        raise AttributeError(
+            f"{type(regressor).__name__} has {what} with a loss that learns them alone: use {advice}"
+        )
+    return True
 
 
 def check_deviations(loss: Any) -> None:
