@@ -44,7 +44,8 @@ class Drawer:
 
     def partner(self, i: int) -> int:
         """Return a value that goes with another elementwise."""
-        fitting = [j for j, shape in enumerate(self.shapes) if broadcasts(shape, self.shapes[i])]
+        shapes = enumerate(self.shapes)
+        fitting = [j for j, shape in shapes if j == i or broadcasts(shape, self.shapes[i])]
         return int(self.choice(fitting))
 
     def axis(self, i: int, *, full: bool = False) -> int | None:

@@ -104,6 +104,7 @@ class Values:
     def copy(self, x: Any, like: Value | Variable | None = None) -> Value:
         """Return a value of its own with the elements of another, or of a number."""
         if isinstance(x, Value):
+            x = self.with_own_axes(x)
             return self.new(Map, (x,), x.axes, x.dtype, x.shape, op="copy")
         assert like is not None
         axes = like.axes if isinstance(like, Value) else [Axis(n) for n in long_axes(like.shape)]
@@ -148,9 +149,11 @@ class Values:
     def array(self, x: Variable) -> Value:
         """Return the value of an operand that is in memory even if it is one number."""
         found = self.value(x)
-        if found.axes or found in self.constants:
-            return found
-        kept = self.copy(found)
+        return found if found.axes or found in self.constants else self._kept(found)
+
+    def _kept(self, value: Value) -> Value:
+        """Return a copy that is in memory."""
+        kept = self.copy(value)
         kept.stored = True
         return kept
 
@@ -208,6 +211,10 @@ class Values:
         axes = [Axis(n) for n in value.lengths]
         return self._view(value, axes, lambda a: a, self.ghost(value, Variable(value.shape, value.dtype)))
 
+    def with_own_axes(self, value: Value) -> Value:
+        """Return a value that no loop runs over twice by the same axis, as over a product of `A.T` and `A`."""
+        return self.alias(value) if len(set(value.axes)) < len(value.axes) else value
+
     def view(self, equation: Equation, axes: Iterable[Axis]) -> Value | None:
         """Return the view that an equation takes; None where it has to copy."""
         [x], rule, xp = equation.operands, equation.primitive.view, backend("cpu").xp
@@ -235,6 +242,8 @@ class Values:
         ghost: np.ndarray,
         is_permuted: bool = False,
     ) -> Value:
+        if source.is_local:  # as are views of no element of it
+            source = self._kept(source)
         strides = [s for s, n in zip(ghost.strides, ghost.shape, strict=True) if n != 1]
         value = self.new(
             View, (source,), axes, source.dtype, ghost.shape, applied=applied,

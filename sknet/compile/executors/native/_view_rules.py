@@ -61,10 +61,8 @@ def _reduce(values: Values, equation: Equation) -> Any:
     [x], output = equation.operands, equation.output
     if x.size == 0 or output.dtype != values.dtype or x.dtype != output.dtype:
         return None
-    value = values.value(x)
+    value = values.with_own_axes(values.value(x))
     gone = {a % len(x.shape) for a in equation.params["axis"]}
-    if len(set(value.axes)) < len(value.axes):
-        value = values.alias(value)
     kept = [axis for i, axis in enumerate(dims_of(value, x.shape)) if axis is not None and i not in gone]
     if len(kept) == len(value.axes):
         return value
@@ -101,8 +99,7 @@ def _sum_squares(values: Values, equation: Equation) -> Value | None:
 def _squares(values: Values, x: Value, dtype: Any) -> Value:
     if not x.axes:
         return values.new(Map, (x,), (), dtype, (), op="square")
-    if len(set(x.axes)) < len(x.axes):
-        x = values.alias(x)
+    x = values.with_own_axes(x)
     return values.new(Reduction, (x, x), (), dtype, (), op="inner")
 
 

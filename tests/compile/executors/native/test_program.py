@@ -148,6 +148,31 @@ def test_an_axis_against_itself(reduced):
     check(network(partial(AgainstItself, reduced)), *data())
 
 
+class Transposed(nn.Module):
+    """Compares a batch with its product by a transposed weight, whose gradient has an axis twice."""
+
+    def __init__(self):
+        self.weight = nn.Parameter(np.linspace(-0.5, 0.7, FEATURES**2).reshape(FEATURES, FEATURES))
+
+    def forward(self, x):
+        return ops.minimum(x, x @ self.weight.T)
+
+
+def test_a_gradient_with_an_axis_twice():
+    check(lambda: nn.Sequential(Transposed(), nn.Linear(FEATURES, 3)), *data(), alpha=0.0)
+
+
+class OfNoElement(nn.Module):
+    """Views no element of one number."""
+
+    def forward(self, x):
+        return x * (1.0 + ops.tanh(x.mean(keepdims=True))[1:].sum())
+
+
+def test_a_view_of_no_element():
+    check(network(OfNoElement), *data())
+
+
 @pytest.mark.parametrize("bad", [-1, -3, 3, 100])
 @pytest.mark.parametrize("at", [0, ROWS - 1])
 def test_an_index_out_of_bounds_is_named_by_numpy(at, bad):
