@@ -107,7 +107,7 @@ UNARY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "sigmoid": (ops.sigmoid, lambda t, x: t.sigmoid(x)),
     "silu": (ops.silu, lambda t, x: t.nn.functional.silu(x)),
     "gelu": (ops.gelu, lambda t, x: t.nn.functional.gelu(x)),
-    "softplus": (ops.softplus, lambda t, x: t.nn.functional.softplus(x)),
+    "softplus": (ops.softplus, lambda t, x: t.logaddexp(x, t.zeros_like(x))),  # exact above 20
     "elu": (ops.elu, lambda t, x: t.nn.functional.elu(x)),
     "leaky relu": (lambda x: ops.leaky_relu(x, 0.2), lambda t, x: t.nn.functional.leaky_relu(x, 0.2)),
     "mish": (ops.mish, lambda t, x: t.nn.functional.mish(x)),

@@ -212,7 +212,7 @@ class Values:
         return self._view(value, axes, lambda a: a, self.ghost(value, Variable(value.shape, value.dtype)))
 
     def with_own_axes(self, value: Value) -> Value:
-        """Return a value that no loop runs over twice by the same axis, as over a product of `A.T` and `A`."""
+        """Return a value that has no axis twice, as a product of `A.T` and `A` has."""
         return self.alias(value) if len(set(value.axes)) < len(value.axes) else value
 
     def view(self, equation: Equation, axes: Iterable[Axis]) -> Value | None:
