@@ -8,7 +8,14 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import get_scorer, log_loss, make_scorer, mean_pinball_loss, mean_squared_error
+from sklearn.metrics import (
+    accuracy_score,
+    get_scorer,
+    log_loss,
+    make_scorer,
+    mean_pinball_loss,
+    mean_squared_error,
+)
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit, TimeSeriesSplit
 
 import sknet
@@ -171,6 +178,12 @@ def test_classes_weigh_in_given_rows_as_in_the_training(class_weight, weighted):
     assert clf.history_["validation_loss"][best] == pytest.approx(found)
     right = np.average(clf.predict(X_val) == y_val, weights=weight)
     assert clf.history_["validation_score"][best] == pytest.approx(right)
+    scored = fitted(
+        "multiclass", weighted, class_weight=class_weight, scoring=["accuracy"], monitor="loss", max_iter=5
+    )
+    assert scored.best_epoch_ == best + 1
+    plain = accuracy_score(y_val, clf.predict(X_val), sample_weight=w_val if weighted else None)
+    assert scored.history_["validation_accuracy"][best] == pytest.approx(plain)  # as in a search
 
 
 SPLITS = [
