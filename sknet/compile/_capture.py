@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from sknet._tree import leaves, map_leaves
+from sknet._tree import leaves, map_leaves, paths
 from sknet.compile._graph import Equation, Graph, Operand, Variable
+from sknet.compile._signature import NO_VALUES, OutputIndex, Pure, Signature, pure_of
 from sknet.core import Primitive, Tensor, TracedArray, capturing, user_line
 from sknet.device import Device, MetaArray, backend, device_of, is_array, to_host
 from sknet.exceptions import CaptureError, DeviceError
@@ -135,7 +136,9 @@ def capture(function: Callable[..., Any], *args: Any) -> Graph:
     Parameters
     ----------
     function : callable
-        A pure function of trees of tensors, written in `sknet.ops`; it may ask for gradients.
+        A pure function of trees of tensors, written in `sknet.ops`; it may ask for gradients. Or a module, or
+        a method of one, such as ``module.forward``: it is captured in evaluation mode, whatever its own
+        mode, and its parameters and buffers become the first inputs of the graph, under their paths.
     *args : trees of arrays
         Examples of its arguments: only their shapes, dtypes and device count. Other
         leaves (numbers, text) are passed as they are and become part of the graph.
@@ -143,12 +146,14 @@ def capture(function: Callable[..., Any], *args: Any) -> Graph:
     Returns
     -------
     Graph
-        Verified; its inputs are the arrays among the leaves of `args`, in order.
+        Verified; its inputs are what a module holds, and then the arrays among the leaves of `args`.
 
     Raises
     ------
     CaptureError
         If the function does something that the graph would freeze; the message names the line.
+    StateError
+        If a module is lazy and has not seen an input.
 
     Examples
     --------
@@ -158,8 +163,38 @@ def capture(function: Callable[..., Any], *args: Any) -> Graph:
       v2: float64[3] = multiply v0 v1
       v3: float64[] = sum v2 axis=(-1,) keepdims=False
       return v3
+
+    >>> from sknet import nn
+    >>> print(capture(nn.Linear(3, 2).forward, np.ones((5, 3), "float32")))
+    graph(weight: float32[3,2], bias: float32[2], x: float32[5,3]):
+      v3: float32[5,2] = matmul x weight
+      v4: float32[5,2] = add v3 bias
+      return v4
     """
-    return trace(function, args)[0]
+    pure = pure_of(function)
+    names: tuple[str, ...] = ()
+    if pure is None:
+        graph, result = trace(function, args)
+        values = NO_VALUES
+    else:
+        graph, result = trace(pure.call, (pure.values, *args))
+        names, values = _names(pure, args), pure.values
+    given = iter(graph.inputs[len(values) :])
+    takes = map_leaves(lambda leaf: next(given) if is_dense(leaf) else leaf, args)
+    return graph.replaced(signature=Signature(values, takes, names, result))
+
+
+def _names(pure: Pure, args: tuple[Any, ...]) -> tuple[str, ...]:
+    """Return the names of all inputs: those of arguments differ from those of values."""
+    found = list(pure.values)
+    for path, leaf in zip(paths(args), leaves(args), strict=True):
+        if is_dense(leaf):
+            number, _, rest = path.partition(".")
+            name = ".".join([pure.argument(int(number)), *([rest] if rest else [])])
+            while name in found:
+                name += "_"
+            found.append(name)
+    return tuple(found)
 
 
 def trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Graph, Any]:
@@ -203,10 +238,6 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Graph, A
 
     template = map_leaves(collected, result)
     return Graph(inputs, recorder.constants, recorder.equations, outputs).verify(), template
-
-
-class OutputIndex(int):
-    """The position of an output; it replaces the array in a tree of results."""
 
 
 def make_traced(recorder: Recorder, variable: Variable) -> Tensor:

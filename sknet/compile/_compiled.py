@@ -10,10 +10,11 @@ import numpy as np
 
 from sknet._tree import leaves, map_leaves, paths
 from sknet.compile import _internal as own
-from sknet.compile._capture import OutputIndex, device_among, is_dense, trace
+from sknet.compile._capture import device_among, is_dense, trace
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._key import same_value
 from sknet.compile._plan import Plan
+from sknet.compile._signature import OutputIndex
 from sknet.compile._views import Views
 from sknet.compile.executors import NO_SLOTS, Program
 from sknet.compile.executors import program as new_program
@@ -465,7 +466,7 @@ def _with_own_slots(graph: Graph) -> tuple[Graph, list[SparseSlot]]:
         return Equation(equation.primitive, equation.operands, params, equation.output)
 
     equations = [replaced(equation) for equation in graph.equations]
-    return Graph(graph.inputs, graph.constants, equations, graph.outputs), list(slots.values())
+    return graph.replaced(equations=equations), list(slots.values())
 
 
 def _donors(args: tuple[Tree, ...], donate: Iterable[int]) -> tuple[int, ...]:
@@ -505,7 +506,7 @@ def _with_donations(graph: Graph, donors: tuple[int, ...]) -> tuple[Graph, dict[
         if unsafe or (i in pairs and (output in outputs[:i] or output in graph.constants)):
             copies.append(Equation(own.copy, (output,), {}))
             outputs[i] = copies[-1].output
-    graph = Graph(graph.inputs, graph.constants, [*graph.equations, *copies], outputs).verify()
+    graph = graph.replaced(equations=[*graph.equations, *copies], outputs=outputs).verify()
     return graph, {outputs[i]: donor for i, donor in pairs.items()}
 
 

@@ -1,12 +1,14 @@
 """The graph: what a captured function computes, as a readable list of equations."""
 
 import functools
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from sknet.compile._evaluate import evaluated
 from sknet.compile._key import key_of
+from sknet.compile._signature import NO_VALUES, Signature
 from sknet.core import Primitive
 from sknet.device import MetaArray
 from sknet.exceptions import DtypeError, GraphError, ShapeError
@@ -119,6 +121,8 @@ class Graph:
         Each uses only what precedes it.
     outputs : sequence of Variable
         Returned; a variable may be returned more than once.
+    signature : Signature, default=None
+        How the function is called that was captured; None for a graph that is not called.
 
     Examples
     --------
@@ -130,9 +134,17 @@ class Graph:
     graph(v0: float32[3]):
       v1: float32[3] = multiply v0 2.0
       return v1
+
+    What was captured can be called, with other values of what a module held:
+
+    >>> from sknet import nn
+    >>> from sknet.compile import capture
+    >>> graph = capture(nn.Linear(2, 1), np.ones((1, 2), "float32"))
+    >>> graph(np.float32([[10, 100]]), values={"weight": [[1.0], [2.0]], "bias": [3.0]}).numpy()
+    array([[213.]])
     """
 
-    __slots__ = ("constants", "equations", "inputs", "outputs")
+    __slots__ = ("constants", "equations", "inputs", "outputs", "signature")
 
     def __init__(
         self,
@@ -140,14 +152,59 @@ class Graph:
         constants: dict[Variable, np.ndarray],
         equations: Iterable[Equation],
         outputs: Iterable[Variable],
+        signature: Signature | None = None,
     ) -> None:
         self.inputs = tuple(inputs)
         self.constants = dict(constants)
         self.equations = list(equations)
         self.outputs = tuple(outputs)
+        self.signature = signature
 
     def __reduce__(self) -> Any:
-        return Graph, (self.inputs, self.constants, self.equations, self.outputs)
+        return Graph, (self.inputs, self.constants, self.equations, self.outputs, self.signature)
+
+    def replaced(self, **parts: Any) -> "Graph":
+        """Return a graph with some parts replaced by others, such as ``equations=``."""
+        mine = {name: getattr(self, name) for name in self.__slots__}
+        return Graph(**{**mine, **parts})
+
+    # -- computing ----------------------------------------------------------------------------
+
+    @property
+    def values(self) -> Mapping[str, np.ndarray]:
+        """What the captured function's object held, such as the parameters of a module, by name."""
+        return NO_VALUES if self.signature is None else self.signature.values
+
+    def __call__(self, *args: Any, values: Mapping[str, Any] = NO_VALUES) -> Any:
+        """Compute what the captured function does, one operation after the other.
+
+        Parameters
+        ----------
+        *args : trees of tensors or arrays
+            With the structure, shapes and kinds of dtypes (floating, integer, ...) of the examples.
+        values : mapping of str to tensor or array
+            Other values in place of some of `values`.
+
+        Returns
+        -------
+        tree of Tensor
+            Like the function's result. It can be differentiated by arguments and by `values`, captured and
+            compiled.
+
+        Raises
+        ------
+        CaptureError
+            If the structure of the arguments, or a number or text among them, differs from the examples.
+        ShapeError, DtypeError
+            If an array does not fit.
+        StateError
+            If `values` has a name that the graph does not have.
+        GradientError
+            If passes have replaced operations by some that have no gradient.
+        """
+        return evaluated(self, args, values)
+
+    # -- checking -----------------------------------------------------------------------------
 
     def verify(self) -> "Graph":
         """Check that the graph is well-formed; runs after every pass.
@@ -238,8 +295,13 @@ class Graph:
         return " ".join([f"{names[output]}: {output!r} =", equation.primitive.name, *operands, *params])
 
     def names(self) -> dict[Variable, str]:
-        """Return the name of every variable: v0, v1, ... in order of assignment; constants are k0, k1, ..."""
-        names = {v: f"v{i}" for i, v in enumerate(self.inputs)}
+        """Return the name of every variable: v0, v1, ... in order of assignment; constants are k0, k1, ...
+
+        Inputs of a graph that was captured from a module have the names of its parameters and buffers, and
+        of its arguments.
+        """
+        known = () if self.signature is None else self.signature.names
+        names = {v: f"v{i}" for i, v in enumerate(self.inputs)} | dict(zip(self.inputs, known, strict=False))
         names.update({v: f"k{i}" for i, v in enumerate(self.constants)})
         first = len(self.inputs)
         names.update({e.output: f"v{first + i}" for i, e in enumerate(self.equations)})

@@ -1,18 +1,25 @@
 """A module as a pure function of its parameters and buffers."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from inspect import Parameter as Argument
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from sknet.core import Tensor, as_tensor
-from sknet.exceptions import StateError
-from sknet.nn._module import Module
+from sknet.device import to_host
+from sknet.exceptions import CaptureError, StateError
 from sknet.nn._registry import join, nearest
 from sknet.nn._scope import Binding, Key, Scope, current_scope, run
 
-__all__ = ["bindings", "functional_call"]
+if TYPE_CHECKING:
+    from sknet.nn._module import Module
+
+__all__ = ["as_pure", "bindings", "functional_call"]
 
 
-def bindings(module: Module) -> dict[str, Binding]:
+def bindings(module: "Module") -> dict[str, Binding]:
     """Return what a `Scope` calls the parameters and buffers of a module.
 
     To run a module many times, look the bindings up once, and fill ``Scope.values``.
@@ -40,7 +47,7 @@ def bindings(module: Module) -> dict[str, Binding]:
 
 
 def functional_call(
-    module: Module,
+    module: "Module",
     values: Mapping[str, Any],
     args: Any,
     *,
@@ -105,3 +112,46 @@ def functional_call(
     scope = Scope(bound, training, key, step)
     output = run(module, scope, args if isinstance(args, tuple) else (args,))
     return output, {path: scope.updates[slot] for path, slot in known.items() if slot in scope.updates}
+
+
+def as_pure(
+    module: "Module", function: Callable[..., Any]
+) -> tuple[dict[str, np.ndarray[Any, Any]], list[Argument], Callable[..., Any]]:
+    """Return a module, or a method of it, as a function of what it holds, in evaluation mode.
+
+    Parameters
+    ----------
+    module : Module
+        Not lazy.
+    function : callable
+        The module itself or its method.
+
+    Returns
+    -------
+    values : dict of str to ndarray
+        Copies of its parameters and buffers, by path.
+    parameters : list of inspect.Parameter
+        Of `function`; of `forward` for the module itself.
+    call : callable
+        ``call(values, *args)``.
+    """
+    known = bindings(module)
+    arrays = {path: parameter.data for path, parameter in module.own_parameters()}
+    arrays |= {path: buffer.data for path, buffer in module.named_buffers()}
+    values = {path: np.array(to_host(array)) for path, array in arrays.items()}
+    for value in values.values():
+        value.flags.writeable = False
+
+    def call(values: Mapping[str, Any], *args: Any) -> Any:
+        scope = Scope({known[path]: as_tensor(value) for path, value in values.items()}, training=False)
+        result = run(function, scope, args)
+        changed = [path for path, slot in known.items() if slot in scope.updates]
+        if changed:
+            raise CaptureError(
+                f"{type(module).__name__} sets its buffer {changed[0]!r} in evaluation mode, and a graph "
+                "changes nothing: capture nn.functional_call, which returns new buffers"
+            )
+        return result
+
+    takes = signature(module.forward if function is module else function).parameters
+    return values, list(takes.values()), call

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sknet.core import HookHandle
 from sknet.device import Device, available, check_float_dtype
 from sknet.nn import _hooks, _repr, _state_dict
+from sknet.nn._functional_call import as_pure
 from sknet.nn._hooks import Hooks
 from sknet.nn._parameter import Parameter, convert
 from sknet.nn._registry import Registry
@@ -166,6 +167,27 @@ class Module(Registry):
         for _, parameter in self.own_parameters():
             parameter.grad = None
         return self
+
+    def as_pure(self, function: Callable[..., Any]) -> Any:
+        """Return this module, or a method of it, as a function of its parameters and buffers.
+
+        `sknet.compile.capture` asks for it; `functional_call` is for all else.
+
+        Parameters
+        ----------
+        function : callable
+            The module itself or its method, which will run in evaluation mode.
+
+        Returns
+        -------
+        values : dict of str to ndarray
+            Copies of parameters and buffers, by path.
+        parameters : list of inspect.Parameter
+            What the function takes.
+        call : callable
+            ``call(values, *args)``.
+        """
+        return as_pure(self, function)
 
     # -- hooks ------------------------------------------------------------------------------------
 

@@ -25,4 +25,4 @@ def without_dead_code(graph: Graph) -> Graph:
             kept.append(equation)
             needed.update(equation.variables)
     constants = {v: value for v, value in graph.constants.items() if v in needed}
-    return Graph(graph.inputs, constants, kept[::-1], graph.outputs)
+    return graph.replaced(constants=constants, equations=kept[::-1])

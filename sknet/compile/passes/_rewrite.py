@@ -106,7 +106,7 @@ class Rewriter:
                 renamed[equation.output] = found
                 self._uses[found] = self._uses.get(found, 0) + self._uses.get(equation.output, 0)
         outputs = [renamed.get(x, x) for x in graph.outputs]
-        return Graph(graph.inputs, self.constants, self._equations, outputs)
+        return graph.replaced(constants=self.constants, equations=self._equations, outputs=outputs)
 
     def emit(self, primitive: Primitive | str, *operands: Operand, **params: Any) -> Variable:
         """Return the result of a primitive, as a new equation or in a simpler way."""

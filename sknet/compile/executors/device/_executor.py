@@ -79,7 +79,7 @@ class CupyProgram:
             x: np.array(value, order="C") if any(value.strides) else value
             for x, value in graph.constants.items()
         }
-        graph = Graph(graph.inputs, constants, graph.equations, graph.outputs)
+        graph = graph.replaced(constants=constants)
         groups = fuse_maps(graph, lambda equation: not exact and is_map(equation))
         return cls(Plan(graph, groups, donated, scratch_of, backend(device.kind).alignment), device, exact)
 

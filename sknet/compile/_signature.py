@@ -1,0 +1,97 @@
+"""How a captured function is called: what its inputs are, and what becomes of its outputs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from sknet.exceptions import CaptureError
+
+__all__ = ["NO_VALUES", "OutputIndex", "Pure", "Signature", "Stateful", "pure_of"]
+
+Tree = Any
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+NO_VALUES: Arrays = MappingProxyType({})
+
+
+class OutputIndex(int):
+    """The position of an output; it replaces the array in a tree of results."""
+
+
+class Signature(NamedTuple):
+    """How a captured function is called.
+
+    Attributes
+    ----------
+    values : mapping of str to ndarray
+        What the function's object held, such as the parameters of a module: the first inputs of the graph.
+    args : tuple of trees
+        The arguments, with a Variable in place of each array: the other inputs of the graph.
+    names : tuple of str
+        Of all inputs; empty where a function without an object was captured.
+    result : tree
+        The result, with an `OutputIndex` in place of each array.
+    """
+
+    values: Arrays
+    args: Tree
+    names: tuple[str, ...]
+    result: Tree
+
+
+class Pure(NamedTuple):
+    """A function of what an object holds.
+
+    Attributes
+    ----------
+    values : mapping of str to ndarray
+        What it holds, by name.
+    parameters : sequence of inspect.Parameter
+        The function's.
+    call : callable
+        ``call(values, *args)``: what the function returns if the object holds `values`, tensors by name.
+    """
+
+    values: Arrays
+    parameters: Sequence[Parameter]
+    call: Callable[..., Any]
+
+    def argument(self, number: int) -> str:
+        """Return the name of an argument by its position."""
+        free = number
+        for parameter in self.parameters:
+            if parameter.kind is Parameter.VAR_POSITIONAL:
+                return f"{parameter.name}_{free}"
+            if not free:
+                return parameter.name
+            free -= 1
+        raise CaptureError(f"a function of {len(self.parameters)} arguments is given {number + 1}")
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An object that holds arrays, and says how to compute with others in their place; a module is one."""
+
+    def as_pure(self, function: Callable[..., Any]) -> Any:
+        """Return `function`, the object itself or a method of it, as something with the parts of `Pure`."""
+
+
+def pure_of(function: Callable[..., Any]) -> Pure | None:
+    """Return a function as one of what its object holds; None if there is no such object.
+
+    Parameters
+    ----------
+    function : callable
+        A `Stateful`, or a method of one.
+
+    Returns
+    -------
+    Pure or None
+        The function.
+    """
+    owner = function if isinstance(function, Stateful) else getattr(function, "__self__", None)
+    if not isinstance(owner, Stateful):
+        return None
+    return Pure(*owner.as_pure(function))
