@@ -16,6 +16,7 @@ from sknet.engine import Batches, CompiledStep, History, Model, Score
 from sknet.engine.extend import Head, first_input, predict_rows, slim_model, warn_of_overflow
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._attributions import Attributions
+from sknet.estimators._encoded import Encoded
 from sknet.estimators._fitting import Fit, fit_network
 from sknet.estimators._input import check_X
 from sknet.estimators._inputs import Inputs
@@ -177,7 +178,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, HoldsLists, ABC):
     _targets_of_any_rank = False
     _targets: Any
     _architecture: Architecture
-    _inputs: Inputs | None = None
+    _inputs: Inputs | Encoded | None = None
     _stopping: "dict[str, Any] | None"
     _compared: "Compared | None"
     _frozen: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from sknet import ops
 from sknet.core import Tensor
 from sknet.engine.extend import Head, Pass
 from sknet.estimators._base import BaseNet
+from sknet.estimators._encoded import Encoded
 from sknet.estimators._frozen import FrozenClassifier, FrozenRegressor, FrozenTransformer
 from sknet.estimators._heads import probability_head
 from sknet.estimators._layers import LayerOutput
@@ -87,7 +88,7 @@ def computation_of(estimator: Any, example: Any = None) -> Computation:
     NotFittedError
         If the estimator is not fitted.
     ValueError
-        If the example is no input of the estimator.
+        If the example is no input of the estimator, or it begins with an encoder.
     """
     layer: Any = None
     if isinstance(estimator, LayerOutput):
@@ -105,9 +106,15 @@ def computation_of(estimator: Any, example: Any = None) -> Computation:
 
 
 def _inputs_of(frozen: Frozen, example: Any) -> Any:
+    inputs = frozen._inputs
+    if isinstance(inputs, Encoded):
+        raise ValueError(
+            f"this {type(frozen).__name__} begins with a TableEncoder, which reads columns of any kind, and "
+            "only arithmetic can be written. Encode tables beforehand, encoder_.transform(X), and write an "
+            "estimator that was fitted on what that returns"
+        )
     if example is not None:
         return frozen._checked(example)
-    inputs = frozen._inputs
     return np.zeros((1, inputs)) if isinstance(inputs, int) else inputs.example
 
 

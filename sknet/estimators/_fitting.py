@@ -25,6 +25,7 @@ from sknet.engine.extend import (
     train,
 )
 from sknet.estimators._calibration import check_calibration, temperature_of
+from sknet.estimators._encoding import encode_rows
 from sknet.estimators._input import check_weights
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
 from sknet.estimators._recipe import Recipe
@@ -45,6 +46,7 @@ from sknet.estimators._validation import (
 )
 from sknet.exceptions import NonFiniteError
 from sknet.losses import Loss
+from sknet.preprocessing import TableEncoder
 
 __all__ = ["Fit", "fit_network"]
 
@@ -115,6 +117,12 @@ class Fit:
         What it goes on from, if it was interrupted.
     began : dict
         State of the random numbers before rows were held out.
+    encoder : TableEncoder or None
+        Fitted, with ``encoder="table"``.
+    split : pair of ndarray of int, or of None
+        The rows that it was fitted on, and those held out.
+    random_state : RandomState or None
+        What has drawn them, and draws on.
     """
 
     estimator: Any
@@ -148,6 +156,9 @@ class Fit:
     n_iter: int = 0
     saved: SavedFit | None = None
     began: Any = None
+    encoder: TableEncoder | None = None
+    split: tuple[Any, Any] = (None, None)
+    random_state: Any = None
 
     @property
     def dtype(self) -> Any:
@@ -210,7 +221,7 @@ def fit_network(
     """
     recipe = estimator._recipe()
     continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
-    fit = Fit(estimator, recipe, incremental, continuing, given)
+    fit = Fit(estimator, recipe, incremental, continuing, given, classes=classes)
     check_given(fit)
     asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
     fit.callbacks = fresh_callbacks(asked, estimator.callbacks_ if continuing else ())
@@ -219,7 +230,7 @@ def fit_network(
         _refuse_checkpoints(fit)
     else:
         fit.saved = saved_fit(fit.callbacks, resume_from)
-    _check_rows(fit, classes)
+    _check_rows(fit)
     take_model(fit)
     if estimator._is_full_batch():
         _fit_full_batch(fit)
@@ -238,16 +249,18 @@ def _refuse_checkpoints(fit: Fit) -> None:
         )
 
 
-def _check_rows(fit: Fit, classes: Any) -> None:
+def _check_rows(fit: Fit) -> None:
     """Check inputs, targets and weights, and encode the targets."""
     estimator, recipe, given = fit.estimator, fit.recipe, fit.given
-    fit.X, y = checked_inputs(fit, given.X, given.y)
+    if recipe.encoder is not None and not fit.continuing:
+        y = encode_rows(fit)
+    else:
+        fit.X, y = checked_inputs(fit, given.X, given.y)
     fit.labels, fit.sample_weight = y, check_weights(given.sample_weight, first_input(fit.X), fit.dtype)
     if not fit.continuing:
-        estimator._targets = estimator._new_targets(recipe, y, classes)
+        estimator._targets = estimator._new_targets(recipe, y, fit.classes)
     elif not fit.incremental:
         estimator._check_continued(y)
-    fit.classes = classes
     encode_targets(fit)
 
 
@@ -258,9 +271,10 @@ def _fit_in_steps(fit: Fit) -> None:
     """Train by an optimizer that goes step by step."""
     recipe = fit.recipe
     fit.model.materialize(fit.X)
-    if fit.saved is not None:
-        fit.model.random_state.set_state(fit.saved.state["began"]["random_state"])
-    fit.began = fit.model.random_state.get_state(legacy=False)
+    if fit.began is None:  # without an encoder, nothing has been drawn yet but weights
+        if fit.saved is not None:
+            fit.model.random_state.set_state(fit.saved.state["began"]["random_state"])
+        fit.began = fit.model.random_state.get_state(legacy=False)
     _take_rows(fit)
     fit.stopping = _new_stopping(fit)
     if fit.continuing:
@@ -295,7 +309,7 @@ def _take_rows(fit: Fit) -> None:
     model, recipe = fit.model, fit.recipe
     fit.scoring = check_scoring(recipe.scoring, type(fit.estimator).__name__)
     fit.monitor = monitored(fit)
-    rows, held_out = split_rows(fit)
+    rows, held_out = fit.split if fit.encoder is not None else _split(fit)
     standardize(fit, rows)
     fit.training, fit.held_out = data_sets(fit, rows, held_out)
     fit.batches = fit.training.batches(model, _batch_size(recipe.batch_size, fit.training.n_samples))
@@ -303,6 +317,13 @@ def _take_rows(fit: Fit) -> None:
         kept = fit.held_out.batches(model, _rows_at_once(fit.held_out, model))
         fit.validation = Validation(kept, new_score_of(fit, fit.held_out, kept))
     check_calibration(fit)
+
+
+def _split(fit: Fit) -> tuple[Any, Any]:
+    def binary() -> Any:
+        return fit.y if fit.estimator._targets.task == "binary" else None
+
+    return split_rows(fit, first_input(fit.X), fit.labels, binary, fit.model.random_state)
 
 
 def _rows_at_once(part: DataSet, model: Model) -> int:

@@ -31,6 +31,7 @@ from sknet.engine.extend import (
     warn_of_overflow,
 )
 from sknet.estimators._decoding import DECODER, checked_codes, has_decoder
+from sknet.estimators._encoded import Encoded
 from sknet.estimators._heads import (
     check_deviations,
     gives_deviations,
@@ -61,13 +62,13 @@ class _Frozen:
         A fitted perceptron; what it predicts with is copied.
     targets : ClassEncoder, RealTargets or ArrayTargets
         How outputs are decoded.
-    inputs : int or Inputs
+    inputs : int, Inputs or Encoded
         Columns of X, or what the inputs are if they are no table.
     label : str
         What the network is called.
     """
 
-    def __init__(self, model: Model, targets: Targets, inputs: "int | Inputs", label: str) -> None:
+    def __init__(self, model: Model, targets: Targets, inputs: "int | Inputs | Encoded", label: str) -> None:
         self._dtype = model.dtype
         self._loss, self._targets = model.loss_function, targets
         self._inputs, self._label = inputs, label
@@ -90,6 +91,8 @@ class _Frozen:
     @property
     def n_features_in_(self) -> int:
         """Columns of X; networks whose inputs are no table have no such attribute."""
+        if isinstance(self._inputs, Encoded):
+            return self._inputs.n_features
         if not isinstance(self._inputs, int):
             raise AttributeError(f"the inputs of this {type(self).__name__} are no table: it has no columns")
         return self._inputs
@@ -211,7 +214,7 @@ class FrozenClassifier(_Frozen):
         A fitted perceptron; what it predicts with is copied.
     targets : ClassEncoder
         The labels.
-    inputs : int or Inputs
+    inputs : int, Inputs or Encoded
         Columns of X, or what the inputs are if they are no table.
     label : str
         What the network is called.
@@ -237,7 +240,7 @@ class FrozenClassifier(_Frozen):
         self,
         model: Model,
         targets: ClassEncoder,
-        inputs: "int | Inputs",
+        inputs: "int | Inputs | Encoded",
         label: str,
         temperature: Any = None,
     ) -> None:
@@ -291,7 +294,7 @@ class FrozenTransformer(_Frozen):
         A fitted network; what it computes with is copied.
     targets : RealTargets or ArrayTargets
         What it has learned.
-    inputs : int or Inputs
+    inputs : int, Inputs or Encoded
         Columns of X, or what else the network takes.
     label : str
         What the network is called.
@@ -311,7 +314,12 @@ class FrozenTransformer(_Frozen):
     _targets: RealTargets | ArrayTargets
 
     def __init__(
-        self, model: Model, targets: RealTargets | ArrayTargets, inputs: "int | Inputs", label: str, code: Any
+        self,
+        model: Model,
+        targets: RealTargets | ArrayTargets,
+        inputs: "int | Inputs | Encoded",
+        label: str,
+        code: Any,
     ) -> None:
         super().__init__(model, targets, inputs, label)
         self._code = code
@@ -353,7 +361,7 @@ class FrozenRegressor(_Frozen):
         A fitted perceptron; what it predicts with is copied.
     targets : RealTargets
         The number of outputs.
-    inputs : int or Inputs
+    inputs : int, Inputs or Encoded
         Columns of X, or what the inputs are if they are no table.
     label : str
         What the network is called.

@@ -5,6 +5,7 @@ from typing import Any
 from sknet.device import to_host
 from sknet.engine import Model
 from sknet.engine.extend import Head, apply_head
+from sknet.estimators._encoded import Encoded
 
 __all__ = ["in_training"]
 
@@ -35,6 +36,8 @@ def in_training(estimator: Any, model: Model, inputs: Any, outputs: Any) -> Any:
     view.__dict__.update(estimator.__dict__)
     view.__dict__.pop("temperature_", None)  # of the fit before
     view.__dict__.pop("feature_names_in_", None)  # scorers get arrays, of columns that have been checked
+    if isinstance(view._inputs, Encoded):  # and of encoded rows
+        view._inputs, view.n_features_in_ = None, view._inputs.encoder.n_features_out_
     view.model_ = model
     view._take_targets()
     known: dict[tuple[str, Head | None], Any] = {}

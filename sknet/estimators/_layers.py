@@ -12,6 +12,7 @@ from sklearn.utils.validation import _check_feature_names, _check_feature_names_
 from sknet.device import device_of, is_array, to_device, to_host
 from sknet.engine import Model
 from sknet.engine.extend import layer_rows, model_layer
+from sknet.estimators._encoded import Encoded
 from sknet.estimators._inputs import Inputs, Sequences, with_lengths
 from sknet.estimators._namespace import follows_namespace
 
@@ -82,7 +83,7 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
 
     model_: Model
     n_features_in_: int
-    _inputs: Inputs | None
+    _inputs: Inputs | Encoded | None
 
     @follows_namespace
     def transform(self, X: Any, layer: int | str = -2) -> Any:

@@ -7,6 +7,7 @@ from sknet import nn
 from sknet._params import Interval, resolve
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Perceptron
+from sknet.estimators._encoded import ENCODER, WithEncoder
 from sknet.estimators._options import (
     CALIBRATE,
     CLASS_WEIGHT,
@@ -20,6 +21,7 @@ from sknet.estimators._recipe import layer_sizes
 from sknet.estimators._regressor import UncertainRegressor
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
+from sknet.preprocessing import TableEncoder
 
 __all__ = ["MLPClassifier", "MLPRegressor"]
 
@@ -30,7 +32,7 @@ PERCEPTRON: dict[str, Any] = {
 }
 
 
-class NamedPerceptron(NamedOptions, PerceptronLayers):
+class NamedPerceptron(WithEncoder, NamedOptions, PerceptronLayers):
     """A perceptron whose loss and optimizer are hyperparameters."""
 
     hidden_layer_sizes: Any
@@ -55,6 +57,10 @@ class MLPClassifier(NamedPerceptron, Decisions):
     activation : str or Module, default="relu"
         Of the hidden layers: "identity", "logistic", "tanh", "relu" or another of
         `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...), or a module such as ``nn.LeakyReLU(0.2)``.
+    encoder : "table", TableEncoder or None, default=None
+        What reads tables as they are, data frames with categories, dates and missing values among them:
+        "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
+        the network, on the rows that are trained on. None is for X that holds numbers only.
     dropout : float in [0, 1), default=0.0
         Share of hidden units that is dropped in each training step.
     loss : str or Loss, default="log_loss"
@@ -123,6 +129,8 @@ class MLPClassifier(NamedPerceptron, Decisions):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
+    encoder_ : TableEncoder
+        With `encoder`: fitted.
     classes_ : ndarray of shape (n_classes,), or a list of those
         The labels, sorted; for several columns of labels those of each.
     temperature_ : float or ndarray of shape (n_columns,)
@@ -164,13 +172,14 @@ class MLPClassifier(NamedPerceptron, Decisions):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | PERCEPTRON | CLASS_WEIGHT | CALIBRATE
+    _parameter_constraints = CONSTRAINTS | ENCODER | PERCEPTRON | CLASS_WEIGHT | CALIBRATE
 
     def __init__(
         self,
         hidden_layer_sizes: Any = (100,),
         activation: "str | nn.Module" = "relu",
         *,
+        encoder: "str | TableEncoder | None" = None,
         dropout: float = 0.0,
         loss: str | Loss = "log_loss",
         optimizer: str | BaseOptimizer = "adam",
@@ -198,6 +207,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
+        self.encoder = encoder
         self.dropout = dropout
         self.loss = loss
         self.optimizer = optimizer
@@ -234,6 +244,10 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     activation : str or Module, default="relu"
         Of the hidden layers: "identity", "logistic", "tanh", "relu" or another of
         `sknet.nn.ACTIVATIONS` ("gelu", "silu", ...), or a module such as ``nn.LeakyReLU(0.2)``.
+    encoder : "table", TableEncoder or None, default=None
+        What reads tables as they are, data frames with categories, dates and missing values among them:
+        "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
+        the network, on the rows that are trained on. None is for X that holds numbers only.
     dropout : float in [0, 1), default=0.0
         Share of hidden units that is dropped in each training step.
     loss : str or Loss, default="squared_error"
@@ -300,6 +314,8 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
+    encoder_ : TableEncoder
+        With `encoder`: fitted.
     coefs_, intercepts_ : list of ndarray
         Weight matrices of shape (n_in, n_out) and bias vectors, one a layer.
     history_ : History
@@ -340,13 +356,14 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | SCALE_TARGET | PERCEPTRON
+    _parameter_constraints = CONSTRAINTS | ENCODER | SCALE_TARGET | PERCEPTRON
 
     def __init__(
         self,
         hidden_layer_sizes: Any = (100,),
         activation: "str | nn.Module" = "relu",
         *,
+        encoder: "str | TableEncoder | None" = None,
         dropout: float = 0.0,
         loss: str | Loss = "squared_error",
         optimizer: str | BaseOptimizer = "adam",
@@ -373,6 +390,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     ) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
+        self.encoder = encoder
         self.dropout = dropout
         self.loss = loss
         self.optimizer = optimizer

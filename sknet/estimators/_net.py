@@ -5,6 +5,7 @@ from typing import Any, Self
 from sknet import nn
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Architecture
+from sknet.estimators._encoded import ENCODER, WithEncoder
 from sknet.estimators._modules import architecture_of
 from sknet.estimators._options import (
     CALIBRATE,
@@ -16,13 +17,15 @@ from sknet.estimators._options import (
 from sknet.estimators._sequences import SequenceClassifier, SequenceRegressor
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
+from sknet.preprocessing import TableEncoder
 
 __all__ = ["NetClassifier", "NetRegressor"]
 
-MODULE: dict[str, Any] = {"module": "no_validation"}  # told better by who makes a network of it
+# The module is told better by who makes a network of it.
+MODULE: dict[str, Any] = {"module": "no_validation"} | ENCODER
 
 
-class NetOptions(NamedOptions):
+class NetOptions(WithEncoder, NamedOptions):
     """Lets a grid reach into the constructor of a module."""
 
     module: Any
@@ -79,6 +82,10 @@ class NetClassifier(NetOptions, SequenceClassifier):
         data are known: arguments of its constructor are reached as ``module__hidden``, and of those called
         ``n_features``, ``n_outputs`` and ``input_shape`` it is given the ones that it takes and you have
         not set. A module that is there already is copied at each fit, with the weights it has.
+    encoder : "table", TableEncoder or None, default=None
+        What reads tables as they are, data frames with categories, dates and missing values among them:
+        "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
+        the network, on the rows that are trained on. None is for X that holds numbers only.
     loss : str or Loss, default="log_loss"
         What is minimised; see `sknet.losses`.
     optimizer : str or Optimizer, default="adam"
@@ -145,6 +152,8 @@ class NetClassifier(NetOptions, SequenceClassifier):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
+    encoder_ : TableEncoder
+        With `encoder`: fitted.
     classes_ : ndarray of shape (n_classes,), or a list of those
         The labels, sorted; for several columns of labels those of each.
     temperature_ : float or ndarray of shape (n_columns,)
@@ -198,6 +207,7 @@ class NetClassifier(NetOptions, SequenceClassifier):
         self,
         module: Any,
         *,
+        encoder: "str | TableEncoder | None" = None,
         loss: str | Loss = "log_loss",
         optimizer: str | BaseOptimizer = "adam",
         alpha: float = 1e-4,
@@ -223,6 +233,7 @@ class NetClassifier(NetOptions, SequenceClassifier):
         random_state: Any = None,
     ) -> None:
         self.module = module
+        self.encoder = encoder
         self.loss = loss
         self.optimizer = optimizer
         self.alpha = alpha
@@ -258,6 +269,10 @@ class NetRegressor(NetOptions, SequenceRegressor):
         data are known: arguments of its constructor are reached as ``module__hidden``, and of those called
         ``n_features``, ``n_outputs`` and ``input_shape`` it is given the ones that it takes and you have
         not set. A module that is there already is copied at each fit, with the weights it has.
+    encoder : "table", TableEncoder or None, default=None
+        What reads tables as they are, data frames with categories, dates and missing values among them:
+        "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
+        the network, on the rows that are trained on. None is for X that holds numbers only.
     loss : str or Loss, default="squared_error"
         What is minimised: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
         object of `sknet.losses`.
@@ -322,6 +337,8 @@ class NetRegressor(NetOptions, SequenceRegressor):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
+    encoder_ : TableEncoder
+        With `encoder`: fitted.
     history_ : History
         Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
         scores, as "validation_loss", ...
@@ -367,6 +384,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
         self,
         module: Any,
         *,
+        encoder: "str | TableEncoder | None" = None,
         loss: str | Loss = "squared_error",
         optimizer: str | BaseOptimizer = "adam",
         alpha: float = 1e-4,
@@ -391,6 +409,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
         random_state: Any = None,
     ) -> None:
         self.module = module
+        self.encoder = encoder
         self.loss = loss
         self.optimizer = optimizer
         self.alpha = alpha

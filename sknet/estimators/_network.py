@@ -10,6 +10,7 @@ from sknet._params import same
 from sknet.device import device_of
 from sknet.engine import Model
 from sknet.engine.extend import any_sparse, first_input, n_rows
+from sknet.estimators._encoded import Encoded
 from sknet.estimators._freezing import freeze
 from sknet.estimators._input import INTEGERS, check_X, check_X_y, check_y
 from sknet.estimators._inputs import Inputs, are_inputs, check_one_input, read_inputs
@@ -112,6 +113,7 @@ def take_model(fit: "Fit") -> None:
         return
     estimator._architecture = recipe.architecture
     estimator._lasting = recipe.lasting_parameters()
+    random_state = recipe.random_state if fit.random_state is None else fit.random_state
     fit.model = Model(
         _new_network(fit),
         loss=fit.loss,
@@ -120,7 +122,7 @@ def take_model(fit: "Fit") -> None:
         dtype=fit.dtype,
         device=device_of(first_input(fit.X)) if recipe.device == "auto" else recipe.device,
         # What a resumed fit draws is in its checkpoint: NumPy's global state is nothing to it.
-        random_state=RandomState() if fit.saved and recipe.random_state is None else recipe.random_state,
+        random_state=RandomState() if fit.saved and random_state is None else random_state,
     )
     if recipe.architecture.is_foreign and any_sparse(fit.X):
         check_sparse_inputs(fit.model.materialize(fit.X), fit.X, fit.dtypes)
@@ -148,6 +150,8 @@ def _new_network(fit: "Fit") -> nn.Module:
             shape = None
         needs = f"{targets.n_outputs} target(s) and {type(fit.loss).__name__}()"
         check_outputs(network, shape, n_outputs, needs, is_class=targets.task != "regression")
+    if fit.encoder is not None:
+        estimator._inputs = Encoded(fit.encoder)
     estimator._frozen = freeze(network, recipe.frozen)
     return network
 

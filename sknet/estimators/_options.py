@@ -12,6 +12,7 @@ from sknet.device import active, device_of
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._base import BaseNet
 from sknet.estimators._classifier import BaseClassifier
+from sknet.estimators._encoded import ENCODERS, check_encoder
 from sknet.estimators._freezing import check_patterns
 from sknet.estimators._namespace import follows_namespace
 from sknet.estimators._recipe import Recipe, settings_of
@@ -81,11 +82,12 @@ def _recipe(estimator: Any) -> Recipe:
         verbose=estimator.verbose,
         callbacks=check_callbacks(estimator.callbacks, name),
         frozen=check_patterns(estimator.frozen, name),
+        encoder=check_encoder(getattr(estimator, "encoder", None), name),
     )
 
 
 class NamedOptions(BaseNet):
-    """Lets a grid reach into a loss or optimizer that is given by its name."""
+    """Lets a grid reach into a loss, an optimizer or an encoder that is given by its name."""
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also nested ones such as ``optimizer__lr``.
@@ -93,7 +95,7 @@ class NamedOptions(BaseNet):
         Parameters
         ----------
         **params : dict
-            New values; a loss or optimizer that is a name becomes an object when one of its own
+            New values; a loss, optimizer or encoder that is a name becomes an object when one of its own
             parameters is set.
 
         Returns
@@ -101,8 +103,8 @@ class NamedOptions(BaseNet):
         self
             The estimator.
         """
-        for option, registry in (("optimizer", OPTIMIZERS), ("loss", LOSSES)):
-            value = params.get(option, getattr(self, option))
+        for option, registry in (("optimizer", OPTIMIZERS), ("loss", LOSSES), ("encoder", ENCODERS)):
+            value = params.get(option, getattr(self, option, None))
             if (
                 isinstance(value, str)
                 and value in registry

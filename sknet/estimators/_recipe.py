@@ -12,6 +12,7 @@ from sknet.engine.extend import Settings
 from sknet.estimators._architecture import Architecture
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
+from sknet.preprocessing import TableEncoder
 
 __all__ = ["Recipe", "layer_sizes", "settings_of"]
 
@@ -72,6 +73,8 @@ class Recipe:
         Called during a fit.
     frozen : tuple of str
         Patterns of the names of parameters that are not trained.
+    encoder : TableEncoder or None
+        What reads tables, not fitted.
     """
 
     architecture: Architecture
@@ -100,6 +103,7 @@ class Recipe:
     report: Callable[[int, Mapping[str, float]], str] | None = None
     callbacks: Sequence[Callback] = ()
     frozen: tuple[str, ...] = ()
+    encoder: TableEncoder | None = None
 
     def accepted_dtypes(self) -> list[type]:
         """Return the dtypes of X that are kept; all others are converted to the first."""
@@ -109,7 +113,7 @@ class Recipe:
     def lasting_parameters(self) -> dict[str, Any]:
         """Return the parameters that a continued fit cannot change, by name."""
         own = {"dtype": self.dtype, "device": self.device, "scale_target": self.scale_target}
-        return {**self.architecture.parameters(), **own}
+        return {**self.architecture.parameters(), **own, "encoder": self.encoder}
 
 
 def settings_of(estimator: Any, **more: Any) -> Settings:

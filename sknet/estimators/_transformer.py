@@ -9,6 +9,7 @@ from sknet.estimators._options import CONSTRAINTS
 from sknet.estimators._sequences import SequenceTransformer
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
+from sknet.preprocessing import TableEncoder
 
 __all__ = ["NetTransformer"]
 
@@ -27,6 +28,10 @@ class NetTransformer(NetOptions, SequenceTransformer):
         data are known: arguments of its constructor are reached as ``module__hidden``, and of those called
         ``n_features``, ``n_outputs`` and ``input_shape`` it is given the ones that it takes and you have
         not set. A module that is there already is copied at each fit, with the weights it has.
+    encoder : "table", TableEncoder or None, default=None
+        What reads tables as they are, data frames with categories, dates and missing values among them:
+        "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
+        the network, on the rows that are trained on. None is for X that holds numbers only.
     code : int, str or None, default=None
         The layer whose output `transform` returns, by number or path; None is the part that is called
         ``encoder``, or without one the last hidden layer, -2.
@@ -92,6 +97,8 @@ class NetTransformer(NetOptions, SequenceTransformer):
     ----------
     model_ : Model
         The owner of parameters, optimizer state and random state.
+    encoder_ : TableEncoder
+        With `encoder`: fitted.
     history_ : History
         Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
         scores, as "validation_loss", ...
@@ -141,6 +148,7 @@ class NetTransformer(NetOptions, SequenceTransformer):
         self,
         module: Any,
         *,
+        encoder: "str | TableEncoder | None" = None,
         code: int | str | None = None,
         target: str = "X",
         loss: str | Loss = "squared_error",
@@ -166,6 +174,7 @@ class NetTransformer(NetOptions, SequenceTransformer):
         random_state: Any = None,
     ) -> None:
         self.module = module
+        self.encoder = encoder
         self.code = code
         self.target = target
         self.loss = loss

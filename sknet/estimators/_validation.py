@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.random import RandomState
 from sklearn.utils.validation import check_consistent_length
 
 from sknet.callbacks.extend import Rows
@@ -260,13 +261,21 @@ def data_sets(fit: "Fit", rows: Any, held_out_rows: Any) -> tuple[DataSet, DataS
     return training, held_out
 
 
-def split_rows(fit: "Fit") -> tuple[Any, Any]:
+def split_rows(
+    fit: "Fit", X: Any, y: Any, binary: Callable[[], Any], random_state: RandomState
+) -> tuple[Any, Any]:
     """Return the numbers of the training and the held-out rows; None where all are trained on.
 
     Parameters
     ----------
     fit : Fit
-        With checked rows and a model, whose random state draws a split.
+        With its recipe, and what it was given.
+    X, y : array-like of shape (n_samples, ...)
+        For a splitter.
+    binary : callable
+        Returns targets of 0 and 1, or None if there are others.
+    random_state : RandomState
+        Draws the split.
 
     Returns
     -------
@@ -278,22 +287,21 @@ def split_rows(fit: "Fit") -> tuple[Any, Any]:
     ValueError
         If there are too few.
     """
-    recipe = fit.recipe
+    recipe, groups = fit.recipe, fit.given.groups
     if fit.given.X_val is not None or (recipe.validation_split is None and not recipe.early_stopping):
         return None, None
-    groups, random_state = fit.given.groups, fit.model.random_state
     if groups is not None:
         groups = np.asarray(groups)
         with naming("groups"):
-            check_consistent_length(fit.labels, groups)
+            check_consistent_length(y, groups)
     if recipe.validation_split is not None:
-        pair = given_split(recipe.validation_split, first_input(fit.X), fit.labels, groups, random_state)
+        pair = given_split(recipe.validation_split, X, y, groups, random_state)
         few = f"validation_split holds out {len(pair[1])} row(s), and a validation needs at least {FEWEST}"
     else:
         # Shares of classes are kept for two classes only, as in scikit-learn: the same seed, the same split.
-        stratify = fit.y.astype(bool) if fit.estimator._targets.task == "binary" else None
-        fraction = recipe.validation_fraction
-        pair = held_out_fraction(len(fit.y), fraction, random_state, stratify=stratify, groups=groups)
+        labels, fraction = binary(), recipe.validation_fraction
+        stratify = None if labels is None else labels.astype(bool)
+        pair = held_out_fraction(len(y), fraction, random_state, stratify=stratify, groups=groups)
         few = "The validation set is too small. Increase 'validation_fraction' or the size of your dataset."
     if len(pair[1]) < FEWEST:
         raise ValueError(few)

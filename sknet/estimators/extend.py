@@ -6,6 +6,7 @@ from sknet.estimators._base import BaseNet
 from sknet.estimators._calibration import best_temperature
 from sknet.estimators._classifier import BaseClassifier
 from sknet.estimators._computation import computation_of, is_estimator
+from sknet.estimators._encoded import Encoded
 from sknet.estimators._heads import (
     gives_deviations,
     gives_intervals,
@@ -64,6 +65,6 @@ PARTS = {
         *(ClassTargets, ColumnTargets, OrderedTargets, PositionTargets, RealTargets),
         *(Built, Perceptron, Ready, SymmetricCoder),
         *(Coder, Transposed),
-        *(Compared, Inputs),
+        *(Compared, Encoded, Inputs),
     )
 }

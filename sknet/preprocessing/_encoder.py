@@ -4,7 +4,7 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import TransformerMixin
+from sklearn.base import TransformerMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_consistent_length, check_is_fitted
@@ -12,9 +12,9 @@ from sklearn.utils.validation import _check_feature_names_in, check_consistent_l
 from sknet._params import Interval, ParameterObject, RealNotInt, StrOptions
 from sknet.preprocessing._plan import Options, Plan, fit_plan
 from sknet.preprocessing._schema import Schema, Table
-from sknet.preprocessing._targets import target_of
+from sknet.preprocessing._targets import Target, target_of
 
-__all__ = ["TableEncoder", "encoder_of"]
+__all__ = ["TableEncoder", "fit_encoder"]
 
 # Below this share of elements that are not zero, a sparse matrix is smaller and faster.
 SPARSE_BELOW = 0.3
@@ -186,16 +186,20 @@ class TableEncoder(TransformerMixin, ParameterObject):
             schema, table = Schema.learn(self, X, self.categorical_features)
             target = None if y is None else target_of(y, self.target_type)
             check_consistent_length(table.numbers, None if target is None else target.y)
-            chosen = {name: getattr(self, name) for name in Options.__dataclass_fields__}
-            random_state = check_random_state(self.random_state)
-            plan, fitted = fit_plan(schema, table, target, Options(**chosen), random_state)
+            fitted = self._fit_table(schema, table, target, check_random_state(self.random_state))
         except BaseException:
             state.clear()
             state.update(before)
             raise
-        self._schema, self._plan = schema, plan
-        self.n_features_out_ = plan.width
         return table, fitted
+
+    def _fit_table(
+        self, schema: Schema, table: Table, target: Target | None, random_state: np.random.RandomState
+    ) -> "dict[int, np.ndarray]":
+        chosen = {name: getattr(self, name) for name in Options.__dataclass_fields__}
+        self._plan, fitted = fit_plan(schema, table, target, Options(**chosen), random_state)
+        self._schema, self.n_features_out_ = schema, self._plan.width
+        return fitted
 
     def transform(self, X: Any) -> Any:
         """Encode rows.
@@ -216,7 +220,11 @@ class TableEncoder(TransformerMixin, ParameterObject):
             If X has other columns, or one cannot be read.
         """
         check_is_fitted(self)
-        return self._encoded(self._schema.read(self, X))
+        return self._encoded(self.read(X))
+
+    def read(self, X: Any) -> Table:
+        """Read the columns of `X`, a table like that of the fit; `encode` turns the result into numbers."""
+        return self._schema.read(self, X)
 
     def encode(self, table: Table, fitted: "dict[int, np.ndarray] | None" = None) -> Any:
         """Encode a table that has been read by the schema of the fit; for estimators that read it once.
@@ -226,7 +234,7 @@ class TableEncoder(TransformerMixin, ParameterObject):
         table : Table
             Rows.
         fitted : dict of int to ndarray, default=None
-            What `fit_plan` has returned for these rows.
+            What `fit_encoder` has returned for these rows.
 
         Returns
         -------
@@ -275,29 +283,43 @@ class TableEncoder(TransformerMixin, ParameterObject):
         return tags
 
 
-def encoder_of(estimator: Any, schema: Schema, plan: Plan, **parameters: Any) -> TableEncoder:
-    """Return a fitted encoder of an estimator that has read its table itself.
+def fit_encoder(
+    encoder: TableEncoder,
+    estimator: Any,
+    schema: Schema,
+    table: Table,
+    target: Target | None,
+    random_state: np.random.RandomState,
+) -> "tuple[TableEncoder, dict[int, np.ndarray]]":
+    """Return a fitted copy of an encoder, for an estimator that has read its table itself.
 
     Parameters
     ----------
+    encoder : TableEncoder
+        Its parameters count.
     estimator : estimator
-        Whose number and names of features it takes over.
-    schema : Schema
-        By which the table was read.
-    plan : Plan
-        How to encode it.
-    **parameters : dict
-        Of the encoder.
+        Whose number and names of features the copy takes over.
+    schema, table : Schema, Table
+        The columns, and the rows to learn from.
+    target : Target or None
+        Of the same rows.
+    random_state : RandomState
+        Draws folds, and rows.
 
     Returns
     -------
-    TableEncoder
-        Fitted.
+    fitted : TableEncoder
+        The copy.
+    outputs : dict of int to ndarray
+        For `TableEncoder.encode` of the same rows: none of these depends on the row's own target.
+
+    Raises
+    ------
+    ValueError
+        If nothing would be left of the table.
     """
-    encoder = TableEncoder(**parameters)
+    fitted: TableEncoder = clone(encoder)
     for name in ("n_features_in_", "feature_names_in_"):
         if name in vars(estimator):
-            setattr(encoder, name, getattr(estimator, name))
-    encoder._schema, encoder._plan = schema, plan
-    encoder.n_features_out_ = plan.width
-    return encoder
+            setattr(fitted, name, getattr(estimator, name))
+    return fitted, fitted._fit_table(schema, table, target, random_state)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, hstack
-from sklearn.model_selection import KFold
 
 from sknet.preprocessing._categories import CategoryColumn, fit_levels, fit_means
 from sknet.preprocessing._numbers import Numbers, fit_number
@@ -222,6 +221,8 @@ def _fit_categories(
 ) -> tuple[tuple[CategoryColumn, ...], dict[int, np.ndarray]]:
     folds: list[Any] = []
     if table.n_rows > 1 and any(len(feature.levels) > options.max_levels for feature in features):
+        from sklearn.model_selection import KFold  # it loads half of scikit-learn
+
         split = KFold(min(options.n_folds, table.n_rows), shuffle=True, random_state=random_state)
         folds = list(split.split(table.codes))
     categories, fitted = [], {}

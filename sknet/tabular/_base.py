@@ -27,7 +27,8 @@ from sknet.core import Tensor, no_grad
 from sknet.engine.extend import Head
 from sknet.estimators.extend import check_weights, check_y
 from sknet.losses import LOSSES, Loss, check_loss
-from sknet.preprocessing.extend import Options, Schema, Table, Target, encoder_of, fit_plan, target_of
+from sknet.preprocessing import TableEncoder
+from sknet.preprocessing.extend import Schema, Table, Target, fit_encoder, target_of
 from sknet.tabular._folds import Fold, folds_of
 from sknet.tabular._members import KINDS, Members, Setting, setting_of
 from sknet.tabular._mixing import Mix, mixed
@@ -288,20 +289,16 @@ class BaseTabular(BaseEstimator, ABC):
     def _trained(self, task: Task, job: Job) -> list[Trained]:
         """Train the members of one kind in one fold, on rows that are encoded for them."""
         setting, (training, held_out) = task.settings[job.kind], job.rows
-        options = Options(piecewise=setting.piecewise, n_bins=setting.n_bins)
-        rows = task.table.take(training)
+        rows, target = task.table.take(training), task.target.take(training)
         random_state = np.random.RandomState(job.seeds[0])
-        plan, fitted = fit_plan(task.schema, rows, task.target.take(training), options, random_state)
-        encoder = encoder_of(
-            self,
-            task.schema,
-            plan,
-            categorical_features=self.categorical_features,
+        unfitted = TableEncoder(
+            self.categorical_features,
             piecewise=setting.piecewise,
             n_bins=setting.n_bins,
             target_type="regression" if self._numeric_targets else "classification",
             sparse_output=task.schema.is_sparse,
         )
+        encoder, fitted = fit_encoder(unfitted, self, task.schema, rows, target, random_state)
         inputs = encoder.encode(rows, fitted), encoder.encode(task.table.take(held_out))
         own, others = (
             Rows(X, task.y[chosen], None if task.weight is None else task.weight[chosen])

@@ -1,0 +1,132 @@
+"""A first fit on a table that an encoder reads: it is fitted on the rows that are trained on."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse
+from numpy.random import RandomState
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from sknet.estimators._encoded import check_table
+from sknet.estimators._input import check_y
+from sknet.estimators._inputs import check_one_input
+from sknet.estimators._namespace import note_namespace
+from sknet.estimators._network import reconstructed
+from sknet.estimators._validation import split_rows
+from sknet.preprocessing import TableEncoder
+from sknet.preprocessing.extend import Schema, Table, Target, fit_encoder, target_of
+
+if TYPE_CHECKING:
+    from sknet.estimators._fitting import Fit
+
+__all__ = ["encode_rows"]
+
+
+def encode_rows(fit: "Fit") -> Any:
+    """Hold rows out, fit the encoder on the others, and encode all of them.
+
+    Parameters
+    ----------
+    fit : Fit
+        Gets its inputs, the encoder, the split, and the random state that has drawn them.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, ...)
+        Checked targets.
+    """
+    estimator, recipe, given = fit.estimator, fit.recipe, fit.given
+    check_one_input(recipe.architecture.forward)
+    note_namespace(estimator, given.X)
+    encoder = _decided(fit)
+    schema, table = Schema.learn(estimator, check_table(given.X), encoder.categorical_features)
+    is_reconstructed = given.y is given.X
+    labels = None if is_reconstructed else _labels(fit, table.n_rows)
+    fit.random_state = random_state = _random_state(fit)
+    fit.began = random_state.get_state(legacy=False)
+    fit.split = _split(fit, table, labels, random_state)
+    target = None if labels is None else _target(labels, encoder.target_type)
+    own = encoder.random_state
+    draws = random_state if own is None else check_random_state(own)
+    fit.encoder, fit.X = _encoded(estimator, encoder, schema, table, target, fit.split[0], draws)
+    return _dense(reconstructed(estimator, fit.X)) if is_reconstructed else labels
+
+
+def _decided(fit: "Fit") -> TableEncoder:
+    """Return the encoder with what is known here: the kind of the targets, and the network's precision."""
+    encoder: TableEncoder = clone(fit.recipe.encoder)
+    if encoder.target_type == "auto":
+        encoder.target_type = "regression" if fit.estimator._numeric_targets else "classification"
+    # A frame has a dtype for each column, and is computed with in the smaller precision.
+    is_double = str(getattr(fit.given.X, "dtype", "")).endswith("float64")
+    auto = "float64" if is_double else "float32"
+    encoder.dtype = auto if fit.recipe.dtype == "auto" else fit.recipe.dtype
+    return encoder
+
+
+def _labels(fit: "Fit", n_rows: int) -> Any:
+    estimator = fit.estimator
+    return check_y(
+        estimator,
+        fit.given.y,
+        n_rows,
+        numeric=estimator._numeric_targets,
+        any_rank=estimator._targets_of_any_rank,
+    )
+
+
+def _random_state(fit: "Fit") -> RandomState:
+    """Return what draws the split, the encoder and the weights; as the fit began that is resumed."""
+    if fit.saved is None:
+        found: RandomState = check_random_state(fit.recipe.random_state)
+        return found
+    found = RandomState() if fit.recipe.random_state is None else check_random_state(fit.recipe.random_state)
+    found.set_state(fit.saved.state["began"]["random_state"])
+    return found
+
+
+def _split(fit: "Fit", table: Table, labels: Any, random_state: RandomState) -> tuple[Any, Any]:
+    """Return the rows to train on and those held out; None where all are trained on."""
+
+    def binary() -> Any:
+        if labels is None:
+            return None
+        targets = fit.estimator._new_targets(fit.recipe, labels, fit.classes)
+        return targets.encode(labels) if targets.task == "binary" else None
+
+    y = table.numbers if labels is None else labels
+    return split_rows(fit, fit.given.X, y, binary, random_state)
+
+
+def _target(labels: np.ndarray, target_type: str) -> Target:
+    """Return what the encoder looks at; axes after the first are one."""
+    return target_of(labels.reshape(len(labels), -1) if labels.ndim > 2 else labels, target_type)
+
+
+def _encoded(
+    estimator: Any,
+    encoder: TableEncoder,
+    schema: Schema,
+    table: Table,
+    target: Target | None,
+    training: Any,
+    random_state: RandomState,
+) -> tuple[TableEncoder, Any]:
+    """Return an encoder that is fitted on the training rows, and all rows encoded, in their order."""
+    if training is None:
+        fitted, outputs = fit_encoder(encoder, estimator, schema, table, target, random_state)
+        return fitted, fitted.encode(table, outputs)
+    own = np.unique(training)
+    others = np.setdiff1d(np.arange(table.n_rows), own)
+    rows, seen = table.take(own), None if target is None else target.take(own)
+    fitted, outputs = fit_encoder(encoder, estimator, schema, rows, seen, random_state)
+    parts = fitted.encode(rows, outputs), fitted.encode(table.take(others))
+    order = np.argsort(np.concatenate([own, others]))
+    if scipy.sparse.issparse(parts[0]):
+        return fitted, scipy.sparse.vstack(parts, format="csr")[order]
+    return fitted, np.concatenate(parts)[order]
+
+
+def _dense(X: Any) -> Any:
+    return X.toarray() if hasattr(X, "toarray") else X
