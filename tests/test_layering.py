@@ -153,7 +153,7 @@ def test_exports_and_ones_own_modules_may_be_imported(module, source):
 ORDERS = {
     "sknet.compile": [
         *("_key", "_signature", "_evaluate", "_graph", "_layout", "_internal", "_views", "_group", "_plan"),
-        *("_capture", "passes", "executors", "_compiled"),
+        *("_capture", "passes", "executors", "_compiled", "_recalled", "extend"),
     ],
     "sknet.engine": ["state", "step", "predict", "loop", "_model", "_stored", "extend"],
     "sknet.compile.executors": [

@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -426,10 +426,48 @@ def compile(
       v6: float64[] = reshape v5 shape=()
       return v6
     """
+    found = prepared(function, args, donate, exact)
+    return found.bound(args, slots, found.matrices)
+
+
+class Prepared(NamedTuple):
+    """A captured function that is bound to no memory yet.
+
+    Attributes
+    ----------
+    program : Program
+        Plan and source.
+    template : tree
+        Like the result, with output positions in place of arrays.
+    device : Device
+        Where it runs.
+    own_slots, matrices : list of SparseSlot
+        The program's own slots for sparse matrices, and those of the captured function in their place.
+    draws : bool
+        Whether it draws random numbers.
+    """
+
+    program: Program
+    template: Tree
+    device: Device
+    own_slots: Sequence[SparseSlot]
+    matrices: Sequence[SparseSlot]
+    draws: bool
+
+    def bound(self, args: Tree, slots: Tree, matrices: Iterable[SparseSlot]) -> Compiled:
+        """Return it with memory of its own, reading these sparse matrices."""
+        sparse = dict(zip(self.own_slots, matrices, strict=True))
+        return Compiled(self.program, self.template, args, slots, self.device, sparse=sparse)
+
+
+def prepared(
+    function: Callable[..., Any], args: tuple[Tree, ...], donate: Iterable[int], exact: bool
+) -> Prepared:
+    """Capture a function and plan it; arguments and errors are those of `compile`."""
     graph, template = trace(function, args)
     donors, device = _donors(args, donate), device_among(args)
     key = (graph.key(), donors, exact, device)
-    matrices = graph.sparse_slots()
+    matrices, draws = graph.sparse_slots(), any("key" in e.params for e in graph.equations)
     with _lock:
         known = _programs.get(key)
         if known is None:
@@ -439,9 +477,7 @@ def compile(
             if len(_programs) > KEPT:
                 _programs.popitem(last=False)
         _programs.move_to_end(key)
-    program, own_slots = known
-    sparse = dict(zip(own_slots, matrices, strict=True))
-    return Compiled(program, template, args, slots, device, sparse=sparse)
+    return Prepared(known[0], template, device, known[1], matrices, draws)
 
 
 # Programs by key, each with its own slots for sparse matrices, which a bound function replaces.
@@ -449,8 +485,8 @@ _programs: OrderedDict[Any, tuple[Program, list[SparseSlot]]] = OrderedDict()
 _lock = threading.Lock()
 
 
-def forget_programs() -> None:
-    """Forget all cached programs, so that functions compiled from now on are planned again."""
+def forget_plans() -> None:
+    """Forget all cached programs, so that functions captured from now on are planned again."""
     with _lock:
         _programs.clear()
 

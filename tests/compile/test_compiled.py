@@ -10,7 +10,7 @@ import pytest
 from sknet import Tensor, grad, ops
 from sknet._tree import leaves
 from sknet.compile import compile
-from sknet.compile._compiled import forget_programs
+from sknet.compile._recalled import forget_programs
 from sknet.exceptions import CaptureError, DtypeError, ShapeError
 
 X = np.arange(6.0).reshape(2, 3)

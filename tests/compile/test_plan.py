@@ -9,8 +9,8 @@ from sknet import ops
 from sknet._tree import leaves
 from sknet.compile import Plan, compile
 from sknet.compile import _internal as own
-from sknet.compile._compiled import forget_programs
 from sknet.compile._layout import ALIGNMENT, Buffer, aligned_memory, assign_offsets
+from sknet.compile._recalled import forget_programs
 from sknet.compile._views import Views
 from sknet.core import Tensor, gradients
 

@@ -5,9 +5,17 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from sknet.compile import compile as compiled
+from sknet.compile.extend import recalled
 from sknet.core import Tensor, no_grad
-from sknet.engine.state import Fingerprint, Layout, arguments, computed_dtype, each_input, n_rows
+from sknet.engine.state import (
+    Fingerprint,
+    Layout,
+    arguments,
+    computed_dtype,
+    each_input,
+    n_rows,
+    structure_of,
+)
 from sknet.nn import Module, Scope, bindings, run
 
 __all__ = ["MOST_ROWS", "Head", "Pass", "Predictor"]
@@ -180,7 +188,9 @@ class Predictor:
         with no_grad():
             inputs = each_input(lambda x: np.zeros(x.shape, computed_dtype(x, self.flat.dtype)), X)
             args = (self.flat, {**buffers, **frozen}, inputs)
-            program = compiled(forward, args, slots=(self.flat, frozen, None))
+            known = structure_of(module, head, by)
+            structure = None if known is None else ("forward", known, tuple(layout.shapes))
+            program = recalled(structure, forward, args, slots=(self.flat, frozen, None))
         replaced = {name: program.slots[1][name] for name in buffers}
         return program.run, program.slots[2], program.result, replaced
 

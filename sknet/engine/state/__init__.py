@@ -18,6 +18,7 @@ from sknet.engine.state._memory import Memory
 from sknet.engine.state._ownership import check_free, copy_of
 from sknet.engine.state._pending import Pending, begin, give_shapes
 from sknet.engine.state._state import ModelState, StepResult, Weights, copied_random_state
+from sknet.engine.state._structure import structure_of
 
 __all__ = [
     "Epoch",
@@ -46,4 +47,5 @@ __all__ = [
     "n_rows",
     "row_shapes",
     "stepping_optimizer",
+    "structure_of",
 ]

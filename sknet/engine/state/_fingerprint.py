@@ -173,7 +173,7 @@ class Fingerprint:
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
             self._watch_dict(attributes, seen)
-        names = [name for kind in type(value).__mro__ for name in _slots_of(kind)]
+        names = [name for kind in type(value).__mro__ for name in slots_of(kind)]
         if names:
             self._watch_all(partial(_of_slots, value, names), seen)
 
@@ -235,7 +235,7 @@ def _of_slots(value: Any, names: Iterable[str]) -> Iterator[Any]:
         yield getattr(value, name, None)
 
 
-def _slots_of(kind: type) -> Iterator[str]:
+def slots_of(kind: type) -> Iterator[str]:
     slots = vars(kind).get("__slots__", ())
     for name in (slots,) if isinstance(slots, str) else slots:
         if name not in ("__dict__", "__weakref__"):

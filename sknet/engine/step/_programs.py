@@ -8,10 +8,10 @@ import numpy as np
 
 from sknet import ops
 from sknet.compile import Compiled, capture
-from sknet.compile import compile as compiled
+from sknet.compile.extend import recalled
 from sknet.core import Tensor, gradients
 from sknet.device import backend, device_of
-from sknet.engine.state import arguments, each_input
+from sknet.engine.state import arguments, each_input, structure_of
 from sknet.engine.step._batch_terms import batch_as_reported, batch_terms
 from sknet.engine.step._checks import check_output
 from sknet.engine.step._parts import is_own, nested
@@ -68,7 +68,10 @@ class Programs:
         self._numbers, hyper = hyper_slots(optimizer, model.progress, self.flat)
         args = (self.flat, slots, self.gradient, hyper)
         function = update_function(optimizer, model.memory.layout, keep_delta)
-        self.update = compiled(function, args, donate=(0, 1), exact=exact, slots=args)
+        shapes = tuple(model.memory.layout.shapes.items())
+        known = structure_of(None, optimizer)
+        structure = None if known is None else ("update", known, shapes, keep_delta)
+        self.update = recalled(structure, function, args, donate=(0, 1), exact=exact, slots=args)
 
     @property
     def delta(self) -> Any:
@@ -104,11 +107,15 @@ class Programs:
         X = each_input(lambda x: ops.SparseSlot(x.shape, x.dtype) if ops.is_sparse(x) else x, X)
         untrained = model.memory.untrained
         args = GradientInputs(self.flat, self.gradient, untrained, X, y, weight, np.zeros((), np.int64))
-        check_repeatable(model, function, args)
+        known = structure_of(model.module, model.loss_function, model.alpha)
+        structure = None if known is None else ("gradient", known, tuple(model.memory.layout.shapes))
+        if structure is None:
+            check_repeatable(model, function, args)
         # Frozen parameters are read where they are; buffers are replaced at each step, and copied.
         frozen = {name: array for name, array in untrained.items() if name not in model.buffers}
         slots = GradientInputs(self.flat, self.gradient, frozen, None, None, None, None)
-        return compiled(function, args, donate=(1,), exact=self._exact, slots=slots)
+        stream = model.memory.key
+        return recalled(structure, function, args, stream=stream, donate=(1,), exact=self._exact, slots=slots)
 
     def compute(self, program: Compiled) -> tuple[Mapping[str, Any], Any, float, float]:
         """Run a program on the batch in its slots.

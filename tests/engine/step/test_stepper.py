@@ -201,7 +201,7 @@ def test_a_plan_that_fails_is_a_reason_too(monkeypatch):
     def broken(*args, **kwargs):
         raise GraphError("an output is never assigned")
 
-    monkeypatch.setattr("sknet.engine.step._programs.compiled", broken)
+    monkeypatch.setattr("sknet.engine.step._programs.recalled", broken)
     model = classifier()
     model.step(X, CLASSES)
     with pytest.warns(UserWarning, match="not compiled, and slower: an output is never assigned"):

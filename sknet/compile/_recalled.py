@@ -1,0 +1,131 @@
+"""Compiled functions that are found again by what they were made of, without capturing them."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple
+
+from sknet._tree import leaves, paths
+from sknet.compile._compiled import Compiled, Prepared, compile, forget_plans, prepared
+from sknet.compile._key import key_of
+from sknet.device import device_of, is_array
+from sknet.ops import SparseSlot
+
+__all__ = ["forget_programs", "recalled"]
+
+Tree = Any
+KEPT = 256  # functions; most share a program with others
+
+
+class Known(NamedTuple):
+    """A function that was captured before.
+
+    Attributes
+    ----------
+    made : Prepared
+        Its program.
+    places : tuple of int
+        Which slots for sparse matrices among the arguments the program reads, in its order.
+    """
+
+    made: Prepared
+    places: tuple[int, ...]
+
+
+# Functions by key; None in the place of one whose key has its random stream as well.
+_known: OrderedDict[Hashable, Known | None] = OrderedDict()
+_lock = threading.Lock()
+
+
+def recalled(
+    structure: Hashable | None,
+    function: Callable[..., Any],
+    args: tuple[Tree, ...],
+    *,
+    stream: tuple[int, int] | None = None,
+    donate: Iterable[int] = (),
+    exact: bool = False,
+    slots: Tree = None,
+) -> Compiled:
+    """Compile a function, or find the program of one that does the same operations.
+
+    Parameters
+    ----------
+    structure : hashable or None
+        Equal for two functions only if captures of them, with arguments of equal structure, are equal. None
+        captures, as `compile` does.
+    function : callable
+        A pure function of trees of tensors, as for `compile`.
+    args : tuple of trees of arrays
+        Example arguments.
+    stream : tuple of two int, default=None
+        From which random numbers are drawn, if any are.
+    donate : iterable of int, default=()
+        Positions of arguments whose memory the caller gives up.
+    exact : bool, default=False
+        Keep every bit of the operations done one after the other.
+    slots : tuple of trees of arrays, default=None
+        Arrays to use as slots.
+
+    Returns
+    -------
+    Compiled
+        With memory of its own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one, same = (recalled("double", lambda x: x * 2, (np.ones(3),)) for _ in range(2))
+    >>> one.plan is same.plan
+    True
+    >>> recalled("double", lambda x: x * 2, (np.ones(4),)).plan is one.plan
+    False
+    """
+    if structure is None:
+        return compile(function, args, donate=donate, exact=exact, slots=slots)
+    given, donate = leaves(args), tuple(donate)
+    sparse = [leaf for leaf in given if isinstance(leaf, SparseSlot)]
+    key: Hashable = structure, donate, exact, tuple(paths(args)), tuple(map(_form, given))
+    found = _find(key, stream)
+    if found is not None:
+        return found.made.bound(args, slots, [sparse[place] for place in found.places])
+    made = prepared(function, args, donate, exact)
+    if all(matrix in sparse for matrix in made.matrices):
+        places = tuple([sparse.index(matrix) for matrix in made.matrices])
+        _keep(key, stream, Known(made._replace(matrices=()), places))
+    return made.bound(args, slots, made.matrices)
+
+
+def _find(key: Hashable, stream: Hashable) -> Known | None:
+    with _lock:
+        for each in (key, (key, stream)):
+            if each in _known:
+                _known.move_to_end(each)
+                if (found := _known[each]) is not None:
+                    return found
+    return None
+
+
+def _keep(key: Hashable, stream: Hashable, known: Known) -> None:
+    with _lock:
+        if known.made.draws:
+            _known[key], key = None, (key, stream)
+        _known[key] = known
+        while len(_known) > KEPT:
+            _known.popitem(last=False)
+
+
+def _form(leaf: Any) -> Hashable:
+    """Return all of an argument that a program depends on."""
+    if isinstance(leaf, SparseSlot):
+        return leaf.key
+    if is_array(leaf):
+        return leaf.shape, leaf.dtype, device_of(leaf)
+    return key_of(leaf)
+
+
+def forget_programs() -> None:
+    """Forget all cached programs, so that functions compiled from now on are captured and planned again."""
+    with _lock:
+        _known.clear()
+    forget_plans()

@@ -1,0 +1,102 @@
+"""Functions that are found by a key: captured once, and bound to memory and matrices of their own."""
+
+import numpy as np
+import scipy.sparse
+
+from sknet import ops
+from sknet.compile._recalled import KEPT, recalled
+from sknet.device import Device
+
+
+class Counted:
+    """A function that counts how often it is captured."""
+
+    def __init__(self, function):
+        self.function, self.times = function, 0
+
+    def __call__(self, *args):
+        self.times += 1
+        return self.function(*args)
+
+
+def test_arguments_of_other_structure_are_captured_anew():
+    function = Counted(lambda x, more: (x["a"] * more["n"],))
+    examples = [
+        ({"a": np.ones(3)}, {"n": 2}),
+        ({"a": np.ones(3)}, {"n": 2.0}),
+        ({"a": np.ones(3, "f4")}, {"n": 2}),
+        ({"a": np.ones((3, 1))}, {"n": 2}),
+    ]
+    for number, args in enumerate(examples):
+        for _ in range(2):
+            [found] = recalled("of other structure", function, args)(*args)
+            np.testing.assert_array_equal(found, args[0]["a"] * 2)
+        assert function.times == number + 1
+
+
+def test_instances_have_memory_of_their_own():
+    one, other = (recalled("own memory", lambda x: x + 1, (np.ones(3),)) for _ in range(2))
+    found = one(np.zeros(3))
+    other(np.ones(3))
+    assert found.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_random_streams_are_part_of_what_draws_and_of_nothing_else():
+    def masked(stream):
+        function.function = lambda x, step: ops.dropout(x, 0.5, key=stream, step=step)
+        args = np.ones(64), np.zeros((), np.int64)
+        return recalled("draws", function, args, stream=stream)(*args).tolist()
+
+    function = Counted(None)
+    streams = [(1, 2), (3, 4), (1, 2), (5, 6), (3, 4), (5, 6)]
+    found = [masked(stream) for stream in streams]
+    assert function.times == 3
+    assert len(set(map(tuple, found))) == 3
+    for stream, values in zip(streams, found, strict=True):
+        assert values == found[streams.index(stream)]
+    plain = Counted(lambda x: x * 2)
+    for stream in streams:
+        recalled("draws nothing", plain, (np.ones(3),), stream=stream)
+    assert plain.times == 1
+
+
+def test_each_reads_the_sparse_matrices_that_it_was_given():
+    function = Counted(lambda a, b, w: ops.matmul(b, w) + 10 * ops.matmul(a, w))
+    bound = []
+    for factor in (1.0, 2.0):
+        slots = [ops.SparseSlot((2, 2), "float64") for _ in range(2)]
+        for i, slot in enumerate(slots):
+            slot.matrix = scipy.sparse.csr_array(factor * (i + 1) * np.eye(2))
+        args = (*slots, np.ones(2))
+        bound.append(recalled("sparse", function, args))
+    for run, factor in zip(bound, (1.0, 2.0), strict=True):
+        run.slots[2][...] = 1.0
+        run.run()
+        assert run.result.tolist() == [12.0 * factor] * 2
+    assert function.times == 1
+
+
+def test_a_matrix_that_is_no_argument_is_never_shared():
+    slots = [ops.SparseSlot((2, 2), "float64") for _ in range(2)]
+    for i, slot in enumerate(slots):
+        slot.matrix = scipy.sparse.csr_array((i + 1.0) * np.eye(2))
+        found = recalled("closed over", lambda w, slot=slot: ops.matmul(slot, w), (np.ones(2),))
+        assert found(np.ones(2)).tolist() == [i + 1.0] * 2
+
+
+def test_the_least_used_are_forgotten():
+    function = Counted(lambda x: x + 1)
+    for number in range(KEPT + 2):
+        recalled(("many", number), function, (np.ones(1),))
+    before = function.times
+    recalled(("many", KEPT + 1), function, (np.ones(1),))
+    assert function.times == before
+    recalled(("many", 0), function, (np.ones(1),))
+    assert function.times == before + 1
+
+
+def test_shapes_alone_are_another_structure():
+    function = Counted(lambda x: x + 1)
+    for device in ("cpu", "meta"):
+        recalled("device", function, (ops.zeros((2,), device=Device(device)).data,))
+    assert function.times == 2
