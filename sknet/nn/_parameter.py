@@ -21,6 +21,7 @@ from sknet.device import (
     backend,
     check_float_dtype,
     device_of,
+    is_array,
     to_device,
     to_host,
 )
@@ -150,6 +151,8 @@ class Parameter(Tensor):
             if home is not None:
                 home.write(self, value)
                 return
+            if not is_array(value):  # `p.data * 2` of a parameter without axes is a number in NumPy
+                value = Tensor(value).data
         super().__setattr__(name, value)
 
     @property

@@ -33,8 +33,10 @@ from sknet.optim import (
     ClipNorm,
     ClipValue,
     Groups,
+    Lion,
     Lookahead,
     RateFactors,
+    Rprop,
     WeightDecay,
 )
 from sknet.optim.schedules import (
@@ -171,14 +173,17 @@ def _weight(rng: np.random.Generator, n: int, smallest: int, dtype: str) -> np.n
 def _optimizer(rng: np.random.Generator) -> Any:
     known = [case.optimizer for case in OPTIMIZERS]
     if rng.random() < 0.3:
-        return clone(COMBINED[int(rng.integers(len(COMBINED)))])
-    found = clone(known[int(rng.integers(len(known)))])
-    if "eps" in found.get_params(deep=False):
-        # Of a gradient of nothing but rounding, an adaptive step would make a large one.
-        found.set_params(eps=1e-3)
+        return _steadied(clone(COMBINED[int(rng.integers(len(COMBINED)))]))
+    found = _steadied(clone(known[int(rng.integers(len(known)))]))
     if rng.random() < 0.4 and not isinstance(found, Groups):
         found.set_params(lr=clone(SCHEDULES[int(rng.integers(len(SCHEDULES)))]))
     return found
+
+
+def _steadied(optimizer: Any) -> Any:
+    """Return an optimizer whose adaptive steps stay small where a gradient is nothing but rounding."""
+    names = [name for name in optimizer.get_params() if name.rpartition("__")[2] == "eps"]
+    return optimizer.set_params(**dict.fromkeys(names, 1e-3))
 
 
 def _module(
@@ -289,7 +294,7 @@ def sensitivity(case: Case, expected: dict[str, np.ndarray]) -> float:
 
 
 def _shaken(case: Case, number: int) -> Case:
-    """Return the case with other last places of its weights: of a gradient of 0, Lion takes the sign."""
+    """Return the case with other last places of its weights."""
     X, y, weight = case.data
     last = np.finfo(case.settings["dtype"]).eps * np.random.default_rng(number).uniform(-1, 1, len(y))
     moved = (np.ones(len(y), case.settings["dtype"]) if weight is None else weight) * (1 + last)
@@ -325,13 +330,22 @@ def problems(case: Case, compiled: bool = False) -> Iterator[tuple[str, str]]:
         gap, where = difference(found, expected)
         if gap > tolerance:
             by_rounding = sensitivity(case, expected)
-            if gap > 100 * by_rounding:
+            if gap > 100 * by_rounding and not _is_of_signs(case, kind):
                 yield kind.__name__, f"{gap:.1e} in {where}, by rounding {by_rounding:.1e}"
             else:
                 yield (
                     "ill-conditioned",
                     f"{kind.__name__}: {gap:.1e} in {where}, by rounding {by_rounding:.1e}",
                 )
+
+
+def _is_of_signs(case: Case, kind: type[Steps]) -> bool:
+    """Tell whether steps agree but for an optimizer that takes the sign of what may be rounding."""
+    if not isinstance(case.settings["optimizer"], (Lion, Rprop)):
+        return False
+    plain = dataclasses.replace(case, settings={**case.settings, "optimizer": SGD(0.01)})
+    gap, _ = difference(train(plain, kind).arrays, train(plain, EagerSteps).arrays)
+    return gap <= TOLERANCE[case.settings["dtype"]]
 
 
 def _refused(case: Case) -> str | None:

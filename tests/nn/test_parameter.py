@@ -135,6 +135,17 @@ def test_assigning_values_draws():
     assert parameter.shape == (3, 2)
 
 
+@pytest.mark.parametrize("values", [np.float64(3.0), 3.0, Tensor(3.0, dtype="float64")])
+def test_numbers_that_are_assigned_become_arrays(values):
+    parameter = nn.Parameter(np.array(1.5))
+    parameter.data = parameter.data * 2  # a number, to NumPy
+    assert (type(parameter.data), parameter.device) == (np.ndarray, Device("cpu"))
+    parameter.data = values
+    assert type(parameter.data) is np.ndarray
+    (parameter * parameter).backward()
+    assert parameter.grad.item() == 6
+
+
 def test_draw_of_another_shape():
     parameter = later(lambda random_state: np.zeros(3))
     with pytest.raises(ShapeError, match=r"parameter of shape \(3, 2\) returned shape \(3,\)"):
