@@ -1,5 +1,6 @@
 """What tests and doctests share: threads and printing."""
 
+import gc
 import os
 
 # Before NumPy is imported: parallel test workers would otherwise each start one thread per core.
@@ -20,6 +21,12 @@ NUMPYS_OWN = {
     "suppress": False,
     "floatmode": "maxprec",
 }
+
+
+def pytest_collection_finish():
+    """Let no garbage collection look at the tests themselves: they are millions of objects."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
