@@ -1,4 +1,4 @@
-"""Fifty training steps, eager and compiled, of every layer, loss and optimizer in the tables.
+"""Twelve training steps, eager and compiled, of every layer, loss and optimizer in the tables.
 
 Compiled without fusion (`Model.step`), every bit is the same. The training loop's plan may fuse,
 reorder sums and fold constants. Its rounding is bounded by the eager step's own: against the same
@@ -23,7 +23,7 @@ from tests.nn.layers.test_contract import ROWS as LAYERS
 from tests.nn.layers.test_contract import setup
 from tests.optim.test_contract import CASES as OPTIMIZERS
 
-STEPS = 50
+STEPS = 12
 RNG = np.random.default_rng(0)
 DTYPES = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
@@ -127,7 +127,7 @@ def test_the_plan_rounds_no_more_than_four_times_as_much(row):
     for kind, dtype in ((EagerSteps, "float64"), (EagerSteps, "float32"), (CompiledSteps, "float32")):
         module, x, y = headed(row, dtype, 12)
         y = np.linspace(-1, 1, y.size).reshape(y.shape).astype(dtype)
-        settings = {"size": 6, "epochs": 25, "dtype": dtype, "optimizer": SGD(1e-3), "alpha": 0.01}
+        settings = {"size": 6, "epochs": 8, "dtype": dtype, "optimizer": SGD(1e-3), "alpha": 0.01}
         model, losses, outputs, _ = trained(kind, module, x, y, loss="squared_error", **settings)
         paths[kind, dtype] = np.concatenate([losses, outputs.ravel(), model.weights()[0]])
     exact = paths[EagerSteps, "float64"]

@@ -98,8 +98,7 @@ def fitted(task, **params):
         return estimator_for(task, **params).fit(X, y)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("dtype", "dropout"), [("float32", 0.0), ("float64", 0.3)])
 @pytest.mark.parametrize("activation", MODULES)
 def test_every_activation(activation, dtype, dropout):
     estimator = fitted("multiclass", activation=MODULES[activation], dtype=dtype, dropout=dropout)

@@ -1,5 +1,7 @@
 """The CuPy executor on a device whose arrays NumPy cannot read, and whose kernels a C compiler makes."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,8 @@ from tests.compile.helpers import Batches, hyper_arrays, network, training_step
 from tests.compile.test_ops import arrays_of, function_of, is_captured
 from tests.compile.test_plan import SHAPE, assert_disjoint, live_buffers, random_function
 from tests.contracts.checks import FLOATS
-from tests.contracts.rows import every_case
+from tests.contracts.rows import ROWS
+from tests.contracts.rows import name as name_of
 from tests.devices.fake import counted
 
 
@@ -33,25 +36,33 @@ def off(tree):
 # -- every op ---------------------------------------------------------------------------------
 
 
-def check(row, case, device, compare, *, exact):
-    """Replay an op on the device and, by NumPy's plan, on the host; return the device's function."""
-    function = function_of(row, case)
+def check(row, device, compare, *, exact):
+    """Replay all cases of an op, as one program, on the device and by NumPy's plan on the host.
+
+    Return the device's function.
+    """
+    cases = [(case, function_of(row, case)) for case in row.cases if is_captured(row, case)]
 
     def each(*operands):
-        return [function(*given) for given in operands]
+        given = iter(operands)
+        return [function(*next(given)) for _ in FLOATS for _, function in cases]
 
     def drawn(seed):
-        return tuple(arrays_of(case, dtype, seed) for dtype in FLOATS)
+        return tuple(arrays_of(case, dtype, seed) for dtype in FLOATS for case, _ in cases)
 
     here, there = (compile(each, args, exact=exact) for args in (drawn(0), on(device, drawn(0))))
     for seed in (1, 2, 1):
         here.poison()
         there.poison()
         with np.errstate(all="ignore"):
-            pairs = zip(leaves(off(there(*on(device, drawn(seed))))), leaves(here(*drawn(seed))), strict=True)
-        for found, expected in pairs:
-            assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
-            compare(found, expected)
+            results = zip(off(there(*on(device, drawn(seed)))), here(*drawn(seed)), strict=True)
+        for (dtype, case), pair in zip(
+            itertools.product(FLOATS, [case for case, _ in cases]), results, strict=True
+        ):
+            for found, expected in zip(*map(leaves, pair), strict=True):
+                said = f"{dtype}, {name_of(row, case)}"
+                assert (found.shape, found.dtype) == (expected.shape, expected.dtype), said
+                compare(found, expected, said)
     return there
 
 
@@ -64,13 +75,18 @@ ALLOCATING = {name for name, primitive in PRIMITIVES.items() if not primitive.wr
 }  # fmt: skip
 
 
-@every_case(is_captured)
-def test_generated_kernels(row, case, fake_device):
-    def compare(found, expected):
-        tolerance = 1e-13 if expected.dtype == np.float64 else 1e-5
-        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+CAPTURED = pytest.mark.parametrize(
+    "row", [row for row in ROWS if is_captured(row, None)], ids=lambda row: row.op
+)
 
-    compiled = check(row, case, fake_device, compare, exact=False)
+
+@CAPTURED
+def test_generated_kernels(row, fake_device):
+    def compare(found, expected, said):
+        tolerance = 1e-13 if expected.dtype == np.float64 else 1e-5
+        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, err_msg=said)
+
+    compiled = check(row, fake_device, compare, exact=False)
     with counted() as counts, np.errstate(all="ignore"):
         compiled.run()
     views = compiled.plan.views
@@ -79,9 +95,9 @@ def test_generated_kernels(row, case, fake_device):
     assert called & ALLOCATING or not counts.allocations
 
 
-@every_case(is_captured)
-def test_without_kernels_every_bit_is_kept(row, case, fake_device):
-    check(row, case, fake_device, np.testing.assert_array_equal, exact=True)
+@CAPTURED
+def test_without_kernels_every_bit_is_kept(row, fake_device):
+    check(row, fake_device, np.testing.assert_array_equal, exact=True)
 
 
 def is_elementwise(row, case):
@@ -90,18 +106,23 @@ def is_elementwise(row, case):
     return is_captured(row, case) and name is not None and name != "pow" and bool(PRIMITIVES[name].expression)
 
 
-@every_case(is_elementwise)
-def test_integers(row, case, fake_device):
-    arrays = arrays_of(case, "int64", 1)
+def test_integers(fake_device):
+    found = [(row, case) for row in ROWS for case in row.cases if is_elementwise(row, case)]
+    arrays = tuple(arrays_of(case, "int64", 1) for _, case in found)
 
     def function(*arrays):
-        given = iter(arrays)
-        return row(*[next(given) if isinstance(x, np.ndarray) else x for x in case.draw()], **case.params)
+        results = []
+        for (row, case), each in zip(found, arrays, strict=True):
+            given = iter(each)
+            operands = [next(given) if isinstance(x, np.ndarray) else x for x in case.draw()]
+            results.append(row(*operands, **case.params))
+        return results
 
-    expected = compile(function, tuple(arrays))(*arrays)
-    found = off(compile(function, on(fake_device, tuple(arrays)))(*on(fake_device, arrays)))
-    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
-    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    here = compile(function, arrays)(*arrays)
+    there = off(compile(function, on(fake_device, arrays))(*on(fake_device, arrays)))
+    for (row, case), expected, result in zip(found, here, there, strict=True):
+        assert (result.shape, result.dtype) == (expected.shape, expected.dtype), name_of(row, case)
+        np.testing.assert_allclose(result, expected, rtol=1e-13, err_msg=name_of(row, case))
 
 
 # -- elements ---------------------------------------------------------------------------------
