@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -34,6 +35,21 @@ def run(
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == status, done.stdout + done.stderr
     return done
+
+
+@pytest.fixture
+def refused(capsys, monkeypatch):
+    """Run an example in this process, which takes a part of the time, up to its exit; return what it says."""
+
+    def run_up_to_the_exit(script: str, *arguments: object) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
+        monkeypatch.syspath_prepend(str(EXAMPLES))
+        with pytest.raises(SystemExit) as raised:
+            runpy.run_path(str(EXAMPLES / script), run_name="__main__")
+        assert raised.value.code == 2
+        return capsys.readouterr()
+
+    return run_up_to_the_exit
 
 
 def number_after(text: str, output: str) -> float:
@@ -74,18 +90,18 @@ def test_four_doors():
 
 
 @pytest.mark.parametrize(("script", "name"), ON_DATA.items())
-def test_without_data_explains(script, name):
-    done = run(script, status=2)
-    assert done.stdout == ""
-    assert f"needs {name}" in done.stderr.replace("the data set ", "")
-    assert "https://" in done.stderr
-    assert f"python examples/{script} --data PATH" in done.stderr
+def test_without_data_explains(script, name, refused):
+    printed, error = refused(script)
+    assert printed == ""
+    assert f"needs {name}" in error.replace("the data set ", "")
+    assert "https://" in error
+    assert f"python examples/{script} --data PATH" in error
 
 
 @pytest.mark.parametrize("script", ON_DATA)
-def test_data_that_is_not_there(script, tmp_path):
-    done = run(script, "--data", tmp_path / "none", status=2)
-    assert f"{tmp_path / 'none'} does not exist" in done.stderr
+def test_data_that_is_not_there(script, tmp_path, refused):
+    _, error = refused(script, "--data", tmp_path / "none")
+    assert f"{tmp_path / 'none'} does not exist" in error
 
 
 def images(random_state: np.random.RandomState, n: int) -> tuple[np.ndarray, np.ndarray]:

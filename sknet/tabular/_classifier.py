@@ -79,7 +79,7 @@ class TabularClassifier(ClassifierMixin, BaseTabular):
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"kind": rng.choice(["a", "b"], 200), "size": rng.normal(size=200)})
     >>> y = (X["kind"] == "a") & (X["size"] > 0)
-    >>> clf = TabularClassifier(random_state=0).fit(X, y)
+    >>> clf = TabularClassifier(budget=0.1, random_state=0).fit(X, y)
     >>> clf.oof_score_ > 0.9
     True
     """

@@ -79,7 +79,7 @@ class TabularRegressor(RegressorMixin, BaseTabular):
     >>> rng = np.random.default_rng(0)
     >>> X = pd.DataFrame({"kind": rng.choice(["a", "b"], 300), "size": rng.normal(size=300)})
     >>> y = np.where(X["kind"] == "a", 1.0, -1.0) * X["size"]
-    >>> reg = TabularRegressor(random_state=0).fit(X, y)
+    >>> reg = TabularRegressor(budget=0.1, random_state=0).fit(X, y)
     >>> reg.oof_score_ > 0.9
     True
     """
