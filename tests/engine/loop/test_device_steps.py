@@ -81,7 +81,7 @@ def trained(
     weight=None,
     *,
     device,
-    epochs=8,
+    epochs=4,
     order="new",
     rows=None,
     dtype="float64",
