@@ -31,7 +31,7 @@ from sknet.nn.extend import Calls
 from sknet.onnx._writer import Node
 from sknet.preprocessing.extend import Options, Schema, Table, Target, fit_plan, target_of
 from sknet.preprocessing.extend import Plan as TablePlan
-from sknet.tabular import Member
+from sknet.tabular import FrozenTabularClassifier, FrozenTabularRegressor, Member
 from tests.estimators.data import TABLES, quiet
 from tests.estimators.nets import net_for
 from tests.project import is_protocol, public_objects
@@ -176,6 +176,11 @@ def tabular():
     return sknet.TabularRegressor(n_folds=1, members=1, budget=0.01, random_state=0).fit(X, y)
 
 
+def labelled():
+    y = np.arange(6) % 2
+    return sknet.TabularClassifier(n_folds=1, members=1, budget=0.01, random_state=0).fit(X, y)
+
+
 SPECIAL = {
     Member: lambda: Member("smooth", 0, sknet.TableEncoder().fit(X), model(), engine.History()),
     ClassTargets: lambda: ClassTargets(np.array(["a", "b", "a"])),
@@ -186,6 +191,8 @@ SPECIAL = {
     Table: lambda: planned()[1],
     Target: lambda: target_of(Y, "regression"),
     sknet.TabularRegressor: tabular,
+    FrozenTabularRegressor: lambda: tabular().freeze(),
+    FrozenTabularClassifier: lambda: labelled().freeze(),
     sknet.Model: model,
     Tensor: lambda: Tensor(X, requires_grad=True),
     nn.Parameter: lambda: nn.Parameter(X),

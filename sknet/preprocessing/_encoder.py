@@ -254,6 +254,12 @@ class TableEncoder(TransformerMixin, ParameterObject):
             return False
         return self._schema.is_sparse or self._plan.density < SPARSE_BELOW
 
+    @property
+    def plan(self) -> Plan:
+        """How every column is encoded."""
+        check_is_fitted(self)
+        return self._plan
+
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the outputs.
 

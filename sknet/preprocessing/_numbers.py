@@ -122,7 +122,7 @@ class Numbers:
         return [*values, *bins, *(f"{column.name}_missing" for column in self.columns if column.has_flag)]
 
     @cached_property
-    def _values(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def values(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Which numbers have a value, their centers and scales."""
         kept = [i for i, column in enumerate(self.columns) if column.scale]
         used = [self.columns[i] for i in kept]
@@ -133,13 +133,13 @@ class Numbers:
         )
 
     @cached_property
-    def _phases(self) -> np.ndarray:
+    def phases(self) -> np.ndarray:
         """Which of the values go through as they are."""
         used = [column for column in self.columns if column.scale]
         return np.array([i for i, column in enumerate(used) if column.is_phase], dtype=np.intp)
 
     @cached_property
-    def _bins(self) -> tuple[np.ndarray, ...]:
+    def bins(self) -> tuple[np.ndarray, ...]:
         """Of every bin its number, lower edge, inverse width, and what it is clipped to."""
         rows = []
         for i, column in enumerate(self.columns):
@@ -155,11 +155,13 @@ class Numbers:
         return (found[:, 0].astype(np.intp), *(np.ascontiguousarray(x) for x in found[:, 1:].T))
 
     @cached_property
-    def _flags(self) -> np.ndarray:
+    def flags(self) -> np.ndarray:
+        """Which numbers have an output that says that they are missing."""
         return np.array([i for i, column in enumerate(self.columns) if column.has_flag], dtype=np.intp)
 
     @cached_property
-    def _centers(self) -> np.ndarray:
+    def centers(self) -> np.ndarray:
+        """What stands for each number where it is missing."""
         return np.array([column.center for column in self.columns])
 
     def encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
@@ -169,8 +171,8 @@ class Numbers:
 
     def _encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
         missing = np.isnan(numbers)
-        filled = np.where(missing, self._centers, numbers)
-        kept, centers, scales = self._values
+        filled = np.where(missing, self.centers, numbers)
+        kept, centers, scales = self.values
         z = filled[:, kept]
         z -= centers
         # The largest differences by the smallest scales are infinite: so they are clipped before.
@@ -178,10 +180,10 @@ class Numbers:
             z /= scales
         np.clip(z, -HUGE, HUGE, out=z)
         values = smoothly_clipped(z)
-        if len(self._phases):
-            values[:, self._phases] = z[:, self._phases]
+        if len(self.phases):
+            values[:, self.phases] = z[:, self.phases]
         out[:, : len(kept)] = values
-        number, low, inverse, smallest, largest = self._bins
+        number, low, inverse, smallest, largest = self.bins
         if len(number):
             t = filled[:, number]
             t -= low
@@ -190,5 +192,5 @@ class Numbers:
             np.clip(t, smallest, largest, out=t)
             t -= 0.5
             out[:, len(kept) : len(kept) + len(number)] = t
-        if len(self._flags):
-            out[:, len(kept) + len(number) :] = missing[:, self._flags]
+        if len(self.flags):
+            out[:, len(kept) + len(number) :] = missing[:, self.flags]

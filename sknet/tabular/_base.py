@@ -2,7 +2,7 @@
 
 import re
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -23,15 +23,16 @@ from sknet._params import (
     unknown_parameter,
     validate_parameters,
 )
-from sknet.core import Tensor, no_grad
-from sknet.engine.extend import Head
 from sknet.estimators.extend import check_weights, check_y
 from sknet.losses import LOSSES, Loss, check_loss
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import Schema, Table, Target, fit_encoder, target_of
+from sknet.tabular._blending import blended, counted
 from sknet.tabular._folds import Fold, folds_of
+from sknet.tabular._frozen import Parts
 from sknet.tabular._members import KINDS, Members, Setting, setting_of
 from sknet.tabular._mixing import Mix, mixed
+from sknet.tabular._predicting import Predicts
 from sknet.tabular._training import Member, Rows, train_member
 
 __all__ = ["CONSTRAINTS", "BaseTabular"]
@@ -109,7 +110,7 @@ Trained = tuple[Member, np.ndarray]
 """A member, and its outputs for the rows that it has not seen."""
 
 
-class BaseTabular(BaseEstimator, ABC):
+class BaseTabular(Predicts, BaseEstimator):
     """Abstract base of the ensembles for tables."""
 
     _numeric_targets: bool
@@ -348,27 +349,11 @@ class BaseTabular(BaseEstimator, ABC):
     def _outputs(self, X: Any) -> np.ndarray:
         """Return the mixed raw outputs, of shape (n_samples, n_outputs)."""
         check_is_fitted(self)
-        table = self._schema.read(self, X)
-        counts = {kind: sum(member.kind == kind for member in self.members_) for kind in self.mix_}
-        total: Any = 0.0
-        encoder, inputs = None, None
-        for member in self.members_:
-            factor = self._mix.factor(member.kind) / counts[member.kind]
-            if not factor:
-                continue
-            if member.encoder is not encoder:
-                encoder, inputs = member.encoder, member.encoder.encode(table)
-            total = total + np.float32(factor) * member.outputs(inputs)
-        found: np.ndarray = total
-        return found
+        return blended(counted(self.members_, self._mix), self._schema.read(self, X))
 
-    def _headed(self, outputs: np.ndarray, head: Head | None) -> np.ndarray:
-        """Return what a head, such as a link of the loss, makes of outputs."""
-        if head is None:
-            return outputs
-        with no_grad():
-            found: np.ndarray = head(Tensor(outputs)).numpy()
-        return found
+    def _frozen_parts(self) -> Parts:
+        check_is_fitted(self)
+        return Parts(counted(self.members_, self._mix), self._targets, self._loss_function)
 
     @property
     def _loss(self) -> Loss | None:

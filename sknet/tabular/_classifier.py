@@ -5,20 +5,20 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_is_fitted
 
 from sknet._params import StrOptions
-from sknet.estimators.extend import ClassTargets, ColumnTargets, gives_probabilities, probability_head
+from sknet.estimators.extend import ClassTargets, ColumnTargets, probability_head
 from sknet.losses import Loss
 from sknet.tabular._base import CONSTRAINTS, BaseTabular
+from sknet.tabular._frozen import FrozenTabularClassifier
 from sknet.tabular._members import Members
+from sknet.tabular._predicting import Classifies
 
 __all__ = ["TabularClassifier"]
 
 
-class TabularClassifier(ClassifierMixin, BaseTabular):
+class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     """Classification of tables as they are, by an ensemble of small networks with measured defaults.
 
     Columns of any kind are encoded by `TableEncoder`. In each of `n_folds` folds, members of two kinds are
@@ -86,7 +86,6 @@ class TabularClassifier(ClassifierMixin, BaseTabular):
 
     _numeric_targets = False
     _parameter_constraints = CONSTRAINTS | {"class_weight": [dict, list, StrOptions({"balanced"}), None]}
-    _targets: "ClassTargets | ColumnTargets"
 
     def __init__(
         self,
@@ -150,79 +149,15 @@ class TabularClassifier(ClassifierMixin, BaseTabular):
         self.oof_prediction_ = np.full((len(y), found.shape[1]), np.nan, found.dtype)
         self.oof_prediction_[rows] = found
 
-    def _decided(self, outputs: np.ndarray) -> np.ndarray:
-        return self._headed(outputs, self._targets.deciding(self._loss_function))
-
-    def _labels(self, outputs: np.ndarray) -> Any:
-        return self._targets.decode(self._decided(outputs), self._loss_function.threshold)
-
-    def predict(self, X: Any) -> Any:
-        """Predict labels.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
+    def freeze(self) -> "FrozenTabularClassifier":
+        """Return a predictor without any training state: smaller, picklable, fast for single rows.
 
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_labels)
-            The most probable label, in each column of labels; for several labels a row, a 0/1 indicator.
+        FrozenTabularClassifier
+            With the members as they are now; what it predicts has the same bits.
         """
-        return self._labels(self._outputs(X))
-
-    def decision_function(self, X: Any) -> Any:
-        """Return the mixed raw outputs: logits, or whatever the loss expects.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes), or a list of those
-            For two classes one column, positive where the second is more likely.
-        """
-        outputs = self._outputs(X)
-        return self._targets.decisions(self._decided(outputs))
-
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Any:
-        """Predict probabilities, which are calibrated by a temperature for each kind of members.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or a list of those
-            In the order of `classes_`; for several columns of labels an array for each.
-        """
-        return self._probable(X, "predict")
-
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Any:
-        """Predict logarithms of probabilities, finite also where the probability underflows.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_classes), or a list of those
-            As of `predict_proba`.
-        """
-        return self._probable(X, "log_predict")
-
-    def _probable(self, X: Any, link: str) -> Any:
-        check_is_fitted(self)
-        head = probability_head(self._loss_function, self._targets, None, link)
-        return self._targets.per_column(self._headed(self._outputs(X), head))
+        return FrozenTabularClassifier(self._frozen_parts())
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of rows whose labels are predicted, all of them where a row has several.

@@ -4,24 +4,20 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from sknet.estimators.extend import (
     RealTargets,
-    gives_deviations,
-    gives_intervals,
-    gives_quantiles,
-    interval_head,
 )
 from sknet.losses import Loss
 from sknet.tabular._base import CONSTRAINTS, BaseTabular
+from sknet.tabular._frozen import FrozenTabularRegressor
 from sknet.tabular._members import Members
+from sknet.tabular._predicting import Regresses
 
 __all__ = ["TabularRegressor"]
 
 
-class TabularRegressor(RegressorMixin, BaseTabular):
+class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     """Regression on tables as they are, by an ensemble of small networks with measured defaults.
 
     Columns of any kind are encoded by `TableEncoder`. In each of `n_folds` folds, members of two kinds are
@@ -86,8 +82,6 @@ class TabularRegressor(RegressorMixin, BaseTabular):
 
     _numeric_targets = True
     _parameter_constraints = CONSTRAINTS
-    _targets: RealTargets
-    _bounds: tuple[Any, Any]
 
     def __init__(
         self,
@@ -131,83 +125,15 @@ class TabularRegressor(RegressorMixin, BaseTabular):
         several = len(rows) > 1
         self.oof_score_ = float(r2_score(y[rows], found, sample_weight=weight)) if several else np.nan
 
-    def _means(self, outputs: np.ndarray) -> np.ndarray:
-        found = self._targets.decode(self._headed(outputs, self._loss_function.predict))
-        # Of several outputs scikit-learn's checks ask for double precision.
-        dtype = np.float64 if self._targets.n_outputs > 1 else found.dtype
-        clipped: np.ndarray = np.clip(found, *self._bounds).astype(dtype)
-        return clipped
-
-    def predict(self, X: Any) -> Any:
-        """Predict targets.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
+    def freeze(self) -> "FrozenTabularRegressor":
+        """Return a predictor without any training state: smaller, picklable, fast for single rows.
 
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            What the loss estimates: means, medians or quantiles; not beyond the targets of the fit.
+        FrozenTabularRegressor
+            With the members as they are now; what it predicts has the same bits.
         """
-        return self._means(self._outputs(X))
-
-    @available_if(gives_deviations)  # type: ignore[untyped-decorator]
-    def predict_std(self, X: Any) -> Any:
-        """Predict standard deviations, if the loss is ``"gaussian_nll"``.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            Standard deviations.
-        """
-        return self._found(X, "predict_std")
-
-    @available_if(gives_quantiles)  # type: ignore[untyped-decorator]
-    def predict_quantiles(self, X: Any) -> Any:
-        """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_quantiles) or (n_samples, n_quantiles, n_outputs)
-            In increasing order.
-        """
-        return self._found(X, "predict_quantiles")
-
-    @available_if(gives_intervals)  # type: ignore[untyped-decorator]
-    def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
-        """Predict intervals in which a share of the targets is expected, half of the rest on each side.
-
-        Parameters
-        ----------
-        X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            With the columns of the fit.
-        coverage : float, default=0.8
-            The share. With ``Quantile`` the two quantiles that bound it must be among its levels.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 2) or (n_samples, 2, n_outputs)
-            Lower and upper bounds.
-        """
-        check_is_fitted(self)
-        head = interval_head(self._loss_function, coverage)
-        return self._targets.decode(self._headed(self._outputs(X), head))
-
-    def _found(self, X: Any, name: str) -> Any:
-        check_is_fitted(self)
-        return self._targets.decode(self._headed(self._outputs(X), getattr(self._loss_function, name)))
+        return FrozenTabularRegressor(self._frozen_parts(), self._bounds)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

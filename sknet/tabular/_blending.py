@@ -1,0 +1,125 @@
+"""Raw outputs of an ensemble: those of its members, each by how much it counts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet import nn
+from sknet.core import Tensor
+from sknet.engine.extend import Layout, Predictor
+from sknet.preprocessing.extend import OneRow, Table
+from sknet.tabular._mixing import Mix
+from sknet.tabular._training import Member
+
+__all__ = ["Counted", "OfOneRow", "blended", "counted"]
+
+Counted = tuple[Member, float]
+"""A member, and by what its outputs are multiplied."""
+
+
+def counted(members: Sequence[Member], mix: Mix) -> list[Counted]:
+    """Return the members that a mix counts, those of one kind alike.
+
+    Parameters
+    ----------
+    members : sequence of Member
+        Of all kinds.
+    mix : Mix
+        How much each kind counts.
+
+    Returns
+    -------
+    list of (Member, float)
+        In the same order.
+    """
+    counts = {kind: sum(member.kind == kind for member in members) for kind in mix.weights}
+    factors = {kind: mix.factor(kind) / count for kind, count in counts.items()}
+    return [(member, factors[member.kind]) for member in members if factors[member.kind]]
+
+
+def blended(members: Sequence[Counted], table: Table) -> np.ndarray:
+    """Return outputs of shape (n_samples, n_outputs) for a table that has been read.
+
+    Parameters
+    ----------
+    members : sequence of (Member, float)
+        Those that share an encoder stand one behind the other.
+    table : Table
+        By the schema of the fit.
+
+    Returns
+    -------
+    ndarray
+        The weighted sum.
+    """
+    total: Any = 0.0
+    encoder, inputs = None, None
+    for member, factor in members:
+        if member.encoder is not encoder:
+            encoder, inputs = member.encoder, member.encoder.encode(table)
+        total = total + np.float32(factor) * member.outputs(inputs)
+    found: np.ndarray = total
+    return found
+
+
+class Blend(nn.Module):
+    """All members as one network, which reads a row encoded for each encoder.
+
+    Parameters
+    ----------
+    members : sequence of (Member, float)
+        Their networks are copied, with the parameters that predict.
+    spans : sequence of (int, int)
+        Which columns each reads.
+    """
+
+    def __init__(self, members: Sequence[Counted], spans: Sequence[tuple[int, int]]) -> None:
+        networks = []
+        for member, _ in members:
+            network = member.model.module.copy().eval()
+            network.load_state_dict(member.model.evaluation_parameters, strict=False)
+            networks.append(network.to(device="cpu"))
+        self.networks = nn.ModuleList(*networks)
+        self.factors = [float(np.float32(factor)) for _, factor in members]
+        self.spans = list(spans)
+
+    def forward(self, x: Any) -> Tensor:
+        total: Any = None
+        for network, factor, (start, stop) in zip(self.networks, self.factors, self.spans, strict=True):
+            part = network(x[:, start:stop]) * factor
+            total = part if total is None else total + part
+        found: Tensor = total
+        return found
+
+
+class OfOneRow:
+    """Outputs for one row of a dense table: one encoding for all encoders, and one program for all members.
+
+    Parameters
+    ----------
+    members : sequence of (Member, float)
+        As of `blended`, whose bits these outputs have.
+    """
+
+    def __init__(self, members: Sequence[Counted]) -> None:
+        encoders = list({id(member.encoder): member.encoder for member, _ in members}.values())
+        self._encode = OneRow([encoder.plan for encoder in encoders])
+        ends = np.cumsum(self._encode.widths).tolist()
+        span_of = {
+            id(encoder): (end - width, end)
+            for encoder, width, end in zip(encoders, self._encode.widths, ends, strict=True)
+        }
+        module = Blend(members, [span_of[id(member.encoder)] for member, _ in members]).eval()
+        parameters = dict(module.named_parameters())
+        layout = Layout({path: tuple(parameter.shape) for path, parameter in parameters.items()})
+        flat = np.zeros(layout.size, np.float32)
+        layout.fill(flat, {path: parameter.data for path, parameter in parameters.items()})
+        for path, view in layout.views(flat).items():
+            parameters[path].data = view
+        self._predict = Predictor(module, layout, flat, most_rows=1)
+
+    def __call__(self, table: Table) -> np.ndarray:
+        """Return the outputs of the only row of a `table`, of shape (1, n_outputs)."""
+        found: np.ndarray = self._predict(self._encode(table, np.float32))
+        return found

@@ -1,0 +1,139 @@
+"""What ensembles are frozen into: members, encoders, and nothing of a training."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sknet.engine import History
+from sknet.engine.extend import slim_model
+from sknet.losses import Loss
+from sknet.tabular._blending import Counted, OfOneRow, blended
+from sknet.tabular._predicting import Classifies, Predicts, Regresses
+
+__all__ = ["FrozenTabularClassifier", "FrozenTabularRegressor", "Parts"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a fitted ensemble predicts with.
+
+    Attributes
+    ----------
+    members : list of (Member, float)
+        Those that count, and how much.
+    targets : encoder of targets
+        How outputs are decoded.
+    loss : Loss
+        Of the fit.
+    """
+
+    members: list[Counted]
+    targets: Any
+    loss: Loss
+
+
+class FrozenTabular(Predicts):
+    """An ensemble that only predicts.
+
+    Parameters
+    ----------
+    parts : Parts
+        Of a fitted ensemble, copied.
+    """
+
+    _program: OfOneRow | None = None
+
+    def __init__(self, parts: Parts) -> None:
+        self._members = [
+            (replace(member, model=slim_model(member.model), history=History()), factor)
+            for member, factor in parts.members
+        ]
+        self._encoder = self._members[0][0].encoder
+        self._targets, self._loss_function = parts.targets, parts.loss
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        table = self._encoder.read(X)
+        if table.n_rows > 1 or table.sparse is not None:
+            return blended(self._members, table)
+        program = self._program
+        if program is None:
+            program = self._program = OfOneRow(self._members)
+        return program(table)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Columns of X."""
+        return int(self._encoder.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> Any:
+        """Names of the columns of X, if the fit has seen some."""
+        return self._encoder.feature_names_in_
+
+    @property
+    def _loss(self) -> Loss:
+        return self._loss_function
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_program"}
+
+    def __repr__(self) -> str:
+        loss = type(getattr(self._loss, "loss", self._loss)).__name__  # the one inside of a wrapping loss
+        return f"{type(self).__name__}({len(self._members)} members, {loss})"
+
+
+class FrozenTabularClassifier(Classifies, FrozenTabular):
+    """An ensemble that only classifies: small, picklable, and with no state of a training.
+
+    Made by ``TabularClassifier.freeze()``. For a single row all encoders are one, and all members one
+    program, which is compiled at the first.
+
+    Parameters
+    ----------
+    parts : Parts
+        Of a fitted ensemble.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet.tabular import TabularClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = TabularClassifier(n_folds=2, budget=0.2, random_state=0).fit(X, y)
+    >>> frozen = clf.freeze()
+    >>> bool((frozen.predict_proba(X[:1]) == clf.predict_proba(X[:1])).all())
+    True
+    """
+
+    @property
+    def classes_(self) -> Any:
+        """The labels, sorted."""
+        return self._targets.classes
+
+
+class FrozenTabularRegressor(Regresses, FrozenTabular):
+    """An ensemble that only predicts numbers: small, picklable, and with no state of a training.
+
+    Made by ``TabularRegressor.freeze()``. For a single row all encoders are one, and all members one
+    program, which is compiled at the first.
+
+    Parameters
+    ----------
+    parts : Parts
+        Of a fitted ensemble.
+    bounds : pair of float or ndarray
+        Smallest and largest target of the fit.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_regression
+    >>> from sknet.tabular import TabularRegressor
+    >>> X, y = make_regression(100, 5, random_state=0)
+    >>> reg = TabularRegressor(n_folds=2, budget=0.2, random_state=0).fit(X, y)
+    >>> bool((reg.freeze().predict(X[:1]) == reg.predict(X[:1])).all())
+    True
+    """
+
+    def __init__(self, parts: Parts, bounds: tuple[Any, Any]) -> None:
+        super().__init__(parts)
+        self._bounds = bounds

@@ -1,0 +1,78 @@
+"""Frozen ensembles predict the same bits, one row or many, and are pickled and saved."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
+
+import sknet
+from sknet.losses import Quantile
+from sknet.tabular import TabularClassifier, TabularRegressor
+from tests.tabular.test_estimators import LABELS, NUMBERS, SIGNAL, SMALL, X
+
+QUICK = {**SMALL, "budget": 0.02}
+CASES = {
+    **{f"labels: {kind}": (TabularClassifier(**QUICK), LABELS[kind]) for kind in LABELS},
+    **{f"numbers: {kind}": (TabularRegressor(**QUICK), NUMBERS[kind]) for kind in NUMBERS},
+    "hinge": (TabularClassifier(**QUICK, loss="hinge"), LABELS["binary"]),
+    "quantiles": (TabularRegressor(**QUICK, loss=Quantile([0.1, 0.5, 0.9])), SIGNAL),
+    "deviations": (TabularRegressor(**QUICK, loss="gaussian_nll"), SIGNAL),
+    "one kind": (TabularRegressor(**{**QUICK, "smooth": None, "members": 2}), SIGNAL),
+}
+METHODS = (
+    *("predict", "predict_proba", "predict_log_proba", "decision_function"),
+    *("predict_std", "predict_quantiles", "predict_interval"),
+)
+
+
+def alike(found, expected):
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(alike, found, expected))
+    return found.dtype == expected.dtype and np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_bits(case, tmp_path):
+    model, y = CASES[case]
+    model = model.fit(X, y)
+    frozen = model.freeze()
+    sknet.save(frozen, tmp_path / "frozen")
+    copies = [frozen, pickle.loads(pickle.dumps(frozen)), sknet.load(tmp_path / "frozen")]
+    asked = [method for method in METHODS if hasattr(model, method)]
+    assert "predict" in asked
+    rows = [X, X[:1], X[7:8], X[:2]]
+    for other in copies:
+        assert [method for method in METHODS if hasattr(other, method)] == asked
+        for method in asked:
+            for part in rows:
+                assert alike(getattr(other, method)(part), getattr(model, method)(part)), method
+        assert other.n_features_in_ == 4
+        assert other.feature_names_in_.tolist() == list(X)
+    assert len(pickle.dumps(frozen)) < 0.7 * len(pickle.dumps(model))
+    assert repr(frozen).startswith(f"Frozen{type(model).__name__}(")
+
+
+def test_what_is_frozen_stays_as_it_is():
+    reg = TabularRegressor(**QUICK).fit(X, SIGNAL)
+    frozen, before = reg.freeze(), reg.predict(X)
+    one = frozen.predict(X[:1])
+    reg.fit(X, -SIGNAL)
+    np.testing.assert_array_equal(frozen.predict(X), before)
+    np.testing.assert_array_equal(frozen.predict(X[:1]), one)
+    with pytest.raises(ValueError, match="feature names should match"):
+        frozen.predict(X[["city", "age", "member", "since"]])
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        TabularRegressor().freeze()
+
+
+def test_sparse_tables_and_arrays():
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((80, 6)) < 0.4, rng.normal(size=(80, 6)), 0.0)
+    for rows in (dense, sp.csr_array(dense)):
+        reg = TabularRegressor(**QUICK).fit(rows, dense[:, 0])
+        frozen = reg.freeze()
+        for part in (rows, rows[:1]):
+            np.testing.assert_array_equal(frozen.predict(part), reg.predict(part))
+        assert not hasattr(frozen, "feature_names_in_")
