@@ -152,8 +152,8 @@ def test_exports_and_ones_own_modules_may_be_imported(module, source):
 # The order inside of packages that a graph passes through: each imports only what comes before it.
 ORDERS = {
     "sknet.compile": [
-        *("_key", "_signature", "_evaluate", "_graph", "_layout", "_internal", "_views", "_group", "_plan"),
-        *("_capture", "passes", "executors", "_compiled", "_recalled", "extend"),
+        *("_key", "_signature", "_evaluate", "_graph", "_rows", "_layout", "_internal", "_views", "_group"),
+        *("_plan", "_capture", "passes", "python", "executors", "_compiled", "_recalled", "extend"),
     ],
     "sknet.engine": ["state", "step", "predict", "loop", "_model", "_stored", "extend"],
     "sknet.compile.executors": [

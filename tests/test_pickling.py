@@ -17,8 +17,10 @@ import sknet
 from sknet import Tensor, engine, nn, onnx, ops, optim
 from sknet.callbacks import Checkpoint, CSVLog, EarlyStopping, FitView, Pruning, TimeLimit
 from sknet.callbacks.extend import Rows, SavedFit
-from sknet.compile import Equation, Graph, Plan, Variable, compile
+from sknet.compile import Equation, Graph, Plan, Variable, capture, compile
 from sknet.compile.executors import NumpyProgram
+from sknet.compile.extend import Length, Share, graph_of_any_rows
+from sknet.compile.extend import Rows as CommonRows
 from sknet.compile.passes import Group
 from sknet.core import PRIMITIVES, Primitive
 from sknet.device import Device, MetaArray
@@ -182,6 +184,9 @@ def labelled():
 
 
 SPECIAL = {
+    Length: lambda: Length(2, 1),
+    Share: lambda: Share(Length(1, 0)),
+    CommonRows: lambda: graph_of_any_rows(lambda n: capture(ops.tanh, np.ones((n, 2)))),
     Member: lambda: Member("smooth", 0, sknet.TableEncoder().fit(X), model(), engine.History()),
     ClassTargets: lambda: ClassTargets(np.array(["a", "b", "a"])),
     ColumnTargets: lambda: ColumnTargets(np.array([["a", "x"], ["b", "y"], ["c", "x"]])),

@@ -1,6 +1,8 @@
-"""What code that compiles many functions is built on: keys of values, and programs that are found by them."""
+"""What compiles many functions, or writes graphs in other forms, is built on; users of functions do without it."""
 
 from sknet.compile._key import key_of
 from sknet.compile._recalled import recalled
+from sknet.compile._rows import Length, Rows, Share, graph_of_any_rows
+from sknet.compile.python import PythonSource
 
-__all__ = ["key_of", "recalled"]
+__all__ = ["Length", "PythonSource", "Rows", "Share", "graph_of_any_rows", "key_of", "recalled"]

@@ -13,6 +13,7 @@ from sknet.engine.loop import (
     train,
 )
 from sknet.engine.predict import (
+    FEW_ROWS,
     MOST_ROWS,
     Chosen,
     Head,
@@ -50,6 +51,7 @@ from sknet.engine.state import (
 from sknet.engine.step import Batch, last_layer, mean_loss
 
 __all__ = [
+    "FEW_ROWS",
     "MOST_ROWS",
     "PARTS",
     "Chosen",

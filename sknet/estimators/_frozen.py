@@ -2,6 +2,8 @@
 
 import copy
 import math
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,9 +45,11 @@ from sknet.estimators._heads import (
 )
 from sknet.estimators._inputs import Inputs, Sequences, with_lengths
 from sknet.estimators._layers import LayerOutput
+from sknet.estimators._python import python_file
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Scope, run
+from sknet.persistence import write_atomically
 
 __all__ = ["FrozenClassifier", "FrozenRegressor", "FrozenTransformer"]
 
@@ -67,6 +71,8 @@ class _Frozen:
     label : str
         What the network is called.
     """
+
+    _kind: str
 
     def __init__(self, model: Model, targets: Targets, inputs: "int | Inputs | Encoded", label: str) -> None:
         self._dtype = model.dtype
@@ -188,6 +194,48 @@ class _Frozen:
     def _layer_shape(self, layer: int | str) -> tuple[int, ...]:
         return self._layer(layer).shape
 
+    # -- as Python ------------------------------------------------------------------------------
+
+    def to_python(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        layer: int | str | None = None,
+        coverage: float | None = None,
+    ) -> None:
+        """Write one Python file with functions that do what the methods do, and that need NumPy alone.
+
+        Parameters
+        ----------
+        path : path-like
+            The file to write: a module with `predict`, `predict_proba`, ..., which holds all parameters.
+        layer : int or str, default=None
+            The layer whose output the file's `transform` returns; None for that of a transformer's code, and
+            for none of other predictors.
+        coverage : float, default=None
+            Of the intervals that the file's `predict_interval` returns; None for 0.8, or for no such
+            function where the loss has learned quantiles of another one.
+
+        Raises
+        ------
+        CaptureError
+            If the network computes something that depends on values, or that NumPy alone cannot.
+        ValueError
+            If the loss has learned no interval of this coverage.
+        TypeError, ValueError
+            If there is no such layer.
+
+        Notes
+        -----
+        The functions of NumPy are called on as many rows, and in the same order, as this predictor calls
+        them, so results are the same to the bit, except where SciPy's functions are replaced (`sigmoid`,
+        `erf` and `erfc`, thus "gelu", "silu", and the probabilities of two classes), where BLAS adds a
+        multiple in one pass, and where large products are split: these differ in the last digits.
+        Inputs have the lengths of the fit along all axes but the first.
+        """
+        text = python_file(self, self._kind, layer, coverage)
+        write_atomically(Path(path), [text.encode()])
+
     def __getstate__(self) -> dict[str, Any]:
         kept = ("_loss", "_targets", "_inputs", "_label", "_dtype", "_module")
         return {name: getattr(self, name) for name in kept}
@@ -235,6 +283,7 @@ class FrozenClassifier(_Frozen):
     """
 
     _targets: ClassEncoder
+    _kind = "classifier"
 
     def __init__(
         self,
@@ -312,6 +361,7 @@ class FrozenTransformer(_Frozen):
     """
 
     _targets: RealTargets | ArrayTargets
+    _kind = "transformer"
 
     def __init__(
         self,
@@ -377,6 +427,7 @@ class FrozenRegressor(_Frozen):
     """
 
     _targets: RealTargets
+    _kind = "regressor"
 
     def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None) -> Any:
         """Return predictions for X and its `lengths`, with deviations too if `return_std`."""

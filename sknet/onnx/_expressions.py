@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.onnx._dims import Length
+from sknet.compile.extend import Length
 from sknet.onnx._writer import Value, Writer
 
 __all__ = ["broadcast_shape", "expression"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet.onnx._dims import Length
+from sknet.compile.extend import Length
 from sknet.onnx._writer import Node, Value, Writer
 
 __all__ = ["OPSET", "Types", "model_of", "required"]

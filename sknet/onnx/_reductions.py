@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from sknet.compile import Equation
+from sknet.compile.extend import Length
 from sknet.device import result_dtype
-from sknet.onnx._dims import Length
 from sknet.onnx._expressions import broadcast_shape, expression
 from sknet.onnx._table import row
 from sknet.onnx._writer import Value, Writer

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from sknet import neural_network
+from sknet.compile.extend import Length
 from sknet.estimators import (
     Autoencoder,
     LayerOutput,
@@ -15,7 +16,6 @@ from sknet.estimators import (
     NetTransformer,
 )
 from sknet.estimators.extend import BaseClassifier, BaseNet
-from sknet.onnx._dims import Length
 from sknet.onnx._proto import OPSET, Types, required
 from sknet.onnx._writer import Node
 from sknet.onnx._written import Written, written_estimator

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from sknet.compile import Equation
+from sknet.compile.extend import Length
 from sknet.exceptions import CaptureError
-from sknet.onnx._dims import Length
 from sknet.onnx._elementwise import common
 from sknet.onnx._table import row
 from sknet.onnx._writer import Value, Writer

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.compile import Variable
+from sknet.compile.extend import Length, Rows, Share
 from sknet.exceptions import CaptureError
-from sknet.onnx._dims import Length, Rows, Share
 
 __all__ = ["Node", "Value", "Writer"]
 

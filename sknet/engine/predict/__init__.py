@@ -3,7 +3,7 @@
 from sknet.engine.predict._input_gradients import Chosen, input_gradients, integrated_gradients
 from sknet.engine.predict._layers import Layer, Part, find_layer, layer_rows, model_layer, part_rows
 from sknet.engine.predict._overflow import warn_of_overflow
-from sknet.engine.predict._predictor import MOST_ROWS, Head, Pass, Predictor
+from sknet.engine.predict._predictor import FEW_ROWS, MOST_ROWS, Head, Pass, Predictor
 from sknet.engine.predict._predictors import Predictors
 from sknet.engine.predict._rows import (
     apply_head,
@@ -16,6 +16,7 @@ from sknet.engine.predict._rows import (
 )
 
 __all__ = [
+    "FEW_ROWS",
     "MOST_ROWS",
     "Chosen",
     "Head",

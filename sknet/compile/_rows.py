@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sknet.compile import Equation, Graph, Variable
+from sknet.compile._graph import Equation, Graph, Variable
 from sknet.exceptions import CaptureError
 
 __all__ = ["ROWS", "Length", "Rows", "Share", "graph_of_any_rows"]

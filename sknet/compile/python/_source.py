@@ -1,0 +1,305 @@
+"""A captured function as a Python function that needs NumPy alone: one line for each equation."""
+
+import ast
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet.compile._graph import Equation, Graph, Variable
+from sknet.compile._rows import Length, Rows, graph_of_any_rows
+from sknet.compile._views import Views
+from sknet.compile.passes import optimize
+from sknet.compile.python._functions import Functions
+from sknet.exceptions import CaptureError
+
+__all__ = ["PythonSource"]
+
+Array = np.ndarray[Any, Any]
+NOT_WRITTEN = {
+    "carry": "it occurs on the tape only",
+    "dropout_mask": "predictions draw no random numbers",
+    "sparse_matmul": "NumPy has no sparse matrices, give a dense example",
+    "uniform_draws": "predictions draw no random numbers",
+}
+SHORT = 16  # elements of an array that are written as numbers
+WIDTH = 100  # characters of a line of encoded bytes
+BLAS = "fd"  # dtypes of BLAS
+SYMBOLS: dict[type[ast.AST], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+    ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+}  # fmt: skip
+DECODER = '''def decoded(text, dtype, shape):
+    """Return the array whose bytes a text encodes."""
+    return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)'''
+
+
+class PythonSource:
+    """Functions of NumPy alone, written from graphs, with what they use.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import ops
+    >>> from sknet.compile import capture
+    >>> source = PythonSource()
+    >>> w = source.array(np.ones((2, 3)), "weight")
+    >>> print(source.function(
+    ...     "hidden", "Activations.",
+    ...     lambda n: capture(lambda w, x: ops.tanh(x @ w), np.ones((2, 3)), np.ones((n, 2))), [w], ["x"],
+    ... ))
+    def hidden(x):
+        \"\"\"Activations.\"\"\"
+        v2 = x @ weight                                         # matmul: (n, 3)
+        v3 = np.tanh(v2)                                        # tanh: (n, 3)
+        return v3
+    """
+
+    def __init__(self) -> None:
+        self._functions = Functions(self._unnamed)
+        self._arrays: dict[str, str] = {}
+        self._taken: set[str] = {"n", "np", "base64", "decoded"}
+        self._encoded = False
+
+    def array(self, array: Any, name: str) -> str:
+        """Store an array under a name like this one, and return the name."""
+        name = re.sub(r"\W", "_", name)
+        name = f"layer_{name}" if name[:1].isdigit() else name
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        self._arrays[name] = f"{name} = {self._text(np.asarray(array))}"
+        return name
+
+    def local(self, name: str) -> str:
+        """Return a name for an argument like `name`, which no array has."""
+        name = re.sub(r"\W", "_", name)
+        while name in self._taken:
+            name += "_"
+        return name
+
+    def value(self, value: Any) -> str:
+        """Return an expression for a `value` that a file may hold: numbers, texts, arrays and containers.
+
+        Raises
+        ------
+        CaptureError
+            If there is none.
+        """
+        return self._functions.value(value)
+
+    def function(
+        self,
+        name: str,
+        doc: str,
+        captured: Callable[[int], Graph],
+        constants: Sequence[str],
+        arguments: Sequence[str],
+        layers: Mapping[str, str] | None = None,
+        result: Callable[[list[str]], str] = ", ".join,
+    ) -> str:
+        """Return the text of a function that computes what a graph does, for any number of rows.
+
+        Parameters
+        ----------
+        name, doc : str
+            Of the function.
+        captured : callable
+            Returns the graph for a number of rows; its inputs are the constants and then the arguments.
+        constants : sequence of str
+            Names of stored arrays.
+        arguments : sequence of str
+            Names of arrays of rows.
+        layers : mapping of str to str, default=None
+            What is said of a line that reads a constant of a name.
+        result : callable, default=", ".join
+            From the names of what the graph returns to what the function returns.
+
+        Returns
+        -------
+        str
+            Its definition.
+
+        Raises
+        ------
+        CaptureError
+            If an operation cannot be written, or depends on the number of rows.
+        """
+        rows = _optimized(captured)
+        inputs = [*constants, *arguments]
+        body = _Body(self, rows, dict(zip(rows.graph.inputs, inputs, strict=True)), layers or {})
+        lines = [body.line(equation) for equation in rows.graph.equations]
+        returned = result([body.operand(x) for x in rows.graph.outputs])
+        if any(re.search(r"\bn\b", line.partition("#")[0]) for line in (*lines, returned)):
+            lines.insert(0, f"n = len({arguments[0]})")
+        text = "".join(f"    {line}\n" for line in (f'"""{doc}"""', *lines, f"return {returned}"))
+        return f"def {name}({', '.join(arguments)}):\n{text}".rstrip("\n")
+
+    # -- what the functions use ---------------------------------------------------------------
+
+    @property
+    def imports(self) -> str:
+        """Import statements, one a line."""
+        own = self._functions.imports | ({"import base64"} if self._encoded else set())
+        plain = sorted(line for line in own if line.startswith("import"))
+        return "\n".join([*plain, *sorted(own - set(plain)), "", "import numpy as np"])
+
+    @property
+    def helpers(self) -> list[str]:
+        """Definitions of functions, classes and constants, each after those that it uses."""
+        return list(self._functions.definitions.values())
+
+    @property
+    def decoder(self) -> list[str]:
+        """The function that stored arrays call, if there are any."""
+        return [DECODER] if self._encoded else []
+
+    @property
+    def arrays(self) -> list[str]:
+        """Assignments of the stored arrays."""
+        return list(self._arrays.values())
+
+    def operation(self, equation: Equation, operands: list[str], params: Mapping[str, Any]) -> str:
+        """Return an expression for an equation, of `operands` and with `params`, by its primitive's record.
+
+        Raises
+        ------
+        CaptureError
+            If it cannot be written, with the reason.
+        """
+        name = equation.primitive.name
+        try:
+            if name in NOT_WRITTEN:
+                raise CaptureError(NOT_WRITTEN[name])
+            return self._functions.call(equation.primitive, operands, params)
+        except (CaptureError, OSError) as error:
+            raise CaptureError(
+                f"{name} cannot be written as Python that needs NumPy alone: {error}"
+            ) from error
+
+    def _unnamed(self, array: Array) -> str:
+        if array.size <= SHORT:
+            return self._text(array)
+        return self.array(array, "constant")
+
+    def _text(self, array: Array) -> str:
+        if array.dtype.kind not in "biuf" or array.size <= SHORT:
+            if array.dtype.kind not in "biufUO":
+                raise CaptureError(f"an array of dtype {array.dtype} cannot be written in Python")
+            values = "object" if array.dtype.kind == "O" else repr(array.dtype.str)
+            text = self.value(array.tolist())
+            return f"np.array({text}, {values})" if array.size else f"np.empty({array.shape}, {values})"
+        self._encoded = True
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        code = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+        lines = "\n".join(code[i : i + WIDTH] for i in range(0, len(code), WIDTH))
+        return f'decoded("""\n{lines}""", {array.dtype.str!r}, {array.shape})'
+
+
+def _optimized(captured: Callable[[int], Graph]) -> Rows:
+    """Return what programs execute, or where that depends on the rows, what was captured."""
+    for prepared in (optimize, lambda graph: optimize(graph, exact=True)):
+        try:
+            return graph_of_any_rows(lambda n, prepared=prepared: prepared(captured(n)))  # type: ignore[misc]
+        except CaptureError:
+            continue
+    return graph_of_any_rows(captured)
+
+
+class _Body:
+    """The lines of one function."""
+
+    def __init__(
+        self, source: PythonSource, rows: Rows, names: dict[Variable, str], layers: Mapping[str, str]
+    ) -> None:
+        self._source, self._rows, self._names, self._layers = source, rows, names, layers
+        self._views = Views(rows.graph, rows.graph.equations)
+        self._known = rows.graph.names()
+
+    def operand(self, x: Variable) -> str:
+        """Return the name of a variable, or the expression of a constant."""
+        name = self._names.get(x)
+        if name is None:
+            name = self._names[x] = self._constant(x)
+        return name
+
+    def line(self, equation: Equation) -> str:
+        """Return the line that computes an equation, and remember the name of its result."""
+        numbers = self._rows.numbers(equation)
+        operands = [
+            self.operand(x) if number is None else self._source.value(number)
+            for x, number in zip(equation.operands, numbers, strict=True)
+        ]
+        params = self._rows.params(equation)
+        write = LINES.get(equation.primitive.name, _plain)
+        text = write(self, equation, operands, params)
+        name = self._names[equation.output] = self._known[equation.output]
+        said = [self._layers[x] for x in operands if x in self._layers]
+        about = ": ".join([*dict.fromkeys(said), equation.primitive.name, self._shape(equation.output)])
+        return f"{f'{name} = {text}':<60}# {about}"
+
+    def _shape(self, x: Variable) -> str:
+        inside = ", ".join(map(str, self._rows.shape(x)))
+        return f"({inside},)" if x.ndim == 1 else f"({inside})"
+
+    def _constant(self, variable: Variable) -> str:
+        values, shape = self._rows.constant(variable), self._rows.shape(variable)
+        first, kind = values[0], repr(values[0].dtype.str)
+        if not any(isinstance(length, Length) for length in shape):
+            if any(v.tobytes() != first.tobytes() for v in values):
+                raise CaptureError("a constant depends on the number of rows")
+            return self._source.value(first)
+        if first.size and all((v == first.flat[0]).all() for v in values):
+            return f"np.full({self._source.value(shape)}, {self._source.value(first.flat[0].item())}, {kind})"
+        if all(v.ndim == 1 and (v == np.arange(len(v))).all() for v in values):
+            return f"np.arange({self._source.value(shape[0])}, dtype={kind})"
+        raise CaptureError("a constant has another length, and other values, for another number of rows")
+
+
+# -- lines ------------------------------------------------------------------------------------------
+
+
+def _plain(body: _Body, equation: Equation, operands: list[str], params: Mapping[str, Any]) -> str:
+    """Write an operator where Python has one for this function of NumPy, else the record's function."""
+    text, forward = equation.primitive.expression, equation.primitive.forward
+    if text is not None and isinstance(forward, str) and len(operands) == 2:
+        node = ast.parse(text, mode="eval").body
+        names = [x.id for x in ast.iter_child_nodes(node) if isinstance(x, ast.Name)]
+        symbol = SYMBOLS.get(_operator(node))
+        if names == ["x", "y"] and symbol is not None:
+            return f" {symbol} ".join(operands)
+    return body._source.operation(equation, operands, params)
+
+
+def _operator(node: ast.expr) -> type[ast.AST]:
+    """Return the operator of a product, a comparison, ..., or the type of any other expression."""
+    if isinstance(node, ast.BinOp):
+        return type(node.op)
+    return type(node.ops[0]) if isinstance(node, ast.Compare) else type(node)
+
+
+def _matmul(body: _Body, equation: Equation, operands: list[str], params: Mapping[str, Any]) -> str:
+    return " @ ".join(operands)
+
+
+def _sum(body: _Body, equation: Equation, operands: list[str], params: Mapping[str, Any]) -> str:
+    """Add up along one axis of a matrix as programs do: by a product with ones."""
+    [x], [name], axis = equation.operands, operands, params["axis"]
+    is_flat = 1 <= x.ndim <= 2 and body._views.is_contiguous(x)
+    if x.dtype.char not in BLAS or not is_flat or len(axis) != 1:
+        return body._source.operation(equation, operands, params)
+    length = body._source.value(body._rows.shape(x)[axis[0]])
+    ones = f"np.ones({length}, {x.dtype.name!r})"
+    text = f"np.dot({ones}, {name})" if axis[0] == -x.ndim else f"np.dot({name}, {ones})"
+    shape = body._rows.shape(equation.output)
+    return f"{text}.reshape({body._source.value(shape)})" if params["keepdims"] else text
+
+
+# What programs compute otherwise than by the record's forward, in the last digits.
+LINES: dict[str, Callable[[_Body, Equation, list[str], Mapping[str, Any]], str]] = {
+    "matmul": _matmul,
+    "sum": _sum,
+}

@@ -1,0 +1,399 @@
+"""Frozen predictors as Python files that need NumPy alone."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sknet.compile import Graph, capture
+from sknet.compile.extend import PythonSource
+from sknet.core import Tensor, no_grad
+from sknet.engine.extend import FEW_ROWS, MOST_ROWS, Head, Part, Pass, computed_dtype
+from sknet.estimators._decoding import DECODER
+from sknet.estimators._encoded import Encoded
+from sknet.estimators._heads import interval_head, probability_head
+from sknet.exceptions import CaptureError
+from sknet.nn import Scope, bindings, run
+
+__all__ = ["python_file"]
+
+COVERAGE = 0.8  # of the intervals that are asked for if no other is
+
+FILE = '''"""{title}, as Python that needs NumPy alone.
+
+Written by sknet. These functions do what the predictor's methods of their names do:
+{names}.
+"""
+
+{imports}
+
+__all__ = {all}
+
+# -- what is predicted --------------------------------------------------------------------------
+
+{methods}
+
+
+# -- the network --------------------------------------------------------------------------------
+
+{passes}
+
+
+# -- inputs -------------------------------------------------------------------------------------
+
+{inputs}
+
+
+# -- operations ---------------------------------------------------------------------------------
+
+{helpers}
+
+
+# -- parameters ---------------------------------------------------------------------------------
+
+{facts}
+
+{arrays}
+'''
+IN_PARTS = '''
+def in_parts(function, given, most):
+    """Compute some rows at a time, as many as the predictor does, so that products are rounded alike."""
+    total, start, parts = len(next(iter(given.values()))), 0, []
+    with np.errstate(all="ignore"):
+        while start < total:
+            left = total - start
+            stop = start + min(most, left if left <= {few} else 1 << left.bit_length() - 1)
+            parts.append(function(*[x[start:stop] for x in given.values()]))
+            start = stop
+    if isinstance(parts[0], list):  # an array for each column of labels
+        return [np.concatenate(columns) for columns in zip(*parts)]
+    return np.concatenate(parts)
+'''
+CHECKED = '''
+def checked(given, expected):
+    """Return inputs as arrays, in the dtype that is computed in; raise a ValueError for any others."""
+    found = {{}}
+    for name, (shape, dtype) in expected.items():
+        x = np.asarray(given[name])
+        if x.ndim != len(shape) + 1 or x.shape[1:] != shape or x.dtype.kind not in "biuf":
+            expects = ", ".join(["n_samples", *map(str, shape)])
+            raise ValueError(
+                f"{{name}}: expected numbers of shape ({{expects}}), got {{x.dtype}} of shape {{x.shape}}"
+            )
+        if not len(x):
+            raise ValueError(f"{{name}}: expected at least one row, got none")
+        if not np.isfinite(x).all():
+            raise ValueError(f"{{name}} contains NaN or infinity: impute or drop such rows first")
+        if dtype is None and x.dtype.kind == "f":
+            raise ValueError(f"{{name}} must hold integers, got {{x.dtype}}: use .astype('int64')")
+        with np.errstate(all="ignore"):
+            found[name] = np.ascontiguousarray(x, x.dtype if dtype is None else dtype)
+    if len({{len(x) for x in found.values()}}) > 1:
+        raise ValueError(f"expected as many rows in each of {{list(expected)}}")
+    return found
+'''
+
+
+class _Method(NamedTuple):
+    """A function of the file.
+
+    Attributes
+    ----------
+    name, doc : str
+        Of the function.
+    head : callable or None
+        From raw outputs to what is returned.
+    by : callable
+        Computes the raw outputs.
+    source : str
+        Of the inputs: "X", or "codes".
+    then : str
+        What is made of ``found``, the result.
+    coverage : float or None
+        Of an interval.
+    """
+
+    name: str
+    doc: str
+    head: Head | None
+    by: Pass = run
+    source: str = "X"
+    then: str = "found"
+    coverage: float | None = None
+
+
+# -- which functions there are ------------------------------------------------------------------
+
+
+def _of_classifier(frozen: Any, coverage: float | None) -> Iterator[_Method]:
+    loss, targets = frozen._loss, frozen._targets
+    decide = targets.deciding(loss) or (lambda output: output)
+
+    def labels(output: Tensor) -> Any:
+        return targets.numbers(decide(output), loss.threshold)
+
+    then = "found" if targets.labels is None else "LABELS[found]"
+    yield _Method("predict", "Return labels.", labels, then=then)
+    yield _Method(
+        "decision_function", "Return raw outputs.", lambda output: targets.decisions(decide(output))
+    )
+    if loss.has_probabilities:
+        for name, link, doc in (
+            ("predict_proba", "predict", "Return the probability of each class."),
+            ("predict_log_proba", "log_predict", "Return the logarithm of the probability of each class."),
+        ):
+            head = probability_head(loss, targets, frozen._temperature, link)
+            yield _Method(name, doc, lambda output, head=head: targets.per_column(head(output)))
+
+
+def _of_regressor(frozen: Any, coverage: float | None) -> Iterator[_Method]:
+    loss, targets = frozen._loss, frozen._targets
+
+    def decoded(head: Head) -> Head:
+        return lambda output: targets.decode(head(output))
+
+    yield _Method("predict", "Return predictions.", decoded(loss.predict))
+    if hasattr(frozen, "predict_std"):
+        yield _Method("predict_std", "Return standard deviations.", decoded(loss.predict_std))
+    if hasattr(frozen, "predict_quantiles"):
+        yield _Method("predict_quantiles", "Return every quantile.", decoded(loss.predict_quantiles))
+    if hasattr(frozen, "predict_interval"):
+        wanted = COVERAGE if coverage is None else coverage
+        head = interval_head(loss, wanted)
+        try:
+            head(Tensor(np.zeros((1, loss.outputs_per_target * targets.n_outputs))))
+        except ValueError:
+            if coverage is None:
+                return  # quantiles of another interval, which nobody has asked for
+            raise
+        doc = "Return the bounds between which this share of targets is expected."
+        yield _Method("predict_interval", doc, decoded(head), coverage=wanted)
+
+
+def _of_transformer(frozen: Any, coverage: float | None) -> Iterator[_Method]:
+    loss, targets = frozen._loss, frozen._targets
+    if hasattr(frozen, "inverse_transform"):
+        head = targets.head(loss) or (lambda output: output)
+
+        def restored(output: Tensor) -> Any:
+            return targets.restore(head(output))
+
+        doc = "Return what the decoder makes of codes."
+        yield _Method("inverse_transform", doc, restored, Part(DECODER), "codes")
+
+
+def _methods(frozen: Any, kind: str, layer: Any, coverage: float | None) -> list[_Method]:
+    found = list(KINDS[kind](frozen, coverage))
+    if layer is None and kind == "transformer":
+        layer = frozen._code
+    if layer is not None:
+        found.insert(
+            0, _Method("transform", f"Return the output of layer {layer!r}.", None, frozen._layer(layer))
+        )
+    return found
+
+
+KINDS = {"classifier": _of_classifier, "regressor": _of_regressor, "transformer": _of_transformer}
+
+
+# -- writing them -------------------------------------------------------------------------------
+
+
+class _File:
+    """Collects the parts of a file."""
+
+    def __init__(self, frozen: Any) -> None:
+        self.frozen, self.source = frozen, PythonSource()
+        module, inputs = frozen._module, frozen._inputs
+        if isinstance(inputs, Encoded):
+            raise CaptureError(
+                "the table encoder of this predictor reads frames and cannot be written as Python that needs "
+                "NumPy alone: encode tables before, by a TableEncoder of a Pipeline"
+            )
+        self.values = {name: parameter.data for name, parameter in module.own_parameters()}
+        self.values |= {name: np.asarray(buffer.data) for name, buffer in module.named_buffers()}
+        self.places = bindings(module)
+        self.names = {path: self.source.array(value, path) for path, value in self.values.items()}
+        self.layers = {name: self._layer(path) for path, name in self.names.items()}
+        example: Any = np.zeros((1, inputs)) if isinstance(inputs, int) else inputs.example
+        self.is_named = isinstance(example, dict)
+        self.inputs: dict[str, dict[str, Any]] = {"X": example if self.is_named else {"X": example}}
+        if hasattr(frozen, "inverse_transform"):
+            self.inputs["codes"] = {"codes": np.zeros((1, *frozen._layer_shape(frozen._code)))}
+        self.passes: dict[Any, tuple[str, tuple[int, ...], Any]] = {}
+        self.texts: list[str] = []
+
+    def _layer(self, path: str) -> str:
+        prefix = path.rpartition(".")[0]
+        layer = self.frozen._module.get_submodule(prefix) if prefix else self.frozen._module
+        return f"{prefix} {type(layer).__name__}".strip()
+
+    def _rows(self, method: _Method, n: int) -> dict[str, np.ndarray[Any, Any]]:
+        dtype = self.frozen._dtype
+        examples = self.inputs[method.source]
+        return {name: np.zeros((n, *x.shape[1:]), computed_dtype(x, dtype)) for name, x in examples.items()}
+
+    def network(self, method: _Method) -> tuple[str, tuple[int, ...], Any]:
+        """Write the pass of a method; return the function's name, and shape and dtype of a row's output."""
+        found = self.passes.get(method.by)
+        if found is None:
+            name = {"X": "network", "codes": "decoder"}[method.source]
+            name = "hidden" if method.name == "transform" else name
+
+            module = self.frozen._module
+
+            def forward(*arrays: Tensor) -> Any:
+                values = dict(zip(self.values, arrays[: len(self.values)], strict=True))
+                scope = Scope({self.places[path]: value for path, value in values.items()}, training=False)
+                given = arrays[len(self.values) :]
+                if method.source == "X" and self.is_named:
+                    return method.by(module, scope, dict(zip(self.inputs["X"], given, strict=True)))
+                return method.by(module, scope, given)
+
+            def captured(n: int) -> Graph:
+                with no_grad():
+                    return capture(forward, *self.values.values(), *self._rows(method, n).values())
+
+            text = self.source.function(
+                name,
+                "Return the network's raw outputs." if name == "network" else f"Return {method.doc[7:]}",
+                captured,
+                list(self.names.values()),
+                [self.source.local(name) for name in self.inputs[method.source]],
+                self.layers,
+            )
+            [output] = captured(1).outputs
+            self.texts.append(text)
+            found = self.passes[method.by] = (name, output.shape[1:], output.dtype)
+        return found
+
+    def method(self, method: _Method) -> str:
+        """Write what a method computes, and return the function that calls it."""
+        name, shape, dtype = self.network(method)
+        function, head = name, method.head
+        if head is not None:
+            function = f"{name}_to_{method.name}"
+            several: list[bool] = []
+
+            def captured(n: int) -> Graph:
+                def forward(output: Tensor) -> Any:
+                    found = head(output)
+                    several.append(isinstance(found, list))
+                    return found
+
+                with no_grad():
+                    return capture(forward, np.zeros((n, *shape), dtype))
+
+            self.texts.append(
+                self.source.function(
+                    function,
+                    f"Return what `{method.name}` makes of raw outputs.",
+                    captured,
+                    [],
+                    ["raw"],
+                    result=lambda names: f"[{', '.join(names)}]" if several[-1] else names[0],
+                )
+            )
+            inputs = ", ".join([self.source.local(name) for name in self.inputs[method.source]])
+            function = f"lambda {inputs}: {function}({name}({inputs}))"
+        return self._public(method, function)
+
+    def _public(self, method: _Method, function: str) -> str:
+        is_named = method.source == "X" and self.is_named
+        has_lengths = is_named and "lengths" in self.inputs["X"]
+        expected, most = ("INPUTS", "MOST_ROWS") if method.source == "X" else ("CODES", "MOST_CODES")
+        lines, more = [], "*, lengths=None" if has_lengths else ""
+        if method.coverage is not None:
+            more = f"coverage={method.coverage}" + (f", {more}" if more else "")
+            lines += [
+                f"if coverage != {method.coverage}:",
+                f'    raise ValueError(f"this file has intervals of {method.coverage}, got {{coverage}}")',
+            ]
+        if has_lengths:
+            first = next(iter(self.inputs["X"]))
+            lines += [
+                "if lengths is not None:",
+                f"    X = {{**(X if isinstance(X, dict) else {{{first!r}: X}}), 'lengths': lengths}}",
+            ]
+        given = "X" if is_named else f"{{{next(iter(self.inputs[method.source]))!r}: X}}"
+        lines += [
+            f"found = in_parts({function}, checked({given}, {expected}), {most})",
+            f"return {method.then}",
+        ]
+        std = self._with_std(method)
+        if std:
+            more, lines = ", ".join(["return_std=False", *([more] if more else [])]), [*lines[:-1], *std]
+        arguments = ", ".join(["X", *([more] if more else [])])
+        body = "".join(f"    {line}\n" for line in (f'"""{method.doc}"""', *lines))
+        return f"def {method.name}({arguments}):\n{body}".rstrip("\n")
+
+    def _with_std(self, method: _Method) -> list[str]:
+        if method.name != "predict" or not hasattr(self.frozen, "predict_std"):
+            return []
+        return ["return (found, predict_std(X)) if return_std else found"]
+
+    def facts(self) -> str:
+        """Return the constants that the functions read."""
+        frozen, lines = self.frozen, []
+        if hasattr(frozen, "classes_"):
+            classes, labels = frozen.classes_, frozen._targets.labels
+            lines.append(f"classes_ = {self.source.value(classes)}")
+            if labels is not None:
+                same = labels is classes
+                lines.append(f"LABELS = {'classes_' if same else self.source.value(labels)}")
+        lines += self._expected("INPUTS", "MOST_ROWS", "X", "")
+        if "codes" in self.inputs:
+            lines += self._expected("CODES", "MOST_CODES", "codes", DECODER)
+        return "\n".join(lines)
+
+    def _expected(self, name: str, most: str, source: str, part: str) -> list[str]:
+        examples = self.inputs[source]
+        kinds = {key: computed_dtype(x, self.frozen._dtype) for key, x in examples.items()}
+        facts = {key: (x.shape[1:], kinds[key].name if kinds[key].kind == "f" else None)
+                 for key, x in examples.items()}  # fmt: skip
+        given = examples if source == "X" and self.is_named else next(iter(examples.values()))
+        rows = min(MOST_ROWS, self.frozen._rows_at_once(given, part))
+        rows = rows if rows <= FEW_ROWS else 1 << rows.bit_length() - 1
+        shown = ", ".join(f"{key!r}: {fact!r}" for key, fact in facts.items())
+        return [f"{name} = {{{shown}}}  # shape of a row, and dtype (None: integers)", f"{most} = {rows}"]
+
+
+def python_file(frozen: Any, kind: str, layer: Any, coverage: float | None) -> str:
+    """Return the text of a file that predicts what a frozen predictor does.
+
+    Parameters
+    ----------
+    frozen : FrozenClassifier, FrozenRegressor or FrozenTransformer
+        The predictor.
+    kind : {"classifier", "regressor", "transformer"}
+        What it is.
+    layer, coverage : object
+        As for `to_python`.
+
+    Returns
+    -------
+    str
+        Python.
+
+    Raises
+    ------
+    CaptureError
+        If a part cannot be written.
+    """
+    file = _File(frozen)
+    chosen = _methods(frozen, kind, layer, coverage)
+    methods = [file.method(method) for method in chosen]
+    names = [method.name for method in chosen]
+    source, facts = file.source, file.facts()
+    return FILE.format(
+        title=repr(frozen),
+        names=", ".join(f"`{name}`" for name in names),
+        imports=source.imports.strip(),
+        all=names,
+        facts=facts,
+        methods="\n\n\n".join(methods),
+        passes="\n\n\n".join(file.texts),
+        inputs=f"{IN_PARTS.format(few=FEW_ROWS).strip()}\n\n\n{CHECKED.format().strip()}",
+        helpers="\n\n\n".join([*source.helpers, *source.decoder]),
+        arrays="\n".join(source.arrays),
+    )
