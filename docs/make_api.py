@@ -42,7 +42,7 @@ TABLES = {
     "sknet.core.SCALAR_FUNCTIONS": "The functions that scalar expressions may call, in NumPy, C and Numba.",
     "sknet.compile.passes.BLOCK": "Elements of a block of a long chain, which stay in the cache.",
     "sknet.core.PRIMITIVES": "Every primitive by its name.",
-    "sknet.engine.extend.FEW_ROWS": "Up to this many rows, a predictor has a program for each number of them.",
+    "sknet.engine.extend.FEW_ROWS": "Up to this many rows, a predictor has a program for each number.",
     "sknet.engine.extend.MOST_ROWS": "Rows of the largest program of a predictor.",
     "sknet.engine.extend.PARTS": "What fits leave besides models, by the names in files.",
     "sknet.estimators.extend.PARTS": "What fitted estimators consist of, by the names in files.",

@@ -1,4 +1,4 @@
-"""What compiles many functions, or writes graphs in other forms, is built on; users of functions do without it."""
+"""What finds programs by keys, and writes graphs in other forms; users do without it."""
 
 from sknet.compile._key import key_of
 from sknet.compile._recalled import recalled

@@ -208,7 +208,7 @@ class _File:
         if isinstance(inputs, Encoded):
             raise CaptureError(
                 "the table encoder of this predictor reads frames and cannot be written as Python that needs "
-                "NumPy alone: encode tables before, by a TableEncoder of a Pipeline"
+                "NumPy alone: encode tables beforehand, encoder_.transform(X), and fit on what that returns"
             )
         self.values = {name: parameter.data for name, parameter in module.own_parameters()}
         self.values |= {name: np.asarray(buffer.data) for name, buffer in module.named_buffers()}
