@@ -57,7 +57,7 @@ def number_after(text: str, output: str) -> float:
 
 
 def test_every_example_is_tested():
-    tested = {"quickstart.py", "four_doors.py", "tables.py", *ON_DATA}
+    tested = {"quickstart.py", "four_doors.py", "tables.py", "serve.py", *ON_DATA}
     assert {path.name for path in EXAMPLES.glob("[!_]*.py")} == tested
 
 

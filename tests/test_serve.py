@@ -1,0 +1,189 @@
+"""The example service: what it answers, how it refuses, and that it predicts concurrent requests together."""
+
+import asyncio
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import httpx
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import sknet
+from tests.project import ROOT
+
+spec = importlib.util.spec_from_file_location("serve", ROOT / "examples" / "serve.py")
+serve = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(serve)
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 3))
+CITIES = np.array(["Bern", "Oslo", "Rome"])
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    with pytest.warns(ConvergenceWarning):
+        clf = sknet.MLPClassifier((4,), max_iter=2, random_state=0).fit(X, CITIES[RNG.integers(0, 3, 60)])
+    return clf.freeze()
+
+
+class Client:
+    """Calls a service in this process."""
+
+    def __init__(self, app):
+        self.runner, self.life = asyncio.Runner(), app.router.lifespan_context(app)
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service")
+
+    def __enter__(self):
+        self.runner.run(self.life.__aenter__())
+        return self
+
+    def __exit__(self, *error):
+        self.runner.run(self.client.aclose())
+        self.runner.run(self.life.__aexit__(*error))
+        self.runner.close()
+
+    def get(self, path):
+        return self.runner.run(self.client.get(path))
+
+    def post(self, path, **content):
+        return self.runner.run(self.client.post(path, **content))
+
+
+class Named:
+    """A pipeline of columns with names, the second a text; it counts the batches that it is given."""
+
+    n_features_in_ = 2
+    feature_names_in_ = ("age", "city")
+
+    def __init__(self):
+        self.batches = []
+
+    def predict(self, table):
+        self.batches.append(len(table))
+        unknown = [row[1] for row in table if row[1] not in CITIES]
+        if unknown:
+            raise ValueError(f"Found unknown category {unknown[0]!r} in column 'city'")
+        return np.array([float(row[0]) for row in table])
+
+
+def test_labels_and_probabilities(classifier, tmp_path):
+    sknet.save(classifier, tmp_path / "model.safetensors")
+    model = serve.loaded(tmp_path / "model.safetensors")
+    with Client(serve.app_of(model)) as client:
+        answer = client.post("/predict", json={"rows": X[:3].tolist()}).json()
+        assert answer["predictions"] == classifier.predict(X[:3]).tolist()
+        assert answer["probabilities"] == classifier.predict_proba(X[:3]).tolist()
+        assert answer["classes"] == CITIES.tolist()
+        health = client.get("/health").json()
+        assert health["status"] == "ok"
+        assert health["model"] == repr(classifier)
+        assert health["columns"] == ["0", "1", "2"]
+        client.post("/predict", json={"rows": []})
+        metrics = client.get("/metrics").text.splitlines()
+        assert {'sknet_requests_total{status="200"} 1', 'sknet_requests_total{status="422"} 1'} <= {*metrics}
+        assert {"sknet_rows_total 3", "sknet_batches_total 1", "sknet_waiting_rows 0"} <= {*metrics}
+        assert "sknet_request_seconds_count 2" in metrics
+
+
+def test_a_regressor_has_predictions_alone():
+    with pytest.warns(ConvergenceWarning):
+        reg = sknet.MLPRegressor((4,), max_iter=2, random_state=0).fit(X, X[:, 0])
+    with Client(serve.app_of(reg.freeze())) as client:
+        answer = client.post("/predict", json={"rows": X[:2].tolist()}).json()
+        assert answer == {"predictions": reg.freeze().predict(X[:2]).tolist()}
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([[1, 2]], "row 0: expected 3 values or an object, got 2 values"),
+        ([[1, 2, 3], [1, "x", 3]], "row 1: column '1' must be a number, got \"x\""),
+        ([[1, [2], 3]], "row 0: column '1' must be a number, got [2]"),
+        (
+            [{"0": 1, "1": 2, "color": 3}],
+            "row 0: no column is called 'color'; they are ['0', '1', '2']",
+        ),
+        ([{"0": 1, "1": 2}], "row 0: column '2' is missing"),
+        ([[1, None, 3]], "row 0: column '1' must be a number, got null"),
+        ([[1, 1e999, 3]], "row 0: column '1' must be finite, got inf"),
+        (["abc"], "row 0: expected 3 values or an object, got str"),
+        ({}, 'expected {"rows": [...]} with at least one row'),
+    ],
+)
+def test_rows_that_do_not_fit_are_named(classifier, rows, message):
+    with Client(serve.app_of(classifier)) as client:
+        done = client.post("/predict", content=json.dumps({"rows": rows}))
+        assert (done.status_code, done.json()["detail"]) == (422, message)
+
+
+def test_what_is_no_json_is_refused(classifier):
+    with Client(serve.app_of(classifier)) as client:
+        done = client.post("/predict", content="rows")
+        assert done.status_code == 422
+        assert done.json()["detail"].startswith("the request is no JSON")
+        assert client.post("/predict", json=[1]).status_code == 422
+
+
+def test_columns_have_names_and_the_types_of_an_example():
+    with Client(serve.app_of(Named(), {"age": 3, "city": "Bern"})) as client:
+        rows = [{"city": "Oslo", "age": 41}, [3.5, "Rome"]]
+        assert client.post("/predict", json={"rows": rows}).json()["predictions"] == [41.0, 3.5]
+        for value, column, kind in ((3, "city", "a text"), ("x", "age", "a number")):
+            row = {"city": "Oslo", "age": 41, column: value}
+            detail = client.post("/predict", json={"rows": [row]}).json()["detail"]
+            assert detail.startswith(f"row 0: column {column!r} must be {kind}, got ")
+        done = client.post("/predict", json={"rows": [[1, "Paris"]]})
+        assert done.status_code == 422
+        assert done.json()["detail"] == "Found unknown category 'Paris' in column 'city'"
+
+
+async def asked_together(model, requests, **params):
+    """Ask for several requests at once; return what each gets, or the error."""
+    batcher = serve.Batcher(model, serve.Columns(model), **params)
+    task = asyncio.create_task(batcher.run())
+    found = await asyncio.gather(*[batcher.ask(rows) for rows in requests], return_exceptions=True)
+    task.cancel()
+    return found
+
+
+def test_concurrent_requests_are_one_batch_up_to_a_number_of_rows():
+    model = Named()
+    requests = [[[float(i), "Bern"]] for i in range(10)]
+    found = asyncio.run(asked_together(model, requests, most_rows=4, wait=1000))
+    assert [answer["predictions"] for answer in found] == [[float(i)] for i in range(10)]
+    assert model.batches[:2] == [4, 4]
+    assert sum(model.batches) == 10
+
+
+def test_a_batch_waits_for_a_bounded_time():
+    model = Named()
+    [found] = asyncio.run(asked_together(model, [[[1.0, "Bern"]]], most_rows=100, wait=1))
+    assert found["predictions"] == [1.0]
+
+
+def test_a_row_that_fails_spoils_no_other_request():
+    requests = [[[1.0, "Bern"]], [[2.0, "Paris"]], [[3.0, "Rome"]]]
+    good, bad, also = asyncio.run(asked_together(Named(), requests, most_rows=100, wait=20))
+    assert (good["predictions"], also["predictions"]) == ([1.0], [3.0])
+    assert (bad.status_code, bad.detail) == (422, "Found unknown category 'Paris' in column 'city'")
+
+
+def test_too_many_waiting_rows_are_refused():
+    rows = [[1.0, "Bern"]] * (serve.MOST_WAITING + 1)
+    [error] = asyncio.run(asked_together(Named(), [rows], most_rows=10, wait=1))
+    assert error.status_code == 503
+
+
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
+def test_a_missing_package_is_named_with_its_extra(package, tmp_path):
+    (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError('no', name={package!r})")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, str(ROOT / "examples" / "serve.py"), "x"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert done.returncode == 1
+    assert f'{package} is not installed, which the service needs: pip install "sknet[serve]"' in done.stderr
