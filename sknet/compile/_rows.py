@@ -54,6 +54,13 @@ class Rows:
     ------
     CaptureError
         If they do not have the same operations.
+
+    Examples
+    --------
+    >>> from sknet.compile import capture
+    >>> rows = graph_of_any_rows(lambda n: capture(lambda x: -x, np.ones((n, 2))))
+    >>> [str(length) for length in rows.shape(rows.graph.outputs[0])]
+    ['n', '2']
     """
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
@@ -104,7 +111,7 @@ class Rows:
         return self._numbers[equation.output]
 
     def constant(self, variable: Variable) -> tuple[np.ndarray[Any, Any], ...]:
-        """Return the values of a constant for each number of `ROWS`."""
+        """Return the values of a constant, the `variable`, for each number of `ROWS`."""
         return self._constants[variable]
 
 
