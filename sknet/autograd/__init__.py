@@ -1,4 +1,4 @@
-"""Derivatives of functions, functions with a derivative of their own, and checks of both."""
+"""Derivatives of functions, functions with custom derivatives, and checks of both."""
 
 from sknet.autograd._anomaly import detect_anomaly
 from sknet.autograd._checkpoint import checkpoint

@@ -29,15 +29,15 @@ _entered = 0
 class detect_anomaly(Context):
     """Stop at the operation that first produces a NaN or an infinity, and name its line of code.
 
-    In the forward pass that is the operation itself; in the backward pass, the operation whose gradient it
-    is. Values that were in the data already are not reported, nor what is computed from them. Every result
-    is checked, so computing takes several times as long; compiled programs are not checked. Holds for the
-    thread that enters it, as a context or a decorator.
+    In the forward pass that is the operation itself; in the backward pass, the operation whose gradient is
+    computed. NaN and infinities that come from the data are not reported. Every result is checked, which
+    makes computing several times slower; compiled programs are not checked. Use it as a context manager or
+    a decorator; it applies to the current thread only.
 
     Raises
     ------
     NonFiniteError
-        From the operation.
+        At the operation.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def _watched(
     """Compute, and check the result."""
     with np.errstate(all="ignore"):  # NumPy's warnings would come first, and say less
         out = forward(*operands, **params)
-    if not modes.anomaly:  # a forward that was looked up in the mode, and is used after it
+    if not modes.anomaly:  # the forward was looked up in anomaly mode, but is called after it
         return out
     found = _born([out], [x.data if owner.is_sparse(x) else x for x in operands])
     if found:
@@ -135,7 +135,7 @@ def _arrays(value: Any) -> Iterator[Any]:
 
 
 def _born(results: Any, operands: Any) -> str:
-    """Return what is in the results and in no operand: "nan", "inf" or nothing."""
+    """Return what occurs in the results but in no operand: "nan", "inf" or an empty string."""
     made = [_content(x) for x in results]
     given = [_content(x) for x in operands]
     if any(nan for nan, _ in made) and not any(nan for nan, _ in given):

@@ -1,4 +1,4 @@
-"""Checkpoints: recompute in the backward pass what would take memory until then."""
+"""Gradient checkpointing: recompute intermediate values in the backward pass instead of keeping them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,13 +13,13 @@ __all__ = ["checkpoint"]
 
 
 def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function without keeping what its gradient needs: the backward pass calls it again.
+    """Call a function without keeping intermediate values: the backward pass calls it again.
 
     Parameters
     ----------
     function : callable
-        Takes and returns trees of tensors and anything else, such as a `Module`. The second call has to
-        do the same as the first; layers draw the same random numbers again by themselves.
+        Takes and returns trees of tensors and anything else, such as a `Module`. The second call must
+        do the same as the first; layers automatically draw the same random numbers again.
     *args : object
         Its arguments.
     **kwargs : object
@@ -37,10 +37,10 @@ def checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
     Notes
     -----
-    Time for memory: one more forward pass, and what is between two checkpoints is kept for one of
-    them at a time (T. Chen et al., arXiv:1604.06174, section 4). Gradients reach the arguments and
-    all that the function closes over, and can be differentiated again. Buffers are updated in the
-    first call alone. Random numbers that the function itself draws from NumPy are not reproduced.
+    This trades time for memory: one more forward pass, and intermediate values of only one checkpointed
+    call exist at a time (T. Chen et al., arXiv:1604.06174, section 4). Gradients reach the arguments and
+    all tensors that the function closes over, and can be differentiated again. Buffers are updated only
+    in the first call. Random numbers that the function itself draws from NumPy are not reproduced.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class _Before:
 
 
 class _Repeated(Call):
-    """A call that was not recorded, and is made again for its gradient."""
+    """A call that was not recorded, and is repeated for its gradient."""
 
     def __init__(self, repeat: Callable[[], Any], parents: tuple[Node, ...], values: list[Tensor]) -> None:
         super().__init__("checkpoint", len(parents))
@@ -103,7 +103,7 @@ class _Repeated(Call):
         shapes = [x.shape for x in values]
         if shapes != self._shapes:
             raise GradientError(
-                f"checkpoint: the function returned tensors of shapes {self._shapes} with a gradient, and "
+                f"checkpoint: the function returned tensors of shapes {self._shapes} with a gradient, but "
                 f"when it was called again for the backward pass {shapes}: it must do the same every time"
             )
         seeds = [(values[i].node, g) for i, g in bundle.parts.items()]
@@ -111,12 +111,12 @@ class _Repeated(Call):
         return [found.get(node) for node in self._parents]
 
     def _check_origins(self, values: list[Tensor], start: int) -> None:
-        """Raise if the second call, which began at `start`, has read what the first did not."""
+        """Raise if the second call, which began at `start`, has read values that the first did not."""
         below = newest_first(*[x.node for x in values if x.node is not None], stop=_Before(start))
         if not set(self._parents).issuperset(node for node in below if node in _Before(start)):
             raise GradientError(
-                "checkpoint: the function reads a tensor from outside that has become another value since "
-                "its first call (by x += y or x[index] = y): pass it as an argument, or make a new tensor"
+                "checkpoint: the function reads a tensor from outside whose value has changed since "
+                "its first call (by x += y or x[index] = y): pass it as an argument, or create a new tensor"
             )
 
 

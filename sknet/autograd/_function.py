@@ -1,4 +1,4 @@
-"""Functions with a gradient of their own."""
+"""Functions with a custom gradient."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -12,14 +12,14 @@ __all__ = ["Context", "Function", "once_differentiable"]
 
 
 class Context:
-    """What a `Function` carries from its forward to its backward.
+    """Carries data from a `Function`'s forward to its backward.
 
     Attributes
     ----------
     saved_tensors : tuple of Tensor
-        What `save_for_backward` was given. Any other attribute can be set freely.
+        The tensors given to `save_for_backward`. Any other attribute can be set freely.
     needs_input_grad : tuple of bool
-        For every argument of `forward`, whether its gradient is asked for.
+        For every argument of `forward`, whether its gradient is requested.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Context:
 
 
 class Function:
-    """Base of functions that bring their own gradient.
+    """Base class of functions with a custom gradient.
 
     A subclass defines two static methods, ``forward(ctx, *inputs)``, which returns a tensor or a tuple
     of tensors, and ``backward(ctx, *gradients)``, which takes one gradient per result and returns one
@@ -113,7 +113,7 @@ class Function:
         if any(parents):
             call: Any = _FunctionCall(cls, ctx, inputs, values)
             arrays = tuple([x.data for x in values])
-            # What was saved may become another value, by a change in place that is recorded.
+            # Saved tensors may change by recorded in-place operations.
             ctx.saved_tensors = tuple([make_tensor(x.data, x.node) for x in ctx.saved_tensors])
             node = Node(call, parents, ctx.saved_tensors, arrays, {})
             found = [
@@ -125,7 +125,7 @@ class Function:
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark the `backward` of a `Function` that has no gradient itself, so that asking for one raises.
+    """Mark the `backward` of a `Function` as not differentiable, so that requesting its gradient raises.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     Returns
     -------
     callable
-        The same function; `staticmethod` goes around it, or comes before it.
+        The same function; apply `staticmethod` before or after.
 
     Examples
     --------

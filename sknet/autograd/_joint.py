@@ -1,8 +1,8 @@
 """Calls with several results on the tape.
 
-A node has one result. Where one call has several, it is a node of its own without a tensor, and each
-result is a node above it that picks one out: it passes its gradient down in a `Bundle`, the bundles
-of all results add up, and the call's rules see them together.
+A node has one result. A call with several results is a node without a tensor, and each result is a node
+above it that selects one: it passes its gradient down in a `Bundle`, the bundles of all results are
+added, and the call's rules see them together.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What all transforms share: arguments become points of the tape, and gradients come back as trees."""
+"""Common to all transforms: arguments become points on the tape, and gradients are returned as trees."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,9 +23,9 @@ class Evaluation:
     Parameters
     ----------
     name : str
-        Of the transform, for messages.
+        Name of the transform, for messages.
     function : callable
-        What to call.
+        The function to call.
     args : tuple
         Its arguments.
     kwargs : dict
@@ -42,8 +42,8 @@ class Evaluation:
     points : list of Tensor
         All leaves of the arguments to differentiate with respect to, as the function saw them.
     is_connected : bool
-        Whether the value was computed from what was on the caller's tape: then what the transform
-        returns must stay connected to it.
+        Whether the value was computed from tensors on the caller's tape: then the result of the transform
+        must stay connected to it.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class Evaluation:
         return check_like(self._name, "the cotangents", given, self._value)
 
     def returned(self, *derivatives: Any) -> tuple[Any, ...]:
-        """Return the value, what was made of it, and what the function has handed on."""
+        """Return the value, its derivatives, and the auxiliary result."""
         value = self._value if self.is_connected else _tree.map_leaves(Tensor.detach, self._value)
         return (value, *derivatives, self.rest()) if self._has_aux else (value, *derivatives)
 
     def rest(self) -> Any:
-        """Return what the function has returned besides its value."""
+        """Return the auxiliary result."""
         tensors = [x for x in _tree.leaves(self._rest) if isinstance(x, Tensor)]
         if self._reaches_before(tensors):
             return self._rest
@@ -160,9 +160,9 @@ class Transposed:
     Parameters
     ----------
     outputs : sequence of Tensor
-        What is differentiated.
+        The outputs to differentiate.
     points : sequence of Tensor
-        With respect to what.
+        The points to differentiate with respect to.
     """
 
     def __init__(self, outputs: Sequence[Tensor], points: Sequence[Tensor]) -> None:
@@ -183,7 +183,7 @@ def check_like(name: str, what: str, given: Any, expected: Any) -> list[Tensor]:
     Raises
     ------
     GradientError, ShapeError, DeviceError
-        If it does not; the message names the leaf.
+        If anything differs; the message names the leaf.
     """
     paths, here = _tree.paths(expected), _tree.paths(given)
     if paths != here:

@@ -1,4 +1,4 @@
-"""What happens during a fit: objects whose hooks a training loop calls."""
+"""Callbacks: objects whose hooks a training loop calls during a fit."""
 
 from sknet.callbacks._callback import Callback
 from sknet.callbacks._checkpoint import Checkpoint

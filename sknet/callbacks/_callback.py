@@ -1,4 +1,4 @@
-"""The base of the callbacks."""
+"""The base class of callbacks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -15,7 +15,7 @@ HOOKS = ("on_fit_begin", "on_epoch_begin", "on_block_end", "on_epoch_end", "on_f
 
 _BATCHES = "use on_block_end, with steps_per_block = 1 for every batch"
 
-# What hooks are called elsewhere.
+# Names of hooks in other libraries.
 OTHERS = {
     **dict.fromkeys(("on_batch_end", "on_train_batch_end", "on_step_end", "on_iteration_end"), _BATCHES),
     **dict.fromkeys(("on_train_begin", "on_train_start", "on_fit_start"), "use on_fit_begin"),
@@ -31,29 +31,29 @@ Answer: TypeAlias = Literal["stop"] | None
 
 
 class Callback(ParameterObject):
-    """Base of the callbacks: objects whose hooks a fit calls.
+    """Base class of callbacks: objects whose hooks a fit calls.
 
-    A custom callback defines the hooks it needs. `__init__` only stores its parameters, as that of an
-    estimator does: a fit works on clones, so one object can serve many fits, also at the same time.
-    The estimator's `callbacks_` are the clones of its last fit, with what they learned; names of
-    learned attributes end with an underscore.
+    A custom callback defines the hooks it needs. `__init__` only stores parameters, as in an estimator: a
+    fit works with clones, so that one object can serve many fits, even concurrently. The estimator's
+    `callbacks_` are the clones of its last fit, with their results; names of result attributes end with an
+    underscore.
 
-    A hook returns None, or ``"stop"`` to end the fit in order, with all that it has learned. A hook that
-    raises ends the fit with that error, and the estimator is as it was before the fit.
+    A hook returns None, or ``"stop"`` to end the fit normally, keeping its result. A hook that raises ends
+    the fit with that error, and leaves the estimator unchanged.
 
     Attributes
     ----------
     steps_per_block : int or None
-        Steps between two calls of `on_block_end`, at most. None leaves it to the loop, which does as many
-        at once as take a twentieth of a second. 1 calls it for every batch: a compiled fit of small
-        batches is slower then.
+        The most steps between two calls of `on_block_end`. None leaves it to the loop, which groups as many
+        steps as take a twentieth of a second. 1 calls it after every batch, which slows down compiled fits
+        with small batches.
     keeps_result : bool
-        Whether the fit ends in order, with a warning, when this callback raises after `on_fit_begin`.
+        Whether the fit ends normally, with a warning, if this callback raises after `on_fit_begin`.
     pauses : bool
-        Whether its ``"stop"`` is a break only: a fit that is resumed from a `Checkpoint` goes on after it.
+        Whether its ``"stop"`` is only a break: a fit that is resumed from a `Checkpoint` continues after it.
     order : int
-        Callbacks of a lower order are called first, others in the order they are given in; `on_fit_end` is
-        called in reverse. What adds scores has -1, what saves the state of a fit has 1.
+        Callbacks with a lower order are called first, those with the same order as given; `on_fit_end` is
+        called in reverse. Callbacks that add scores have -1, those that save the state of a fit have 1.
 
     Examples
     --------
@@ -83,12 +83,12 @@ class Callback(ParameterObject):
             if name.startswith("on_") and name not in HOOKS and callable(method):
                 hint = suggestion(name, HOOKS, OTHERS)
                 raise TypeError(
-                    f"{cls.__name__} has a method {name!r}, which no fit would call{hint} The hooks are "
+                    f"{cls.__name__} has a method {name!r}, which no fit calls{hint} The hooks are "
                     f"{', '.join(HOOKS)}."
                 )
 
     may_warn: ClassVar[bool] = True
-    """Whether it computes something that NumPy may warn of; without, calling it is cheaper."""
+    """Whether it may trigger NumPy warnings; if not, calling it is cheaper."""
 
     def on_fit_begin(self, fit: FitView) -> Answer:
         """Called once, before the first epoch.
@@ -101,7 +101,7 @@ class Callback(ParameterObject):
         Returns
         -------
         "stop" or None
-            Whether the fit ends here.
+            "stop" ends the fit.
         """
         return None
 
@@ -116,7 +116,7 @@ class Callback(ParameterObject):
         Returns
         -------
         "stop" or None
-            Whether the fit ends here.
+            "stop" ends the fit.
         """
         return None
 
@@ -131,7 +131,7 @@ class Callback(ParameterObject):
         Returns
         -------
         "stop" or None
-            Whether the fit ends here. The epoch ends then as well: its numbers are those of the rows so far.
+            "stop" ends the fit, and the epoch: its numbers are those of the rows so far.
         """
         return None
 
@@ -141,12 +141,12 @@ class Callback(ParameterObject):
         Parameters
         ----------
         fit : FitView
-            Read-only, but for scores that are added to `record`.
+            Read-only, except that scores can be added to `record`.
 
         Returns
         -------
         "stop" or None
-            Whether the fit ends here.
+            "stop" ends the fit.
         """
         return None
 
@@ -156,38 +156,38 @@ class Callback(ParameterObject):
         Parameters
         ----------
         fit : FitView
-            Read-only; `exception` is what ended the fit early.
+            Read-only; `exception` is the error or interrupt that ended the fit early, if any.
         """
 
     def state(self) -> dict[str, Any]:
-        """Return what must survive when a fit is continued or resumed.
+        """Return the state to keep when a fit is continued or resumed.
 
         Returns
         -------
         dict
-            Of numbers, strings, arrays, and lists and dicts of them; empty by default.
+            Numbers, strings, arrays, and lists and dicts of these; empty by default.
         """
         return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned; called before `on_fit_begin`.
+        """Continue from a result of `state`; called before `on_fit_begin`.
 
         Parameters
         ----------
         state : mapping
-            From a callback of the same class.
+            The state of a callback of the same class.
         """
 
 
 def check_callbacks(callbacks: Any, caller: str) -> list[Callback]:
-    """Return the callbacks as a list, once every one is known to be one.
+    """Return callbacks as a list after checking each.
 
     Parameters
     ----------
     callbacks : list of Callback or None
-        As a user gave them.
+        The callbacks as given.
     caller : str
-        Whose parameter it is.
+        The estimator or method whose parameter it is, for messages.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def check_callbacks(callbacks: Any, caller: str) -> list[Callback]:
     Raises
     ------
     InvalidParameterError
-        If they are no list, or one of them is no callback: names which.
+        If it is not a list, or an item is not a callback; names the item.
     """
     if callbacks is None:
         return []
@@ -223,15 +223,15 @@ def _check_one(callback: Any, name: str, caller: str) -> None:
     if isinstance(callback, type) and issubclass(callback, Callback):
         why = f"is a class. Pass an object: {callback.__name__}(...)."
     elif any(hasattr(callback, hook) for hook in HOOKS):
-        why = f"is {callback!r}, which has hooks but is no Callback: derive its class from Callback."
+        why = f"is {callback!r}, which has hooks but is not a Callback: derive its class from Callback."
     elif hasattr(callback, "on_fit_task_begin"):
         why = f"is {callback!r}, a callback of scikit-learn: pass it to set_callbacks."
     elif isinstance(callback, tuple) and callback and isinstance(callback[-1], Callback):
         why = f"is {callback!r}, and callbacks have no names: pass {callback[-1]!r}."
     else:
         why = (
-            f"is {callback!r}, which is no callback: see sknet.callbacks for those there are. One of "
-            "your own is an object of a class that derives from Callback."
+            f"is {callback!r}, which is not a callback: see sknet.callbacks for built-in ones. A custom "
+            "callback is an instance of a class that derives from Callback."
         )
     raise InvalidParameterError(f"{name} of {caller} {why}")
 
@@ -242,10 +242,10 @@ def fresh_callbacks(callbacks: Sequence[Callback], before: Sequence[Callback] = 
     Parameters
     ----------
     callbacks : sequence of Callback
-        As given.
+        The callbacks as given.
     before : sequence of Callback, default=()
-        Those of the fit that is continued; a clone goes on from the state of the one in its place, if that
-        is of the same class.
+        Callbacks of the fit that is continued; a clone takes the state of the one at the same position, if
+        that has the same class.
 
     Returns
     -------

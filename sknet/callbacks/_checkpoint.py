@@ -1,4 +1,4 @@
-"""The state of a fit on disk, so that a fit that was killed goes on as if nothing had happened."""
+"""The state of a fit on disk, so that a fit that was killed can be resumed exactly."""
 
 import math
 import os
@@ -30,9 +30,9 @@ class SavedFit(NamedTuple):
     Attributes
     ----------
     path : str
-        Where, for messages.
+        Its path, for messages.
     state : dict
-        What `FitView.state` returned.
+        The result of `FitView.state`.
     """
 
     path: str
@@ -40,36 +40,36 @@ class SavedFit(NamedTuple):
 
 
 class Checkpoint(Callback):
-    """Write the state of the fit to a folder, so that it can go on after the process has died.
+    """Write the state of the fit to a folder, so that it can be resumed after the process has died.
 
-    A fit that is resumed ends with the same bits as if it had not been interrupted: weights, state of the
-    optimizer, history (but for the seconds), random state, early stopping and its best weights. That holds
-    with the same versions of NumPy, Numba and BLAS on the same kind of machine with the same number of
-    threads, which a checkpoint notes; a warning says what is different.
+    A resumed fit ends with the same bits as if it had not been interrupted: weights, optimizer state,
+    history (except times), random state, early stopping and its best weights. This requires the same
+    versions of NumPy, Numba and BLAS, the same kind of machine and the same number of threads, which a
+    checkpoint records; a warning names any differences.
 
     Parameters
     ----------
     path : str or PathLike
-        A folder for this fit alone; made if it is not there. ``last.safetensors`` is the newest state,
-        ``previous.safetensors`` the one before, ``best.safetensors`` that of the best epoch so far, by what
-        the fit goes by (`FitView.monitor`).
+        A folder for this fit only; created if missing. ``last.safetensors`` is the newest state,
+        ``previous.safetensors`` the one before, ``best.safetensors`` that of the best epoch so far, by the
+        monitored number (`FitView.monitor`).
     every : int or str, default=1
-        How often: a number of epochs, or ``"500 steps"``, ``"30 s"``, ``"10 min"``, ``"2 h"``. Steps and
-        times also save inside of an epoch, between two blocks of steps. The end of a fit is always saved.
+        How often to save: a number of epochs, or ``"500 steps"``, ``"30 s"``, ``"10 min"``, ``"2 h"``. With
+        steps and times, states are also saved within an epoch, between two blocks of steps. The end of a
+        fit is always saved.
     resume : bool or "fall_back", default=False
-        Whether to go on from what is in the folder; begin anew if there is nothing. "fall_back" takes the one
-        before, with a warning, if the last is damaged, which otherwise is an error.
+        Whether to resume from the folder; if it is empty, a new fit starts. If the last file is damaged,
+        "fall_back" takes the previous one, with a warning; otherwise that is an error.
 
     Notes
     -----
-    Files are written under another name, flushed to the disk and renamed, so they are never half-written;
-    each has a checksum. They contain no code. Data and parameters must be those the fit began with, but for
-    `max_iter`, `verbose`, `warm_start` and `callbacks`: whatever else has changed is an error that names it.
-    With a larger `max_iter` a fit that had reached the limit goes on. One that a callback had ended stays as
-    it was, unless that callback only takes a break (`Callback.pauses`). A write that fails is a warning, and
-    the fit goes on. Writing takes as long as the disk needs to confirm it, some milliseconds for a small
-    network: where epochs are shorter, save every so many of them. L-BFGS, whose state is inside of SciPy,
-    cannot be saved.
+    Files are written under another name, flushed to disk and renamed, so they are never incomplete; each
+    has a checksum. They contain no code. Data and parameters must be those that the fit began with, except
+    for `max_iter`, `verbose`, `warm_start` and `callbacks`; an error names any other change. With a larger
+    `max_iter`, a fit that had reached the limit continues. One that a callback had ended does not, unless
+    that callback only takes a break (`Callback.pauses`). A failed write is a warning, and the fit continues.
+    Writing takes as long as the disk needs to confirm it, some milliseconds for a small network: if epochs
+    are shorter, save only every few epochs. L-BFGS, whose state is inside SciPy, cannot be saved.
 
     Examples
     --------
@@ -110,21 +110,21 @@ class Checkpoint(Callback):
     def on_fit_begin(self, fit: FitView) -> None:
         if not fit.model.optimizer.goes_in_steps:
             raise ValueError(
-                "a fit by L-BFGS cannot be saved: the state of its search is inside of SciPy. Use an "
-                "optimizer that goes step by step, such as Adam(), or leave out the Checkpoint"
+                "a fit by L-BFGS cannot be saved, because its state is inside SciPy. Use a stochastic "
+                "optimizer, such as Adam(), or remove the Checkpoint"
             )
         self._unit, self._amount = _parsed(self.every)
         folder = Path(self.path)
         folder.mkdir(parents=True, exist_ok=True)
         for name in (LAST, PREVIOUS, BEST):
             remove_leftovers(folder / name)
-        self._best: Any = None  # the state of the best epoch, if that is not written yet
+        self._best: Any = None  # the state of the best epoch, until it is written
         self._place = _place(fit) if fit.epoch and self.resume else None
         self._is_paused = False
         self._step, self._time = fit.step, time.monotonic()
 
     def on_block_end(self, fit: FitView) -> None:
-        # A break inside of an epoch cuts its numbers short: what goes on is the epoch as it was before.
+        # A break within an epoch truncates its numbers, so the state before is the one to resume from.
         self._is_paused = fit.stopped_by is not None and fit.stopped_by.pauses
         if self._is_paused or (self._unit != "epochs" and self._is_due(fit)):
             self._write(fit, fit.state())
@@ -146,17 +146,17 @@ class Checkpoint(Callback):
             self._write(fit, fit.state())
 
     def saved(self) -> SavedFit | None:
-        """Return what is in the folder, if this is to be resumed.
+        """Return the fit to resume from the folder.
 
         Returns
         -------
         SavedFit or None
-            None where there is nothing, or `resume` is False.
+            None if there is none, or `resume` is False.
 
         Raises
         ------
         LoadError
-            If the file is damaged; with "fall_back" if the one before is, too.
+            If the file is damaged; with "fall_back", if the previous one is damaged, too.
         """
         folder = Path(self.path)
         last, previous = folder / LAST, folder / PREVIOUS
@@ -168,8 +168,8 @@ class Checkpoint(Callback):
             if self.resume != "fall_back" or not previous.exists():
                 raise
             found = read_checkpoint(previous)
-            warnings.warn(f"{error}. The fit goes on from that", CallbackWarning, stacklevel=2)
-            keep_as(previous, last)  # what is written next must not put the damaged one in its place
+            warnings.warn(f"{error}. The fit continues from that", CallbackWarning, stacklevel=2)
+            keep_as(previous, last)  # the next write would replace it by the damaged one
             return found
 
     def _is_due(self, fit: FitView) -> bool:
@@ -180,7 +180,7 @@ class Checkpoint(Callback):
         return time.monotonic() - self._time >= self._amount
 
     def _write(self, fit: FitView, state: dict[str, Any]) -> None:
-        """Write the best state first: the last one leads to it again, should the process die in between."""
+        """Write the best state first: if the process dies in between, a resumed fit reaches it again."""
         folder = Path(self.path)
         last, best = folder / LAST, folder / BEST
         try:
@@ -194,8 +194,8 @@ class Checkpoint(Callback):
                 write(last, state, KIND)
         except OSError as error:
             warnings.warn(
-                f"no checkpoint of epoch {fit.epoch} was written to {folder}: {error}. The fit goes on, and "
-                "the checkpoint before stays",
+                f"no checkpoint of epoch {fit.epoch} was written to {folder}: {error}. The fit continues, "
+                "and the previous checkpoint is kept",
                 CallbackWarning,
                 stacklevel=2,
             )
@@ -206,12 +206,12 @@ class Checkpoint(Callback):
 
 
 def _place(fit: FitView) -> tuple[int, int, bool]:
-    """Return what tells two states of a fit apart."""
+    """Return a key that identifies a state of a fit."""
     return fit.step, fit.history.n_epochs, fit.stopped_by is not None
 
 
 def _parsed(every: int | str) -> tuple[str, float]:
-    """Return the unit, ``"epochs"``, ``"steps"`` or ``"seconds"``, and how many of it."""
+    """Return the unit, ``"epochs"``, ``"steps"`` or ``"seconds"``, and the number of units."""
     if not isinstance(every, str):
         return "epochs", every
     found = EVERY.fullmatch(every.strip())
@@ -242,19 +242,19 @@ def read_checkpoint(path: "str | os.PathLike[str]") -> SavedFit:
     Parameters
     ----------
     path : str or PathLike
-        The file, or the folder of a `Checkpoint`, of which it is the last.
+        The file, or the folder of a `Checkpoint`, whose last file is read.
 
     Returns
     -------
     SavedFit
-        To be resumed.
+        The fit to resume.
 
     Raises
     ------
     LoadError
-        If it is damaged or no checkpoint; names it, and the one before if there is one.
+        If the file is damaged or not a checkpoint; names it, and the previous one if there is one.
     FileNotFoundError
-        If there is none.
+        If there is no file.
     """
     file = Path(path)
     file = file / LAST if file.is_dir() else file
@@ -272,25 +272,25 @@ def read_checkpoint(path: "str | os.PathLike[str]") -> SavedFit:
 def saved_fit(
     callbacks: Sequence[Callback], resume_from: "str | os.PathLike[str] | None" = None
 ) -> SavedFit | None:
-    """Return what a fit is to go on from.
+    """Return the saved fit to resume, if any.
 
     Parameters
     ----------
     callbacks : sequence of Callback
-        Of the fit: a `Checkpoint` among them may ask to resume.
+        Callbacks of the fit; a `Checkpoint` among them may resume.
     resume_from : str, PathLike or None, default=None
-        What the user gave instead.
+        A checkpoint given instead.
 
     Returns
     -------
     SavedFit or None
-        None for a fit that begins anew.
+        None for a new fit.
     """
     if resume_from is not None:
         if not isinstance(resume_from, (str, os.PathLike)):
             raise TypeError(
                 f"resume_from must be the path of a checkpoint, its folder or a file, got {resume_from!r}; "
-                "Checkpoint(path, resume=True) goes on from what it finds there"
+                "Checkpoint(path, resume=True) resumes from the folder"
             )
         return read_checkpoint(resume_from)
     found = (callback.saved() for callback in callbacks if isinstance(callback, Checkpoint))

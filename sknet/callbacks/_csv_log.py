@@ -12,11 +12,11 @@ __all__ = ["CSVLog"]
 
 
 class CSVLog(Callback):
-    """Write the numbers of every epoch to a file of comma-separated values, while the fit goes on.
+    """Write the numbers of every epoch to a CSV file during the fit.
 
-    The file is the history as a table: a line for each epoch with its number, empty where an epoch lacks a
-    number. A fit that continues another goes on in the same table. If the file cannot be written any more
-    during the fit, that ends with a warning, and what was learned is kept.
+    The file is the history as a table: one line per epoch, with empty cells for missing numbers. A fit that
+    continues another appends to its table. If writing fails during the fit, the fit ends with a warning,
+    and its result is kept.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class CSVLog(Callback):
 
     def on_fit_begin(self, fit: FitView) -> None:
         self._columns: list[str] = []
-        self._write(fit, 0, "w")  # so that a file that cannot be written is known at once
+        self._write(fit, 0, "w")  # a file that cannot be written raises at once
 
     def on_epoch_end(self, fit: FitView) -> None:
         if list(fit.history) == self._columns:
@@ -56,7 +56,7 @@ class CSVLog(Callback):
             self._write(fit, 0, "w")
 
     def _write(self, fit: FitView, first: int, mode: str) -> None:
-        """Write the epochs from `first` on, with the names above them if that is the first of all."""
+        """Write the epochs from `first` on, with a header if that is the very first."""
         history = fit.history
         self._columns = list(history)
         with Path(self.path).open(mode, newline="") as file:

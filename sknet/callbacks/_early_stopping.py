@@ -26,7 +26,7 @@ SPOKEN = {
 
 
 class EarlyStopping(Callback):
-    """End the fit when a number has not improved for some epochs, and go back to the best weights.
+    """End the fit when a number has not improved for some epochs, and restore the best weights.
 
     A schedule that responds to plateaus, such as `sknet.optim.schedules.Adaptive`, lowers the learning rate
     first; the fit ends when it cannot be lowered any further.
@@ -35,9 +35,9 @@ class EarlyStopping(Callback):
     ----------
     monitor : str or None, default=None
         Name of the number: "loss", "score", "validation_loss", "validation_score" or one that another
-        callback adds. None is what the fit goes by: of the validation, if there is one.
+        callback adds. None is the fit's own (`FitView.monitor`): of the validation, if there is one.
     patience : int or inf, default=10
-        Epochs without improvement that are borne.
+        Epochs without improvement that are tolerated.
     tol : float, default=1e-4
         By how much the number must be better than the best to count as an improvement.
     higher_is_better : bool or None, default=None
@@ -52,7 +52,7 @@ class EarlyStopping(Callback):
     best_ : float
         The best number; NaN before the first.
     best_epoch_, best_step_ : int
-        In which epoch of the fit it was, and how many updates had been made by then; 0 if in none.
+        The epoch of the best number, and the updates made by then; 0 if there is none.
 
     Notes
     -----
@@ -82,7 +82,7 @@ class EarlyStopping(Callback):
         "verbose": ["verbose"],
     }
     _weights: Any = None
-    _model: Any = None  # while a fit is under way
+    _model: Any = None  # set during a fit
     _loaded: Mapping[str, Any] = {}
     _plateau: Plateau | None = None
     best_epoch_ = best_step_ = 0
@@ -113,12 +113,12 @@ class EarlyStopping(Callback):
         self._name, self._model = self.monitor or fit.monitor, fit.model
         self._reductions = fit.model.progress.reductions
         loaded = self._loaded
-        if fit.epoch:  # resumed: its epochs are counted on
+        if fit.epoch:  # resumed: continue counting its epochs
             self.best_epoch_, self.best_step_ = loaded.get("best_epoch", 0), loaded.get("best_step", 0)
         if self.higher_is_better is not None or self._name in fit.directions:
             self._plateau = self._new_plateau(fit)
         if self.restore_best and loaded.get("monitor") == self._name and math.isfinite(loaded["best"]):
-            # The fit that is continued has seen a best epoch: its weights are the model's, or in the state.
+            # The fit that is continued has had a best epoch: its weights are the model's, or in the state.
             self._weights = _weights_of(fit.model, loaded.get("weights"))
 
     def on_epoch_end(self, fit: FitView) -> Answer:
@@ -140,7 +140,7 @@ class EarlyStopping(Callback):
         self._weights = self._model = None
 
     def state(self) -> dict[str, Any]:
-        """Return what was the best so far, how long ago, and its weights while a fit is under way."""
+        """Return the best number so far, how long ago it was, and its weights (only during a fit)."""
         if self._plateau is None:
             return dict(self._loaded)
         state = {"monitor": self._name, **self._plateau.state()}
@@ -148,7 +148,7 @@ class EarlyStopping(Callback):
         return state | ({} if self._weights is None else {"weights": _as_arrays(self._weights, self._model)})
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state, if the same number is monitored."""
+        """Continue from a state, if the same number is monitored."""
         self._loaded = state
 
     def _new_plateau(self, fit: FitView) -> Plateau:
@@ -164,7 +164,7 @@ class EarlyStopping(Callback):
         return plateau
 
     def _decided(self, model: Any, plateau: Plateau, exhausted: bool) -> Answer:
-        """Lower the learning rate where its schedule asks for it; tell whether the fit ends."""
+        """Lower the learning rate if its schedule asks for it; return whether the fit ends."""
         optimizer, progress = model.optimizer, model.progress
         schedules = optimizer.schedules if optimizer.goes_in_steps else []
         own = min([s.patience for s in schedules if s.patience is not None], default=None)
@@ -195,7 +195,7 @@ class EarlyStopping(Callback):
 
 
 def _as_arrays(weights: Any, model: Any) -> dict[str, Any]:
-    """Return weights as arrays of the host, but for those of parameters that are still frozen."""
+    """Return weights as host arrays, without those of parameters that are still frozen."""
     thawed = [] if model is None else [name for name in weights.frozen if name in model.parameters]
     return {
         "trained": list(weights.layout.shapes),
@@ -207,7 +207,7 @@ def _as_arrays(weights: Any, model: Any) -> dict[str, Any]:
 
 
 def _weights_of(model: Any, saved: Mapping[str, Any] | None) -> Any:
-    """Return weights from a state's arrays; without them, the model's."""
+    """Return weights from a state's arrays, or the model's if there are none."""
     weights = model.weights()
     if saved is None:
         return weights

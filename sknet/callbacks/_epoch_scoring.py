@@ -1,4 +1,4 @@
-"""A scorer of scikit-learn after every epoch."""
+"""scikit-learn scorers after every epoch."""
 
 from collections.abc import Callable
 from numbers import Integral
@@ -12,7 +12,7 @@ __all__ = ["EpochScoring", "direction_of"]
 
 
 class EpochScoring(Callback):
-    """Score the estimator after an epoch; the score is in the history, and can be monitored.
+    """Score the estimator after an epoch; the score is added to the history, and can be monitored.
 
     Parameters
     ----------
@@ -20,14 +20,14 @@ class EpochScoring(Callback):
         A scorer of scikit-learn, or its name, such as "roc_auc"; or a function ``scoring(estimator, X, y)``.
         None is the estimator's `score`.
     on : {"validation", "training"}, default="validation"
-        Which rows to score.
+        The rows to score.
     name : str or None, default=None
-        Of the score in the history; None is that of the scorer, after "validation_" for such rows.
+        Name of the score in the history; None is that of the scorer, with prefix "validation_" for such rows.
     every : int, default=1
-        Epochs from one score to the next.
+        Number of epochs between scores.
     higher_is_better : bool or None, default=None
-        Needed for a function that does not say it by an attribute `greater_is_better`; of scorers of
-        scikit-learn, and of `score`, it is known.
+        Needed for a function without an attribute `greater_is_better`; for scikit-learn's scorers and
+        `score`, it is known.
 
     Attributes
     ----------
@@ -86,16 +86,16 @@ class EpochScoring(Callback):
         prefix = "validation_" if self.on == "validation" else ""
         self.name_ = self.name or f"{prefix}{_name_of(self.scoring)}"
         if self.name_ in fit.directions:
-            raise ValueError(f"this fit has a number {self.name_!r} already: give EpochScoring another name=")
+            raise ValueError(f"this fit already has a number {self.name_!r}: give EpochScoring another name=")
         fit.announce(self.name_, higher_is_better=self._direction())
 
     def _direction(self) -> bool:
-        """Tell whether a higher score is better, which is known or asked for."""
+        """Tell whether a higher score is better; raise a ValueError if that is unknown."""
         known = direction_of(self._scorer) if self.higher_is_better is None else self.higher_is_better
         if known is None:
             name = _name_of(self.scoring)
             raise ValueError(
-                f"nobody has said whether a higher or a lower {name!r} is better: give "
+                f"it is unknown whether a higher or a lower {name!r} is better: pass "
                 f"EpochScoring({name}, higher_is_better=True) or False, set the attribute greater_is_better "
                 "of the function, or make a scorer of a metric of (y_true, y_pred) by make_scorer(metric, "
                 "greater_is_better=...)"
@@ -119,14 +119,14 @@ def direction_of(scorer: Callable[..., Any]) -> bool | None:
     Parameters
     ----------
     scorer : callable
-        Of scikit-learn, or a function that may have an attribute `greater_is_better`.
+        A scikit-learn scorer, or a function that may have an attribute `greater_is_better`.
 
     Returns
     -------
     bool or None
-        None where nobody has said.
+        None if unknown.
     """
-    # scikit-learn turns losses around: of its scorers higher is better
+    # scikit-learn's scorers negate losses, so that higher is always better
     if scorer is _own_score or getattr(scorer, "_sign", None) in (1, -1):
         return True
     said = getattr(scorer, "greater_is_better", None)
@@ -137,7 +137,7 @@ def _scorer(scoring: Any) -> Callable[..., float]:
     """Return a function of an estimator, X and y."""
     if scoring is None:
         return _own_score
-    from sklearn.metrics import get_scorer  # it loads half of scikit-learn
+    from sklearn.metrics import get_scorer  # slow to import
 
     found: Callable[..., float] = get_scorer(scoring)
     return found

@@ -1,4 +1,4 @@
-"""Which learning rates a network can be trained with."""
+"""The learning rate range test."""
 
 import math
 from collections.abc import Mapping
@@ -18,32 +18,32 @@ from sknet.optim.schedules import Exponential
 __all__ = ["LearningRateFinder"]
 
 POSITIVE = Interval(Real, 0, None, closed="neither")
-MEMORY = 0.9  # how much of the mean of the losses before goes into the next
-FEWEST = 5  # losses that tell something
+MEMORY = 0.9  # weight of earlier losses in the running mean
+FEWEST = 5  # the least number of losses for a suggestion
 
 
 class LearningRateFinder(Callback):
-    """Train a copy of the model with ever larger learning rates before the fit begins, and note the losses.
+    """Train a copy of the model with increasing learning rates before the fit, and record the losses.
 
-    The fit itself stays as it is, to the bit: neither its weights nor its random state are touched.
+    The fit itself is not affected: neither its weights nor its random state change.
 
     Parameters
     ----------
     min_lr, max_lr : float, default=1e-6, 1.0
         The range of rates, which grow by the same factor from step to step.
     n_steps : int, default=100
-        How many rates.
+        Number of rates.
     divergence : float, default=4.0
-        The test ends early where the smoothed loss is that many times the smallest one.
+        The test ends early if the smoothed loss exceeds the smallest one by this factor.
     stop : bool, default=False
         Whether the fit ends after the test, before its first step.
 
     Attributes
     ----------
     rates_, losses_ : ndarray of shape (n_rates,)
-        The rates tried, and the loss of the batch before the step with each of them.
+        The rates tried, and for each the loss of the batch before the step.
     suggestion_ : float
-        A tenth of the rate at which the smoothed loss is smallest: NaN if the loss has not fallen.
+        A tenth of the rate with the smallest smoothed loss; NaN if the loss has not decreased.
 
     Notes
     -----
@@ -87,7 +87,7 @@ class LearningRateFinder(Callback):
     _loaded: Mapping[str, Any] = {}
 
     def on_fit_begin(self, fit: FitView) -> Answer:
-        if fit.epoch and self._loaded:  # resumed: the rates were tried before the first step
+        if fit.epoch and self._loaded:  # resumed: the test was done before the first step
             self.rates_, self.losses_ = self._loaded["rates"], self._loaded["losses"]
             self.suggestion_ = self._loaded["suggestion"]
             return None
@@ -107,11 +107,11 @@ class LearningRateFinder(Callback):
         return "stop" if self.stop else None
 
     def state(self) -> dict[str, Any]:
-        """Return what was found."""
+        """Return the results of the test."""
         return {"rates": self.rates_, "losses": self.losses_, "suggestion": self.suggestion_}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Keep what was found, if the fit is resumed; one that continues another tries anew."""
+        """Keep the results if the fit is resumed; a fit that continues another repeats the test."""
         self._loaded = state
 
     def _tested(self, model: Any, batches: Any) -> list[float]:
@@ -127,28 +127,28 @@ class LearningRateFinder(Callback):
             mean = MEMORY * mean + (1 - MEMORY) * losses[-1]
             smoothed = mean / (1 - MEMORY ** len(losses))
             best = min(best, smoothed)
-            # Losses below zero, as those of a density, have no multiple that would say anything.
+            # For negative losses, such as those of a density, a factor is meaningless.
             if len(losses) == self.n_steps or (best > 0 and smoothed > self.divergence * best):
                 break
         return losses
 
     def plot(self, ax: Any = None) -> Any:
-        """Plot losses over rates, with the suggestion; it needs matplotlib.
+        """Plot losses against rates, with the suggestion; needs matplotlib.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where; None makes a new figure.
+            The axes to plot into; None creates a figure.
 
         Returns
         -------
         Axes
-            The same.
+            The axes.
 
         Raises
         ------
         AttributeError
-            Before a fit: the object that has run is the fitted estimator's, in its `callbacks_`.
+            Before a fit; the object with results is in the fitted estimator's `callbacks_`.
         """
         if not hasattr(self, "rates_"):
             raise AttributeError(
@@ -166,7 +166,7 @@ class LearningRateFinder(Callback):
 
 
 def _endless(model: Any, batches: Any) -> Any:
-    """Yield batches in which some row counts, epoch after epoch, each in an order of its own."""
+    """Yield batches of positive weight forever, each epoch in a new order."""
     while True:
         order = model.random_state.permutation(batches.n_samples)
         for number in range(batches.n_batches):
@@ -178,7 +178,7 @@ def _with_rate(optimizer: Any, schedule: Any) -> Any:
     """Return an optimizer like this one with another learning rate, wherever that is set in it."""
     changed = clone(optimizer)
     names = [name for name in changed.get_params() if f"__{name}".endswith("__lr")]
-    names = [name for name in names if "lr__" not in name]  # those inside of a schedule
+    names = [name for name in names if "lr__" not in name]  # those within a schedule
     if not changed.goes_in_steps or not names:
         raise ValueError(f"LearningRateFinder needs an optimizer with a learning rate, got {optimizer!r}")
     return changed.set_params(**dict.fromkeys(names, schedule))
@@ -194,6 +194,6 @@ def _smoothed(losses: Any) -> Any:
 
 
 def _suggested(rates: Any, losses: Any) -> float:
-    """Return a tenth of the rate at which the loss is smallest, if it has fallen."""
+    """Return a tenth of the rate with the smallest loss, if the loss has decreased."""
     lowest = int(np.argmin(losses)) if len(losses) >= FEWEST else 0
     return float(rates[lowest] / 10) if lowest else math.nan

@@ -1,4 +1,4 @@
-"""How large gradients are."""
+"""Norms of gradients."""
 
 import math
 from collections.abc import Mapping
@@ -16,16 +16,16 @@ __all__ = ["GradientMonitor"]
 
 
 class GradientMonitor(Callback):
-    """Measure the gradient after an epoch: its norm for each parameter, and in all.
+    """Measure the gradient after an epoch: its norm for each parameter, and its total norm.
 
-    The gradient is that of one batch at the weights that the epoch ended with, the next batch each time. It
-    is computed beside the training, which stays as it is: the same bits, one more forward and backward
-    pass. The norm of all is in the history as ``gradient_norm``.
+    The gradient is that of one batch, a different one each time, at the weights after the epoch. Computing
+    it takes one more forward and backward pass, and does not affect training. The total norm is in the
+    history as ``gradient_norm``.
 
     Parameters
     ----------
     every : int, default=1
-        Epochs from one measurement to the next.
+        Number of epochs between measurements.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class GradientMonitor(Callback):
     weight_norms_ : dict of str to list of float
         Euclidean norms of the parameters themselves.
     epochs_ : list of int
-        After which epochs of the fit.
+        The epochs of the measurements.
 
     Examples
     --------
@@ -84,12 +84,12 @@ class GradientMonitor(Callback):
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on with these norms, if the fit is resumed; one that continues another begins anew."""
+        """Keep these norms if the fit is resumed; a fit that continues another starts with none."""
         self._loaded = state
 
 
 def _batch(batches: Any, number: int) -> Any:
-    """Return a batch in which some row counts."""
+    """Return a batch of positive weight."""
     for k in range(batches.n_batches):
         chosen = (number + k) % batches.n_batches
         if batches.in_a_row(None, chosen, 1):

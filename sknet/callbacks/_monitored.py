@@ -1,4 +1,4 @@
-"""The name of a number that a callback goes by."""
+"""The check of a monitored number's name."""
 
 from sknet._hints import suggestion
 from sknet.callbacks._view import FitView
@@ -7,21 +7,21 @@ __all__ = ["check_monitored"]
 
 
 def check_monitored(who: str, name: str, fit: FitView) -> None:
-    """Check a number that is missing in this epoch: others may have it.
+    """Check the name of a number that is missing in this epoch; other epochs may have it.
 
     Parameters
     ----------
     who : str
-        Which callback goes by it.
+        The callback that monitors it.
     name : str
-        Of the number.
+        Name of the number.
     fit : FitView
-        At the end of an epoch.
+        The fit at the end of an epoch.
 
     Raises
     ------
     ValueError
-        If nobody has announced such a number, and no epoch had one.
+        If no such number has been announced, and no epoch had one.
     """
     if name not in fit.history and name not in fit.directions:
         known = sorted(fit.record)

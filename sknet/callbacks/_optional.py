@@ -14,7 +14,7 @@ def optional(module: str, who: str, extra: str) -> Any:
     module : str
         Its name.
     who : str
-        What needs it.
+        The callback that needs it.
     extra : str
         The extra of sknet that installs it.
 
@@ -26,7 +26,7 @@ def optional(module: str, who: str, extra: str) -> Any:
     Raises
     ------
     ImportError
-        If it is not installed; the message says how to.
+        If it is not installed; the message says how to install it.
     """
     try:
         return import_module(module)

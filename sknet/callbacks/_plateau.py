@@ -1,4 +1,4 @@
-"""When to stop: no improvement for too many epochs."""
+"""Detection of plateaus: no improvement for too many epochs."""
 
 import math
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ class Plateau:
     Parameters
     ----------
     patience : float
-        Epochs without improvement that are borne; infinity never stops.
+        Epochs without improvement that are tolerated; infinity never stops.
     tol : float
-        By how much a value must be better than the best so far to count as an improvement.
+        The least improvement over the best value so far that counts.
     higher_is_better : bool
         Whether the value is a score or a loss.
 
@@ -26,9 +26,9 @@ class Plateau:
     count : int
         Epochs since the last improvement.
     waited : int
-        Epochs since that or the last lowered learning rate.
+        Epochs since the last improvement or reduction of the learning rate.
     cooling : int
-        Epochs that are still not counted in `waited`.
+        Remaining epochs that do not count in `waited`.
 
     Notes
     -----
@@ -50,7 +50,7 @@ class Plateau:
         self.is_best = self._cools_count = False
 
     def observe(self, value: float) -> bool:
-        """Take in the value of an epoch, and tell whether the patience is used up.
+        """Record the value of an epoch, and return whether patience is exhausted.
 
         Parameters
         ----------
@@ -89,21 +89,21 @@ class Plateau:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state, if that is of the same kind of value."""
+        """Continue from a state, if it is of the same kind of value."""
         if state["higher_is_better"] == self.higher_is_better:
             self.best, self.count = float(state["best"]), int(state["count"])
             self.waited, self.cooling = int(state["waited"]), int(state["cooling"])
             self._cools_count = bool(state["cools_count"])
 
     def restart(self, also_count: bool = True, cooldown: int = 0) -> None:
-        """Begin to wait anew, as after a lowered rate; the best value stays.
+        """Restart the patience, as after a reduction of the rate; the best value is kept.
 
         Parameters
         ----------
         also_count : bool, default=True
-            Whether also to count anew the epochs without an improvement.
+            Whether to restart the count of epochs without an improvement, too.
         cooldown : int, default=0
-            For how many epochs not to begin.
+            Number of epochs before waiting starts.
         """
         self.waited = 0
         self.cooling = cooldown

@@ -20,9 +20,9 @@ class PrintLog(Callback):
     Parameters
     ----------
     every : int, default=1
-        Epochs from one line to the next.
+        Number of epochs between lines.
     report : callable or None, default=None
-        ``report(epoch, record)`` returns the line; None has all numbers of the epoch in it.
+        ``report(epoch, record)`` returns the line; None prints all numbers of the epoch.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class PrintLog(Callback):
 
 
 def _line(epoch: int, record: Mapping[str, Any]) -> str:
-    """Return the numbers of an epoch, in one line."""
+    """Return the numbers of an epoch as one line."""
     said = [f"Iteration {epoch}"]
     for name, value in record.items():
         if name not in LAST:

@@ -1,4 +1,4 @@
-"""A bar that shows how far a fit has come."""
+"""A progress bar for fits."""
 
 import time
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from sknet.callbacks._view import FitView
 __all__ = ["ProgressBar"]
 
 FORMAT = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-PAUSE = 0.1  # seconds between two changes of what the bar says
+PAUSE = 0.1  # seconds between updates of the bar's text
 NOT_SHOWN = ("lr", "time")
 
 
 class ProgressBar(Callback):
-    """Show epochs, loss, scores and the time left: a line in a terminal, a widget in a notebook.
+    """Show epochs, loss, scores and the remaining time: a line in a terminal, a widget in a notebook.
 
-    ``verbose="bar"`` is this bar. It needs tqdm: ``pip install 'sknet[progress]'``. In workers of joblib, as
-    of a search with ``n_jobs=2``, it says nothing.
+    ``verbose="bar"`` is this bar. It needs tqdm: ``pip install 'sknet[progress]'``. In joblib workers, for
+    example in a search with ``n_jobs=2``, it is silent.
 
     Parameters
     ----------
     description : str or None, default=None
-        What stands before the number of the epoch.
+        Text before the number of the epoch.
     leave : bool, default=True
         Whether the bar stays when the fit has ended.
 
@@ -68,7 +68,7 @@ class ProgressBar(Callback):
         if now - self._shown > PAUSE:
             self._shown = now
             self._say(fit)
-        # Batches without weight are no steps.
+        # Batches of zero weight are not steps.
         self._bar.update(fit.epoch * fit.batches.n_batches - self._bar.n)
 
     def on_fit_end(self, fit: FitView) -> None:
@@ -95,7 +95,7 @@ def _numbers(record: Mapping[str, float]) -> dict[str, str]:
 
 
 def _is_in_worker() -> bool:
-    """Tell whether joblib runs this beside others, in a thread or process of its own."""
+    """Tell whether this runs in a parallel joblib worker."""
     from joblib.parallel import get_active_backend
 
     return bool((get_active_backend()[0].nesting_level or 0) > 0)

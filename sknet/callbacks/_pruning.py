@@ -1,4 +1,4 @@
-"""Ending the fits of a search that promise little."""
+"""Ending unpromising fits of a search."""
 
 from numbers import Integral
 from typing import Any, Self
@@ -13,20 +13,20 @@ __all__ = ["Pruning"]
 
 
 class Pruning(Callback):
-    """Report every epoch to a trial of Optuna, and end the fit where the trial is pruned.
+    """Report every epoch to an Optuna trial, and end the fit if the trial is pruned.
 
-    A pruned fit raises ``optuna.TrialPruned``, which the study takes in, and leaves the estimator as it
-    was. It needs Optuna: ``pip install 'sknet[optuna]'``.
+    A pruned fit raises ``optuna.TrialPruned``, which the study handles, and leaves the estimator unchanged.
+    It needs Optuna: ``pip install 'sknet[optuna]'``.
 
     Parameters
     ----------
     trial : optuna.Trial
-        Of the objective function that fits the estimator.
+        The argument of the objective function that fits the estimator.
     monitor : str or None, default=None
-        Name of the number that is reported; None is what the fit goes by: of the validation, if there is
+        Name of the number to report; None is that of `FitView.monitor`: of the validation, if there is
         one. Whether higher is better must be the same for the number and for the study.
     every : int, default=1
-        Epochs from one report to the next.
+        Number of epochs between reports.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Pruning(Callback):
         self.every = every
 
     def __sklearn_clone__(self) -> Self:
-        return type(self)(self.trial, self.monitor, every=self.every)  # a trial is not copied
+        return type(self)(self.trial, self.monitor, every=self.every)  # trials cannot be copied
 
     def on_fit_begin(self, fit: FitView) -> None:
         for method in ("report", "should_prune"):
@@ -79,7 +79,7 @@ class Pruning(Callback):
         self.__dict__.pop("_pruned", None)
 
     def _check_direction(self, fit: FitView) -> None:
-        """Raise a ValueError if the study goes the other way."""
+        """Raise a ValueError if the study optimises in the other direction."""
         directions: Any = getattr(getattr(self.trial, "study", None), "directions", ())
         higher = fit.directions.get(self._name)
         if len(directions) != 1 or higher is None:

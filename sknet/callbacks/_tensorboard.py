@@ -1,4 +1,4 @@
-"""Curves of a fit in TensorBoard."""
+"""Training curves in TensorBoard."""
 
 import os
 from typing import Any, Self
@@ -13,16 +13,16 @@ __all__ = ["TensorBoardLog"]
 class TensorBoardLog(Callback):
     """Write the numbers of every epoch for TensorBoard.
 
-    It needs tensorboardX (``pip install 'sknet[tensorboard]'``), or a writer that you have made. If writing
-    fails during the fit, that ends with a warning, and what was learned is kept.
+    It needs tensorboardX (``pip install 'sknet[tensorboard]'``), or a writer. If writing fails during the
+    fit, the fit ends with a warning, and its result is kept.
 
     Parameters
     ----------
     log_dir : str, path-like or None, default=None
-        Where to write; None lets tensorboardX name a folder in ``runs`` by the time.
+        The folder; None lets tensorboardX create a folder in ``runs`` named by the time.
     writer : object or None, default=None
-        Write to this one instead: it has ``add_scalar(name, value, step)`` and ``flush()``, as the
-        ``SummaryWriter`` of tensorboardX and that of PyTorch. It is shared by all fits, and not closed.
+        An object with ``add_scalar(name, value, step)`` and ``flush()`` to write to instead, such as the
+        ``SummaryWriter`` of tensorboardX or PyTorch. It is shared by all fits, and not closed.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class TensorBoardLog(Callback):
         self.writer = writer
 
     def __sklearn_clone__(self) -> Self:
-        return type(self)(self.log_dir, writer=self.writer)  # an open file is not copied
+        return type(self)(self.log_dir, writer=self.writer)  # an open file cannot be copied
 
     def on_fit_begin(self, fit: FitView) -> None:
         if self.writer is not None:

@@ -11,14 +11,14 @@ __all__ = ["TimeLimit"]
 
 
 class TimeLimit(Callback):
-    """End a fit in order after some seconds, also in the middle of an epoch.
+    """End a fit normally after some seconds, even in the middle of an epoch.
 
     Parameters
     ----------
     seconds : float
-        How long the training of one call of `fit` or `partial_fit` may take. The block of steps under way,
-        which takes about a twentieth of a second, is finished, and so are the callbacks of the epoch. A fit
-        that is resumed from a `Checkpoint` goes on for as long again.
+        The time limit of one call of `fit` or `partial_fit`. The current block of steps, which takes about a
+        twentieth of a second, is finished, and the callbacks of the epoch are called. A fit that is resumed
+        from a `Checkpoint` has the same time again.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a callback sees of a fit."""
+"""A callback's view of a fit."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -10,7 +10,7 @@ __all__ = ["FitState", "FitView", "Rows"]
 
 
 class Rows(NamedTuple):
-    """Rows of a data set as the user gave them: targets are labels, not what a loss reads.
+    """Rows of a data set as the user gave them, so targets are labels, not encoded.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Rows(NamedTuple):
 
 
 class FitState(Protocol):
-    """What a loop keeps of a fit, and shows to the callbacks through a `FitView`."""
+    """A loop's record of a fit, which callbacks see through a `FitView`."""
 
     epoch: int
     step: int
@@ -41,10 +41,10 @@ class FitState(Protocol):
     stopped_by: Any
 
     def estimator(self) -> Any:
-        """Return the estimator as if the fit ended here; None without one."""
+        """Return the estimator as if the fit had ended here; None if there is none."""
 
     def state(self) -> dict[str, Any]:
-        """Return all that the fit depends on from here on."""
+        """Return everything that the rest of the fit depends on."""
 
     def rows(self, which: str) -> Rows | None:
         """Return the rows, as given, of `which`: "training" or "validation"; None if there are none."""
@@ -85,13 +85,13 @@ class FitView:
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(
-            f"a callback cannot set {name!r} of a fit, which is read-only: a hook returns 'stop' to end the "
-            "fit, and adds scores by fit.record[name] = score"
+            f"a callback cannot set {name!r} of a fit, which is read-only: return 'stop' to end the "
+            "fit, and add scores by fit.record[name] = score"
         )
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch under way, from 1; 0 before the first. For L-BFGS the iteration."""
+        """Number of the current epoch, from 1; 0 before the first. For L-BFGS, the iteration."""
         return self._fit.epoch
 
     @property
@@ -101,7 +101,7 @@ class FitView:
 
     @property
     def max_epochs(self) -> int:
-        """The number of epochs that this fit has at most."""
+        """The most epochs of this fit."""
         return self._fit.max_epochs
 
     @property
@@ -119,7 +119,7 @@ class FitView:
 
     @property
     def history(self) -> Any:
-        """The `History` so far, with the epochs of the fits that this one continues; not to be changed."""
+        """The `History` so far, with the epochs of the fits that this one continues; do not change it."""
         return self._fit.history
 
     @property
@@ -132,19 +132,19 @@ class FitView:
 
     @property
     def model(self) -> Any:
-        """The `Model` that is being trained. Its arrays change in place: copy what is to be kept."""
+        """The `Model` that is being trained. Its arrays change in place: copy those that you keep."""
         return self._fit.model
 
     @property
     def batches(self) -> Any:
-        """The training rows as the loop reads them: encoded, and in batches."""
+        """The training rows as the loop sees them: encoded, and in batches."""
         return self._fit.batches
 
     @property
     def estimator(self) -> Any:
-        """The estimator as if the fit ended now, able to predict; None in a loop without one.
+        """The estimator as if the fit had ended now, able to predict; None in a loop without one.
 
-        It is made anew whenever it is read, and shares the model that is being trained.
+        A new one is made on every access; it shares the model that is being trained.
         """
         return self._fit.estimator()
 
@@ -160,58 +160,58 @@ class FitView:
 
     @property
     def monitor(self) -> str:
-        """Name of the number that this fit goes by: of the validation, if there is one."""
+        """Name of the monitored number: of the validation, if there is one."""
         return self._fit.monitor
 
     @property
     def directions(self) -> Mapping[str, bool | None]:
-        """Whether higher is better, by name of the numbers that have a direction."""
+        """Whether higher is better, by name, for numbers with a known direction."""
         return self._fit.directions
 
     def announce(self, name: str, *, higher_is_better: bool) -> None:
-        """Say in `on_fit_begin` how to read a number that will be added to `record`.
+        """Announce in `on_fit_begin` the direction of a number that will be added to `record`.
 
         Parameters
         ----------
         name : str
-            Of the number.
+            Name of the number.
         higher_is_better : bool
-            For `EarlyStopping` and whoever else goes by it.
+            Its direction, for `EarlyStopping` and other callbacks that monitor it.
         """
         self._fit.directions[name] = higher_is_better
 
     @property
     def exception(self) -> BaseException | None:
-        """What cut the fit short, for `on_fit_end`: an error, an interrupt, or None."""
+        """The error or interrupt that ended the fit early, or None; for `on_fit_end`."""
         return self._fit.exception
 
     @property
     def stopped_by(self) -> Any:
-        """The callback that has ended the fit; None while it goes on."""
+        """The callback that has ended the fit; None while it continues."""
         return self._fit.stopped_by
 
     def state(self) -> dict[str, Any]:
-        """Return all that the fit depends on from here on: model, random state, history, callbacks, position.
+        """Return all that the rest of the fit depends on: model, random state, history, callbacks, position.
 
         Returns
         -------
         dict
-            Nested, of numbers, texts and arrays that stay as they are: what `Checkpoint` writes.
+            Nested dicts of numbers, texts and immutable arrays, which `Checkpoint` writes.
 
         Raises
         ------
         ValueError
-            For L-BFGS, whose state is inside of SciPy.
+            For L-BFGS, whose state is inside SciPy.
         """
         return self._fit.state()
 
     @property
     def failed(self) -> bool:
-        """Whether the fit ends with an error and nothing that it learned is kept, for `on_fit_end`."""
+        """Whether the fit ends with an error and its result is discarded; for `on_fit_end`."""
         return self._fit.failed
 
     def __reduce__(self) -> Any:
-        raise TypeError("a view of a fit cannot be pickled or copied: keep the numbers that it shows")
+        raise TypeError("a view of a fit cannot be pickled or copied: keep the numbers that you need")
 
     def __repr__(self) -> str:
         fit = self._fit

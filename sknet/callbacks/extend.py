@@ -1,4 +1,4 @@
-"""What a loop needs to call callbacks."""
+"""The interface between callbacks and training loops."""
 
 from sknet.callbacks._callback import HOOKS, check_callbacks, fresh_callbacks
 from sknet.callbacks._checkpoint import SavedFit, read_checkpoint, saved_fit

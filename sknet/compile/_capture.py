@@ -36,7 +36,7 @@ class _Traced(TracedArray):
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         raise self._frozen(
-            "the value of a tensor is read (by bool, float, int, item, numpy or an array function)"
+            "the value of a tensor is read (by bool, float, int, item, numpy or a NumPy function)"
         )
 
     def __getattr__(self, name: str) -> Any:
@@ -51,7 +51,7 @@ class _Traced(TracedArray):
         return CaptureError(
             f"{what}, of shape {self.shape}, {user_line()}. A captured function runs once, without data; a "
             "value read from it would be frozen. Compute with sknet.ops on tensors (ops.where instead of a "
-            "branch), or pass what is decided outside as an argument."
+            "branch), or pass what is decided outside the function as an argument."
         )
 
 
@@ -72,7 +72,7 @@ class Recorder:
         self._known: dict[int, tuple[Variable, Any]] = {}
 
     def variable(self, leaf: Any) -> Variable:
-        """Return the variable of a result: of a traced tensor, or a new constant."""
+        """Return the variable of a leaf of the result: that of a traced tensor, or a new constant."""
         return self._variable(leaf if isinstance(leaf, Tensor) else Tensor(leaf))
 
     def record(self, primitive: Primitive, inputs: tuple[Any, ...], params: dict[str, Any]) -> TracedArray:
@@ -265,7 +265,7 @@ def device_among(args: tuple[Any, ...]) -> Device:
 
 
 def _frozen(primitive: Primitive, value: Any) -> Any:
-    """Return a parameter that nothing outside can change: arrays at any depth are copied."""
+    """Return a parameter that no code outside can change: arrays at any depth are copied."""
     kind = type(value)
     if kind in UNCHANGEABLE:
         return value

@@ -32,7 +32,7 @@ KEPT = 64  # cached programs
 
 
 class Compiled:
-    """A captured function with its own memory; made by `compile`, or by `fresh` of another.
+    """A captured function with its own memory, made by `compile` or by the `fresh` method of another.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ class Compiled:
     result : tree of arrays
         Where `run` leaves the result. The arrays hold it until the next run.
     run : callable
-        From the slots to the result.
+        Computes the result from what the slots hold.
 
     Notes
     -----
-    Memory is allocated, and the program bound to it, when `slots`, `result` or `run` are first asked for:
-    what is compiled only to be read, or run in native code, costs neither.
+    Memory is allocated, and the program bound to it, on first access to `slots`, `result` or `run`:
+    a function that is compiled only to be inspected, or to run in native code, costs neither.
 
     There are two ways to call it. ``compiled(*args)`` copies the arguments into the slots and
     returns `result`. A fast loop writes the next batch into the slots itself
@@ -154,7 +154,7 @@ class Compiled:
 
     @cached_property
     def run(self) -> Callable[[], None]:
-        """From the slots to the result."""
+        """Computes the result from what the slots hold."""
         run, _ = self._bound
         return run if self.device.kind == "cpu" else partial(self._run_there, run)
 
@@ -165,7 +165,7 @@ class Compiled:
         with self._owner.activate(self.device):
             run()
 
-    # -- what it is ---------------------------------------------------------------------------
+    # -- description ---------------------------------------------------------------------------
 
     @property
     def graph(self) -> Graph:
@@ -189,14 +189,14 @@ class Compiled:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that it computes in, not counting slots."""
+        """Bytes of working memory, slots not included."""
         return self.plan.arena_size + self.plan.pinned_size
 
     def __repr__(self) -> str:
         plan = self.plan
         return f"Compiled({len(plan.equations)} equations, arena of {plan.arena_size} bytes)"
 
-    # -- using it -----------------------------------------------------------------------------
+    # -- calls ------------------------------------------------------------------------------
 
     def __call__(self, *args: Tree) -> Tree:
         """Copy the arguments into the slots, run, and return the result.
@@ -223,7 +223,7 @@ class Compiled:
             (slot, array) for x, slot, array in found if slot is not array and x not in self.plan.blank
         ]
         with self._owner.activate(self.device):
-            if len(changed) > 1:  # the array of one slot may be the argument for another
+            if len(changed) > 1:  # one slot's array may be passed as the argument for another
                 owners = {id(_root(slot)) for slot, _ in changed}
                 changed = [
                     (slot, array.copy() if id(_root(array)) in owners else array) for slot, array in changed
@@ -310,7 +310,7 @@ class Compiled:
         return slots
 
     def _check_apart(self, slots: list[Any]) -> None:
-        """Raise if a slot that is written to has memory in common with another."""
+        """Raise if a slot that is written to shares memory with another."""
         leaves_at = zip(paths(self.takes), leaves(self.takes), strict=True)
         names = [path for path, example in leaves_at if isinstance(example, Variable)]
         given = [(i, slot) for i, slot in enumerate(slots) if slot is not None]
@@ -320,7 +320,7 @@ class Compiled:
             for j, other in given:
                 if i != j and np.may_share_memory(slot, other):
                     raise CaptureError(
-                        f"slots {names[i]} and {names[j]} have memory in common, and the first is written to "
+                        f"slots {names[i]} and {names[j]} share memory, and the first is written to "
                         "while the second is read: give each an array of its own, or do not donate it"
                     )
 
@@ -387,7 +387,7 @@ def compile(
         Example arguments. Of arrays, only shape, dtype and device matter (the function will run on
         that device); numbers and text become constants.
     donate : iterable of int, default=()
-        Positions of arguments whose memory the caller gives up: outputs of the same shapes and
+        Positions of arguments whose memory may be overwritten: outputs of the same shapes and
         dtypes are written into their slots, in order. A donated argument that is not read may be
         set to zero at once.
     exact : bool, default=False
@@ -551,7 +551,7 @@ def _variable_like(leaf: Any) -> Any:
 
 
 def _root(array: Any) -> Any:
-    """Return what owns the memory of an array."""
+    """Return the object that owns an array's memory."""
     while (base := getattr(array, "base", None)) is not None:
         array = base
     return array

@@ -16,7 +16,7 @@ from sknet.ops import SparseSlot
 
 __all__ = ["Equation", "Graph", "Operand", "Variable"]
 
-_dtype_name = functools.cache(str)  # NumPy builds the name at every call
+_dtype_name = functools.cache(str)  # NumPy builds the name on every call
 MOST_SHOWN = 8  # elements of an array that are printed
 Scalar = bool | int | float
 Operand = Any  # a Variable or a Scalar
@@ -84,7 +84,7 @@ class Equation:
         self.primitive = primitive
         self.operands = operands
         self.params = params
-        # An output made by the rule is right, and equations are never changed afterwards.
+        # An output made by the rule is correct, and equations are immutable.
         self.verified = output is None
         self.variables = [x for x in operands if type(x) is Variable]
         self.output = Variable(*primitive.shape(*operands, **params)) if output is None else output
@@ -114,9 +114,9 @@ class Graph:
     Parameters
     ----------
     inputs : sequence of Variable
-        Given at every call.
+        Passed on every call.
     constants : dict of Variable to ndarray
-        Given once.
+        Fixed arrays.
     equations : sequence of Equation
         Each uses only what precedes it.
     outputs : sequence of Variable

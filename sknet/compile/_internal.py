@@ -20,7 +20,7 @@ OWN: dict[str, Primitive] = {}
 
 
 class _Internal(Primitive):
-    """A primitive that `PRIMITIVES` does not list, but `OWN`."""
+    """A primitive that is listed in `OWN`, not in `PRIMITIVES`."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ def _flat_index(xp: Namespace, indices: Any, *, length: int, from_end: bool = Tr
         xp.check_indices(indices, length)
     flat = xp.arange(length).take(
         indices.reshape(-1), None, out
-    )  # wraps negative indices and raises for others
+    )  # wraps negative indices, raises for indices out of bounds
     flat += xp.arange(0, indices.size * length, length)
     return flat
 
@@ -96,7 +96,7 @@ def _assemble(xp: Namespace, *parts: Any, starts: Shape, size: int, out: Any = N
     return out
 
 
-# Executors usually write the parts in place, so that nothing is left to copy.
+# Executors usually write the parts in place, which leaves nothing to copy.
 assemble = _Internal("assemble").define(
     forward=_assemble,
     shape=lambda *parts, starts, size: ((size,), np.result_type(*[part.dtype for part in parts])),

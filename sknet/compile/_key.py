@@ -12,7 +12,7 @@ from sknet.device import MetaArray, device_of, is_array, to_host
 
 __all__ = ["key_of", "same_value"]
 
-INLINE = 64  # bytes up to which the key contains an array; of a larger one it contains a digest
+INLINE = 64  # bytes up to which a key contains an array itself; larger ones are represented by a digest
 
 
 class _Identity:
@@ -58,7 +58,7 @@ def key_of(value: Any) -> Hashable:
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Tell whether two values have equal keys, or (if of another kind) the same type and compare equal."""
+    """Tell whether two values have equal keys, or, if keys go by identity, equal types and values."""
     if key_of(a) == key_of(b):
         return True
     return type(a) is type(b) and isinstance(key_of(a), _Identity) and bool(a == b)

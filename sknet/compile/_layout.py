@@ -30,9 +30,9 @@ class Buffer:
     offset : int
         Where it starts, in the memory or in its parent.
     parent : Buffer or None
-        The buffer that this one is a part of.
+        The buffer that contains this one.
     is_assembled : bool
-        Whether parts of it are buffers too.
+        Whether it contains other buffers.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Buffer:
 
     @property
     def parent(self) -> "Buffer | None":
-        """The buffer that this one is a part of."""
+        """The buffer that contains this one."""
         return self._parent
 
     @parent.setter
@@ -73,12 +73,12 @@ class Buffer:
 
     @property
     def aligned(self) -> int:
-        """Size, rounded up to whole cache lines, or what its device has instead."""
+        """Size, rounded up to the device's alignment (on the host, a cache line)."""
         return -(-self.nbytes // self.alignment) * self.alignment
 
     @property
     def position(self) -> int:
-        """Where it starts in the memory."""
+        """Its offset from the start of the memory."""
         return self.offset + (self._parent.position if self._parent is not None else 0)
 
     def array(self, memory: Any, shape: tuple[int, ...], dtype: Any) -> Any:

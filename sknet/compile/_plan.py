@@ -2,8 +2,8 @@
 
 Values live in the caller's slots (inputs), among the constants, or in one arena, where values whose
 lifetimes do not overlap share memory. A view needs no memory; an elementwise equation overwrites an
-operand that is no longer needed; parts of a flat array are written in place; an output may be
-written into the slot of a donated input. What only the equations of one kernel use has no memory.
+operand that is no longer needed; slices of a flat array are written in place; an output may be
+written into the slot of a donated input. A value that only one kernel uses needs no memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,8 +53,8 @@ class Plan:
     copies : list of (Variable, Variable)
         Outputs that have to be copied into donated inputs at the end.
     blank : set of Variable
-        Donated inputs that are not read and in which a flat array is assembled: they must be zero
-        before the first run, since gaps between the parts are never written.
+        Donated inputs that are not read and in which a flat array is assembled: they must be zeroed
+        before the first run, since gaps between its slices are never written.
     in_groups : set of Variable
         Values that exist for one block at a time, or only in a kernel's registers.
     arena_size, pinned_size : int
@@ -107,9 +107,9 @@ class Plan:
             self.pinned_size += buffer.aligned
 
     def _constants_as_used(self) -> dict[Variable, np.ndarray]:
-        """Return the constants, in full those that repeat one number and are an operand of a product or sum.
+        """Return the constants; broadcast ones that are an operand of a product or sum are materialised.
 
-        A product of an array with strides of 0 rounds differently from that of a C-contiguous one.
+        A product of an array with zero strides rounds differently from that of a C-contiguous one.
         """
         read = {
             x
@@ -158,7 +158,7 @@ class Plan:
                         divided.discard(root)
         return divided - {self.views.root(x) for x in self.graph.outputs}
 
-    # -- where values live --------------------------------------------------------------------
+    # -- buffers ------------------------------------------------------------------------------
 
     def _place_inputs(self) -> None:
         for kind, variables in (("slot", self.graph.inputs), ("constant", tuple(self.graph.constants))):
@@ -171,13 +171,13 @@ class Plan:
         return self._all[-1]
 
     def _place_parts(self) -> None:
-        """Place the parts of flat arrays where they are assembled."""
+        """Let slices of a flat array be computed directly in its buffer."""
         for time, equation in enumerate(self.equations):
             if equation.primitive is not own.assemble:
                 continue
             whole = equation.output
             has_gaps = sum(x.size for x in equation.operands) < whole.size
-            # Gaps stay zero from the start, so nothing else may be written there.
+            # Gaps between the slices must stay zero, so no other value may use that memory.
             flat = self._new(whole.nbytes, time, self._last[whole], "pinned" if has_gaps else "arena")
             self.buffers[whole] = flat
             for start, part in zip(equation.params["starts"], equation.operands, strict=True):
@@ -193,7 +193,7 @@ class Plan:
                     flat.start = min(flat.start, self._begun(root))
 
     def _begun(self, root: Variable) -> int:
-        """Place the operand that a part is computed from there too, if possible; return its first use."""
+        """Place the operand that a slice is computed from there too, if possible; return its first use."""
         time = self._first[root]
         equation = self.equations[time]
         if self._group(root).in_parts:
@@ -208,7 +208,7 @@ class Plan:
         return time
 
     def is_in_place(self, assembled: Equation, i: int) -> bool:
-        """Tell whether the equation that computes part `i` of an assembled array writes it in place."""
+        """Tell whether the equation that computes slice `i` of an assembled array writes it in place."""
         home = self.buffers[self.views.root(assembled.operands[i])]
         offset = assembled.params["starts"][i] * assembled.output.dtype.itemsize
         # A value that occurs twice is written to one of its positions only.
@@ -230,7 +230,7 @@ class Plan:
         """Place a value in a donated slot, and the operand that it is computed from too, if possible."""
         self.buffers[root] = self.buffers[donor]
         self.in_groups.discard(root)
-        if self._group(root).fused:  # its operands have no memory that could be the slot's
+        if self._group(root).fused:  # operands inside a kernel have no memory, so none can share the slot's
             return
         time = self._first[root]
         for x in _replaceable(self.equations[time]):
@@ -245,7 +245,7 @@ class Plan:
         return own_memory and donor not in self._last and self.views.is_whole(output)
 
     def _assemble_in_slot(self, root: Variable, donor: Variable) -> None:
-        """Place a flat array, and thus its parts, in a slot that is not read."""
+        """Place a flat array, and with it its slices, in a slot that is not read."""
         before, slot = self.buffers[root], self.buffers[donor]
         self._all.remove(before)
         for part in self.buffers.values():
@@ -271,7 +271,7 @@ class Plan:
         return self.groups[self._group_of[root]]
 
     def _read_until(self, root: Variable) -> int:
-        """Return when operands are last read, for an equation that may overwrite them."""
+        """Return the time when operands are last read, for an equation that may overwrite them."""
         number = self._group_of[root]  # a kernel reads all operands before it writes
         return self._spans[number][1] if self.groups[number].fused else self._first[root]
 
@@ -383,7 +383,7 @@ class Plan:
         """
         found: dict[Variable, Any] = dict(zip(self.graph.inputs, slots, strict=True))
         found.update(self._constants if constants is None else constants)
-        homes = {id(self.buffers[x]): array for x, array in found.items()}
+        owners = {id(self.buffers[x]): array for x, array in found.items()}
         for equation in self.equations:
             output = equation.output
             if self.views.is_view(equation):
@@ -393,7 +393,7 @@ class Plan:
                 continue  # only in a kernel's registers
             buffer = self.buffers[output]
             if buffer.kind == "slot":
-                found[output] = _in_slot(buffer, homes, output)
+                found[output] = _in_slot(buffer, owners, output)
                 continue
             shape = output.shape
             if output in self.in_groups:
@@ -402,13 +402,13 @@ class Plan:
         return found
 
 
-def _in_slot(buffer: Buffer, homes: Mapping[int, Any], output: Variable) -> Any:
-    """Return the array of an output in a slot or in part of one."""
+def _in_slot(buffer: Buffer, owners: Mapping[int, Any], output: Variable) -> Any:
+    """Return the array of an output that is in a slot or in a slice of one."""
     if buffer.parent is None:
-        home = homes[id(buffer)]
+        home = owners[id(buffer)]
         return home if home.shape == output.shape else home.reshape(output.shape)
     start = buffer.offset // output.dtype.itemsize
-    return homes[id(buffer.parent)][start : start + output.size].reshape(output.shape)
+    return owners[id(buffer.parent)][start : start + output.size].reshape(output.shape)
 
 
 def _replaceable(equation: Equation) -> list[Variable]:

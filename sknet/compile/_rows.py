@@ -10,7 +10,7 @@ from sknet.exceptions import CaptureError
 
 __all__ = ["ROWS", "Length", "Rows", "Share", "graph_of_any_rows"]
 
-ROWS = (5, 6, 8)  # for which a function is captured; the first graph is exported
+ROWS = (5, 6, 8)  # numbers of rows to capture for; the first graph is exported
 
 
 class Length(NamedTuple):
@@ -31,7 +31,7 @@ class Length(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The number one over a length.
+    """The reciprocal of a length.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Share(NamedTuple):
 
 
 class Rows:
-    """What depends on the number of rows in a captured graph.
+    """The lengths and numbers in a captured graph that depend on the number of rows.
 
     Parameters
     ----------
@@ -104,9 +104,9 @@ class Rows:
         return self._params[equation.output]
 
     def numbers(self, equation: Equation) -> list[Any]:
-        """Return the operands of an equation that are numbers, and None for each that is a variable.
+        """Return the operands of an equation that are numbers, and None for variables.
 
-        A number that depends on the rows is a `Length`, or a `Share` where it is one over one.
+        A number that depends on the rows is a `Length`, or a `Share` if it is the reciprocal of one.
         """
         return self._numbers[equation.output]
 
@@ -126,7 +126,7 @@ def graph_of_any_rows(captured: Callable[[int], Graph]) -> Rows:
     Returns
     -------
     Rows
-        The graph, and what depends on the number.
+        The graph, with its dependence on the number of rows.
     """
     return Rows([captured(n) for n in ROWS])
 
@@ -140,7 +140,7 @@ def _check_same(condition: bool, where: str = "it") -> None:
 
 
 def _common(values: tuple[Any, ...], where: str) -> Any:
-    """Return what all values are, with a `Length` in place of numbers that depend on the rows."""
+    """Return the common value, with a `Length` in place of numbers that depend on the rows."""
     first = values[0]
     if isinstance(first, (tuple, list)):
         _check_same(len({len(v) for v in values}) == 1, where)

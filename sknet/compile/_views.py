@@ -1,4 +1,4 @@
-"""Views: equations that compute nothing, made once when memory is assigned."""
+"""Views: equations that compute nothing; their arrays are made once, when memory is assigned."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class Views:
         x: Variable = equation.operands[0]
         after = self.applied(equation, self.ghost(x))
         if after is None:
-            return  # it has to be copied
+            return  # a copy, not a view
         output = equation.output
         self._ghosts[output] = after
         self._sources[output] = self._sources.get(x, x)
@@ -64,6 +64,6 @@ class Views:
         return x not in self._sources or bool(self.ghost(x).flags.c_contiguous)
 
     def applied(self, equation: Equation, array: Any) -> Any:
-        """Return the view of an array, of any device, that an equation takes; None where it takes none."""
+        """Return the view of an array, on any device, that an equation takes; None if it takes a copy."""
         view = equation.primitive.view
         return None if view is None else view(backend_of(array).xp, array, **equation.params)

@@ -1,4 +1,4 @@
-"""What an array lives on: NumPy, CuPy, or nothing but a shape (meta).
+"""Devices, on which arrays live: NumPy, CuPy, or meta (shapes without data).
 
 Above this package everything is written once, against a backend's namespace `xp`.
 """

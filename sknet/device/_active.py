@@ -1,4 +1,4 @@
-"""Making a device current: of several GPUs only one is."""
+"""Making a device current; of several GPUs, only one is."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -16,12 +16,12 @@ Owner = TypeVar("Owner", bound=Any)
 
 
 def active(device: Device) -> AbstractContextManager[Any]:
-    """Make a device current: of several GPUs only the current one computes.
+    """Make a device current, so that it is the GPU that computes.
 
     Parameters
     ----------
     device : Device
-        Which.
+        The device.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def on_device(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concatenat
 
     @wraps(method)
     def placed(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self.device.kind == "cpu":  # there is one, and small steps should not wait for a context
+        if self.device.kind == "cpu":  # the only one; a context manager would slow down small steps
             return method(self, *args, **kwargs)
         with active(self.device):
             return method(self, *args, **kwargs)

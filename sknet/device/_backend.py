@@ -29,14 +29,13 @@ Kernel = Callable[[tuple[int, ...], tuple[int, ...], tuple[Any, ...]], Any]
 
 
 class Backend(ABC):
-    """What the rest of sknet needs to know about a kind of device.
+    """The interface of a kind of device to the rest of sknet.
 
     A backend is one object per kind. Its `xp` is an array namespace with NumPy's function names,
-    and `out=` where NumPy has it; everything above this layer is written against `xp`. Beyond NumPy's
-    it has some special functions by SciPy's names; ``add_rows_at(out, rows, values)``, which adds each
-    of the `values` to the row of a contiguous matrix that the integers in `rows` name; and
-    ``check_indices(indices, length)``, which raises an IndexError for integers that are negative or
-    too large, on devices where that can be checked without waiting.
+    and `out=` where NumPy has it; everything above this layer is written against `xp`. In addition, it has
+    some special functions by SciPy's names; ``add_rows_at(out, rows, values)``, which adds ``values[i]`` to
+    row ``rows[i]`` of a contiguous matrix; and ``check_indices(indices, length)``, which raises an
+    IndexError for integers that are negative or too large, on devices where that needs no synchronisation.
     """
 
     kind: str
@@ -62,7 +61,7 @@ class Backend(ABC):
         return Device(self.kind)
 
     def check(self, device: Device) -> None:
-        """Raise DeviceError if `device` does not exist here; by default there is one of a kind."""
+        """Raise DeviceError if `device` does not exist here; by default, there is one of each kind."""
         if device.index:
             raise DeviceError(
                 f"device '{self.kind}:{device.index}' requested, but there is only one '{self.kind}' device"
@@ -101,7 +100,7 @@ class Backend(ABC):
         return bool(array.flags.c_contiguous)
 
     def memory(self, nbytes: int, device: Device) -> Any:
-        """Return `nbytes` bytes on `device`, aligned, of arbitrary content, to be divided among arrays."""
+        """Return `nbytes` uninitialised, aligned bytes on `device`, to be divided among arrays."""
         return self.empty((nbytes,), np.uint8, device)
 
     def kernels(self, source: str, names: Sequence[str], device: Device) -> "list[Kernel]":
@@ -111,7 +110,7 @@ class Backend(ABC):
         whose addresses it is given; it is launched on the current stream. Products and sums are
         rounded one by one (no fused multiply-add), so that kernels give the bits of single calls.
         """
-        raise DeviceError(f"device '{device}' compiles no kernels")
+        raise DeviceError(f"device '{device}' cannot compile kernels")
 
     def is_sparse(self, array: Any) -> bool:
         """Tell whether `array` is a sparse matrix of this device."""
@@ -124,7 +123,7 @@ _loaders: dict[str, Any] = {}
 
 
 def register(kind: str, loader: Any) -> None:
-    """Make a kind of device known; `loader()` returns its backend when it is first needed.
+    """Register a kind of device; `loader()` returns its backend on first use.
 
     Parameters
     ----------
@@ -191,7 +190,7 @@ def available(spec: "str | Device") -> Device:
 
 
 def _load_owner(array: Any) -> "Backend | None":
-    """Find the backend of an array whose type was not seen yet, without importing anything new."""
+    """Find the backend of an array of a new type, without importing anything."""
     kind = type(array)
     for name in _loaders:
         known = _backends.get(name)
@@ -219,7 +218,7 @@ def backend_of(array: Any) -> Backend:
     Raises
     ------
     TypeError
-        If no device owns such an object.
+        If the object is not an array of a known device.
     """
     found = _by_type.get(type(array)) or _load_owner(array)
     if found is None:
@@ -243,7 +242,7 @@ def namespace(array: Any) -> Namespace:
 
 
 def to_host(array: Any) -> Any:
-    """Return `array` as a NumPy array, without a copy where it already is one.
+    """Return `array` as a NumPy array, without a copy if it already is one.
 
     Parameters
     ----------
@@ -259,19 +258,19 @@ def to_host(array: Any) -> Any:
 
 
 def to_device(array: Any, device: Device) -> Any:
-    """Return `array` on `device`, without a copy where it is there already.
+    """Return `array` on `device`, without a copy if it is there already.
 
     Parameters
     ----------
     array : array
         An array of any device.
     device : Device
-        Where it should be.
+        The target device.
 
     Returns
     -------
     array
-        The same values there.
+        The same values on that device.
     """
     if device_of(array) == device:
         return array

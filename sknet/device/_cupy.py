@@ -20,7 +20,7 @@ INSTALL = "install CuPy with pip install 'sknet[cuda12]' or 'sknet[cuda13]', or 
 
 
 def _check_nothing(indices: Any, length: int) -> None:
-    """Do nothing: the host would have to wait for the device to see an index."""
+    """Do nothing: a check would synchronise with the device."""
 
 
 class CupyBackend(Backend):
@@ -47,7 +47,7 @@ class CupyBackend(Backend):
     def _add_rows_at(self, out: Any, rows: Any, values: Any) -> None:
         if (
             out.dtype == np.int64
-        ):  # CUDA has atomic addition of unsigned integers only, which gives the same bits
+        ):  # CUDA has atomic addition for unsigned integers only, which gives the same bits
             out, values = out.view(np.uint64), values.astype(np.int64, copy=False).view(np.uint64)
         self._cupy.add.at(out, rows, values)
 
@@ -88,7 +88,7 @@ class CupyBackend(Backend):
             return int(self._cupy.cuda.runtime.memGetInfo()[0]) + int(unused)
 
     def kernels(self, source: str, names: Sequence[str], device: Device) -> list[Kernel]:
-        # CuPy keeps what it has compiled on disk, by source and options.
+        # CuPy caches compiled code on disk, by source and options.
         with self.activate(device):
             module = self._cupy.RawModule(code=source, options=("--fmad=false",), backend="nvrtc")
             return [module.get_function(name) for name in names]

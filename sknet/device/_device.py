@@ -1,4 +1,4 @@
-"""Device: the name of a place where arrays live."""
+"""Device: where arrays live."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Device:
     kind : str
         ``"cpu"``, ``"cuda"`` or ``"meta"`` (shapes and dtypes without data).
     index : int, default=0
-        Which one of its kind.
+        Index among the devices of its kind.
 
     Examples
     --------
@@ -37,17 +37,17 @@ class Device:
         Parameters
         ----------
         spec : str or Device
-            What to read.
+            The text, or a Device.
 
         Returns
         -------
         Device
-            The device; it is not checked that it exists here.
+            The device, which may not exist on this machine.
 
         Raises
         ------
         DeviceError
-            If the text names no device.
+            If the text is not the name of a device.
         """
         if isinstance(spec, cls):
             return spec

@@ -24,7 +24,7 @@ def check_float_dtype(dtype: Any, *, where: str) -> np.dtype[Any]:
     dtype : str or dtype
         ``"float32"`` or ``"float64"``.
     where : str
-        For the message: whose dtype it is.
+        The object whose dtype it is, for messages.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The meta device: arrays that have a shape and a dtype, and no data."""
+"""The meta device: arrays with a shape and a dtype, but no data."""
 
 import math
 from typing import Any, cast
@@ -17,7 +17,7 @@ META = Device("meta")
 
 
 class MetaArray:
-    """An array without data: what an operation on real arrays would return.
+    """An array without data, with the shape and dtype of a real one.
 
     Parameters
     ----------
@@ -71,13 +71,13 @@ class MetaArray:
 
 
 class _MetaNamespace:
-    """Only the functions that make arrays: operations on meta arrays run the primitives' shape rules."""
+    """Only functions that create arrays: operations on meta arrays run the primitives' shape rules."""
 
     empty = zeros = ones = staticmethod(lambda shape, dtype=float: MetaArray(shape, dtype))
     full = staticmethod(lambda shape, value, dtype: MetaArray(shape, dtype))
 
     def __getattr__(self, name: str) -> Any:
-        raise DeviceError(f"{name!r} needs data, and a meta array has only a shape and a dtype")
+        raise DeviceError(f"{name!r} needs data, but a meta array has only a shape and a dtype")
 
 
 class MetaBackend(Backend):

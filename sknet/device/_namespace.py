@@ -23,7 +23,7 @@ class LinearAlgebra(Protocol):
 
 
 class Namespace(Protocol):
-    """What every backend's `xp` has: a rule that is written against it runs on every device.
+    """The functions of every backend's `xp`; a rule that uses only these runs on every device.
 
     The functions are NumPy's, with ``out=`` where NumPy has it. `add_rows_at` adds rows to rows of a matrix
     whose numbers may repeat; `xlogy` is SciPy's.

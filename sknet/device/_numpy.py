@@ -43,14 +43,14 @@ def check_indices(indices: Any, length: int) -> None:
     if not indices.size:
         return
     read, bound = indices, length
-    if indices.dtype.char in UNSIGNED:  # as unsigned integers, negative numbers are larger than all others
+    if indices.dtype.char in UNSIGNED:  # seen as unsigned integers, negative numbers exceed all valid indices
         dtype, count = UNSIGNED[indices.dtype.char]
         read, bound = indices.view(dtype), min(length, count)
     if read.item(read.argmax()) >= bound:  # takes a third of the time of a reduction
         wrong = indices[read >= bound].reshape(-1)[0]
         raise IndexError(
-            f"index {wrong} is out of bounds for {length} elements: they are counted from 0, and a negative "
-            "index does not count from the end here"
+            f"index {wrong} is out of bounds for {length} elements: indices start at 0, and negative ones do "
+            "not count from the end here"
         )
 
 
@@ -58,7 +58,7 @@ BITS = {np.dtype(f"f{size}"): np.dtype(f"i{size}") for size in (2, 4, 8)}
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """Return `np.where`, of zeros by a product of x's bits with 0 or 1: up to twenty times faster."""
+    """Return `np.where`; with zeros as y, by a product of x's bits with 0 or 1, up to 20 times faster."""
     if type(y) is float and y == 0 and type(x) is np.ndarray and condition.dtype == bool:
         bits = BITS.get(x.dtype)
         if bits is not None and math.copysign(1.0, y) == 1.0:

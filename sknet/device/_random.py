@@ -21,7 +21,7 @@ def stream_key(random_state: np.random.RandomState) -> Key:
     Parameters
     ----------
     random_state : RandomState
-        Left as it was.
+        The generator, which is not advanced.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def philox_uniform(
     dtype: DTypeLike,
     out: np.ndarray[Any, Any] | None = None,
 ) -> np.ndarray[Any, Any]:
-    """Draw uniform numbers in [0, 1) that depend on nothing but the arguments.
+    """Draw uniform numbers in [0, 1) that depend only on the arguments.
 
     Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) with
     the counter (block, 0, site, step): a resumed or repeated step draws the same numbers.
@@ -50,7 +50,7 @@ def philox_uniform(
     key : tuple of two int
         The stream.
     step, site : int
-        Which step of the fit, and which place in the network.
+        The step of the fit, and an index of the layer or operation that draws.
     shape : tuple of int
         Shape of the result.
     dtype : dtype

@@ -1,4 +1,4 @@
-"""Model, the one owner of state, what it returns, and what its fits measure."""
+"""Model, the one owner of state; the results of its steps, and scores."""
 
 from sknet.engine._model import Model
 from sknet.engine.loop import Accuracy, Batches, History, RSquared, Score

@@ -45,27 +45,27 @@ class Model:
     Parameters
     ----------
     module : Module
-        The network, of which the model makes a copy: `module` is the one that is trained. The shapes of
-        a lazy one are those of the first batch.
+        The network. The model trains a copy of it, its attribute `module`. A lazy network takes its
+        shapes from the first batch.
     loss : str or Loss, default="squared_error"
-        What is minimised.
+        The loss to minimise.
     optimizer : str or BaseOptimizer, default="adam"
-        How.
+        The optimizer.
     alpha : float, default=0.0
         Strength of the L2 penalty ``alpha / 2 * sum of squared weights / n_samples``, as in
-        scikit-learn's networks. It takes in parameters with two or more axes: no biases.
+        scikit-learn's networks. It applies to parameters with two or more axes, so not to biases.
     dtype : {"float32", "float64"}, default="float32"
-        In which precision to compute.
+        The dtype of parameters and computation.
     device : str or Device, default="cpu"
-        Where to compute.
+        The device to compute on.
     random_state : int, RandomState instance or None, default=None
-        Draws initial weights (of parameters that have no values yet), and everything random after.
+        Draws initial weights (of parameters that have no values yet), and all later random numbers.
     compile : {"auto", True, False}, default="auto"
         Whether training steps are captured and planned (see `sknet.compile`). "auto" does so where
-        it can be done, and goes on eagerly with one warning where not; True raises instead.
+        possible, and otherwise continues eagerly with one warning; True raises instead.
     copy : bool, default=True
-        False takes over the module itself: its parameters become views of the model's memory, and
-        follow its training.
+        False takes over the module itself: its parameters become views of the model's memory, and are
+        trained in place.
 
     Raises
     ------
@@ -77,26 +77,26 @@ class Model:
     module : Module
         The network that is trained.
     optimizer, loss_function, alpha : BaseOptimizer, Loss, float
-        What is minimised, and how; another one may be assigned.
+        The optimizer, the loss, and the strength of the penalty; may be assigned.
     parameters, buffers : mapping of str to array
-        What is trained, and what layers keep besides.
+        The trained parameters, and the layers' buffers.
     evaluation_parameters : mapping of str to array
-        What predicts: frozen parameters too, and averages if the optimizer makes some.
+        The parameters used for predictions: frozen ones too, and averages if the optimizer keeps some.
     state : ModelState
         A copy of all that training changes.
     progress : Progress
         Steps, epochs and samples so far.
     random_state : RandomState
-        Where the host's draws (shuffling, splits) come from next.
+        Generator of the host's draws (shuffling, splits).
     dtype, device, compile : dtype, Device, bool or "auto"
-        How it computes; `compile` may be assigned.
+        As the parameters; `compile` may be assigned.
     memory : Memory
-        Where its numbers are, for code that trains them in place.
+        The arrays behind all state, for code that trains in place.
 
     Notes
     -----
-    There are two ways to train. `step` updates in place and returns what it did. The functional
-    form does the same in pieces and changes nothing: ``model(X)``, `loss`, `backward`, `update`,
+    There are two ways to train. `step` updates in place and returns loss, gradient and update. The functional
+    form does the same in pieces without changing the model: ``model(X)``, `loss`, `backward`, `update`,
     and `replace`, which returns another model.
 
     Examples
@@ -144,16 +144,16 @@ class Model:
         module = copy_of(module) if copy else module
         if not is_lazy(module):
             check_free(dict(module.own_parameters()))
-        module.to(dtype=self.dtype, device=place)  # first, so that what is drawn keeps all its digits
+        module.to(dtype=self.dtype, device=place)  # first, so that draws keep their precision
         self._store: Memory = Pending(module, place)  # type: ignore[assignment]
         if not is_lazy(module):
             self._begin()
 
-    # -- what it minimises, and how ---------------------------------------------------------------------
+    # -- hyperparameters -------------------------------------------------------------------------------
 
     @property
     def optimizer(self) -> BaseOptimizer:
-        """How the loss is minimised; another one is taken over as `adopt` does it."""
+        """The optimizer; assigning another one is the same as `adopt`."""
         return self._hyper.optimizer
 
     @optimizer.setter
@@ -162,7 +162,7 @@ class Model:
 
     @property
     def loss_function(self) -> Loss:
-        """What is minimised."""
+        """The loss to minimise."""
         return self._hyper.loss
 
     @loss_function.setter
@@ -181,18 +181,18 @@ class Model:
     def adopt(
         self, optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: float, *, anew: bool = False
     ) -> None:
-        """Go on with other hyperparameters, in place; after an error with the present ones.
+        """Replace hyperparameters in place; an error leaves the present ones.
 
         Parameters
         ----------
         optimizer : str or BaseOptimizer
-            One of the same kind goes on with the state there is; another begins anew.
+            One of the same class continues with the present state; another starts afresh.
         loss : str or Loss
-            What is minimised from now on.
+            The new loss.
         alpha : float
-            Strength of the L2 penalty from now on.
+            The new strength of the L2 penalty.
         anew : bool, default=False
-            Begin anew, whatever the kind.
+            Reset the optimizer's state, whatever its class.
 
         Examples
         --------
@@ -209,17 +209,17 @@ class Model:
             if anew or hyper.optimizer.kind != self.optimizer.kind:
                 self.progress = self.progress._replace(step=0, reductions=0)
                 memory.begin_slots(hyper.optimizer.slots)
-            memory.set_buffers({})  # averages may be others now
+            memory.set_buffers({})  # the optimizer may keep other averages
         self._hyper = hyper
         self.recompile()
 
-    # -- its numbers ------------------------------------------------------------------------------------
+    # -- state ------------------------------------------------------------------------------------------
 
     @property
     def memory(self) -> Memory:
-        """Where the numbers are, for who trains them in place: parameters, the optimizer's state, buffers.
+        """The arrays behind parameters, the optimizer's state and buffers, for code that trains in place.
 
-        It has followed the module, whose parameters may have come, gone, or been frozen.
+        It is brought up to date with the module first: parameters may have been added, removed or frozen.
         """
         store = self._store
         if store.is_spent:
@@ -232,7 +232,7 @@ class Model:
 
     @property
     def _present(self) -> Memory:
-        """The memory as it was arranged last."""
+        """The memory as last laid out, without a check of the module."""
         store = self._store
         if store.is_spent:
             store.refuse_spent()
@@ -244,24 +244,24 @@ class Model:
         self.optimizer.check_parameters(self.memory.known_shapes)
 
     def materialize(self, X: Any) -> Self:
-        """Give a lazy module its shapes, and draw its weights; nothing happens where that was done.
+        """Give a lazy module its shapes and draw its weights, unless that has been done.
 
-        Every way to train or to compute does it with its first batch.
+        Training and predicting do so with the first batch.
 
         Parameters
         ----------
         X : array, sparse matrix, Tensor, or tuple of int, or dict of those
-            A batch, of which only the shape counts, or that shape.
+            A batch, of which only the shape matters, or its shape.
 
         Returns
         -------
         Model
-            Itself.
+            This model.
 
         Raises
         ------
         ShapeError
-            If the batch does not fit; the model is as before then.
+            If the batch does not fit; the model is then unchanged.
 
         Examples
         --------
@@ -274,7 +274,7 @@ class Model:
         if isinstance(store, Pending):
             give_shapes(store.module, X, self.dtype)
             self._begin()
-        elif store.mark is not latest.structure and is_lazy(store.module):  # a layer that was put in later
+        elif store.mark is not latest.structure and is_lazy(store.module):  # a layer that was added later
             give_shapes(store.module, X, self.dtype)
         return self
 
@@ -285,7 +285,7 @@ class Model:
 
     @property
     def device(self) -> Device:
-        """Where the model computes."""
+        """The device that the model computes on."""
         return self._store.device
 
     @property
@@ -296,10 +296,10 @@ class Model:
     @property
     @on_device
     def evaluation_parameters(self) -> Mapping[str, Any]:
-        """Every parameter by name as it predicts, frozen ones too: the average, if the optimizer makes one.
+        """The parameters used for predictions, by name: frozen ones too, and averages if there are any.
 
-        Such as `EMA` train the one and predict with the other: ``model(X, training=False)`` and `predict`
-        use these. They are to be read.
+        Optimizers such as `EMA` train one set of parameters and predict with their average:
+        ``model(X, training=False)`` and `predict` use these. Do not write to them.
         """
         return self.memory.predicting(averaging(self))
 
@@ -311,23 +311,23 @@ class Model:
     @property
     @on_device
     def state(self) -> ModelState:
-        """A copy of all that training changes, which stays as it is."""
+        """An immutable copy of all state that training changes."""
         memory = self.memory
         return memory.state(memory.packed(), memory.copied_slots(), memory.buffers, self.progress)
 
     @on_device
     def load(self, state: ModelState) -> None:
-        """Take over the values of a state in place; optimizer and random state go on from there.
+        """Load a state in place; optimizer and random state continue from there.
 
         Parameters
         ----------
         state : ModelState
-            Of a model with the same parameters; it is copied.
+            The state of a model with the same parameters; it is copied.
 
         Raises
         ------
         StateError
-            If names or shapes differ; nothing is changed then.
+            If names or shapes differ; nothing is then changed.
 
         Examples
         --------
@@ -345,12 +345,12 @@ class Model:
 
     @on_device
     def weights(self) -> Weights:
-        """Return a copy of what decides the predictions, such as those of the best epoch.
+        """Return a copy of all that predictions depend on, for example to keep those of the best epoch.
 
         Returns
         -------
         Weights
-            Parameters, buffers, and what averages are computed from; for `restore_weights`.
+            Parameters, buffers, and the averages' state; for `restore_weights`.
 
         Examples
         --------
@@ -362,12 +362,12 @@ class Model:
 
     @on_device
     def restore_weights(self, weights: Weights) -> None:
-        """Put back what `weights` returned; but for averages, the optimizer's state stays as it is.
+        """Restore what `weights` returned; of the optimizer's state, only averages are restored.
 
         Parameters
         ----------
         weights : Weights
-            Of this model, or of another with the same parameters and buffers; copied.
+            Weights of this model, or of another with the same parameters and buffers; they are copied.
 
         Examples
         --------
@@ -383,12 +383,12 @@ class Model:
         self.memory.restore_weights(weights)
 
     def copy(self) -> Self:
-        """Return a model with a module, a state and random numbers of its own, all as they are here.
+        """Return an independent copy: module, state and random numbers.
 
         Returns
         -------
         Model
-            Trained further, it does what this one would do.
+            Trained further, it gives the same results as this one would.
 
         Examples
         --------
@@ -402,10 +402,10 @@ class Model:
         """
         return self._twin(deepcopy(self.memory))
 
-    __copy__ = copy  # state has one owner
+    __copy__ = copy  # a shallow copy would share state
 
     def _twin(self, memory: Memory) -> Self:
-        """Return a model like this one with another memory, and without programs, which are bound to one."""
+        """Return a model like this one with another memory, without programs, which are bound to memory."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin._store, twin.random_state = memory, copied_random_state(self.random_state)
@@ -419,21 +419,21 @@ class Model:
 
     @on_device
     def __call__(self, X: Any, training: bool = True) -> Tensor:
-        """Return the module's raw output, recorded for `backward`; nothing is changed.
+        """Return the module's raw output, recorded for `backward`; the model does not change.
 
         Parameters
         ----------
         X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
             A batch; several inputs by the names of the forward pass's arguments.
         training : bool, default=True
-            Whether layers behave as in training (dropout drops, batch norm uses the batch). The
+            Whether layers run in training mode (dropout drops, batch norm uses the batch). The
             same model draws the same dropout masks every time, until its state is replaced.
-            Otherwise the `evaluation_parameters` are used.
+            If false, the `evaluation_parameters` are used.
 
         Returns
         -------
         Tensor of shape (n_samples, n_outputs)
-            Raw output: logits, means or log means, as the loss reads them.
+            Raw output: logits, means or log means, as the loss expects them.
 
         Examples
         --------
@@ -449,7 +449,7 @@ class Model:
     update = functional.update
 
     def replace(self, state: ModelState) -> Self:
-        """Return a model with another state; this one stays as it is.
+        """Return a model with another state; this one does not change.
 
         Parameters
         ----------
@@ -459,7 +459,7 @@ class Model:
         Returns
         -------
         Model
-            With a module of its own, whose parameters are the state's read-only arrays.
+            A model with its own module, whose parameters are the state's read-only arrays.
 
         Raises
         ------
@@ -504,9 +504,9 @@ class Model:
         Raises
         ------
         NonFiniteError
-            If loss or gradient is not finite; nothing is changed then.
+            If loss or gradient is not finite; nothing is then changed.
         ShapeError
-            If shapes do not fit; nothing is changed then.
+            If shapes do not fit; nothing is then changed.
         ValueError
             For negative class numbers, and for weights that are negative or all zero.
         CaptureError
@@ -530,12 +530,12 @@ class Model:
         return result
 
     def recompile(self) -> None:
-        """Forget all programs: what comes next is captured anew.
+        """Discard all compiled programs; later steps and predictions are captured again.
 
-        Whatever of a module, a loss or an optimizer a step or a prediction reads, the model notices when
-        it changes: attributes, what is in their lists, dicts and arrays, hooks, parameters. It cannot
-        notice that a global variable, an attribute of a class or what a function of another module refers
-        to was changed; after that call this.
+        The model notices changes of everything that a step or a prediction reads of module, loss and
+        optimizer: attributes, the contents of their lists, dicts and arrays, hooks, parameters. It cannot
+        notice changes of global variables, of class attributes, or of anything that functions of other
+        Python modules refer to; call this after such a change.
 
         Examples
         --------

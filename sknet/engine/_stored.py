@@ -1,4 +1,4 @@
-"""What a model is made of, by names that stay, and a model made of that again."""
+"""Decomposition of a model into parts with stable names, and its reconstruction."""
 
 import warnings
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Parts = dict[str, Any]
 
 
 def parts_of(model: Model) -> Parts:
-    """Return all that a model is made of; `restored_model` makes the same of it.
+    """Return all parts of a model, from which `restored_model` reconstructs it.
 
     Parameters
     ----------
@@ -26,9 +26,9 @@ def parts_of(model: Model) -> Parts:
     Returns
     -------
     dict
-        Of module, loss and optimizer, the random state, plain values, and under ``"slots"`` and
-        ``"resting"`` the optimizer's state for trained and for frozen parameters, as host arrays by name;
-        without those that are all zeros, as they are at the beginning.
+        Module, loss, optimizer, random state, plain values, and under ``"slots"`` and ``"resting"`` the
+        optimizer's state for trained and for frozen parameters, as host arrays by name; arrays of zeros,
+        the initial state, are left out.
     """
     module = model._store.module
     found: Parts = {
@@ -43,7 +43,7 @@ def parts_of(model: Model) -> Parts:
     memory, slots = model.memory, {}
     for name, flat in memory.slots.items():
         on_host = to_host(flat)
-        if on_host.view(f"u{on_host.itemsize}").any():  # -0.0 is not what they begin with
+        if on_host.view(f"u{on_host.itemsize}").any():  # by bits: -0.0 is not the initial state
             slots[name] = memory.layout.views(on_host)
     resting = {
         name: {slot: to_host(array) for slot, array in kept.items()} for name, kept in memory.resting.items()
@@ -52,22 +52,22 @@ def parts_of(model: Model) -> Parts:
 
 
 def restored_model(parts: Mapping[str, Any]) -> Model:
-    """Return a model that goes on where the one stopped whose parts these are.
+    """Return a model that continues where the one with these parts stopped.
 
     Parameters
     ----------
     parts : mapping
-        What `parts_of` returned. The model takes over the module and the random state themselves.
+        The result of `parts_of`. The model takes over module and random state without copying them.
 
     Returns
     -------
     Model
-        On the CPU, with a warning, where its device is not here.
+        On the CPU, with a warning, if its device is not available.
 
     Raises
     ------
     ValueError, TypeError
-        If they do not fit together.
+        If the parts do not match.
     """
     random_state = parts["random_state"]
     drawn = random_state.get_state()
@@ -89,9 +89,9 @@ def restored_model(parts: Mapping[str, Any]) -> Model:
 
 
 def _counts(numbers: Any) -> list[Any]:
-    """Return numbers of steps, epochs and rows, once they are known to be such."""
+    """Return the numbers of steps, epochs and rows after checking them."""
     if any(not isinstance(number, (int, type(None))) or (number or 0) < 0 for number in numbers):
-        raise ValueError(f"{numbers} are no numbers of steps, epochs and rows")
+        raise ValueError(f"{numbers} are not numbers of steps, epochs and rows")
     return list(numbers)
 
 
@@ -104,7 +104,7 @@ def _fill(model: Model, slots: Mapping[str, Any], resting: Mapping[str, Any]) ->
             raise StateError(f"the state {sorted(kept)} does not belong to {model.optimizer!r}")
     for name, kept in resting.items():
         if any((array.shape, array.dtype) != (frozen.get(name), memory.dtype) for array in kept.values()):
-            raise StateError(f"the state of {name!r} is that of another parameter")
+            raise StateError(f"the state of {name!r} has another shape than the parameter")
     with active(model.device):
         for name, arrays in slots.items():
             memory.layout.check(arrays)
@@ -127,7 +127,7 @@ def _available(device: str) -> Device:
 
 
 def slim_model(model: Model) -> Model:
-    """Return a model that predicts the same, and whose optimizer begins anew.
+    """Return a model with the same predictions and a fresh optimizer state.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ def slim_model(model: Model) -> Model:
     Returns
     -------
     Model
-        With a module of its own, whose parameters are those that predict: averages, where an optimizer
-        makes some.
+        A model with its own module, whose parameters are those used for predictions: averages, if the
+        optimizer keeps some.
     """
     if isinstance(model._store, Pending):
         return model.copy()

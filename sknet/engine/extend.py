@@ -1,4 +1,4 @@
-"""What estimators and loops of one's own are built on; users of models do without it."""
+"""Building blocks for custom estimators and training loops."""
 
 from sknet.engine._stored import parts_of, restored_model, slim_model
 from sknet.engine.loop import (

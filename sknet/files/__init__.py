@@ -1,4 +1,4 @@
-"""Estimators, models and networks in files that execute nothing when they are read."""
+"""Files for estimators, models and networks that execute no code when they are loaded."""
 
 from sknet.files._save import load, save, trusted_types
 

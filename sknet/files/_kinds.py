@@ -1,7 +1,7 @@
-"""How each kind of object is described, and made again from a description: one record a kind.
+"""How each kind of object is described, and restored from a description: one record per kind.
 
-A description is a dict or list of values. An object is made again by its constructor where that checks what
-it is given, and else attribute by attribute; nothing that is called is named by a file.
+A description is a dict or list of values. An object is restored by its constructor if that checks its
+arguments, and otherwise attribute by attribute; a file never names anything that is called.
 """
 
 import functools
@@ -25,16 +25,16 @@ __all__ = ["Kind", "is_stored", "kind_of"]
 
 
 class Kind(NamedTuple):
-    """What is done with objects of some classes.
+    """How objects of some classes are described and restored.
 
     Attributes
     ----------
     bases : tuple of type
-        Objects of these classes and of those derived from them.
+        The classes; subclasses are included.
     describe : callable
-        ``describe(object)`` returns what it is made of.
+        ``describe(object)`` returns the description.
     restore : callable
-        ``restore(cls, description)`` returns an object made of that; an exception means that it does not fit.
+        ``restore(cls, description)`` returns the object; an exception means that the description is invalid.
     """
 
     bases: tuple[type, ...]
@@ -48,12 +48,10 @@ COMPUTED = (property, functools.cached_property, types.FunctionType, classmethod
 
 
 def _attributes(x: Any) -> dict[str, Any]:
-    """Return the attributes of an object, without those that a class computes when they are asked for."""
+    """Return the attributes of an object, without cached properties."""
     state = x.__getstate__()
     if not isinstance(state, dict):
-        raise TypeError(
-            f"objects of class {type(x).__name__} have no attributes that could be stored by name"
-        )
+        raise TypeError(f"objects of class {type(x).__name__} have no attributes that can be stored by name")
     return {name: value for name, value in state.items() if not _is_cached(type(x), name)}
 
 
@@ -62,7 +60,7 @@ def _is_cached(cls: type, name: str) -> bool:
 
 
 def _with_attributes(cls: Any, state: Mapping[str, Any]) -> Any:
-    """Return an object with these attributes, none of which hides what the class defines."""
+    """Return an object with these attributes, none of which may shadow what the class defines."""
     made = cls.__new__(cls)
     checked = _checked(cls, state)
     if hasattr(made, "__setstate__"):
@@ -73,13 +71,13 @@ def _with_attributes(cls: Any, state: Mapping[str, Any]) -> Any:
 
 
 def _checked(cls: type, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes, once none of them is known to hide a method or a property of the class."""
+    """Return attributes after checking that none shadows a method or a property of the class."""
     for name in state:
         of_class = inspect.getattr_static(cls, name, None)
-        # What modules register, such as a bias, has a descriptor too, and is None where there is none.
+        # Registered attributes of modules, such as a bias, have descriptors too, and may be None.
         hides = isinstance(of_class, COMPUTED) if issubclass(cls, Module) else hasattr(of_class, "__get__")
         if name.startswith("__") or hides:
-            raise ValueError(f"{cls.__name__}.{name} is no attribute to be set")
+            raise ValueError(f"{cls.__name__}.{name} is not an attribute that can be set")
     return dict(state)
 
 
@@ -96,7 +94,7 @@ def _of_parameter(x: Parameter) -> dict[str, Any]:
 
 
 def _is_first(x: Parameter) -> bool:
-    """Tell whether values are still to be fitted to data, once the parameter is trained."""
+    """Tell whether values are still to be initialised from data, when training begins."""
     trained = x.copy()
     trained.requires_grad = True
     return trained.awaits_data
@@ -143,13 +141,13 @@ def _module(cls: Any, state: dict[str, Any]) -> Any:
     settings, taken = _checked(cls, state["settings"]), {*vars(made), *state["parameters"], *state["buffers"]}
     wrong = [name for name in settings if name in taken or name == "_hooks"]
     if wrong:
-        raise ValueError(f"{cls.__name__}.{wrong[0]} is no setting")
+        raise ValueError(f"{cls.__name__}.{wrong[0]} is not a setting")
     vars(made).update(settings)
     return made
 
 
 def _check_drawn(module: Module) -> None:
-    """Raise unless all parameters have values: loading draws nothing."""
+    """Raise a ValueError unless all parameters have values, since loading draws none."""
     if not is_lazy(module):
         for name, parameter in module.own_parameters():
             if not parameter.is_drawn:
@@ -231,7 +229,7 @@ def _fields(cls: Any, values: list[Any]) -> Any:
 
 
 class Record(tuple[Any, ...]):
-    """What stands in the table for every class that `typing.NamedTuple` has made."""
+    """Represents all `typing.NamedTuple` classes in the table."""
 
 
 RECORDS = Kind((Record,), list, _fields)
@@ -253,12 +251,12 @@ OTHERS = Kind((object,), _attributes, _with_attributes)
 
 
 def kind_of(cls: type) -> Kind:
-    """Return what is done with objects of a class."""
+    """Return the kind of a class."""
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return RECORDS
     return next((kind for kind in KINDS if issubclass(cls, kind.bases)), OTHERS)
 
 
 def is_stored(cls: type) -> bool:
-    """Tell whether a public class of sknet is one whose objects a file may hold."""
+    """Tell whether a file may hold objects of a public class of sknet."""
     return kind_of(cls) not in (OTHERS, RECORDS) and not inspect.isabstract(cls)

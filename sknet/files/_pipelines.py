@@ -1,4 +1,4 @@
-"""Estimators of other libraries around sknet's: skops writes them, with a seat for each of sknet's."""
+"""Estimators of other libraries that contain sknet's: skops writes them, with placeholders for sknet's."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
@@ -18,12 +18,12 @@ LEAVES = (np.ndarray, str, bytes, int, float, type(None), type)
 
 
 class Seat(BaseEstimator):
-    """What stands in a frame for an estimator of sknet's.
+    """The placeholder for an sknet estimator in an estimator of another library.
 
     Parameters
     ----------
     number : int, default=0
-        Which one.
+        Index of the estimator.
     """
 
     def __init__(self, number: int = 0) -> None:
@@ -31,9 +31,9 @@ class Seat(BaseEstimator):
 
 
 def is_ours(x: Any) -> bool:
-    """Tell whether an object is sknet's, or of a class that is derived from one of sknet's."""
-    homes = [cls.__module__.partition(".")[0] for cls in type(x).__mro__]
-    return "sknet" in homes and not isinstance(x, type)
+    """Tell whether an object's class is sknet's, or derived from one of sknet's."""
+    packages = [cls.__module__.partition(".")[0] for cls in type(x).__mro__]
+    return "sknet" in packages and not isinstance(x, type)
 
 
 def is_foreign(x: Any) -> bool:
@@ -42,19 +42,19 @@ def is_foreign(x: Any) -> bool:
 
 
 def packed(estimator: Any) -> tuple[Bytes, list[Any]]:
-    """Take sknet's estimators out of another, and write what is left.
+    """Replace sknet's estimators inside another by placeholders, and write it with skops.
 
     Parameters
     ----------
     estimator : estimator
-        Such as a Pipeline; left alone.
+        An estimator such as a Pipeline, which is not changed.
 
     Returns
     -------
     frame : ndarray of uint8
-        What skops has written.
+        The bytes that skops has written.
     inside : list
-        The estimators of sknet's, in the order of their seats.
+        sknet's estimators, by the index of their placeholders.
 
     Raises
     ------
@@ -69,26 +69,26 @@ def packed(estimator: Any) -> tuple[Bytes, list[Any]]:
 
 
 def unpacked(frame: Bytes, inside: list[Any], trusted: Iterable[Any]) -> Any:
-    """Return the estimator that `packed` has taken apart.
+    """Return the estimator that `packed` has written.
 
     Parameters
     ----------
     frame : ndarray of uint8
-        What skops has written.
+        The bytes that skops has written.
     inside : list
-        Who has the seats.
+        sknet's estimators, by the index of their placeholders.
     trusted : iterable of type or callable
-        The user's own that it may name.
+        The user's own classes and functions that it may name.
 
     Returns
     -------
     estimator
-        With all of them in their places.
+        With its placeholders replaced.
 
     Raises
     ------
     LoadError
-        If skops knows a type in it neither by itself nor from `trusted`.
+        If a type in it is neither trusted by skops nor in `trusted`.
     ImportError
         If skops is not installed.
     """
@@ -127,7 +127,7 @@ def _skops() -> Any:
         import skops.io
     except ImportError as error:
         raise ImportError(
-            "estimators of other libraries around sknet's are stored by skops, which is not installed: "
+            "estimators of other libraries that contain sknet's are stored by skops, which is not installed: "
             'pip install "sknet[skops]"'
         ) from error
     return skops.io

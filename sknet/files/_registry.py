@@ -1,8 +1,8 @@
-"""Which classes and functions a file may name, and by what names.
+"""The classes and functions that a file may name, and their names.
 
-All come from the public packages of sknet: what is in their ``__all__`` or, where fitted objects are made of
-things that users never name, in the table ``PARTS`` of a package's ``extend``. A name in a file is looked up
-here and nowhere else: no name that is not there is ever imported.
+All come from the public packages of sknet: from their ``__all__``, or from the table ``PARTS`` of a package's
+``extend`` for parts of fitted objects that users never name. A name in a file is looked up only here: a file
+cannot cause an import.
 """
 
 import pkgutil
@@ -24,7 +24,7 @@ HOUSE = Path(__file__).parents[1]
 NOT_STORED = ("compile", "display", "files", "dask", "exceptions", "persistence")
 NUMPYS = {f"numpy.random.{each.__name__}": each for each in (np.random.RandomState, np.random.Generator)}
 INNER = ("sknet.device", "sknet.engine", "sknet.estimators", "sknet.nn", "sknet.optim")
-SPLITTERS = "sklearn.model_selection"  # what `validation_split` takes
+SPLITTERS = "sklearn.model_selection"  # splitters, for `validation_split`
 
 
 @cache
@@ -42,7 +42,7 @@ def _packages() -> tuple[str, ...]:
 
 @cache
 def _names_in(package: str) -> Mapping[str, Any]:
-    """Return what a package has for files, by name."""
+    """Return the objects of a package that files may name, by name."""
     module = import_module(package)
     if package == SPLITTERS:
         return {name: value for name, value in vars(module).items() if _is_splitter(value)}
@@ -62,12 +62,12 @@ def _is_splitter(value: Any) -> bool:
 
 
 def full_name(thing: Any) -> str:
-    """Return what Python calls a class or function."""
+    """Return the qualified name of a class or function."""
     return f"{getattr(thing, '__module__', None)}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"
 
 
 def stored_name(thing: Any) -> str:
-    """Return the name by which a file calls a class or function: the public one, if it is sknet's."""
+    """Return the name of a class or function in files: the public one, if it is sknet's."""
     for name, value in NUMPYS.items():
         if value is thing:
             return name
@@ -79,12 +79,12 @@ def stored_name(thing: Any) -> str:
                 if value is thing:
                     return f"{package}.{name}"
     if top.startswith("sknet.") and vars(sys.modules[home]).get(thing.__qualname__) is thing:
-        raise TypeError(f"{full_name(thing)} is no part of what files hold")
+        raise TypeError(f"{full_name(thing)} cannot be stored in a file")
     return full_name(thing)
 
 
 def splitters() -> Iterable[type]:
-    """Return the classes of scikit-learn that tell which rows are held out."""
+    """Return scikit-learn's splitters."""
     return _names_in(SPLITTERS).values()
 
 
@@ -94,7 +94,7 @@ def all_known() -> Iterable[Any]:
 
 
 def inner_names() -> set[str]:
-    """Return what Python calls the classes that are inside of models and estimators, and only in pickles."""
+    """Return the qualified names of internal classes of models and estimators, for pickles."""
     modules = [(name, module) for name, module in list(sys.modules.items()) if name.startswith(INNER)]
     return {
         full_name(value)
@@ -109,7 +109,7 @@ class NotKnownError(LookupError):
 
 
 class Registry:
-    """What the names in one file mean.
+    """Looks up the names in one file.
 
     Parameters
     ----------
@@ -122,19 +122,19 @@ class Registry:
         for thing in trusted:
             if not (isinstance(thing, type) or callable(thing)) or not hasattr(thing, "__qualname__"):
                 raise TypeError(
-                    f"trusted holds classes and functions themselves, as in trusted=[MyNet], got {thing!r}"
+                    f"trusted must hold classes and functions, as in trusted=[MyNet], got {thing!r}"
                 )
             self._trusted[full_name(thing)] = thing
 
     def find(self, name: str, fits: Callable[[Any], bool]) -> Any:
-        """Return what a name means.
+        """Return the object that a name stands for.
 
         Parameters
         ----------
         name : str
-            From a file.
+            A name from a file.
         fits : callable
-            Tells whether something is of the kind that the file needs in this place.
+            Tells whether an object is of the kind that the file needs there.
 
         Returns
         -------
@@ -144,7 +144,7 @@ class Registry:
         Raises
         ------
         NotKnownError
-            If the name is neither known nor trusted; says which it is.
+            If the name is neither known nor trusted, or stands for an object of another kind.
         """
         package, _, last = name.rpartition(".")
         found = _names_in(package).get(last) if package in _packages() else NUMPYS.get(name)
@@ -153,13 +153,13 @@ class Registry:
         if found is None or not fits(found):
             short = last.rpartition(">.")[2] or name
             raise NotKnownError(
-                f"it needs {name}, which is no part of sknet: load(path, trusted=[{short}]) if it is yours"
+                f"it needs {name}, which is not part of sknet: load(path, trusted=[{short}]) if it is yours"
                 if found is None
-                else f"it needs {name} where something of that kind cannot be"
+                else f"it has {name} where an object of that kind is not allowed"
             )
         return found
 
     def _by_qualified_name(self, name: str) -> Any:
-        """Return the one trusted thing of this name in whatever module, such as ``__main__`` then."""
+        """Return the only trusted object with this qualified name, whatever its module."""
         found = [each for full, each in self._trusted.items() if name.endswith(f".{each.__qualname__}")]
         return found[0] if len(found) == 1 else None

@@ -1,4 +1,4 @@
-"""Objects in files: `save` writes one, `load` reads it; nothing in a file is executed."""
+"""`save` writes an object to a file, `load` reads it; no code in a file is executed."""
 
 import platform
 from collections.abc import Iterable
@@ -18,42 +18,42 @@ from sknet.persistence import read_any, write
 __all__ = ["load", "save", "trusted_types"]
 
 KIND = "object"
-SCHEMA = 1  # of the document; a newer one is refused
+SCHEMA = 1  # version of the document; newer ones are refused
 PACKAGES = ("sknet", "numpy", "scikit-learn")
-LITTLE = 1 << 26  # bytes that lists of numbers may need, however small the file is
+LITTLE = 1 << 26  # memory in bytes that lists of numbers may always use, however small the file is
 INCLUDE = ("all", "predict")
 
 
 def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> None:
-    """Write an estimator, a model or a network to a file that executes nothing when it is read.
+    """Write an estimator, a model or a network to a file that executes no code when it is loaded.
 
-    The file has the layout of safetensors: any reader of those finds its arrays. Everything else is a text in
-    JSON in its header, with the versions of what wrote it, and a checksum covers every byte. It is written
-    under another name, flushed to the disk and renamed, so it is never half-written.
+    The file has the safetensors format: any reader of that format finds its arrays. Everything else is JSON
+    text in its header, with the versions of the libraries that wrote it, and a checksum covers every byte.
+    It is written under another name, flushed to disk and renamed, so it is never incomplete.
 
     Parameters
     ----------
     estimator : estimator, Model, Module, frozen predictor, StateDict or Pipeline
-        Fitted or not; also losses, optimizers, schedules and callbacks by themselves. A `Pipeline` of
-        scikit-learn's, or anything else of other libraries that holds sknet's estimators, needs skops.
+        The object, fitted or not; also a loss, optimizer, schedule or callback. A scikit-learn `Pipeline`,
+        or any other estimator that contains sknet's, needs skops.
     path : str or PathLike
-        The file; replaced if it is there.
+        The file; replaced if it exists.
     include : {"all", "predict"}, default="all"
-        "all" goes on training to the same bits. "predict" is what `slim` returns: parameters, and no state of
-        the optimizer.
+        "all" keeps everything, so that training continues with the same bits. "predict" stores the result of
+        `slim`: parameters without the optimizer's state.
 
     Raises
     ------
     TypeError
-        If something in it cannot be stored, such as a function without a name; says where it is.
+        If a part of it cannot be stored, such as a function without a name; names the part.
     ValueError
-        If `include` is neither, or a parameter of a loss or an optimizer is wrong.
+        If `include` is neither, or a parameter of a loss or an optimizer is invalid.
     ImportError
-        If skops is needed, and not installed.
+        If skops is needed but not installed.
 
     See Also
     --------
-    load : Read it.
+    load : Read the file.
 
     Examples
     --------
@@ -95,44 +95,45 @@ def _versions() -> dict[str, str]:
     for name in PACKAGES:
         try:
             found[name] = version(name)
-        except PackageNotFoundError:  # run from a folder that is not installed
+        except PackageNotFoundError:  # run from source, not installed
             found[name] = "unknown"
     return found
 
 
 def load(path: "str | PathLike[str]", trusted: Iterable[Any] = ()) -> Any:
-    """Read what `save` has written; no code in the file is executed, and nothing unknown imported.
+    """Read a file that `save` has written; no code in it is executed, and nothing is imported.
 
     Parameters
     ----------
     path : str or PathLike
         The file.
     trusted : iterable of type or callable, default=()
-        The user's own classes and functions that the file may name, such as ``[MyNet]``; they are found by
-        their names, never imported. sknet's are known.
+        The user's own classes and functions that the file may name, such as ``[MyNet]``; names are looked
+        up among them and sknet's own, never imported.
 
     Returns
     -------
     object
-        What was saved. Of another file of sknet's the document in it: of one of `sknet.callbacks.Checkpoint`
-        the state of the fit, as a dict; `fit` takes the file itself, as `resume_from`.
+        The saved object. For other files of sknet, their document: for one by `sknet.callbacks.Checkpoint`,
+        the state of the fit, as a dict (to resume, pass the file to `fit` as `resume_from`).
 
     Raises
     ------
     LoadError
         If the file is damaged (every byte is checked), was not written by `save`, was written by a newer
-        sknet, or names a class that is neither sknet's nor trusted; says which.
+        sknet, or names a class that is neither sknet's nor trusted; the message says which.
     ImportError
-        If it holds a Pipeline, and skops is not installed.
+        If it holds a Pipeline but skops is not installed.
     OSError
         If it cannot be opened.
 
     Notes
     -----
-    A checksum tells damage, not intent: whoever can change a file can change its checksum. What the file
-    says is checked again: names are looked up in a list, objects are made of values that their classes
-    accept, and memory is allocated for bytes that are there. Still, weights of somebody else predict
-    what they want, and callbacks may write files when the estimator is fitted again: look at `callbacks`.
+    The checksum detects damage, not malice: anyone who can change a file can change its checksum.
+    Therefore, the contents are checked as well: names are looked up in a list, objects are created only
+    from values that their classes accept, and memory is allocated only for bytes that exist. Still, an
+    untrusted file may make any predictions, and its callbacks may write files when the estimator is
+    fitted again: inspect `callbacks`.
 
     Examples
     --------
@@ -177,7 +178,7 @@ def _told(error: Exception) -> str:
 
 
 def _taken(described: list[Any]) -> Iterable[Any]:
-    """Yield the descriptions of objects, each of which is forgotten when the next one is made."""
+    """Yield the descriptions of objects, and free each before the next."""
     described.reverse()
     while described:
         yield described.pop()
@@ -186,10 +187,10 @@ def _taken(described: list[Any]) -> Iterable[Any]:
 def _check_schema(document: Any) -> None:
     schema, versions = document["schema"], document["versions"]
     if type(schema) is not int or schema < 1:
-        raise ValueError(f"{schema!r} is no version of a document")
+        raise ValueError(f"{schema!r} is not a version of a document")
     if schema > SCHEMA:
         raise ValueError(
-            f"its document has version {schema}, and this version of sknet reads up to {SCHEMA}: it was "
+            f"its document has version {schema}, but this version of sknet reads up to {SCHEMA}: it was "
             f"written by sknet {versions['sknet']}, which is newer"
         )
 
@@ -200,7 +201,7 @@ def trusted_types() -> list[str]:
     Returns
     -------
     list of str
-        What skops is to trust, so that it reads estimators of sknet. A module of your own is not among them.
+        The types that skops must trust to read sknet's estimators; custom modules are not included.
 
     Examples
     --------
@@ -215,4 +216,4 @@ def trusted_types() -> list[str]:
     )
 
 
-OTHER_TYPES = ("functools.partial", "numpy.dtype")  # what is in sknet's objects besides
+OTHER_TYPES = ("functools.partial", "numpy.dtype")  # other types inside sknet's objects

@@ -1,4 +1,4 @@
-"""Any value as a document holds it: what is no number or text is a dict with one key, which says what."""
+"""Values in documents: anything but a number or text is a dict with one key, which names its type."""
 
 import functools
 import re
@@ -17,8 +17,8 @@ __all__ = ["Decoder", "Encoder"]
 
 Tree = Any
 PLAIN = (bool, int, float, str, type(None))
-LONG = 8  # from this length on, a list of numbers is an array
-NUMBER = 32  # bytes that a number in a list needs in Python
+LONG = 8  # from this length on, a list of numbers is stored as an array
+NUMBER = 32  # bytes of a number in a Python list
 EXACT = {float: np.float64, int: np.int64}
 TIMES = ("M", "m")
 LAST_CHARACTER = 0x10FFFF
@@ -33,24 +33,24 @@ class Encoder:
     Attributes
     ----------
     objects : list
-        What each object is, by its number; one refers to others by smaller numbers.
+        Descriptions of objects; each refers only to earlier ones, by index.
     """
 
     def __init__(self) -> None:
         self.objects: list[Tree] = []
         self._numbers: dict[int, int] = {}
-        self._kept: list[Any] = []  # so that no identity is used again
+        self._kept: list[Any] = []  # keeps objects alive, so that no id is reused
         self._open: set[int] = set()
 
     def value(self, x: Any, place: str = "") -> Tree:
-        """Return a value as a document holds it.
+        """Return the representation of a value in a document.
 
         Parameters
         ----------
         x : object
             The value.
         place : str
-            Where it is found, for messages.
+            Its path, for messages.
 
         Returns
         -------
@@ -60,7 +60,7 @@ class Encoder:
         Raises
         ------
         TypeError
-            If it, or something in it, cannot be stored; names the place.
+            If the value or a part of it cannot be stored; names its path.
         """
         if type(x) in PLAIN:
             return x
@@ -74,7 +74,7 @@ class Encoder:
         if isinstance(x, type):
             return {"class": self._name(x, place)}
         if isinstance(x, np.ndarray) and not isinstance(x, np.ma.MaskedArray):
-            return self._array(np.asarray(x), place)  # such as a map of a file
+            return self._array(np.asarray(x), place)  # such as a memory map
         if is_array(x) and not isinstance(x, np.ndarray | MetaArray):
             return self._array(to_host(x), place)
         return {"object": self._number(x, place)}
@@ -82,7 +82,7 @@ class Encoder:
     def _name(self, thing: Any, place: str) -> str:
         name = stored_name(thing)
         if "<lambda>" in name or name.startswith("None."):
-            raise TypeError(f"{place or 'it'} is {thing!r}, which has no name by which a file could call it")
+            raise TypeError(f"{place or 'it'} is {thing!r}, which has no name that a file could store")
         return name
 
     def _number(self, x: Any, place: str) -> int:
@@ -168,7 +168,7 @@ ENCODED: dict[type, Callable[[Encoder, Any, str], Tree]] = {
     types.MethodType: Encoder._method,
     functools.partial: Encoder._partial,
 }
-INHERITED = (np.dtype,)  # all dtypes have classes of their own
+INHERITED = (np.dtype,)  # every dtype has its own class
 
 
 class Decoder:
@@ -177,9 +177,9 @@ class Decoder:
     Parameters
     ----------
     registry : Registry
-        What the names in it mean.
+        Looks up the names in it.
     budget : int
-        Bytes that lists of numbers may need.
+        Bytes of memory that lists of numbers may use.
     """
 
     def __init__(self, registry: Registry, budget: int) -> None:
@@ -187,36 +187,36 @@ class Decoder:
         self._objects: list[Any] = []
 
     def add(self, described: Tree) -> None:
-        """Make the next object.
+        """Create the next object.
 
         Parameters
         ----------
         described : tree
-            What `Encoder.objects` holds for it.
+            Its description in `Encoder.objects`.
 
         Raises
         ------
         Exception
-            If that describes none; whatever its class raises.
+            If the description is invalid; any error that its class raises.
         """
         name, state = described
         if not isinstance(name, str):
-            raise ValueError(f"{name!r} is no name of a class")
+            raise ValueError(f"{name!r} is not the name of a class")
         cls = self._registry.find(name, lambda found: isinstance(found, type))
         try:
             self._objects.append(kind_of(cls).restore(cls, self.value(state)))
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError) as error:
             if isinstance(error, NotKnownError):
                 raise
-            raise ValueError(f"it describes no {name}: {type(error).__name__}: {error}") from error
+            raise ValueError(f"it has an invalid {name}: {type(error).__name__}: {error}") from error
 
     def value(self, tree: Tree) -> Any:
-        """Return the value that a part of a document describes.
+        """Return the value that a part of a document represents.
 
         Parameters
         ----------
         tree : tree
-            What `Encoder.value` returned.
+            A result of `Encoder.value`.
 
         Returns
         -------
@@ -226,9 +226,9 @@ class Decoder:
         Raises
         ------
         ValueError
-            If it describes none.
+            If it represents no value.
         LookupError
-            If it names something that is neither known nor trusted.
+            If it has a name that is neither known nor trusted.
         """
         if isinstance(tree, list):
             return [self.value(item) for item in tree]
@@ -236,7 +236,7 @@ class Decoder:
             return tree
         ((tag, content),) = tree.items() if len(tree) == 1 else [("", None)]
         if tag not in DECODED:
-            raise ValueError(f"{str(tree)[:80]} describes no value")
+            raise ValueError(f"{str(tree)[:80]} does not represent a value")
         return DECODED[tag](self, content)
 
     def _object(self, number: Any) -> Any:
@@ -246,7 +246,7 @@ class Decoder:
 
     def _numbers(self, array: Any) -> list[Any]:
         if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype not in EXACT.values():
-            raise ValueError("a list of numbers is no array of those")
+            raise ValueError("a list of numbers must be an array of numbers")
         self._spend(NUMBER * array.size)
         found: list[Any] = array.tolist()
         return found
@@ -254,11 +254,11 @@ class Decoder:
     def _spend(self, n_bytes: int) -> None:
         self._budget -= n_bytes
         if self._budget < 0:
-            raise ValueError("its lists need more memory than the file has bytes")
+            raise ValueError("its lists need more memory than the file justifies")
 
     def _texts(self, array: Any) -> Any:
         if array.dtype != np.uint32 or not array.ndim or (array.size and array.max() > LAST_CHARACTER):
-            raise ValueError("an array of texts is no array of characters")
+            raise ValueError("an array of texts must be an array of characters")
         *shape, width = array.shape
         if not width:
             return np.zeros(shape, "U1")[()] if not shape else np.zeros(shape, "U1")
@@ -268,7 +268,7 @@ class Decoder:
         kind, array = content
         dtype = self._dtype(f"<{kind}")
         if dtype.kind not in TIMES or array.dtype != np.int64:
-            raise ValueError(f"{kind!r} is no dtype of times")
+            raise ValueError(f"{kind!r} is not a datetime or timedelta dtype")
         return array.view(dtype)
 
     def _cells(self, content: Any) -> Any:
@@ -286,12 +286,12 @@ class Decoder:
     def _scalar(self, content: Any) -> Any:
         array = self.value(content)
         if not isinstance(array, np.ndarray) or array.ndim:
-            raise ValueError("a scalar is no array without axes")
+            raise ValueError("a scalar must be an array without axes")
         return array[()]
 
     def _dtype(self, text: Any) -> Any:
         if not isinstance(text, str) or not DTYPE.fullmatch(text):
-            raise ValueError(f"{text!r} is no dtype")
+            raise ValueError(f"{text!r} is not a dtype")
         return np.dtype(text)
 
     def _dict(self, content: Any) -> dict[str, Any]:
@@ -309,13 +309,13 @@ class Decoder:
     def _draw(self, content: Any) -> Any:
         name, holder = content[0], self.value(content[1])
         if name not in DRAWS or not isinstance(holder, Initializer):
-            raise ValueError(f"{name!r} of {type(holder).__name__} is no draw of an initialiser")
+            raise ValueError(f"{name!r} of {type(holder).__name__} is not a draw of an initialiser")
         return getattr(holder, name)
 
     def _partial(self, content: Any) -> Any:
         function, args, keywords = map(self.value, content)
         if not isinstance(function, (functools.partial, types.MethodType, *FUNCTIONS)):
-            raise ValueError(f"{function!r} is no function")
+            raise ValueError(f"{function!r} is not a function")
         return functools.partial(function, *args, **keywords)
 
 

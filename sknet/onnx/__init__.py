@@ -1,4 +1,4 @@
-"""ONNX: networks as files that other runtimes compute with, and back."""
+"""Export of networks to ONNX files for other runtimes, and import."""
 
 from sknet.onnx._export import export
 from sknet.onnx._load import Network, load

@@ -1,4 +1,4 @@
-"""Rows of elementwise operations: an operator of ONNX where there is one, else the primitive's expression."""
+"""Rows of elementwise operations: an ONNX operator if there is one, else the primitive's expression."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from sknet.onnx._writer import Value, Writer
 
 __all__: list[str] = []
 
-# What floating-point numbers have an operator for; everything else is written out.
+# Operators for floating-point numbers; all else is written as expressions.
 OPERATORS = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 ROUNDING = ("ceil", "floor", "round", "trunc")  # do nothing to integers
 TRUTHS = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
@@ -47,7 +47,7 @@ def _elementwise(w: Writer, equation: Equation, *operands: Any, **params: Any) -
 
 
 def _computed_in(primitive: Primitive, dtype: np.dtype[Any], output: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype to compute in: onnxruntime calculates with few kinds of integers."""
+    """Return the dtype to compute in: onnxruntime supports few integer dtypes."""
     if output.kind == "f" and dtype.kind != "f":
         return output  # a quotient or a logarithm of integers
     if dtype.kind == "f" or primitive.name.startswith("bitwise"):
@@ -76,7 +76,7 @@ def _astype(w: Writer, equation: Equation, x: Value, **_: Any) -> Value:
     return w.cast(x, equation.output.dtype)
 
 
-# In place of their expressions, whose two halves have no slope where they meet.
+# Instead of their expressions, whose two halves have no gradient where they meet.
 SMOOTH = {"softplus": "x if x > 40 else softplus(x)", "log_sigmoid": "x if x < -40 else -softplus(-x)"}
 
 

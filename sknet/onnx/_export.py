@@ -1,4 +1,4 @@
-"""Export: modules and estimators as ONNX models."""
+"""Export of modules and estimators as ONNX models."""
 
 import os
 from pathlib import Path
@@ -21,28 +21,28 @@ def export(
     Parameters
     ----------
     model : Module or estimator
-        What to export: a module, in evaluation mode, whose parameters have values; or an estimator, a frozen
-        predictor, or a layer of one, fitted.
+        The object to export: a module whose parameters have values, which is exported in evaluation mode; or
+        a fitted estimator, a frozen predictor, or a layer of one.
     path : path-like, default=None
-        The file to write; None writes none.
+        The file to write; None for no file.
     example : array, tuple of arrays or dict of str to array, each of shape (n_samples, ...), default=None
-        Inputs, of which dtypes count and the lengths of all axes but the first. The model takes any number
-        of rows. Of several inputs, a tuple is in the order of the arguments of `forward`, and a dict names
-        them. An estimator knows its inputs; it needs an example only where axes have other lengths than in
-        the fit, such as the steps of sequences.
+        Example inputs, which determine dtypes and the lengths of all axes but the first. The model takes any
+        number of rows. Several inputs are a tuple in the order of the arguments of `forward`, or a dict by
+        name. An estimator knows its inputs; it needs an example only if axes have other lengths than in the
+        fit, such as the steps of sequences.
     dtype : {"float16", "float32", "float64"}, default=None
-        In which floating-point numbers the model is to compute; None for those of the module or estimator.
+        The floating-point dtype of the model; None for that of the module or estimator.
 
     Returns
     -------
     onnx.ModelProto
-        Of opset 20. Inputs of a module have the names of `forward`'s arguments; outputs are called "output",
-        or "output_0", "output_1", ... An estimator's input is "X", or several by their names. Outputs have
-        the names that skl2onnx gives them: of a classifier "label", integers or strings, and
-        "probabilities", of shape (n_samples, n_classes), or "scores" for a loss without probabilities; of a
-        regressor "variable", of shape (n_samples, n_outputs), also if there is one output; of a transformer
-        "variable". Of several columns of labels, probabilities have the shape (n_columns, n_samples,
-        most_classes), and are 0 where a column has fewer classes.
+        With opset 20. Inputs of a module have the names of `forward`'s arguments; outputs are "output", or
+        "output_0", "output_1", ... An estimator's input is "X", or several have their names. Its outputs
+        have the names that skl2onnx uses: for a classifier "label", integers or strings, and
+        "probabilities", of shape (n_samples, n_classes), or "scores" for a loss without probabilities; for
+        a regressor "variable", of shape (n_samples, n_outputs), even for a single output; for a transformer
+        "variable". For several columns of labels, probabilities have shape (n_columns, n_samples,
+        most_classes), padded with 0 for columns with fewer classes.
 
     Raises
     ------
@@ -53,15 +53,15 @@ def export(
     NotFittedError
         If the estimator is not fitted.
     TypeError, ValueError
-        If the example is no input of the model, or labels are neither integers nor strings.
+        If the example is not a valid input, or labels are neither integers nor strings.
     CaptureError
-        If the network cannot be captured, computes something that ONNX has no operator for, or does other
-        operations for another number of rows.
+        If the network cannot be captured, uses an operation that ONNX does not have, or does different
+        operations for different numbers of rows.
 
     Notes
     -----
-    onnxruntime computes some operators in single precision only (convolutions, recurrences, `erf`, ...): a
-    model of double precision rounds before them.
+    onnxruntime computes some operators only in single precision (convolutions, recurrences, `erf`, ...): a
+    model in double precision rounds before them.
 
     Examples
     --------

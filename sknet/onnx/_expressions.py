@@ -17,7 +17,7 @@ Operation = Callable[..., Value]
 
 BINARY = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul"}
 COMPARISONS = {ast.Lt: "Less", ast.LtE: "LessOrEqual", ast.Gt: "Greater", ast.GtE: "GreaterOrEqual"}
-# For truth values, and for integers.
+# For booleans, and for integers.
 BITWISE = {
     ast.BitAnd: ("And", "BitwiseAnd"),
     ast.BitOr: ("Or", "BitwiseOr"),
@@ -26,7 +26,7 @@ BITWISE = {
 
 
 def broadcast_shape(*values: Value) -> tuple[int | Length, ...]:
-    """Return the shape that values have together."""
+    """Return the shape that values broadcast to."""
     ndim = max(v.ndim for v in values)
     padded = [(1,) * (ndim - v.ndim) + v.shape for v in values]
     return tuple(next((n for n in lengths if n != 1), 1) for lengths in zip(*padded, strict=True))
@@ -67,7 +67,7 @@ class _Elements:
         self._done: dict[str, Value] = {}
 
     def of(self, node: ast.expr) -> Value:
-        """Return the value of a part, which is written once however often it occurs."""
+        """Return the value of a subexpression, which is written once however often it occurs."""
         text = ast.dump(node)
         if text not in self._done:
             self._done[text] = PARTS[type(node)](self, node)
@@ -150,7 +150,7 @@ PARTS: dict[type, Callable[[_Elements, Any], Value]] = {
 }
 
 
-# -- operators that ONNX does otherwise than Python ------------------------------------------
+# -- operators that differ between ONNX and Python -------------------------------------------
 
 
 def _divided(e: _Elements, x: Value, y: Value) -> Value:
@@ -213,7 +213,7 @@ def _is_finite(e: _Elements, x: Value) -> Value:
 
 
 def _sign_bit(e: _Elements, x: Value) -> Value:
-    """Tell whether the sign is negative, of zeros too; of NaN it is not known."""
+    """Tell whether the sign is negative, also for zeros; undefined for NaN."""
     zero = e.number(0)
     if e.dtype.kind != "f":
         return e.add("Less", x, zero, dtype=bool)
@@ -244,7 +244,7 @@ def _shifted_right(e: _Elements, x: Value, y: Value) -> Value:
 
 
 # Accurate for small x: the rounding error of 1 + x, or of exp(x), cancels (W. Kahan).
-# Nothing is divided by zero where it is not chosen either, so that gradients of what is read back are finite.
+# Branches that are not chosen must not divide by zero either, so that gradients of loaded models are finite.
 LOG1P = ("x if 1 + x == 1 or isinf(x) and x > 0 else log(1 + x) * (x / ((1 + x) - 1 if 1 + x != 1 else 1))",)
 EXPM1 = (
     "x if exp(x) == 1 else exp(x) - 1 if exp(x) - 1 == -1 or exp(x) > 1e4 else "

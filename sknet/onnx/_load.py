@@ -1,4 +1,4 @@
-"""Loading: an ONNX model as a module, whose parameters can be trained."""
+"""Loading an ONNX model as a trainable module."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from sknet.onnx._writer import Node
 
 __all__ = ["Network", "load"]
 
-# Inputs of operators that are no weights: statistics of the training data, bounds, factors.
+# Inputs of operators that are not weights: statistics of the training data, bounds, factors.
 NOT_TRAINED = {"BatchNormalization": (3, 4), "Clip": (1, 2), "OneHot": (2,), "Pad": (2,), "Resize": (1, 2)}
 
 
@@ -27,7 +27,7 @@ def load(path: str | os.PathLike[str]) -> "Network":
     Parameters
     ----------
     path : path-like
-        What `export` has written, or another program with the same operators.
+        A file by `export`, or by another program that uses the same operators.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def load(path: str | os.PathLike[str]) -> "Network":
     ImportError
         If the library onnx is not installed.
     LoadError
-        If the file is no ONNX model, or has an operator that is not known; the message names it.
+        If the file is not an ONNX model, or has an unsupported operator; the message names it.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def load(path: str | os.PathLike[str]) -> "Network":
         model = onnx.load_model_from_string(content)
         onnx.checker.check_model(model)
     except Exception as error:  # the parser's and the checker's have no common base
-        raise LoadError(f"{os.fspath(path)!r} is no ONNX model: {' '.join(str(error).split())}") from None
+        raise LoadError(f"{os.fspath(path)!r} is not an ONNX model: {' '.join(str(error).split())}") from None
     return _network(onnx, model, os.fspath(path))
 
 
@@ -70,7 +70,7 @@ def _network(onnx: Any, model: Any, path: str) -> "Network":
     nodes = [_node(onnx, node) for node in graph.node]
     unknown = sorted({node.op for node in nodes} - READ.keys())
     if unknown:
-        raise LoadError(f"{path!r} has operators that sknet does not know: {', '.join(unknown)}")
+        raise LoadError(f"{path!r} has operators that sknet does not support: {', '.join(unknown)}")
     values = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
     fixed = _fixed(nodes) | {name for name in values if _is_constant(name, model.producer_name)}
     weights = {k: v for k, v in values.items() if v.dtype.kind == "f" and v.ndim and k not in fixed}
@@ -80,7 +80,7 @@ def _network(onnx: Any, model: Any, path: str) -> "Network":
 
 
 def _fixed(nodes: Sequence[Node]) -> set[str]:
-    """Return the names of arrays that are no weights."""
+    """Return the names of arrays that are not weights."""
     return {name for node in nodes for i, name in enumerate(node.inputs) if i in NOT_TRAINED.get(node.op, ())}
 
 
@@ -106,7 +106,7 @@ def _attribute(onnx: Any, attribute: Any) -> Any:
     try:
         return [v.decode() if isinstance(v, bytes) else v for v in value]
     except TypeError:
-        raise LoadError(f"an attribute of {attribute.name!r} is a graph, which is not known") from None
+        raise LoadError(f"an attribute of {attribute.name!r} is a graph, which is not supported") from None
 
 
 class Network(nn.Module):
@@ -117,7 +117,7 @@ class Network(nn.Module):
     nodes : sequence of Node
         Its operators, in order.
     inputs, outputs : sequence of str
-        Names of what it takes and returns.
+        Names of inputs and outputs.
     weights : mapping of str to ndarray
         Its parameters by their names in the file; a dot becomes an underscore.
     constants : mapping of str to ndarray
@@ -164,12 +164,12 @@ class Network(nn.Module):
         return found[self.outputs[0]] if len(found) == 1 else found
 
     def extra_repr(self) -> str:
-        """Return what is shown between the parentheses."""
+        """Return the text between the parentheses of the repr."""
         return f"{len(self.nodes)} operators, inputs {', '.join(self.inputs)}"
 
 
 def _parameter_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a name that a parameter can have for each name in the file, no two alike."""
+    """Return a valid, unique parameter name for each name in the file."""
     found: dict[str, str] = {}
     for name in names:
         known = name.replace(".", "_").replace("/", "_")

@@ -33,7 +33,7 @@ def _pads(padding: Any) -> list[int]:
 
 
 def _fitted(w: Writer, x: Value, padding: Any) -> tuple[Value, Any]:
-    """Return an image and its padding, with what is cut off (a negative padding) cut off before."""
+    """Return an image and its padding, after applying negative padding by slicing."""
     if all(after >= 0 for _, after in padding):
         return x, padding
     for axis, (_, after) in zip((2, 3), padding, strict=True):
@@ -60,7 +60,7 @@ def _conv_image(
     w: Writer, equation: Equation, g: Value, kernel: Value,
     *, size: Any, groups: int, stride: Any, padding: Any, dilation: Any,
 ) -> Value:  # fmt: skip
-    """A transposed convolution; rows and columns that no window reaches are added behind."""
+    """A transposed convolution; rows and columns that no window reaches are appended."""
     attributes = {"strides": list(stride), "pads": [0, 0, 0, 0], "dilations": list(dilation)}
     full = [(g.known(2 + a) - 1) * stride[a] + dilation[a] * (kernel.known(2 + a) - 1) + 1 for a in range(2)]
     shape = w.rows.shape(equation.output)
@@ -122,7 +122,7 @@ def _resample(
 
 # -- recurrences -----------------------------------------------------------------------------
 
-GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "tanh": (0,), "relu": (0,)}  # ONNX's order, in ours
+GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "tanh": (0,), "relu": (0,)}  # sknet's index of ONNX's gates
 OPERATORS = {"lstm": "LSTM", "gru": "GRU", "tanh": "RNN", "relu": "RNN"}
 
 
@@ -188,7 +188,7 @@ def _state(w: Writer, state: Value, number: int, rows: Any, size: int) -> Value:
 
 
 def _carried_on(w: Writer, output: Value, last: Value, lengths: Value) -> Value:
-    """Return outputs that stay as they are behind a row's last step, where ONNX has zeros."""
+    """Return outputs that stay constant after a row's last step, where ONNX has zeros."""
     rows, steps, size = output.shape[0], output.known(1), output.shape[2]
     count = w.reshaped(w.cast(lengths, np.int64), (rows, 1, 1))
     step = w.constant(np.arange(steps).reshape(steps, 1), np.int64)

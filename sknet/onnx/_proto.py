@@ -15,7 +15,7 @@ IR_VERSION = 10
 
 
 def required() -> Any:
-    """Return the library onnx; raise ImportError with the name of the extra where it is missing."""
+    """Return the library onnx; if it is missing, raise an ImportError that names the extra."""
     try:
         import onnx
     except ImportError as error:
@@ -34,11 +34,11 @@ def model_of(
     Parameters
     ----------
     w : Writer
-        Nodes and constants; those that nothing reads are left out.
+        Nodes and constants; unused ones are omitted.
     inputs : sequence of Value
-        What the model is given.
+        The model's inputs.
     outputs : mapping of str to Value
-        What it returns, by name.
+        Its outputs, by name.
     name : str
         Of the graph.
     half : bool, default=False

@@ -1,4 +1,4 @@
-"""Operators of ONNX that compute one element at a time, and reductions."""
+"""Elementwise ONNX operators, and reductions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ __all__: list[str] = []
 
 Attributes = dict[str, Any]
 
-# Operators without attributes: the function on tensors, and on arrays that are known.
+# Operators without attributes: the function on tensors, and on known arrays.
 PLAIN: dict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = {
     "Abs": (ops.abs, np.abs),
     "Acos": (ops.acos, np.arccos),
@@ -182,7 +182,7 @@ def _hard_sigmoid(attributes: Attributes, x: Any) -> Any:
 
 @operator("Dropout")
 def _dropout(attributes: Attributes, x: Any, *_: Any) -> Any:
-    return x  # a network that is loaded predicts as it was exported
+    return x  # exported networks are in evaluation mode
 
 
 # -- reductions ------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ READ.update({name: _reduction(function) for name, function in REDUCTIONS.items()
 def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
     def compute(attributes: Attributes, x: Any) -> Any:
         if attributes.get("select_last_index", 0):
-            raise LoadError("select_last_index of ArgMax and ArgMin is not known")
+            raise LoadError("select_last_index of ArgMax and ArgMin is not supported")
         return function(as_tensor(x), attributes.get("axis", 0), bool(attributes.get("keepdims", 1)))
 
     return compute

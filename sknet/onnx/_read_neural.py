@@ -1,4 +1,4 @@
-"""Operators of ONNX that networks are made of: products, convolutions, pools, norms, recurrences."""
+"""ONNX operators of networks: products, convolutions, pools, norms, recurrences."""
 
 import math
 from typing import Any
@@ -78,14 +78,14 @@ def _windows(attributes: Attributes, x: Any, kernel: tuple[int, int]) -> dict[st
 
 
 def _ceiled(attributes: Attributes, x: Any, kernel: tuple[int, int], where: dict[str, Any]) -> dict[str, Any]:
-    """Return where windows lie, with one more at the end where `ceil_mode` asks for it."""
+    """Return stride, dilation and padding, with one more window at the end if `ceil_mode` requires it."""
     padding = []
     for n, k, s, d, (before, after) in zip(
         x.shape[2:], kernel, where["stride"], where["dilation"], where["padding"], strict=True
     ):
         span = n + before + after - d * (k - 1) - 1
         count = (-(-span // s) if attributes.get("ceil_mode", 0) else span // s) + 1
-        if (count - 1) * s >= n + before:  # it would begin behind the end
+        if (count - 1) * s >= n + before:  # the window would begin beyond the end
             count -= 1
         padding.append((before, max((count - 1) * s + d * (k - 1) + 1 - n - before, 0)))
     return {**where, "padding": tuple(padding)}
@@ -108,7 +108,7 @@ def _biased(x: Any, bias: Any) -> Any:
 def _conv_transpose(attributes: Attributes, x: Any, weight: Any, bias: Any = None) -> Any:
     x, weight = as_tensor(x), as_tensor(weight)
     if attributes.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID") or "output_shape" in attributes:
-        raise LoadError("ConvTranspose with auto_pad or output_shape is not known")
+        raise LoadError("ConvTranspose with auto_pad or output_shape is not supported")
     images, kernels = _as_images(x), _as_images(weight)
     where = _windows(attributes, images, kernels.shape[2:])
     more = _pair(attributes.get("output_padding"), 0)
@@ -138,7 +138,7 @@ def _average_pool(attributes: Attributes, x: Any) -> Any:
     given = _windows(attributes, images, kernel)
     where = _ceiled(attributes, images, kernel, given)
     total = bind(PRIMITIVES["sum_pool"], (images,), {"kernel": kernel, **where})
-    # What each window has of the image, and of its padding if that counts.
+    # The number of elements in each window, including padding if that counts.
     counted = np.ones((1, 1, *images.shape[2:]), x.dtype)
     if attributes.get("count_include_pad", 0):
         counted = np.pad(counted, [(0, 0), (0, 0), *given["padding"]], constant_values=1)
@@ -206,14 +206,14 @@ def _recurrence(cell: str, states: int) -> Any:
 
 def _check(cell: str, attributes: Attributes) -> None:
     if attributes.get("layout", 0) or "clip" in attributes or attributes.get("input_forget", 0):
-        raise LoadError(f"{cell} with layout, clip or input_forget is not known")
+        raise LoadError(f"{cell} with layout, clip or input_forget is not supported")
     if cell == "gru" and not attributes.get("linear_before_reset", 0):
-        raise LoadError("GRU with linear_before_reset=0 is not known: sknet's resets behind the product")
+        raise LoadError("GRU with linear_before_reset=0 is not supported: sknet's resets after the product")
     usual = {"lstm": ["Sigmoid", "Tanh", "Tanh"], "gru": ["Sigmoid", "Tanh"], "rnn": ["Tanh"]}[cell]
     given = attributes.get("activations", usual)
     known_ones = [usual] if cell != "rnn" else [["Tanh"], ["Relu"]]
     if given[: len(usual)] not in known_ones or given != given[: len(usual)] * (len(given) // len(usual)):
-        raise LoadError(f"{cell} with activations {given} is not known")
+        raise LoadError(f"{cell} with activations {given} is not supported")
 
 
 def _run(
@@ -247,7 +247,7 @@ def _bias(cell: str, bias: Any, number: int, columns: Any, size: int) -> Any:
     first, second = ops.take(bias[:half], columns, 0), ops.take(bias[half:], columns, 0)
     if cell != "gru":
         return first + second
-    apart = 2 * size  # the bias of the new state's product is inside the reset
+    apart = 2 * size  # the bias of the new state's product is affected by the reset gate
     return ops.concat([first[:apart] + second[:apart], first[apart:], second[apart:]], axis=0)
 
 
@@ -261,12 +261,12 @@ def _resize(attributes: Attributes, x: Any, roi: Any = None, scales: Any = None,
     corners = attributes.get("coordinate_transformation_mode", "half_pixel")
     nearest = mode == "nearest" and corners == "asymmetric" and attributes.get("nearest_mode") == "floor"
     if not nearest and not (mode == "linear" and corners in ("half_pixel", "align_corners")):
-        raise LoadError(f"Resize with mode {mode!r} and {corners!r} is not known")
+        raise LoadError(f"Resize with mode {mode!r} and {corners!r} is not supported")
     if sizes is None:
         new = [math.floor(n * f) for n, f in zip(x.shape, np.asarray(scales).tolist(), strict=True)]
     else:
         new = np.asarray(sizes).tolist()
     if list(x.shape[:2]) != new[:2]:
-        raise LoadError("Resize of the first two axes is not known")
+        raise LoadError("Resize of the first two axes is not supported")
     kind = "nearest" if nearest else {1: "linear", 2: "bilinear", 3: "trilinear"}[x.ndim - 2]
     return ops.interpolate(x, new[2:], mode=kind, align_corners=corners == "align_corners")

@@ -1,4 +1,4 @@
-"""Operators of ONNX that move elements: shapes, joins, indices, order."""
+"""ONNX operators that move elements: shapes, concatenation, indexing, sorting."""
 
 from typing import Any
 
@@ -151,7 +151,7 @@ def _scatter_elements(attributes: Attributes, x: Any, indices: Any, updates: Any
     if attributes.get("reduction", "none") == "add":
         return x + added
     if attributes.get("reduction", "none") != "none":
-        raise LoadError(f"ScatterElements with reduction {attributes['reduction']!r} is not known")
+        raise LoadError(f"ScatterElements with reduction {attributes['reduction']!r} is not supported")
     ones = ops.ones_like(as_tensor(updates))
     written = bind(PRIMITIVES["put_along_axis"], (ones, as_tensor(indices)), where)
     return ops.where(ops.greater(written, 0), added, x)
@@ -165,14 +165,14 @@ def _scatter_nd(attributes: Attributes, x: Any, indices: Any, updates: Any) -> A
     if reduction == "none":
         return bind(PRIMITIVES["setitem"], (x, as_tensor(updates)), {"index": index})
     if reduction != "add":
-        raise LoadError(f"ScatterND with reduction {reduction!r} is not known")
+        raise LoadError(f"ScatterND with reduction {reduction!r} is not supported")
     return x + bind(PRIMITIVES["scatter_add"], (as_tensor(updates),), {"index": index, "shape": x.shape})
 
 
 @operator("GatherND")
 def _gather_nd(attributes: Attributes, x: Any, indices: Any) -> Any:
     if attributes.get("batch_dims", 0):
-        raise LoadError("GatherND with batch_dims is not known")
+        raise LoadError("GatherND with batch_dims is not supported")
     places = known(indices, "a place")
     return x[tuple(places[..., i] for i in range(places.shape[-1]))]
 
@@ -214,7 +214,7 @@ def _triangle(attributes: Attributes, x: Any, k: Any = None) -> Any:
 def _cumulative(attributes: Attributes, x: Any, axis: Any) -> Any:
     [at] = ints(axis, "an axis")
     if attributes.get("exclusive", 0) or attributes.get("reverse", 0):
-        raise LoadError("CumSum with exclusive or reverse is not known")
+        raise LoadError("CumSum with exclusive or reverse is not supported")
     return ops.cumulative_sum(x, at)
 
 

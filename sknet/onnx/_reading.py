@@ -1,4 +1,4 @@
-"""What reading needs of the values of a network: arrays that are known, and tensors that are computed."""
+"""The values of a network while reading: known arrays and computed tensors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,16 +10,16 @@ from sknet.exceptions import LoadError
 
 __all__ = ["READ", "Values", "ints", "known", "operator"]
 
-Values = list[Any]  # arrays of NumPy, tensors, and None for inputs that are left out
+Values = list[Any]  # NumPy arrays, tensors, and None for omitted inputs
 Operator = Callable[..., Any]
 
 READ: dict[str, Operator] = {}
 
 
 def operator(*names: str) -> Callable[[Operator], Operator]:
-    """Enter a function for operators of ONNX: ``compute(attributes, *inputs)`` returns one value or several.
+    """Register a function for ONNX operators: ``compute(attributes, *inputs)`` returns one value or several.
 
-    Where all inputs are known arrays, so should the result be: shapes are computed so.
+    If all inputs are known arrays, the result must be one, too, so that shapes can be computed.
     """
 
     def enter(function: Operator) -> Operator:
@@ -33,7 +33,7 @@ def operator(*names: str) -> Callable[[Operator], Operator]:
 def known(x: Any, what: str) -> np.ndarray[Any, Any]:
     """Return a value that must be known before the network runs."""
     if isinstance(x, Tensor):
-        raise LoadError(f"{what} is computed from the inputs, which a network that is loaded cannot do")
+        raise LoadError(f"{what} is computed from the inputs, which a loaded network does not support")
     return np.asarray(x)
 
 

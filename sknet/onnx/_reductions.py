@@ -30,7 +30,7 @@ def _reduction(w: Writer, equation: Equation, x: Value, axis: Any, keepdims: boo
     dtype = equation.output.dtype
     computed = x.dtype if x.dtype.kind == dtype.kind else dtype
     if computed.kind in "bu" or (computed.itemsize < 4 and computed.kind == "i"):
-        computed = np.dtype(np.int64)  # few runtimes reduce other integers
+        computed = np.dtype(np.int64)  # few runtimes reduce other integer dtypes
     found = _reduced(w, REDUCTIONS[equation.primitive.name], w.cast(x, computed), axis, keepdims)
     return w.cast(found, dtype)
 
@@ -43,7 +43,7 @@ def _truths(w: Writer, equation: Equation, x: Value, axis: Any, keepdims: bool) 
 
 @row("argmax", "argmin")
 def _place(w: Writer, equation: Equation, x: Value, axis: int, keepdims: bool = False) -> Value:
-    """NaN is the largest and the smallest, as in NumPy."""
+    """NaN counts as both largest and smallest, as in NumPy."""
     op = "ArgMax" if equation.primitive.name == "argmax" else "ArgMin"
     if x.dtype.kind == "f":
         extreme = w.constant(np.inf if op == "ArgMax" else -np.inf, x.dtype)
@@ -115,7 +115,7 @@ def sliced(w: Writer, x: Value, axis: int, start: int, stop: int) -> Value:
 
 
 def _sorted(w: Writer, x: Value, axis: int, k: int | Length, largest: bool) -> tuple[Value, Value]:
-    """Return the first k elements in order and their places; of equal elements the first comes first."""
+    """Return the first k elements in order and their indices; the sort is stable."""
     shape = [k if i == axis else n for i, n in enumerate(x.shape)]
     outputs = [(None, shape), (np.int64, shape)]
     values, places = w.add_several(
@@ -125,7 +125,7 @@ def _sorted(w: Writer, x: Value, axis: int, k: int | Length, largest: bool) -> t
 
 
 def _ordered(w: Writer, x: Value) -> Value:
-    """Return x with infinity for NaN, which comes last, and in a dtype that can be sorted."""
+    """Return x in a dtype that can be sorted, with infinity for NaN, which sorts last."""
     if x.dtype.kind == "f":
         is_nan = w.add("IsNaN", x, dtype=bool)
         return w.add("Where", is_nan, w.constant(np.inf, x.dtype), x, dtype=x.dtype, shape=x.shape)
@@ -152,7 +152,7 @@ def _topk(w: Writer, equation: Equation, x: Value, k: int, axis: int, largest: b
 
 @row("searchsorted")
 def _searchsorted(w: Writer, equation: Equation, x: Value, values: Value, side: str) -> Value:
-    """How many elements come before: all are compared."""
+    """Count the elements that come before, by comparing with all."""
     dtype = result_dtype(*equation.operands)
     x, values = w.cast(x, dtype), w.cast(values, dtype)
     column = w.reshaped(values, (*values.shape, 1))

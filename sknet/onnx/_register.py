@@ -1,4 +1,4 @@
-"""skl2onnx learns how to convert the estimators, so that whole pipelines become one model."""
+"""Registration of converters with skl2onnx, so that whole pipelines become one model."""
 
 from typing import Any
 
@@ -26,22 +26,22 @@ CLASSES = (
     *(Autoencoder, LayerOutput, MLPClassifier, MLPRegressor, NetClassifier, NetRegressor, NetTransformer),
     *(neural_network.MLPClassifier, neural_network.MLPRegressor),
 )
-CLASSIFIER, OTHER = "SknetClassifier", "SknetEstimator"  # what skl2onnx calls them
+CLASSIFIER, OTHER = "SknetClassifier", "SknetEstimator"  # their names in skl2onnx
 OPTIONS = {"zipmap": [True, False, "columns"], "output_class_labels": [False, True], "nocl": [False]}
-# Operators that newer versions define for more types, and the version of which we use no more.
+# Operators whose newer versions only add types, and the version that suffices here.
 WIDENED = {"Cast": 13, "ConstantOfShape": 9, "Equal": 13, "Identity": 14, "Reshape": 14, "Shape": 15}
 
 
 def register(*classes: type) -> None:
-    """Teach skl2onnx the estimators of sknet, in pipelines and by themselves.
+    """Register converters for sknet's estimators with skl2onnx.
 
-    ``skl2onnx.to_onnx(pipeline, X[:1])`` converts scalers, encoders and network into one model then, for any
-    number of rows. The network computes in double precision if it is given that, and in single otherwise.
+    Then ``skl2onnx.to_onnx(pipeline, X[:1])`` converts scalers, encoders and network to one model, for any
+    number of rows. The network computes in double precision if its input is double, otherwise in single.
 
     Parameters
     ----------
     *classes : type
-        Classes of your own besides, which are derived from those of sknet.
+        Additional classes derived from sknet's.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def register(*classes: type) -> None:
 
     See Also
     --------
-    export : Converts an estimator alone, with images, token ids or several inputs.
+    export : Converts a single estimator, with images, token ids or several inputs.
 
     Notes
     -----
@@ -172,8 +172,8 @@ def _given(scope: Any, operator: Any, container: Any, written: Written, types: T
     if known.keys() != {value.name for value in written.inputs}:
         raise ValueError(
             f"this {type(operator.raw_operator).__name__} has the inputs "
-            f"{[value.name for value in written.inputs]}, and is given {list(known)}: say so by "
-            "initial_types, or put columns together by a ColumnTransformer first"
+            f"{[value.name for value in written.inputs]}, but got {list(known)}: declare them in "
+            "initial_types, or combine columns with a ColumnTransformer first"
         )
     names = {"": ""}
     for value in written.inputs:

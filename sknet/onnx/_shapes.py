@@ -1,4 +1,4 @@
-"""Rows of operations that move elements: shapes, joins, padding, indices."""
+"""Rows of operations that move elements: shapes, concatenation, padding, indexing."""
 
 import math
 from collections.abc import Iterator
@@ -75,7 +75,7 @@ def _put_along(
 
 @row("put")
 def _put(w: Writer, equation: Equation, g: Value, indices: Value, length: int, axis: int, **_: Any) -> Value:
-    """Add rows where they come from: a scatter along the axis, which is moved to the front."""
+    """Scatter-add rows along the axis, which is moved to the front."""
     shape = w.rows.shape(equation.output)
     at = axis % len(shape)
     behind = len(shape) - at - 1
@@ -101,7 +101,7 @@ def _getitem(w: Writer, equation: Equation, x: Value, index: Any) -> Value:
 
 
 def _split(index: Any, ndim: int) -> tuple[list[Any], bool]:
-    """Return a part for every axis, None in between where an axis is added, and whether one is an array."""
+    """Return an index for every axis, with None for each new axis, and whether one of them is an array."""
     parts = list(index) if isinstance(index, tuple) else [index]
     parts = [np.asarray(p) if isinstance(p, (list, np.ndarray)) else p for p in parts]
     taken = sum(p.ndim if _is_mask(p) else p is not None and p is not Ellipsis for p in parts)
@@ -116,7 +116,7 @@ def _is_mask(part: Any) -> bool:
 
 
 def _sliced(w: Writer, x: Value, parts: list[Any], result: tuple[int | Length, ...]) -> Value:
-    """Return x behind integers and slices, with an axis of one element for each integer."""
+    """Return x after integers and slices, with an axis of length 1 for each integer."""
     starts, stops, steps, axes = [], [], [], []
     shape = list(x.shape)
     lengths = iter(result)
@@ -142,7 +142,7 @@ def _sliced(w: Writer, x: Value, parts: list[Any], result: tuple[int | Length, .
 
 
 def _by_axis(parts: list[Any], lengths: Iterator[Any]) -> Iterator[tuple[int, Any]]:
-    """Yield every axis with its part; pass over the lengths of axes that are added."""
+    """Yield every axis with its index; skip the lengths of new axes."""
     axis = 0
     for part in parts:
         if part is None:
@@ -194,7 +194,7 @@ def _row_size(x: Value) -> int:
 
 
 def _places(x: Value, parts: list[Any]) -> np.ndarray[Any, Any]:
-    """Return where the elements that an index takes lie in x, or in each row of it."""
+    """Return the flat positions of the elements that an index takes, in x or in each row of it."""
     n_rows = len(_rows_of(x))
     first = [p for p in parts if p is not None][:n_rows]
     if n_rows > 1 or (n_rows and not isinstance(x.shape[0], Length)):
@@ -207,7 +207,7 @@ def _places(x: Value, parts: list[Any]) -> np.ndarray[Any, Any]:
 
 
 def _scattered(w: Writer, x: Value, places: np.ndarray[Any, Any], given: Value, reduction: str) -> Value:
-    """Return x with elements written, or added, at places that are the same in every row."""
+    """Return x with elements written, or added, at positions that are the same in every row."""
     rows = _rows_of(x)
     axes = [1, 0] if rows else [0]
     flat = w.transposed(w.reshaped(x, (*rows, _row_size(x))), axes)

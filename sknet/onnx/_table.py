@@ -1,4 +1,4 @@
-"""The table of primitives: one row each, a function that writes it as nodes, or why there is none."""
+"""The table of primitives: each row is a function that writes nodes, or the reason why there is none."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ NOT_EXPORTED: dict[str, str] = {
     "carry": "it occurs on the tape only",
     "cholesky": _NO_OPERATOR,
     "conv_weight": _GRADIENT,
-    "dropout_mask": "ONNX's random numbers are others, and predictions draw none",
+    "dropout_mask": "ONNX has other random numbers, and predictions draw none",
     "eigh": _NO_OPERATOR,
     "inv": _NO_OPERATOR,
     "max_pool_put": _GRADIENT,
@@ -31,12 +31,12 @@ NOT_EXPORTED: dict[str, str] = {
     "solve": _NO_OPERATOR,
     "sparse_matmul": "ONNX has no sparse inputs: export with a dense example",
     "svd": _NO_OPERATOR,
-    "uniform_draws": "ONNX's random numbers are others, and predictions draw none",
+    "uniform_draws": "ONNX has other random numbers, and predictions draw none",
 }
 
 
 def row(*names: str) -> Callable[[Row], Row]:
-    """Enter a function for these primitives: ``write(w, equation, *operands, **params) -> Value``.
+    """Register a function for these primitives: ``write(w, equation, *operands, **params) -> Value``.
 
     Its operands are values, or the numbers that the equation has; its parameters have a `Length` in place
     of each number that depends on the rows.
@@ -51,7 +51,7 @@ def row(*names: str) -> Callable[[Row], Row]:
 
 
 def operands_of(w: Writer, equation: Equation) -> list[Any]:
-    """Return an equation's operands: values, and numbers as they are unless they depend on the rows."""
+    """Return an equation's operands: values, and numbers unless they depend on the rows."""
     numbers = w.rows.numbers(equation)
     return [
         w.value(x) if number is None else w.number(number, equation.output.dtype)

@@ -1,4 +1,4 @@
-"""Writes the nodes of an ONNX graph: values have names, numbers become constants of the right type."""
+"""Writing the nodes of an ONNX graph: values have names, numbers become constants of the right type."""
 
 import hashlib
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from sknet.exceptions import CaptureError
 
 __all__ = ["Node", "Value", "Writer"]
 
-# What onnxruntime's CPU computes in single precision only: in a network of double precision, values are
+# Operators that onnxruntime computes only in single precision on the CPU: in double precision, values are
 # rounded before and after.
 SINGLE_ONLY = frozenset({
     "Acos", "Asin", "Atan", "Conv", "ConvTranspose", "Det", "Erf", "GRU", "LSTM", "RNN", "Softplus",
@@ -48,7 +48,7 @@ class Value(NamedTuple):
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """Number of axes."""
         return len(self.shape)
 
 
@@ -60,7 +60,7 @@ class Node(NamedTuple):
     op : str
         Its name in the standard's default domain.
     inputs, outputs : tuple of str
-        Names of values; an empty one stands for an optional input that is left out.
+        Names of values; an empty name is an omitted optional input.
     attributes : dict
         By name.
     """
@@ -107,11 +107,11 @@ class Writer:
         return f"{op.lower()}_{self._count}"
 
     def bind(self, variable: Variable, value: Value) -> None:
-        """Note which value of the ONNX graph a variable is."""
+        """Record the ONNX value of a variable."""
         self._values[variable] = value._replace(shape=self.rows.shape(variable))
 
     def value(self, variable: Variable) -> Value:
-        """Return the value that a variable is; a constant is written down at its first use."""
+        """Return the value of a variable; a constant is written on first use."""
         found = self._values.get(variable)
         if found is None:
             found = self._values[variable] = self._constant_of(variable)
@@ -139,8 +139,8 @@ class Writer:
         )
 
     def constant(self, array: Any, dtype: Any = None) -> Value:
-        """Return a constant; equal ones are one."""
-        with np.errstate(over="ignore"):  # a number beyond the dtype's range is infinite, as in NumPy
+        """Return a constant; equal ones are shared."""
+        with np.errstate(over="ignore"):  # overflow gives infinity, as in NumPy
             array = np.ascontiguousarray(np.asarray(array, dtype=dtype)).reshape(np.shape(array))
         key = hashlib.sha256(repr((array.dtype.str, array.shape)).encode() + array.tobytes()).digest()
         found = self._known.get(key)
@@ -150,7 +150,7 @@ class Writer:
         return found
 
     def parameter(self, name: str, array: np.ndarray[Any, Any]) -> Value:
-        """Return a constant with a name of its own."""
+        """Return a constant with a given name."""
         self.constants[name] = array
         return Value(name, array.dtype, array.shape)
 

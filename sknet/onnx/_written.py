@@ -1,4 +1,4 @@
-"""What is exported, written as nodes: passes through modules, and what estimators make of their outputs."""
+"""Writing exports as nodes: passes through modules, and the outputs of estimators."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -22,20 +22,20 @@ Bound = dict[str, Tensor]
 
 
 class Written(NamedTuple):
-    """Nodes, and which of their values are given and returned.
+    """Nodes, and the values that are inputs and outputs.
 
     Attributes
     ----------
     writer : Writer
         With all nodes.
     inputs : list of Value
-        What is given.
+        The inputs.
     outputs : dict of str to Value
-        What is returned, by name.
+        The outputs, by name.
     name : str
-        What is computed.
+        Name of the graph.
     is_half : bool
-        Whether single precision stands for half.
+        Whether single precision represents half precision.
     """
 
     writer: Writer
@@ -46,7 +46,7 @@ class Written(NamedTuple):
 
 
 def written_module(module: nn.Module, example: Any, dtype: Any) -> Written:
-    """Write a module; its outputs are called "output", or "output_0", "output_1", ...
+    """Write a module; its outputs are named "output", or "output_0", "output_1", ...
 
     Parameters
     ----------
@@ -120,9 +120,9 @@ def plain_labels(labels: Any, name: str) -> np.ndarray[Any, Any]:
     Parameters
     ----------
     labels : ndarray of shape (n_classes,)
-        Of an estimator.
+        Labels of an estimator.
     name : str
-        The estimator's, for the message.
+        The estimator's name, for messages.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def plain_labels(labels: Any, name: str) -> np.ndarray[Any, Any]:
     Raises
     ------
     ValueError
-        If they are anything else, or of both kinds.
+        If they are anything else, or mixed.
     """
     values = labels.tolist()
     if all(isinstance(value, str) for value in values):
@@ -140,7 +140,7 @@ def plain_labels(labels: Any, name: str) -> np.ndarray[Any, Any]:
     if all(isinstance(value, (bool, int, float)) and int(value) == value for value in values):
         return np.array([int(value) for value in values], dtype=np.int64)
     raise ValueError(
-        f"the labels of a model of ONNX are integers or strings, and those of this {name} are {values}: "
+        f"labels of an ONNX model must be integers or strings, but those of this {name} are {values}: "
         "encode y before the fit"
     )
 
@@ -166,7 +166,7 @@ def _written(
     values = {name: to_host(parameter.data) for name, parameter in module.own_parameters()}
     values |= {name: to_host(buffer.data) for name, buffer in module.named_buffers()}
     kind = _dtype_of(values, inputs) if dtype is None else np.dtype(dtype)
-    half = kind == np.float16  # of which NumPy and SciPy know less than of single precision
+    half = kind == np.float16  # NumPy and SciPy support it less well than single precision
     kind = np.dtype(np.float32) if half else kind
     values, inputs = _converted(values, kind), _converted(inputs, kind)
 

@@ -1,4 +1,4 @@
-"""Documents in files: numbers, texts and arrays, written whole or not at all, and no code."""
+"""Documents in files: numbers, texts and arrays, no code, written atomically."""
 
 from sknet.persistence._atomic import keep_as, remove_leftovers, write_atomically
 from sknet.persistence._describe import describe, differences, digest

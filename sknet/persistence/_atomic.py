@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whenever the process or the machine stops."""
+"""Atomic writes: a file is complete or absent, even if the process or the machine stops."""
 
 import os
 import re
@@ -15,16 +15,16 @@ LEFTOVER = re.compile(r"\.(\d+)-\d+@(.*)\.tmp$")
 
 
 def write_atomically(path: Path, chunks: Iterable[Any]) -> None:
-    """Write a file under another name, make sure that it is on the disk, and rename it.
+    """Write a file under another name, flush it to disk, and rename it.
 
-    Whoever opens `path` at any moment finds the former file or the new one.
+    At any moment, `path` is either the former file or the new one.
 
     Parameters
     ----------
     path : Path
-        The file; replaced if it is there.
+        The file; replaced if it exists.
     chunks : iterable of bytes-like
-        What to write.
+        The contents.
     """
     temporary = _temporary(path)
     try:
@@ -41,14 +41,14 @@ def write_atomically(path: Path, chunks: Iterable[Any]) -> None:
 
 
 def keep_as(path: Path, other: Path) -> None:
-    """Let `other` be what `path` is now, without a moment in which one of the two is missing.
+    """Make `other` a copy of `path`, without a moment in which either is missing.
 
     Parameters
     ----------
     path : Path
-        An existing file, which stays.
+        An existing file, which is kept.
     other : Path
-        In the same folder; replaced if it is there.
+        A name in the same folder; replaced if it exists.
     """
     temporary = _temporary(other)
     temporary.unlink(missing_ok=True)
@@ -57,17 +57,17 @@ def keep_as(path: Path, other: Path) -> None:
     except OSError:  # a file system without hard links
         shutil.copyfile(path, temporary)
     os.replace(temporary, other)
-    temporary.unlink(missing_ok=True)  # renaming a file to another name of itself does nothing
+    temporary.unlink(missing_ok=True)  # renaming a file to another hard link of it does nothing
     _sync_folder(path.parent)
 
 
 def remove_leftovers(path: Path) -> None:
-    """Remove the temporary files that processes of this machine have left when they were killed.
+    """Remove the temporary files of processes on this machine that were killed.
 
     Parameters
     ----------
     path : Path
-        What they were to become.
+        The file that they would have become.
     """
     for found in path.parent.glob(f".{path.name}.*.tmp"):
         named = LEFTOVER.search(found.name)
@@ -76,7 +76,7 @@ def remove_leftovers(path: Path) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    """Return a name in the same folder that no other thread, process or machine takes."""
+    """Return a name in the same folder that no other thread, process or machine uses."""
     who = f"{os.getpid()}-{threading.get_ident()}@{socket.gethostname()}"
     return path.with_name(f".{path.name}.{who}.tmp")
 
@@ -86,14 +86,14 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # somebody else's
+    except OSError:  # another user's process
         return True
     return True
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make sure that a renaming is on the disk."""
-    if os.name != "posix":  # elsewhere a folder cannot be opened
+    """Flush a rename to disk."""
+    if os.name != "posix":  # other systems cannot open folders
         return
     handle = os.open(folder, os.O_RDONLY)
     try:

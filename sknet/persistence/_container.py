@@ -1,8 +1,8 @@
-"""One file with a text and named arrays: the layout of safetensors, with a checksum over all of it.
+"""One file with a text and named arrays: the safetensors format, with a checksum over all of it.
 
-Eight bytes with the length of the header; the header, in JSON: what each array is and where it stands, and
-under ``__metadata__`` texts; then the arrays. Any reader of safetensors can read it. The checksum is the
-first of the texts, so it stands at the same place in every file and covers every byte but its own.
+Eight bytes with the length of the header; the header in JSON, with dtype, shape and offsets of each array,
+and texts under ``__metadata__``; then the arrays. Any safetensors reader can read it. The checksum is the
+first of the texts, so it has the same offset in every file and covers every byte but its own.
 """
 
 import hashlib
@@ -23,9 +23,9 @@ __all__ = ["FORMAT", "LITTLE", "PER_VALUE", "Contents", "damaged", "parse_json",
 
 FORMAT = 1
 CHUNK = 1 << 20
-LITTLE = 1 << 26  # bytes that reading may need for texts and other values, however small the file is
-PER_VALUE = 100  # bytes of memory of a value in a text, at most
-MOST_AXES = 64  # of NumPy's arrays
+LITTLE = 1 << 26  # memory in bytes that texts and other values may always use, however small the file is
+PER_VALUE = 100  # the most bytes of memory for a value in a text
+MOST_AXES = 64  # NumPy's limit
 MOST_BYTES = 1 << 62
 DTYPES = {
     **{"F64": "float64", "F32": "float32", "F16": "float16", "BOOL": "bool"},
@@ -38,12 +38,12 @@ CHECKSUM = slice(8 + len(BEGINS), 8 + len(BEGINS) + 64)
 
 
 class Contents(NamedTuple):
-    """What a file holds.
+    """The contents of a file.
 
     Attributes
     ----------
     kind : str
-        What it is, such as ``"checkpoint"``.
+        The kind of file, such as ``"checkpoint"``.
     text : str
         Its document.
     arrays : dict of str to ndarray
@@ -56,7 +56,7 @@ class Contents(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where an array stands among the bytes after the header."""
+    """Dtype, shape and offsets of an array, in the bytes after the header."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -70,17 +70,17 @@ def write_file(path: Path, contents: Contents) -> None:
     Parameters
     ----------
     path : Path
-        Where; replaced if it is there.
+        The file; replaced if it exists.
     contents : Contents
-        What.
+        Its contents.
 
     Raises
     ------
     TypeError
-        If an array has a dtype that such a file cannot hold; names it.
+        If a file cannot hold an array's dtype; names the array.
     """
     arrays = {name: _plain(name, array) for name, array in contents.arrays.items()}
-    # The layout allows no gaps, so the longest elements come first: all are aligned then.
+    # The format allows no gaps; with the widest elements first, all arrays are aligned.
     arrays = dict(sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])))
     before, after = _header(contents, arrays)
     digest = hashlib.sha256(before)
@@ -92,14 +92,14 @@ def write_file(path: Path, contents: Contents) -> None:
 
 
 def _plain(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return an array as it stands in the file: contiguous, the least significant byte first."""
+    """Return an array as stored in the file: contiguous and little-endian."""
     if array.dtype.newbyteorder("=") not in CODES:
         raise TypeError(f"array {name!r} has dtype {array.dtype}: a file holds {', '.join(DTYPES.values())}")
     return np.require(array, array.dtype.newbyteorder("<"), "C")
 
 
 def _header(contents: Contents, arrays: Mapping[str, np.ndarray[Any, Any]]) -> tuple[bytes, bytes]:
-    """Return what stands before and after the checksum, up to the arrays."""
+    """Return the bytes before and after the checksum, up to the arrays."""
     places, start = {}, 0
     for name, array in arrays.items():
         stop = start + array.nbytes
@@ -116,24 +116,24 @@ def _header(contents: Contents, arrays: Mapping[str, np.ndarray[Any, Any]]) -> t
 
 
 def read_file(path: Path) -> Contents:
-    """Read a file, of which every byte is checked.
+    """Read a file, checking every byte.
 
-    Memory is allocated for what is really in the file, never for what its header claims.
+    Memory is allocated only for bytes that are in the file, whatever its header claims.
 
     Parameters
     ----------
     path : Path
-        Which.
+        The file.
 
     Returns
     -------
     Contents
-        With arrays of their own, which may be written to.
+        With new arrays, which may be written to.
 
     Raises
     ------
     LoadError
-        If the file is damaged, or was not written by `write_file`; names it, and what is wrong.
+        If the file is damaged, or was not written by `write_file`; says what is wrong.
     OSError
         If it cannot be opened.
     """
@@ -149,12 +149,12 @@ def read_file(path: Path) -> Contents:
 
 
 def parse_json(path: Path, text: "str | bytes") -> Any:
-    """Return what a text in JSON says, if it says everything once and with numbers.
+    """Parse JSON text strictly: no duplicate keys, NaN or infinity.
 
     Parameters
     ----------
     path : Path
-        Where it comes from, for a message.
+        The file that it comes from, for messages.
     text : str or bytes
         The text.
 
@@ -166,17 +166,17 @@ def parse_json(path: Path, text: "str | bytes") -> Any:
     Raises
     ------
     LoadError
-        If it is no JSON, has a key twice, NaN or infinity, or is nested too deeply.
+        If it is not JSON, has duplicate keys, NaN or infinity, or is nested too deeply.
     """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ValueError("a key is there twice")
+            raise ValueError("a key occurs twice")
         return found
 
     def refuse(name: str) -> NoReturn:
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not allowed")
 
     try:
         return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
@@ -185,12 +185,12 @@ def parse_json(path: Path, text: "str | bytes") -> Any:
 
 
 def damaged(path: Path, what: str) -> LoadError:
-    """Return the error for a file whose content breaks the rules."""
+    """Return the error for a file with invalid contents."""
     return LoadError(f"{path} is damaged: {what}")
 
 
 def _check_sum(path: Path, file: BinaryIO, size: int) -> None:
-    """Raise a LoadError unless the file is as it was written."""
+    """Raise a LoadError unless the file has its checksum."""
     if not size:
         raise LoadError(f"{path} is damaged: it is empty")
     head = file.read(CHECKSUM.stop)
@@ -201,25 +201,25 @@ def _check_sum(path: Path, file: BinaryIO, size: int) -> None:
         digest.update(part)
     if digest.hexdigest().encode() != head[CHECKSUM]:
         raise LoadError(
-            f"{path} is damaged: its {size} bytes do not have the checksum that was written with them; "
-            "it was cut off or changed since"
+            f"{path} is damaged: its {size} bytes do not match the checksum that was written with them; "
+            "it has been truncated or changed"
         )
 
 
 def _read_header(path: Path, file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
-    """Return the header, and where the arrays begin."""
+    """Return the header, and the offset of the arrays."""
     file.seek(0)
     length = int.from_bytes(file.read(8), "little")
     if length > size - 8:
-        raise damaged(path, f"its header claims {length} bytes, and it has {size}")
+        raise damaged(path, f"its header claims {length} bytes, but the file has {size}")
     text = file.read(length)
-    # What Python needs for a text can be many times as long as the text.
+    # Parsed text can take many times the memory of the text.
     needed = 4 * length + PER_VALUE * sum(text.count(mark) for mark in (b",", b":", b"[", b"{"))
     if needed > max(size, LITTLE):
         raise damaged(path, f"its header of {length} bytes holds too many values")
     header = parse_json(path, text)
     if not isinstance(header, dict):
-        raise damaged(path, "its header is no JSON object")
+        raise damaged(path, "its header is not a JSON object")
     return header, 8 + length
 
 
@@ -231,23 +231,23 @@ def _check_texts(path: Path, found: Any) -> dict[str, str]:
         raise damaged(path, f"its metadata lack format, kind or content, or have the format {written!r}")
     if int(number[1]) > FORMAT:
         raise LoadError(
-            f"{path} has the format {written!r}, and this version of sknet reads "
+            f"{path} has the format {written!r}, but this version of sknet reads "
             f"'sknet {FORMAT}': it was written by a newer one"
         )
     return texts
 
 
 def _check_places(path: Path, header: dict[str, Any], n_bytes: int) -> dict[str, Place]:
-    """Return where each array stands, in this order, once the arrays are known to fill the file."""
+    """Return the place of each array, in order, after checking that the arrays fill the file."""
     places = {name: _checked_place(path, name, value) for name, value in header.items()}
     places = dict(sorted(places.items(), key=lambda item: (item[1].start, item[1].stop)))
     end = 0
     for name, place in places.items():
         if place.start != end:
-            raise damaged(path, f"array {name!r} begins at byte {place.start}, and should at {end}")
+            raise damaged(path, f"array {name!r} begins at byte {place.start}, but should begin at {end}")
         end = place.stop
     if end != n_bytes:
-        raise damaged(path, f"its arrays take {end} bytes, and {n_bytes} are there")
+        raise damaged(path, f"its arrays take {end} bytes, but {n_bytes} are there")
     return places
 
 
@@ -282,5 +282,5 @@ def _read_array(path: Path, file: BinaryIO, name: str, place: Place) -> np.ndarr
     if place.dtype != bool:
         return found
     if found.size and found.max() > 1:
-        raise damaged(path, f"array {name!r} holds {found.max()} as a truth value")
+        raise damaged(path, f"array {name!r} holds {found.max()} as a boolean")
     return found.view(bool)

@@ -1,4 +1,4 @@
-"""What parameters and data are, said in a document, so that others can be compared with them later."""
+"""Descriptions of parameters and data in a document, for later comparison."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -14,24 +14,24 @@ from sknet.nn import Module
 
 __all__ = ["describe", "differences", "digest"]
 
-CHUNK = 1 << 24  # bytes of an array that are copied at one time, where it has to be
+CHUNK = 1 << 24  # bytes of an array that are copied at a time, if it must be copied
 CLASS, VALUES = "class", "sha256"
 
 
 def describe(value: Any) -> Any:
-    """Return what a parameter is, as a document can hold it.
+    """Return the description of a parameter, for a document.
 
     Parameters
     ----------
     value : object
-        Numbers, texts, lists and dicts are themselves. Objects with `get_params`, modules and others are
-        their class and what they hold; functions are their names, arrays their shape, dtype and a hash of
-        their bytes.
+        Numbers, texts, lists and dicts describe themselves. Objects with `get_params`, modules and other
+        objects are described by class and contents, functions by name, arrays by shape, dtype and a hash
+        of their bytes.
 
     Returns
     -------
     tree
-        Equal for equal values. It cannot be turned back.
+        Equal for equal values. The value cannot be restored from it.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def _described(value: Any, above: tuple[int, ...]) -> Any:
         value = value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if id(value) in above:  # it refers to itself
+    if id(value) in above:  # a reference cycle
         return {CLASS: _named(type(value))}
     for kinds, found in DESCRIBED:
         if isinstance(value, kinds):
@@ -101,7 +101,7 @@ def _of_object(value: Any, above: tuple[int, ...]) -> Any:
 
 
 def _of_random_state(value: Any, above: tuple[int, ...]) -> Any:
-    return {CLASS: _named(type(value))}  # its state changes as it is drawn from
+    return {CLASS: _named(type(value))}  # its state changes with every draw
 
 
 DESCRIBED: tuple[tuple[Any, Callable[[Any, tuple[int, ...]], Any]], ...] = (
@@ -118,17 +118,17 @@ DESCRIBED: tuple[tuple[Any, Callable[[Any, tuple[int, ...]], Any]], ...] = (
 
 
 def digest(array: Any) -> dict[str, Any]:
-    """Return what tells data apart: shape, dtype and a hash of all bytes.
+    """Return a digest of data: shape, dtype and a hash of all bytes.
 
     Parameters
     ----------
     array : array or sparse matrix
-        On any device.
+        The data, on any device.
 
     Returns
     -------
     dict
-        ``shape``, ``dtype`` and ``sha256``; of a sparse matrix also its ``format``.
+        ``shape``, ``dtype`` and ``sha256``; for a sparse matrix also ``format``.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def digest(array: Any) -> dict[str, Any]:
 
 
 def _feed(seen: Any, array: np.ndarray[Any, Any]) -> None:
-    """Hash an array in the order of its rows, of which few are copied at one time."""
+    """Hash an array in row-major order, copying only a few rows at a time."""
     if array.dtype.hasobject:
         seen.update(repr(array.tolist()).encode())
         return
@@ -163,14 +163,14 @@ def _feed(seen: Any, array: np.ndarray[Any, Any]) -> None:
 
 
 def differences(before: Any, now: Any, place: str = "") -> list[str]:
-    """Return in what two descriptions differ, in words, each with the name of what differs.
+    """Return the differences of two descriptions, in words that name the parts.
 
     Parameters
     ----------
     before, now : tree
-        What `describe` returned, then and now.
+        Results of `describe`, then and now.
     place : str, default=""
-        The name of what is compared.
+        The path of the compared part.
 
     Returns
     -------
@@ -197,9 +197,9 @@ def differences(before: Any, now: Any, place: str = "") -> list[str]:
     for name in {**before, **now}:
         inner = f"{place}__{name}" if place else name
         if name not in now:
-            found.append(f"{inner} was {_said(before[name])} and is not there any more")
+            found.append(f"{inner} was {_said(before[name])} and is missing now")
         elif name not in before:
-            found.append(f"{inner} is {_said(now[name])} and was not there")
+            found.append(f"{inner} is {_said(now[name])} and was missing")
         else:
             found += differences(before[name], now[name], inner)
     return found
@@ -213,7 +213,7 @@ def _of_data(before: Mapping[str, Any], now: Mapping[str, Any], place: str) -> l
 
 
 def _said(value: Any) -> str:
-    """Return a description as text: of objects the class alone."""
+    """Return a description as text, for objects only the class."""
     if isinstance(value, dict):
         name = value.get(CLASS) or value.get("name")
         if name is not None:

@@ -19,25 +19,25 @@ RESERVED = "__metadata__"
 
 
 def write(path: "str | PathLike[str]", tree: Any, kind: str) -> None:
-    """Write a document to a file, all of it or nothing.
+    """Write a document to a file atomically.
 
-    The file is written under another name, flushed to the disk and renamed, so it is never half-written,
-    whenever the process or the machine stops. It has the layout of safetensors: arrays, and a text in JSON.
-    There is no pickle in it, and reading it executes nothing.
+    The file is written under another name, flushed to disk and renamed, so it is never incomplete, even
+    if the process or the machine stops. It has the safetensors format: arrays, and JSON text. It contains
+    no pickle, and reading it executes no code.
 
     Parameters
     ----------
     path : str or PathLike
-        The file; replaced if it is there.
+        The file; replaced if it exists.
     tree : nested dicts (with str as keys), lists and tuples
-        Of None, bool, int, float, str and NumPy arrays; scalars of NumPy become Python's, tuples lists.
+        Leaves are None, bool, int, float, str and NumPy arrays; NumPy scalars become Python's, tuples lists.
     kind : str
-        What it is, such as ``"checkpoint"``; `read` checks it.
+        The kind of document, such as ``"checkpoint"``; `read` checks it.
 
     Raises
     ------
     TypeError
-        If a document cannot hold some value; names its place.
+        If a document cannot hold a value; names its path.
 
     Examples
     --------
@@ -63,12 +63,12 @@ def read(path: "str | PathLike[str]", kind: str) -> Any:
     path : str or PathLike
         The file.
     kind : str
-        What it must be.
+        The expected kind.
 
     Returns
     -------
     tree
-        What was written, with arrays of its own.
+        The document, with new arrays.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def read(path: "str | PathLike[str]", kind: str) -> Any:
     """
     found, tree = read_any(path)
     if found != kind:
-        raise LoadError(f"{path} is a file of sknet's, of the kind {found!r}, and no {kind!r}")
+        raise LoadError(f"{path} is an sknet file of kind {found!r}, not {kind!r}")
     return tree
 
 
@@ -94,9 +94,9 @@ def read_any(path: "str | PathLike[str]") -> tuple[str, Any]:
     Returns
     -------
     kind : str
-        What it is.
+        Its kind.
     tree
-        What was written, with arrays of its own.
+        The document, with new arrays.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def read_any(path: "str | PathLike[str]") -> tuple[str, Any]:
 
 
 def _encoded(value: Any, place: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """Return a value as JSON knows it; what it does not know is put among the arrays."""
+    """Return a value as JSON; arrays are moved to `arrays`."""
     if isinstance(value, np.ndarray):
         name = place
         while name in arrays or name == RESERVED:  # keys may contain the separator
@@ -138,7 +138,7 @@ def _encoded(value: Any, place: str, arrays: dict[str, np.ndarray[Any, Any]]) ->
         for key in value:
             if not isinstance(key, str) or key in (ARRAY, FLOAT):
                 raise TypeError(
-                    f"a document's keys are str, and not {ARRAY!r} or {FLOAT!r}: got {key!r} in {place!r}"
+                    f"a document's keys must be str, except {ARRAY!r} and {FLOAT!r}: got {key!r} in {place!r}"
                 )
         return {key: _encoded(item, _below(place, key), arrays) for key, item in value.items()}
     raise TypeError(
@@ -151,7 +151,7 @@ def _below(place: str, key: object) -> str:
 
 
 def _decoded(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """Return a value with its arrays, each of which is taken out of `arrays`."""
+    """Return a value with its arrays, each of which is removed from `arrays`."""
     if isinstance(value, list):
         return [_decoded(item, arrays) for item in value]
     if not isinstance(value, dict):
@@ -162,10 +162,10 @@ def _decoded(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
 
 
 def _special(value: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """Return the array or number that stands for a dict with one of the reserved keys."""
+    """Return the array or number that a dict with a reserved key represents."""
     ((key, said),) = value.items() if len(value) == 1 else [("", None)]
     if key == FLOAT and said in NOT_FINITE:
         return float(said)
     if key == ARRAY and isinstance(said, str) and said in arrays:
         return arrays.pop(said)
-    raise ValueError(f"{str(value)[:80]} is neither an array, used once, nor a number")
+    raise ValueError(f"{str(value)[:80]} is neither an array (used once) nor a number")

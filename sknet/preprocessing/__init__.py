@@ -1,11 +1,11 @@
-"""Tables as they are, turned into numbers that a network learns from."""
+"""Encoding of raw tables as numbers that a network can learn from."""
 
 from sknet.preprocessing import _categories, _numbers, _plan, _schema, _sparse_numbers, _targets
 from sknet.preprocessing._encoder import TableEncoder
 
 __all__ = ["TableEncoder"]
 
-# What a fitted encoder consists of, by the names in files.
+# Classes of the parts of a fitted encoder, by their names in files.
 PARTS = {
     name: value
     for module in (_categories, _numbers, _plan, _schema, _sparse_numbers, _targets)

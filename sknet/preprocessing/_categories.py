@@ -1,4 +1,4 @@
-"""Categories: an output for each level, one of two signs, or means of the targets."""
+"""Categories: one-hot encoding, -1 and 1 for two levels, or target encoding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from sknet.preprocessing._targets import Target
 __all__ = ["CategoryColumn", "fit_levels", "fit_means"]
 
 FIRST = -UNSEEN
-"""The row of a table of levels that is for code 0; what is unseen and what is missing come before."""
+"""The row for code 0 in a table of levels, after those for unseen levels and missing values."""
 
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """How a category is encoded: by a row of a table for each level.
+    """The encoding of a category: a table with a row for each level.
 
     Attributes
     ----------
     names : tuple of str
-        Of the outputs.
+        Names of the outputs.
     values : ndarray of shape (n_levels + 2, n_outputs)
-        Rows for what the fit has not seen, what is missing, and each level.
+        Rows for unseen levels, missing values, and each level.
     """
 
     names: tuple[str, ...]
@@ -41,7 +41,7 @@ class CategoryColumn:
 
     @property
     def density(self) -> float:
-        """About which share of the outputs is not zero."""
+        """Approximate share of nonzero outputs."""
         levels = self.values[FIRST:]
         return np.count_nonzero(levels) / max(levels.size, 1)
 
@@ -49,25 +49,25 @@ class CategoryColumn:
 def fit_levels(
     name: str, levels: Sequence[Any], codes: np.ndarray, min_count: int, at_most: int | None = None
 ) -> CategoryColumn:
-    """Give an output to every level that is seen often enough; two levels are one output of -1 and 1.
+    """One-hot encode all levels that are frequent enough; two levels become one output of -1 and 1.
 
     Parameters
     ----------
     name : str
-        Of the outputs.
+        Prefix of the outputs' names.
     levels : sequence
-        All that there are.
+        All levels.
     codes : ndarray of shape (n_samples,)
-        Of the rows.
+        Codes of the rows.
     min_count : int
-        How often a level must be seen; once is enough for what is missing.
+        Least number of rows with a level; for missing values, one is enough.
     at_most : int or None, default=None
-        Keep only so many levels, the most frequent.
+        Keep only this many levels, the most frequent.
 
     Returns
     -------
     CategoryColumn
-        Without outputs, if it is constant.
+        Without outputs if the column is constant.
     """
     counts = np.bincount(codes + FIRST, minlength=len(levels) + FIRST)
     kept = [FIRST + i for i in range(len(levels)) if counts[FIRST + i] >= min_count]
@@ -94,29 +94,29 @@ def fit_means(
     folds: Sequence[tuple[np.ndarray, np.ndarray]],
     smoothing: float,
 ) -> tuple[CategoryColumn, np.ndarray]:
-    """Encode levels by the means of their targets, drawn towards the mean of all.
+    """Encode levels by the means of their targets, shrunk towards the overall mean.
 
     Parameters
     ----------
     name : str
-        Of the outputs.
+        Prefix of the outputs' names.
     n_levels : int
-        How many there are.
+        Number of levels.
     codes : ndarray of shape (n_samples,)
-        Of the rows.
+        Codes of the rows.
     target : Target
-        Of the same rows.
+        Targets of the same rows.
     folds : sequence of (ndarray, ndarray)
-        Rows to take means of, and rows that these are for, so that no row sees its own target.
+        Rows to take means of, and rows to use them for, so that no row sees its own target.
     smoothing : float
-        For how many rows the mean of all counts.
+        Weight of the overall mean, in rows.
 
     Returns
     -------
     column : CategoryColumn
         Means over all rows.
     fitted : ndarray of shape (n_samples, n_outputs)
-        The outputs of the rows themselves, by the means of others.
+        Outputs for these rows, cross-fitted.
     """
     numbers, rows = target.numbers, codes + FIRST
     crossed = np.empty_like(numbers)

@@ -1,6 +1,6 @@
-"""Columns of what users call a table, read as numbers, levels or dates.
+"""Columns of a table, read as numbers, levels or dates.
 
-Frames are recognised by what they can do, so that neither pandas nor polars has to be there.
+Frames are recognised by their methods, so that neither pandas nor polars has to be installed.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ class Column(ABC):
     Parameters
     ----------
     label : str
-        What messages call it, such as ``column 'age'``.
+        Description for messages, such as ``column 'age'``.
     values : object
         A series of a frame, or an array of shape (n_samples,).
     """
@@ -37,14 +37,14 @@ class Column(ABC):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """What it holds, judged by its dtype."""
+        """The kind of its values, judged by its dtype."""
 
     @abstractmethod
     def array(self) -> np.ndarray:
         """Return the values as an array."""
 
     def numbers(self) -> np.ndarray:
-        """Return numbers of shape (n_samples,), NaN where they are missing."""
+        """Return numbers of shape (n_samples,), NaN where missing."""
         array = self.array()
         if array.dtype.kind in "biuf":
             return array.astype(np.float64)
@@ -54,16 +54,16 @@ class Column(ABC):
         return np.array([to_number(x, self.label, i) for i, x in enumerate(array.tolist())], np.float64)
 
     def coded(self) -> tuple[np.ndarray, list[Any]]:
-        """Return the number of each value's level, -1 where it is missing, and the levels."""
+        """Return the code of each value, -1 where missing, and the levels."""
         return factorized(self.array().tolist(), self.label)
 
     def dates(self) -> np.ndarray:
-        """Return points in time of shape (n_samples,), NaT where they are missing."""
+        """Return timestamps of shape (n_samples,), NaT where missing."""
         return self.array().astype(DATE_UNIT)
 
 
 class ArrayColumn(Column):
-    """A column of an array; one of objects is numbers if all of them are."""
+    """A column of an array; a column of objects is numeric if all of them are numbers."""
 
     @cached_property
     def kind(self) -> str:
@@ -77,7 +77,7 @@ class ArrayColumn(Column):
 
 
 class PandasColumn(Column):
-    """A series of pandas, or of what behaves like it."""
+    """A series of pandas, or of a compatible library."""
 
     @property
     def kind(self) -> str:
@@ -86,7 +86,7 @@ class PandasColumn(Column):
 
     def array(self) -> np.ndarray:
         values, dtype = self.values, self.values.dtype
-        if dtype.kind in "iuf" and not isinstance(dtype, np.dtype):  # with a missing value of its own
+        if dtype.kind in "iuf" and not isinstance(dtype, np.dtype):  # a nullable extension dtype
             return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
         return np.asarray(values.to_numpy())
 
@@ -98,7 +98,7 @@ class PandasColumn(Column):
     def dates(self) -> np.ndarray:
         values = self.values
         if getattr(values.dtype, "tz", None) is not None:
-            values = values.dt.tz_localize(None)  # the hour of the day is that of the place
+            values = values.dt.tz_localize(None)  # keep the local time of day
         return np.asarray(values.to_numpy(dtype=DATE_UNIT))
 
 
@@ -121,35 +121,35 @@ class PolarsColumn(Column):
 
 
 def _kind_of(kind: str, label: str) -> str:
-    """Return what the values of a dtype of such a kind are."""
+    """Return the kind of column for the kind of a dtype."""
     if kind == "c":
         raise ValueError(f"Complex data not supported: {label} holds complex numbers")
     return NUMBER if kind in "iufm" else DATE if kind == "M" else CATEGORY
 
 
 def not_a_level(label: str, value: Any, row: int) -> TypeError:
-    """Return the error of a value that cannot be hashed."""
+    """Return the error for a value that cannot be hashed."""
     return TypeError(
         f"{label}: argument must be a string or a number, or anything hashable, got {value!r} in row {row}"
     )
 
 
 def factorized(values: Iterable[Any], label: str) -> tuple[np.ndarray, list[Any]]:
-    """Return the number of each value's level, -1 where it is missing, and the levels as they come.
+    """Return the code of each value, -1 where missing, and the levels in order of first occurrence.
 
     Parameters
     ----------
     values : iterable
-        Of anything hashable.
+        Hashable values.
     label : str
-        Of the column, for a message.
+        Description of the column, for messages.
 
     Returns
     -------
     codes : ndarray of shape (n_samples,)
-        Numbers of levels.
+        Codes, which are indices of levels.
     levels : list
-        Without what is missing.
+        The levels, without missing values.
 
     Raises
     ------
@@ -175,14 +175,14 @@ def columns_of(X: Any, names: Sequence[Any] | None) -> list[Column]:
     Parameters
     ----------
     X : frame, array-like or CSC matrix of shape (n_samples, n_features)
-        What a user passed.
+        The table.
     names : sequence of str or None
-        Of the columns, if they have any.
+        Names of the columns, if there are any.
 
     Returns
     -------
     list of Column
-        In their order; of a sparse matrix dense ones, which are made when they are asked for.
+        In order; columns of a sparse matrix become dense when they are read.
     """
     n_columns = X.shape[1]
     labels = [f"column {i}" if names is None else f"column {names[i]!r}" for i in range(n_columns)]

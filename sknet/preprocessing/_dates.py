@@ -1,21 +1,21 @@
-"""Dates: seconds for what goes on, sine and cosine for what comes again."""
+"""Dates: seconds for trends, sine and cosine for periodic patterns."""
 
 import numpy as np
 
 __all__ = ["PERIODS", "has_period", "phases", "seconds"]
 
 DAY = 86_400
-# What comes again, and how many seconds it takes at least.
+# Periods, and their least length in seconds.
 PERIODS = {"day": DAY, "week": 7 * DAY, "month": 28 * DAY, "year": 365 * DAY}
 
 
 def seconds(dates: np.ndarray) -> np.ndarray:
-    """Return points in time as seconds since 1970, NaN where they are missing."""
+    """Return timestamps as seconds since 1970, NaN where missing."""
     return np.where(np.isnat(dates), np.nan, dates.astype(np.int64) / 1e6)
 
 
 def has_period(dates: np.ndarray, period: str) -> bool:
-    """Tell whether dates are long enough, and differ within a period, to say something of it."""
+    """Tell whether dates span a quarter of a period, and differ within it, so that it can be informative."""
     known = dates[~np.isnat(dates)]
     if not len(known) or (known.max() - known.min()).astype(np.int64) / 1e6 < PERIODS[period] / 4:
         return False
@@ -24,19 +24,19 @@ def has_period(dates: np.ndarray, period: str) -> bool:
 
 
 def phases(dates: np.ndarray, period: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return sine and cosine of the time since a period began, NaN where a date is missing.
+    """Return sine and cosine of the phase within a period, NaN where a date is missing.
 
     Parameters
     ----------
     dates : ndarray of datetime64 of shape (n_samples,)
-        Points in time.
+        Timestamps.
     period : str
         A key of `PERIODS`.
 
     Returns
     -------
     sine, cosine : ndarray of shape (n_samples,)
-        A whole period is a whole turn, whatever its length.
+        A period is a full turn, whatever its length.
     """
     known = ~np.isnat(dates)
     angle = np.full(dates.shape, np.nan)
@@ -45,7 +45,7 @@ def phases(dates: np.ndarray, period: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _phase(dates: np.ndarray, period: str) -> np.ndarray:
-    """Return which part of a period is over, from 0 to 1."""
+    """Return the phase within a period, from 0 to 1."""
     if period in ("day", "week"):
         length = PERIODS[period]
         monday = 3 * DAY if period == "week" else 0  # 1970 began on a Thursday

@@ -1,4 +1,4 @@
-"""Where the bins of a number begin: thresholds of a tree, or quantiles."""
+"""Edges of the bins of a number: thresholds of a tree, or quantiles."""
 
 from typing import Any
 
@@ -15,18 +15,18 @@ def edges_of(values: np.ndarray, target: Target | None, piecewise: str | None, n
     Parameters
     ----------
     values : ndarray of shape (n_samples,)
-        Known and finite.
+        Finite values, none missing.
     target : Target or None
-        Of the same rows; None leaves out the tree.
+        Targets of the same rows; None omits the tree.
     piecewise : {"tree", "quantile", "both"} or None
-        What finds the edges.
+        The method.
     n_bins : int
         Leaves of the tree, and quantile bins.
 
     Returns
     -------
     dict of str to ndarray of shape (n_edges,)
-        Increasing, from the smallest value to the largest, by what found them.
+        By method; increasing, from the smallest value to the largest.
     """
     low, high = values.min(), values.max()
     if piecewise is None or not _has_several(values, 3):
@@ -41,18 +41,18 @@ def edges_of(values: np.ndarray, target: Target | None, piecewise: str | None, n
 
 
 def _has_several(values: np.ndarray, count: int) -> bool:
-    """Tell whether there are so many different values; most columns need no sorting for it."""
+    """Tell whether there are at least `count` distinct values; most columns need no sorting for that."""
     return len(np.unique(values[:1000])) >= count or len(np.unique(values)) >= count
 
 
 def _thresholds(values: np.ndarray, target: Target, n_leaves: int) -> np.ndarray:
-    """Return the thresholds of a tree that sees nothing but this number."""
+    """Return the thresholds of a tree that sees only this number."""
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
     kind = DecisionTreeClassifier if target.is_classification else DecisionTreeRegressor
     least = max(8, len(values) // 200)
     tree = kind(max_leaf_nodes=n_leaves, min_samples_leaf=least, random_state=0)
-    # A tree computes in float32, in which large numbers are infinite, and close ones equal.
+    # Trees compute in float32, in which large numbers overflow and close ones are equal.
     low, high = values.min(), values.max()
     share = (values - low) / (high - low)
     inner = tree.fit(share[:, np.newaxis], target.y).tree_.threshold[tree.tree_.feature >= 0]

@@ -1,4 +1,4 @@
-"""TableEncoder: columns of any kind become numbers that a network learns from."""
+"""TableEncoder: columns of any kind become numbers that a network can learn from."""
 
 from numbers import Integral
 from typing import Any, Self
@@ -16,60 +16,60 @@ from sknet.preprocessing._targets import Target, target_of
 
 __all__ = ["TableEncoder", "fit_encoder"]
 
-# Below this share of elements that are not zero, a sparse matrix is smaller and faster.
+# Below this share of nonzero elements, a sparse matrix is smaller and faster.
 SPARSE_BELOW = 0.3
 
 
 class TableEncoder(TransformerMixin, ParameterObject):
-    """Turn the columns of a table, as they are, into numbers that a network learns from.
+    """Encode the columns of a raw table as numbers that a network can learn from.
 
-    Numbers become ``z / sqrt(1 + (z / 3)**2)`` with ``z = (x - median) / interquartile range``, and, in
-    further columns, a piecewise-linear encoding over bins [1]_. Categories are one-hot encoded (two levels
-    become -1 and 1); those with many levels are target encoded: by smoothed means of the targets, which
-    `fit_transform` takes from other folds than the row's own, so that no row sees its own target. Dates
-    become seconds, with sine and cosine of the time of day, week, month and year. A missing number becomes
-    the median and sets a flag; a missing category is a level of its own. Constant columns are dropped.
-    Levels that `fit` has not seen are encoded as zeros, or as the mean of all targets, and are never an
-    error; nor are missing values in a column that had none in `fit`.
+    Numbers become ``z / sqrt(1 + (z / 3)**2)`` with ``z = (x - median) / interquartile range`` and, in
+    additional columns, a piecewise-linear encoding over bins [1]_. Categories are one-hot encoded (two
+    levels become -1 and 1); those with many levels are target encoded, by smoothed means of the targets,
+    which `fit_transform` computes on other folds than the row's own, so that no row sees its own target.
+    Dates become seconds, with sine and cosine of the time of day, week, month and year. A missing number
+    becomes the median and sets a flag; a missing category is a separate level. Constant columns are
+    dropped. Levels that `fit` has not seen are encoded as zeros, or as the mean of all targets, and never
+    raise an error; neither do missing values in a column that had none in `fit`.
 
     Parameters
     ----------
     categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
-        Columns that are categories: those of category, object, string and boolean dtype; or names, numbers
-        or a mask of columns; or none. All others must be numbers or dates then. A column of an array of
-        objects is one of numbers if all of its values are numbers.
+        Columns that are categories: those of category, object, string and boolean dtype; or names, indices
+        or a mask of columns; or none. All other columns must then be numbers or dates. A column of an array
+        of objects is numeric if all of its values are numbers.
     piecewise : {"both", "tree", "quantile"} or None, default="both"
-        What finds the edges of bins: the thresholds of a tree that predicts y from the column alone, or
-        quantiles; each has outputs of its own. Without y there are no trees. None leaves the bins out.
+        Edges of the bins: thresholds of a tree that predicts y from the column alone, or quantiles; "both"
+        adds outputs for each. Without y there are no trees. None omits the bins.
     n_bins : int, default=16
         Leaves of the tree, and quantile bins.
     max_levels : int, default=40
-        Categories with more levels are encoded by means of the targets; without y, by an output for each of
-        so many levels, the most frequent.
+        Categories with more levels are target encoded; without y, only this many levels, the most frequent,
+        are one-hot encoded.
     min_count : int, default=5
-        How often a level must occur to have an output.
+        Least number of rows with a level for it to have an output.
     n_folds : int, default=5
-        Folds for means of the targets.
+        Folds of the target encoding.
     smoothing : float, default=20.0
-        For how many rows the mean of all targets counts in that of a level.
+        Weight of the overall mean in the mean of a level, in rows.
     target_type : {"auto", "classification", "regression"}, default="auto"
-        What y is; "auto" takes integers for classes.
+        The kind of y; "auto" treats integers as classes.
     subsample : int or None, default=20_000
-        Rows, drawn at random, from which medians and edges are found; None takes all.
+        Number of rows, drawn at random, for medians and edges; None uses all.
     sparse_output : bool or "auto", default="auto"
         Whether `transform` returns a CSR array; "auto" does if X is sparse, or less than 30 % of the outputs
         are not zero. A sparse X is scaled without being centered.
     dtype : {"float32", "float64"}, default="float32"
-        Of the output.
+        Dtype of the output.
     random_state : int, RandomState instance or None, default=None
-        Decides the folds, and which rows are drawn.
+        Draws folds and the subsample.
 
     Attributes
     ----------
     n_features_in_, feature_names_in_ : int, ndarray of str
-        Of X; names only if X had string names.
+        Number and names of the features; names only if X had string names.
     n_features_out_ : int
-        Outputs.
+        Number of outputs.
 
     References
     ----------
@@ -138,42 +138,42 @@ class TableEncoder(TransformerMixin, ParameterObject):
     _plan: Plan
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find out how to encode every column.
+        """Fit the encoding of every column.
 
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            A frame of pandas or polars, or of the dataframe interchange protocol.
+            A frame of pandas, polars or any library with the dataframe interchange protocol.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Targets: labels or numbers.
 
         Returns
         -------
         self
-            Fitted. If the fit fails, the encoder is as it was before.
+            The fitted encoder. A fit that fails leaves it unchanged.
 
         Raises
         ------
         ValueError, TypeError
-            If a column cannot be read (the message names it), or none is worth to be encoded.
+            If a column cannot be read (the message names it), or no column is informative.
         """
         self._learn(X, y)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Find out how to encode every column, and encode the rows; none by its own target.
+        """Fit the encoding of every column, and encode the rows, none by its own target.
 
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            As of `fit`.
+            As for `fit`.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            As of `fit`.
+            As for `fit`.
 
         Returns
         -------
         ndarray or CSR array of shape (n_samples, n_features_out_)
-            What to train on. That of `transform` differs where means of the targets are used.
+            Outputs to train on. Those of `transform` differ for target-encoded columns.
         """
         table, fitted = self._learn(X, y)
         return self._encoded(table, fitted)
@@ -223,23 +223,23 @@ class TableEncoder(TransformerMixin, ParameterObject):
         return self._encoded(self.read(X))
 
     def read(self, X: Any) -> Table:
-        """Read the columns of `X`, a table like that of the fit; `encode` turns the result into numbers."""
+        """Read `X`, a table with the columns of the fit; pass the result to `encode`."""
         return self._schema.read(self, X)
 
     def encode(self, table: Table, fitted: "dict[int, np.ndarray] | None" = None) -> Any:
-        """Encode a table that has been read by the schema of the fit; for estimators that read it once.
+        """Encode a table that has been read with the schema of the fit; for estimators that read it once.
 
         Parameters
         ----------
         table : Table
             Rows.
         fitted : dict of int to ndarray, default=None
-            What `fit_encoder` has returned for these rows.
+            The result of `fit_encoder` for these rows.
 
         Returns
         -------
         ndarray or CSR array of shape (n_samples, n_features_out_)
-            As of `transform`.
+            As for `transform`.
         """
         return self._encoded(table, fitted)
 
@@ -302,15 +302,15 @@ def fit_encoder(
     Parameters
     ----------
     encoder : TableEncoder
-        Its parameters count.
+        The encoder, whose parameters are used.
     estimator : estimator
-        Whose number and names of features the copy takes over.
+        The estimator, whose number and names of features the copy gets.
     schema, table : Schema, Table
-        The columns, and the rows to learn from.
+        The descriptions of the columns, and the rows to learn from.
     target : Target or None
-        Of the same rows.
+        Targets of the same rows.
     random_state : RandomState
-        Draws folds, and rows.
+        Draws folds and the subsample.
 
     Returns
     -------

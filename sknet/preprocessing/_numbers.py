@@ -1,4 +1,4 @@
-"""Numbers: scaled robustly, with large ones drawn in smoothly, and piecewise linear in bins."""
+"""Numbers: robust scaling with smooth clipping, and a piecewise-linear encoding over bins."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from sknet.preprocessing._values import HUGE
 
 __all__ = ["NumberColumn", "Numbers", "fit_number", "smoothly_clipped"]
 
-# Rows whose bins are computed at once, so that what is in between stays in the cache.
+# Rows whose bins are computed at a time, so that temporaries stay in the cache.
 CHUNK = 1024
 
 
@@ -24,22 +24,22 @@ def smoothly_clipped(z: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """How a number is encoded.
+    """The encoding of a number.
 
     Attributes
     ----------
     name : str
-        Of the outputs.
+        Prefix of the outputs' names.
     center, scale : float
-        Median, which stands for what is missing, and interquartile range; a scale of 0 leaves the value out.
+        Median, which replaces missing values, and interquartile range; a scale of 0 omits the value.
     edges : mapping of str to ndarray of shape (n_edges,)
-        Of bins, by what found them.
+        Edges of bins, by the method that found them.
     has_flag : bool
-        Whether an output says that it is missing.
+        Whether an output flags missing values.
     is_phase : bool
-        Whether it is a sine or cosine, and goes through as it is.
+        Whether it is a sine or cosine, which is passed through.
     is_known : bool
-        Whether any of its values is.
+        Whether any value is not missing.
     """
 
     name: str
@@ -51,7 +51,7 @@ class NumberColumn:
     is_known: bool = True
 
     def with_flag(self, is_missing: bool) -> "NumberColumn":
-        """Return the same, with a flag if it is missing somewhere and known somewhere."""
+        """Return the same with a flag, if some values are missing and some are not."""
         return replace(self, has_flag=is_missing and self.is_known and not self.is_phase)
 
 
@@ -64,25 +64,25 @@ def fit_number(
     *,
     is_phase: bool = False,
 ) -> NumberColumn:
-    """Find out how to encode a number.
+    """Fit the encoding of a number.
 
     Parameters
     ----------
     name : str
-        Of the outputs.
+        Prefix of the outputs' names.
     values : ndarray of shape (n_samples,)
-        NaN where they are missing.
+        NaN where missing.
     target : Target or None
-        Of the same rows.
+        Targets of the same rows.
     piecewise, n_bins
-        As of `edges_of`.
+        As for `edges_of`.
     is_phase : bool, default=False
         Whether it is a sine or cosine.
 
     Returns
     -------
     NumberColumn
-        The way; without a flag, which may be missing from a sample of the rows.
+        The encoding, without a flag, since a subsample may have no missing values.
     """
     usable = np.abs(values) < HUGE  # a comparison with NaN is False
     seen = values[usable]
@@ -111,7 +111,7 @@ class Numbers:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the outputs: all values, then all bins, then all flags."""
+        """Names of the outputs: all values, then all bins, then all flags."""
         values = [column.name for column in self.columns if column.scale]
         bins = [
             f"{column.name}_{kind}{i}"
@@ -123,7 +123,7 @@ class Numbers:
 
     @cached_property
     def values(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which numbers have a value, their centers and scales."""
+        """Indices of the numbers with a value, their centers and scales."""
         kept = [i for i, column in enumerate(self.columns) if column.scale]
         used = [self.columns[i] for i in kept]
         return (
@@ -134,19 +134,19 @@ class Numbers:
 
     @cached_property
     def phases(self) -> np.ndarray:
-        """Which of the values go through as they are."""
+        """Indices of the values that are passed through."""
         used = [column for column in self.columns if column.scale]
         return np.array([i for i, column in enumerate(used) if column.is_phase], dtype=np.intp)
 
     @cached_property
     def bins(self) -> tuple[np.ndarray, ...]:
-        """Of every bin its number, lower edge, inverse width, and what it is clipped to."""
+        """For every bin the index of its number, lower edge, inverse width, and clipping bounds."""
         rows = []
         for i, column in enumerate(self.columns):
             for edges in column.edges.values():
                 last = len(edges) - 2
                 widths = np.maximum(np.diff(edges), 1 / HUGE)
-                # Outer bins go on beyond their edges, by as much as they are wide.
+                # Outer bins extrapolate beyond their edges, by their own width.
                 rows += [
                     (i, edges[k], 1 / widths[k], -1.0 if k == 0 else 0.0, 2.0 if k == last else 1.0)
                     for k in range(last + 1)
@@ -175,7 +175,7 @@ class Numbers:
         kept, centers, scales = self.values
         z = filled[:, kept]
         z -= centers
-        # The largest differences by the smallest scales are infinite: so they are clipped before.
+        # The largest differences divided by the smallest scales overflow, and are clipped anyway.
         with np.errstate(over="ignore"):
             z /= scales
         np.clip(z, -HUGE, HUGE, out=z)

@@ -1,4 +1,4 @@
-"""From whatever a user calls a table to one of four containers that columns are read from."""
+"""Conversion of any table-like input to one of four containers that columns are read from."""
 
 import warnings
 from typing import Any
@@ -11,14 +11,14 @@ __all__ = ["opened"]
 
 
 def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
-    """Return a table as a frame of pandas or polars, an array or a CSC matrix, its features checked.
+    """Return a table as a pandas or polars frame, an array or a CSC matrix, after checking its features.
 
     Parameters
     ----------
     estimator : estimator
-        Keeps (or, with `reset`, learns) number and names of the features.
+        Holds (or, with `reset`, learns) number and names of the features.
     X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-        What a user passed.
+        The table.
     reset : bool, default=False
         Whether this is a fit.
 
@@ -30,7 +30,7 @@ def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     Raises
     ------
     ValueError, TypeError
-        If it has not two axes, no rows or no columns, or other features than in the fit.
+        If it does not have two axes, has no rows or columns, or other features than in the fit.
     """
     X = _contained(X)
     if len(X.shape) != 2:
@@ -66,18 +66,18 @@ def _contained(X: Any) -> Any:
 
 
 def _of_rows(X: Any) -> np.ndarray:
-    """Return rows as an array; one of objects where there are others than numbers."""
+    """Return rows as an array, of dtype object if not all values are numbers."""
     try:
         array = np.asarray(X)
-    except ValueError:  # of unequal lengths
+    except ValueError:  # ragged rows
         array = np.asarray(X, dtype=object)
     return array if array.dtype.kind in "biufcmM" else np.asarray(X, dtype=object)
 
 
 def _interchanged(X: Any) -> Any:
-    """Return a frame of the dataframe interchange protocol as one of pandas."""
+    """Convert a frame with the dataframe interchange protocol to pandas."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pandas, of later versions of the protocol
+        warnings.simplefilter("ignore")  # pandas warns of later versions of the protocol
         from pandas.api.interchange import from_dataframe
 
         return from_dataframe(X)

@@ -1,4 +1,4 @@
-"""How every column of a table is encoded, and the encoding."""
+"""The encodings of all columns of a table."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,18 +19,18 @@ __all__ = ["Options", "Plan", "fit_plan"]
 
 @dataclass(frozen=True)
 class Options:
-    """What a user can choose of a `TableEncoder`, apart from its columns.
+    """The options of a `TableEncoder`, apart from its columns.
 
     Parameters
     ----------
     piecewise : {"both", "tree", "quantile"} or None, default="both"
-        As of `TableEncoder`, like all that follow.
+        As for `TableEncoder`, like all that follow.
     n_bins, max_levels, min_count, n_folds : int, default=16, 40, 5, 5
-        Of bins, and of categories.
+        Number of bins, and options of categories.
     smoothing : float, default=20.0
-        Of means.
+        Smoothing of means.
     subsample : int or None, default=20_000
-        Of rows.
+        Number of rows for medians and edges.
 
     Examples
     --------
@@ -49,16 +49,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Plan:
-    """How every column of a table is encoded.
+    """The encodings of all columns of a table.
 
     Attributes
     ----------
     numbers : Numbers
-        Those of a dense table.
+        Encodings of the numbers of a dense table.
     sparse : SparseNumbers or None
-        Those of a sparse matrix.
+        Encodings of the numbers of a sparse matrix.
     categories : tuple of CategoryColumn
-        In the order of the table.
+        Encodings of categories, in the order of the table.
     """
 
     numbers: Numbers
@@ -67,7 +67,7 @@ class Plan:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the outputs, each different."""
+        """Names of the outputs, all unique."""
         found = [
             *self.numbers.names,
             *(() if self.sparse is None else self.sparse.names),
@@ -77,7 +77,7 @@ class Plan:
 
     @cached_property
     def width(self) -> int:
-        """How many outputs there are."""
+        """Number of outputs."""
         return len(self.names)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,11 +94,11 @@ class Plan:
         Parameters
         ----------
         table : Table
-            By the schema of the fit.
+            Read with the schema of the fit.
         dtype : dtype
-            Of the outputs.
+            Dtype of the outputs.
         fitted : dict of int to ndarray, default=None
-            Outputs of categories that are there already, by the number of the category.
+            Known outputs of categories, by the index of the category.
 
         Returns
         -------
@@ -124,7 +124,7 @@ class Plan:
         return out
 
     def csr(self, table: Table, dtype: Any, fitted: "dict[int, np.ndarray] | None" = None) -> Any:
-        """Return what `dense` does of `table`, `dtype` and `fitted` as a CSR array."""
+        """Return the outputs as a CSR array; `table`, `dtype` and `fitted` are as for `dense`."""
         parts: list[Any] = []
         if self.numbers.names:
             block = np.empty((table.n_rows, len(self.numbers.names)), dtype)
@@ -141,7 +141,7 @@ class Plan:
 
     @cached_property
     def density(self) -> float:
-        """About which share of the outputs is not zero."""
+        """Approximate share of nonzero outputs."""
         full = len(self.numbers.names) + sum(
             category.density * len(category.names) for category in self.categories
         )
@@ -149,7 +149,7 @@ class Plan:
 
 
 def _different(names: list[str]) -> list[str]:
-    """Return names with a number behind those that were there before."""
+    """Return unique names: repeated ones get a number."""
     taken = set(names)
     seen: set[str] = set()
     found = []
@@ -165,32 +165,32 @@ def _different(names: list[str]) -> list[str]:
 def fit_plan(
     schema: Schema, table: Table, target: Target | None, options: Options, random_state: Any
 ) -> tuple[Plan, dict[int, np.ndarray]]:
-    """Find out how to encode every column.
+    """Fit the encoding of every column.
 
     Parameters
     ----------
     schema : Schema
-        What the columns are.
+        The kinds of the columns.
     table : Table
         The rows to learn from.
     target : Target or None
-        Of the same rows.
+        Targets of the same rows.
     options : Options
-        What a user has chosen.
+        The user's options.
     random_state : RandomState
         Draws rows and folds.
 
     Returns
     -------
     plan : Plan
-        The way.
+        The encoding.
     fitted : dict of int to ndarray of shape (n_samples, n_outputs)
-        Outputs of these rows for categories that are encoded by means, by the means of other rows.
+        Cross-fitted outputs of these rows for target-encoded categories.
 
     Raises
     ------
     ValueError
-        If nothing would be left of the table.
+        If no column is informative.
     """
     numbers = _fit_numbers(schema, table, target, options, random_state)
     sparse_names = [f.name for f in schema.features if f.kind == "number"] if schema.is_sparse else []
@@ -202,7 +202,7 @@ def fit_plan(
         more = ", ..." if len(schema.features) > 5 else ""
         raise ValueError(
             f"nothing can be learned from X, n_samples = {table.n_rows}: each of its columns "
-            f"({labels}{more}) is constant, is missing everywhere, or has no level that is seen "
+            f"({labels}{more}) is constant, is missing everywhere, or has no level that occurs "
             f"{options.min_count} times"
         )
     return plan, fitted

@@ -1,4 +1,4 @@
-"""What every column of a table is, and the table as plain arrays."""
+"""The schema of a table (the kind of every column), and the table as plain arrays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from sknet.preprocessing._values import HUGE, is_missing, to_number
 
 __all__ = ["MISSING", "UNSEEN", "Schema", "Table"]
 
-# Codes of levels that are none; a level's own is its number from 0.
+# Codes of values without a level; a level's code is its index.
 UNSEEN, MISSING = -2, -1
 
 
@@ -28,9 +28,9 @@ class Table:
     Attributes
     ----------
     numbers : ndarray of shape (n_samples, n_numbers), float64
-        NaN where they are missing; dates are several numbers.
+        NaN where missing; a date is several numbers.
     codes : ndarray of shape (n_samples, n_categories), int64
-        Numbers of levels, or `MISSING` or `UNSEEN`.
+        Indices of levels, or `MISSING` or `UNSEEN`.
     sparse : csr_array of shape (n_samples, n_sparse), float64, or None
         Numbers of a sparse matrix.
     """
@@ -52,18 +52,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Feature:
-    """What a column of a table is.
+    """The description of a column of a table.
 
     Attributes
     ----------
     label, name : str
-        What messages call it, and outputs.
+        Description for messages, and prefix of the outputs' names.
     kind : str
         "number", "category" or "date".
     levels : tuple
-        Of a category, in order.
+        Levels of a category, in order.
     periods : tuple of str
-        Of a date: what it is turned into besides seconds.
+        Periods of a date that are encoded besides seconds.
     """
 
     label: str
@@ -74,26 +74,26 @@ class Feature:
 
     @cached_property
     def codes(self) -> dict[Any, int]:
-        """The number of every level."""
+        """The code of every level."""
         return {level: code for code, level in enumerate(self.levels)}
 
     @property
     def number_names(self) -> list[str]:
-        """Of the numbers that it becomes."""
+        """Names of the numbers that it becomes."""
         turns = [f"{self.name}_{period}_{part}" for period in self.periods for part in ("sin", "cos")]
         return [] if self.kind == CATEGORY else [self.name, *turns]
 
 
 @dataclass(frozen=True)
 class Schema:
-    """What every column of a table is; reads others like it.
+    """The descriptions of all columns of a table, with which others like it are read.
 
     Attributes
     ----------
     features : tuple of Feature
         The columns.
     is_sparse : bool
-        Whether numbers come in a sparse matrix, and stay in one.
+        Whether numbers are in a sparse matrix, and stay sparse.
     """
 
     features: tuple[Feature, ...]
@@ -101,7 +101,7 @@ class Schema:
 
     @classmethod
     def learn(cls, estimator: BaseEstimator, X: Any, categorical_features: Any) -> "tuple[Schema, Table]":
-        """Find out what the columns are, and read them.
+        """Determine the kinds of the columns, and read them.
 
         Parameters
         ----------
@@ -110,14 +110,14 @@ class Schema:
         X : frame, array-like or sparse matrix of shape (n_samples, n_features)
             The table.
         categorical_features : "from_dtype", array-like or None
-            As of `TableEncoder`.
+            As for `TableEncoder`.
 
         Returns
         -------
         schema : Schema
-            What they are.
+            The descriptions of the columns.
         table : Table
-            What is in them.
+            Their values.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class Schema:
         return schema, schema._read(X, columns)
 
     def read(self, estimator: BaseEstimator, X: Any) -> Table:
-        """Read `X`, another table, whose features `estimator` knows."""
+        """Read another table, `X`; `estimator` holds number and names of the features."""
         if self._is_plain(estimator, X):
             return Table(_bounded(X.astype(np.float64)), np.empty((len(X), 0), np.int64))
         row = self._single_row(estimator, X)
@@ -155,7 +155,7 @@ class Schema:
 
     @property
     def names(self) -> list[str]:
-        """Of the numbers of a `Table`, or of its sparse ones."""
+        """Names of the numbers of a `Table`, dense or sparse."""
         return [name for feature in self.features for name in feature.number_names]
 
     @property
@@ -165,7 +165,7 @@ class Schema:
 
     @cached_property
     def phased(self) -> np.ndarray:
-        """Which numbers are a sine or cosine, of shape (n_numbers,)."""
+        """Mask of the numbers that are a sine or cosine, of shape (n_numbers,)."""
         return np.array([i > 0 for f in self.features for i in range(len(f.number_names))], dtype=bool)
 
     def _read(self, X: Any, columns: Sequence[Column]) -> Table:
@@ -181,14 +181,14 @@ class Schema:
         numbers = [x for f, column in pairs if f.kind != CATEGORY for x in _numbers(f, column)]
         return Table(_bounded(np.stack(numbers, axis=1)) if numbers else np.empty((n_rows, 0)), coded)
 
-    # -- quickly ------------------------------------------------------------------------------------
+    # -- fast paths ------------------------------------------------------------------------------------
 
     @cached_property
     def _is_all_numbers(self) -> bool:
         return not self.is_sparse and all(feature.kind == NUMBER for feature in self.features)
 
     def _is_plain(self, estimator: BaseEstimator, X: Any) -> bool:
-        """Tell whether X is an array of nothing but numbers, which needs no look at its columns."""
+        """Tell whether X is a numeric array, whose columns need no inspection."""
         return (
             self._is_all_numbers
             and type(X) is np.ndarray
@@ -200,7 +200,7 @@ class Schema:
         )
 
     def _single_row(self, estimator: BaseEstimator, X: Any) -> "Sequence[Any] | None":
-        """Return the values of a frame of one row that is like that of the fit, or None."""
+        """Return the values of a one-row frame with the columns of the fit; otherwise None."""
         if self.is_sparse or getattr(X, "shape", (0,))[0] != 1 or not hasattr(X, "columns"):
             return None
         if list(X.columns) != self._names_of(estimator) or any(f.kind == DATE for f in self.features):
@@ -237,7 +237,7 @@ def _bounded(numbers: np.ndarray) -> np.ndarray:
 
 
 def _chosen(categorical_features: Any, n_features: int, names: Any) -> "np.ndarray | None":
-    """Return which columns are categories, or None where their dtype says so."""
+    """Return a mask of the categorical columns, or None if dtypes decide."""
     if isinstance(categorical_features, str) and categorical_features == "from_dtype":
         return None
     chosen = np.zeros(n_features, dtype=bool)
@@ -264,11 +264,11 @@ def _chosen(categorical_features: Any, n_features: int, names: Any) -> "np.ndarr
 
 
 def _position(asked: Any, n_features: int, names: Any) -> int:
-    """Return the number of a column that is given by its name or number."""
+    """Return the index of a column that is given by name or index."""
     if isinstance(asked, str):
         known = [] if names is None else names.tolist()
         if asked not in known:
-            why = "X has no names of columns" if names is None else "X has no column of this name"
+            why = "X has no column names" if names is None else "X has no column of this name"
             raise ValueError(
                 f"categorical_features has {asked!r}, but {why}{suggestion(asked, known) if known else '.'}"
             )
@@ -282,7 +282,7 @@ def _position(asked: Any, n_features: int, names: Any) -> int:
 
 
 def _feature(column: Column, name: str, is_category: bool | None) -> Feature:
-    """Return what a column is; None leaves it to its dtype."""
+    """Return the description of a column; None lets its dtype decide."""
     kind = column.kind if is_category is None else CATEGORY if is_category else _uncategorical(column)
     if kind == CATEGORY:
         return Feature(column.label, name, kind, levels=tuple(_in_order(column.coded()[1])))
@@ -297,15 +297,15 @@ def _uncategorical(column: Column) -> str:
 
 
 def _in_order(levels: list[Any]) -> list[Any]:
-    """Return levels in an order that does not depend on that of the rows."""
+    """Return levels in an order that is independent of the order of the rows."""
     try:
         return sorted(levels)
-    except TypeError:  # of several types
+    except TypeError:  # mixed types
         return sorted(levels, key=lambda level: (type(level).__name__, repr(level)))
 
 
 def _codes(feature: Feature, column: Column) -> np.ndarray:
-    """Return the codes of a column; levels that the fit has not seen are no error."""
+    """Return the codes of a column; unseen levels are not an error."""
     codes, levels = column.coded()
     found = [feature.codes.get(level, UNSEEN) for level in levels]
     numbered: np.ndarray = np.array([*found, MISSING], dtype=np.int64)[codes]

@@ -1,4 +1,4 @@
-"""Numbers of a sparse matrix: scaled as they are, so that zeros stay zeros."""
+"""Numbers of a sparse matrix: scaled without centering, so that zeros stay zeros."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,18 +14,18 @@ __all__ = ["SparseNumbers", "fit_sparse"]
 
 @dataclass(frozen=True)
 class SparseNumbers:
-    """How the numbers of a sparse matrix are encoded.
+    """The encoding of the numbers of a sparse matrix.
 
     Attributes
     ----------
     names : tuple of str
-        Of the outputs.
+        Names of the outputs.
     kept : ndarray of shape (n_kept,)
         Columns that are not constant.
     scales : ndarray of shape (n_kept,)
-        What they are divided by.
+        Their divisors.
     flagged : ndarray of shape (n_flags,)
-        Columns with an output that says that they are missing.
+        Columns with an output that flags missing values.
     """
 
     names: tuple[str, ...]
@@ -34,7 +34,7 @@ class SparseNumbers:
     flagged: np.ndarray
 
     def encode(self, sparse: Any) -> Any:
-        """Return the outputs of a CSR matrix as another."""
+        """Return the outputs of a CSR matrix as another CSR matrix."""
         is_missing = np.isnan(sparse.data)
         values = csr_array(sparse, copy=True)
         values.data[is_missing] = 0.0
@@ -51,19 +51,19 @@ class SparseNumbers:
 
 
 def fit_sparse(names: list[str], sparse: Any) -> SparseNumbers:
-    """Find out how to encode the numbers of a sparse matrix.
+    """Fit the encoding of the numbers of a sparse matrix.
 
     Parameters
     ----------
     names : list of str
-        Of the columns.
+        Names of the columns.
     sparse : csr_array of shape (n_samples, n_columns)
-        NaN where they are missing.
+        NaN where missing.
 
     Returns
     -------
     SparseNumbers
-        The way.
+        The encoding.
     """
     columns = sparse.tocsc()
     columns.sum_duplicates()
@@ -81,7 +81,7 @@ def fit_sparse(names: list[str], sparse: Any) -> SparseNumbers:
 
 
 def _scale(values: np.ndarray, n_zeros: int) -> float:
-    """Return the interquartile range of values and zeros, half their range if it is 0, or 0."""
+    """Return the interquartile range of values and zeros; if it is 0, half their range, which may be 0."""
     if not len(values):
         return 0.0
     low, high = values.min(), values.max()

@@ -1,4 +1,4 @@
-"""What encoders look at in y: what trees predict, and numbers to take means of."""
+"""Targets for encoders: what trees predict, and numbers for target encoding."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,24 +8,24 @@ from sklearn.utils.multiclass import type_of_target
 
 __all__ = ["Target", "target_of"]
 
-# Means of more classes than these would be of rows too few, and columns too many.
+# With more classes, means would be of too few rows, and columns too many.
 MOST_CLASSES = 16
 
 
 @dataclass(frozen=True)
 class Target:
-    """Targets, as trees and means read them.
+    """Targets, as trees and means use them.
 
     Attributes
     ----------
     is_classification : bool
-        Whether trees choose between classes.
+        Whether targets are classes.
     y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        Numbers of classes, or real numbers.
+        Class numbers, or real numbers.
     numbers : ndarray of shape (n_samples, n_numbers), float64
         Indicators of classes, or real numbers.
     names : tuple of str
-        Of the numbers, as they end the name of a column; one alone needs none.
+        Suffixes of column names for the numbers; a single one needs none.
     """
 
     is_classification: bool
@@ -34,7 +34,7 @@ class Target:
     names: tuple[str, ...]
 
     def take(self, rows: Any) -> "Target":
-        """Return those of some of the rows."""
+        """Return the targets of some rows."""
         return Target(self.is_classification, self.y[rows], self.numbers[rows], self.names)
 
 
@@ -46,12 +46,12 @@ def target_of(y: Any, target_type: str) -> Target:
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         Labels or numbers.
     target_type : {"auto", "classification", "regression"}
-        What they are; "auto" looks at them as `sklearn.utils.multiclass.type_of_target` does.
+        The kind of targets; "auto" decides as `sklearn.utils.multiclass.type_of_target` does.
 
     Returns
     -------
     Target
-        The same targets.
+        The targets.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Single values of a table: which of them are missing, and which are numbers."""
+"""Single values of a table: missing values and numbers."""
 
 from numbers import Number
 from typing import Any
@@ -7,24 +7,24 @@ import numpy as np
 
 __all__ = ["HUGE", "is_missing", "is_number", "to_number"]
 
-# Beyond it values count as infinite, so that no difference or ratio of two others overflows.
+# Larger values count as infinite, so that no difference or ratio of two others overflows.
 HUGE = 1e150
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a value stands for one that is not known: None, NaN, NaT or pandas' NA."""
+    """Tell whether a value is missing: None, NaN, NaT or pandas' NA."""
     if value is None:
         return True
     if isinstance(value, (str, bytes, int)):
         return False
     try:
         return bool(value != value)
-    except (TypeError, ValueError):  # NA does not say; an array has several answers
+    except (TypeError, ValueError):  # NA and arrays have no truth value
         return type(value).__name__ == "NAType"
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a real number, or missing; True and False are none."""
+    """Tell whether a value is a real number (not a bool), or missing."""
     if isinstance(value, (float, int)) and not isinstance(value, bool):
         return True
     if isinstance(value, (bool, np.bool_, complex, np.complexfloating, np.timedelta64)):
@@ -38,9 +38,9 @@ def to_number(value: Any, label: str, row: int) -> float:
     Parameters
     ----------
     value : object
-        What is in the table.
+        The value.
     label, row : str, int
-        Where, for a message.
+        Its column and row, for messages.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def to_number(value: Any, label: str, row: int) -> float:
     Raises
     ------
     ValueError, TypeError
-        If it is no number; the message names the column.
+        If it is not a number; the message names the column.
     """
     try:
         if is_missing(value):
@@ -59,7 +59,7 @@ def to_number(value: Any, label: str, row: int) -> float:
     except ValueError:
         raise ValueError(
             f"{label}: could not convert string to float: expected numbers, got {value!r} in row {row}. Name "
-            "the column in categorical_features, or leave that at 'from_dtype'."
+            "the column in categorical_features, or use categorical_features='from_dtype'."
         ) from None
     except TypeError:
         raise TypeError(

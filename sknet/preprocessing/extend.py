@@ -1,4 +1,4 @@
-"""What estimators that read tables are built on; users of tables do without it."""
+"""Building blocks for estimators that read raw tables."""
 
 from sknet.preprocessing._encoder import fit_encoder
 from sknet.preprocessing._one_row import OneRow

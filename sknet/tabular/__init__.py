@@ -1,4 +1,4 @@
-"""Estimators for tables as they are, with defaults that were measured."""
+"""Estimators for raw tables, with measured defaults."""
 
 from sknet.preprocessing import TableEncoder
 from sknet.tabular import _base, _frozen, _members, _mixing, _network, _training
@@ -18,7 +18,7 @@ __all__ = [
     "TabularRegressor",
 ]
 
-# What fitted estimators consist of, by the names in files.
+# Classes of the parts of fitted estimators, by their names in files.
 PARTS = {
     name: value
     for module in (_base, _frozen, _members, _mixing, _network, _training)

@@ -1,4 +1,4 @@
-"""What the ensembles for tables share: fitting members in folds, mixing, predicting."""
+"""The base of the ensembles for tables: fitting members in folds, mixing, predicting."""
 
 import re
 import time
@@ -38,11 +38,11 @@ from sknet.tabular._training import Member, Rows, train_member
 __all__ = ["CONSTRAINTS", "BaseTabular"]
 
 SECONDS = re.compile(r"(\d+(?:\.\d+)?) ?s")
-# More work than so many times the default is not worth its time.
+# The largest multiple of the default work that is worthwhile.
 LARGEST_BUDGET = 10.0
 
 CONSTRAINTS: dict[str, Any] = {
-    "loss": "no_validation",  # the names are better told by the function that looks them up
+    "loss": "no_validation",  # names are checked by the function that looks them up, with a better message
     "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
     "n_folds": [Interval(Integral, 1, None, closed="left")],
     "members": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
@@ -63,11 +63,11 @@ class Job:
     Attributes
     ----------
     kind, fold : str, int
-        Which.
+        The kind and the fold.
     rows : Fold
         Training and held-out rows.
     seeds : tuple of int
-        One for the encoder, and one for each member.
+        Seeds of the encoder and of each member.
     """
 
     kind: str
@@ -78,22 +78,22 @@ class Job:
 
 @dataclass
 class Task:
-    """What all members of a fit share.
+    """The data and settings that all members of a fit share.
 
     Attributes
     ----------
     schema, table : Schema, Table
         The columns, and all rows.
     target : Target
-        What encoders look at.
+        Targets for encoders.
     y, weight : ndarray, ndarray or None
-        What losses read.
+        Targets and weights for losses.
     loss : Loss
-        For these targets.
+        The loss for these targets.
     n_outputs : int
-        Of a network.
+        Number of outputs of a network.
     settings : dict of str to Setting
-        Of each kind.
+        Settings of each kind.
     """
 
     schema: Schema
@@ -107,7 +107,7 @@ class Task:
 
 
 Trained = tuple[Member, np.ndarray]
-"""A member, and its outputs for the rows that it has not seen."""
+"""A member, and its outputs for its held-out rows."""
 
 
 class BaseTabular(Predicts, BaseEstimator):
@@ -126,8 +126,8 @@ class BaseTabular(Predicts, BaseEstimator):
         Parameters
         ----------
         **params : dict
-            New values; "auto" becomes a `Members` when one of its own parameters is set, and the name of a
-            loss the loss.
+            New values. If a nested parameter is set, "auto" becomes a `Members`, and the name of a
+            loss becomes the loss.
 
         Returns
         -------
@@ -137,7 +137,7 @@ class BaseTabular(Predicts, BaseEstimator):
         Raises
         ------
         ValueError
-            If there is no parameter of such a name; the message says what it is called here.
+            If there is no parameter with this name; the message suggests the right one.
         """
         names = self._get_param_names()
         for name in params:
@@ -153,19 +153,19 @@ class BaseTabular(Predicts, BaseEstimator):
         super().set_params(**params)
         return self
 
-    # -- what a subclass says -------------------------------------------------------------------------
+    # -- hooks for subclasses --------------------------------------------------------------------------
 
     @abstractmethod
     def _new_targets(self, y: Any) -> Any:
-        """Return the encoder of targets."""
+        """Return a new encoder of targets."""
 
     @abstractmethod
     def _take_targets(self, y: Any) -> None:
-        """Set fitted attributes that say what the targets are."""
+        """Set the fitted attributes that describe the targets."""
 
     @abstractmethod
     def _take_oof(self, y: Any, outputs: np.ndarray, rows: np.ndarray, weight: Any) -> None:
-        """Set predictions and score of rows by members that have not seen them."""
+        """Set out-of-fold predictions and score."""
 
     def _weighted(self, y: Any, weight: Any) -> Any:
         """Return sample weights multiplied by those of the classes."""
@@ -179,18 +179,18 @@ class BaseTabular(Predicts, BaseEstimator):
         Parameters
         ----------
         X : frame, array-like or sparse matrix of shape (n_samples, n_features)
-            The table as it is: a frame of pandas or polars, or of the dataframe interchange protocol.
+            A raw table: a frame of pandas, polars or any library with the dataframe interchange protocol.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None
-            Sample weights; None weights all alike.
+            Sample weights; None for equal weights.
         groups : array-like of shape (n_samples,), default=None
-            Groups that the rows belong to: those of one group are in one fold.
+            Groups of the rows: all rows of a group are in the same fold.
 
         Returns
         -------
         self
-            Fitted. If the fit fails, the estimator is as it was before.
+            The fitted estimator. A fit that fails leaves it unchanged.
 
         Raises
         ------
@@ -218,14 +218,14 @@ class BaseTabular(Predicts, BaseEstimator):
         stratify = y if targets.task in ("binary", "multiclass") and y.ndim == 1 else None
         folds = folds_of(self.cv, self.n_folds, y, stratify, groups, random_state)
         jobs = self._jobs(task, folds, random_state)
-        with threadpool_limits(1):  # each thread of ours does its own matrix products
+        with threadpool_limits(1):  # members are trained in parallel, each in one thread
             budget = self._budget(task, jobs)
             task = replace(task, settings={k: each.times(budget) for k, each in task.settings.items()})
             trained = self._run(task, jobs)
         self._mix_up(task, jobs, trained, y)
 
     def _task(self, schema: Schema, table: Table, y: Any, weight: Any) -> Task:
-        """Return what all members share."""
+        """Return the data and settings that all members share."""
         targets = self._targets
         loss = check_loss(self.loss, type(self).__name__)
         if targets.task == "regression" and loss.scaling is not None:
@@ -241,12 +241,12 @@ class BaseTabular(Predicts, BaseEstimator):
             if getattr(self, name) is not None
         }
         if not settings:
-            raise ValueError("smooth=None and sharp=None leave no members: give at least one of them")
+            raise ValueError("smooth=None and sharp=None leave no members: at least one must not be None")
         n_outputs = targets.n_outputs * loss.outputs_per_target
         return Task(schema, table, target_of(y, kind), encoded, weight, loss, n_outputs, settings)
 
     def _jobs(self, task: Task, folds: list[Fold], random_state: Any) -> list[Job]:
-        """Return what is to be trained, what takes longest first; seeds do not depend on that order."""
+        """Return the jobs, longest first; seeds do not depend on that order."""
         jobs = []
         for kind, setting in task.settings.items():
             for i, rows in enumerate(folds):
@@ -255,7 +255,7 @@ class BaseTabular(Predicts, BaseEstimator):
         return sorted(jobs, key=lambda job: -sum(task.settings[job.kind].hidden_layer_sizes))
 
     def _budget(self, task: Task, jobs: list[Job]) -> float:
-        """Return the multiple of the default work; one that is given in seconds is measured."""
+        """Return the multiple of the default work; for a budget in seconds, it is measured."""
         if not isinstance(self.budget, str):
             return float(self.budget)
         found = SECONDS.fullmatch(self.budget)
@@ -268,7 +268,7 @@ class BaseTabular(Predicts, BaseEstimator):
         for kind, setting in task.settings.items():
             once = replace(task, settings={kind: replace(setting, epochs=1, per_fold=1)})
             job = next(job for job in jobs if job.kind == kind)
-            self._trained(once, job)  # compiles what is to be measured
+            self._trained(once, job)  # compiles the steps before they are measured
             began = time.monotonic()
             self._trained(once, job)
             n_members = setting.per_fold * sum(job.kind == kind for job in jobs)
@@ -288,7 +288,7 @@ class BaseTabular(Predicts, BaseEstimator):
             return list(pool.map(lambda job: self._trained(task, job), jobs))
 
     def _trained(self, task: Task, job: Job) -> list[Trained]:
-        """Train the members of one kind in one fold, on rows that are encoded for them."""
+        """Train the members of one kind in one fold, on rows encoded for that fold."""
         setting, (training, held_out) = task.settings[job.kind], job.rows
         rows, target = task.table.take(training), task.target.take(training)
         random_state = np.random.RandomState(job.seeds[0])
@@ -315,13 +315,13 @@ class BaseTabular(Predicts, BaseEstimator):
         return found
 
     def _mix_up(self, task: Task, jobs: list[Job], trained: list[list[Trained]], y: Any) -> None:
-        """Set the fitted attributes: members, and how they are mixed."""
+        """Set the fitted attributes: members and their mix."""
         n_rows = task.table.n_rows
         counts = np.zeros(n_rows, dtype=np.int64)
         outputs = {kind: np.zeros((n_rows, task.n_outputs)) for kind in task.settings}
         for job, members in zip(jobs, trained, strict=True):
             _, held_out = job.rows
-            # A splitter that repeats itself gives rows several outputs.
+            # With a repeated splitter, rows have several outputs.
             outputs[job.kind][held_out] += np.mean([output for _, output in members], axis=0)
             counts[held_out] += job.kind == next(iter(task.settings))
         rows = np.flatnonzero(counts)
@@ -339,7 +339,7 @@ class BaseTabular(Predicts, BaseEstimator):
     def _by_error(self) -> bool:
         return False
 
-    # -- fitted -----------------------------------------------------------------------------------------
+    # -- prediction -----------------------------------------------------------------------------------------
 
     _schema: Schema
     _mix: Mix
@@ -357,7 +357,7 @@ class BaseTabular(Predicts, BaseEstimator):
 
     @property
     def _loss(self) -> Loss | None:
-        """The loss of the fit, or else the parameter; None if that is missing or invalid."""
+        """The loss of the fit; before a fit, the parameter; None if that is missing or invalid."""
         if self.__sklearn_is_fitted__():
             return self._loss_function
         loss = self.loss

@@ -1,4 +1,4 @@
-"""TabularClassifier: tables as they are, labels and probabilities out."""
+"""TabularClassifier: labels and probabilities from raw tables."""
 
 from typing import Any
 
@@ -19,57 +19,57 @@ __all__ = ["TabularClassifier"]
 
 
 class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
-    """Classification of tables as they are, by an ensemble of small networks with measured defaults.
+    """Classification of raw tables, by an ensemble of small networks with measured defaults.
 
     Columns of any kind are encoded by `TableEncoder`. In each of `n_folds` folds, members of two kinds are
-    trained on the rows that are not held out there: smooth ones, small and strongly regularized, and sharp
-    ones, larger and trained to the end. The rows that they have not seen decide how the kinds are mixed.
-    Everything that looks at targets, encoders too, sees the rows of the training alone.
+    trained on all rows that are not held out: smooth ones, small and strongly regularized, and sharp ones,
+    larger and trained to convergence. The held-out rows determine the weights with which the kinds are
+    mixed. Everything that depends on targets, encoders included, sees only the training rows of its fold.
 
     Parameters
     ----------
     loss : str or Loss, default="log_loss"
-        What is minimised; see `sknet.losses`.
+        The loss to minimise; see `sknet.losses`.
     categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
-        Columns that are categories; as of `TableEncoder`.
+        Columns that are categories; as for `TableEncoder`.
     n_folds : int, default=4
-        How many disjoint tenths of the rows (more of few rows) are held out, each by members of its own.
+        Number of folds. Each holds out a disjoint tenth of the rows (more of few rows) from its members.
     members : int or "auto", default="auto"
         Networks of each kind in each fold; "auto" is 2 smooth ones and 1 sharp one.
     budget : float or str, default=1.0
-        Work, as a multiple of the default; or seconds, such as ``"30s"``, by the speed of a first epoch.
+        Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from a first epoch.
     smooth, sharp : Members, "auto" or None, default="auto"
-        How the members of a kind are trained; a grid reaches it as ``sharp__epochs``. None leaves the kind
-        out.
+        How the members of a kind are trained; nested parameters are set as ``sharp__epochs``. None omits the
+        kind.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied into the sample weights.
     cv : splitter, iterable of (training, held-out) rows, or None, default=None
-        Folds of your own, instead of `n_folds`.
+        Custom folds, instead of `n_folds`.
     n_jobs : int or None, default=None
-        Threads that train members; None or -1 takes all cores. Results do not depend on it.
+        Threads that train members; None or -1 uses all cores. Results do not depend on it.
     device : str, default="cpu"
-        Where members are trained: "cpu", "cuda", "cuda:1".
+        Device to train members on: "cpu", "cuda", "cuda:1".
     random_state : int, RandomState instance or None, default=None
-        Decides folds, initial weights, order of rows and dropout.
+        Draws folds, initial weights, order of rows and dropout.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,), or a list of those
-        The labels, sorted; for several columns of labels those of each.
+        The sorted labels; with several columns of labels, a list.
     encoder_ : list of TableEncoder
-        One for each fold and kind.
+        The encoder of each fold and kind.
     members_ : list of Member
         The networks, each with its `kind`, `fold`, `encoder`, `model` and `history`.
     mix_ : dict of str to float
         Weight of each kind.
     temperature_ : dict of str to float
-        By which the outputs of each kind are divided; above 1 where they were too sure.
+        Divisor of the outputs of each kind; above 1 if they were overconfident.
     oof_prediction_ : ndarray of shape (n_samples, n_classes)
-        Probabilities by members that have not seen the row; NaN for rows that no fold has held out.
+        Out-of-fold probabilities; NaN for rows that no fold has held out.
     oof_score_ : float
-        The share of those rows whose labels are predicted.
+        Accuracy on those rows.
     n_features_in_, feature_names_in_ : int, ndarray of str
-        Of X; names only if X had string names.
+        Number and names of the features; names only if X had string names.
 
     Examples
     --------
@@ -160,7 +160,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         return FrozenTabularClassifier(self._frozen_parts())
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose labels are predicted, all of them where a row has several.
+        """Return the accuracy: the share of rows with all labels right.
 
         Parameters
         ----------
@@ -186,6 +186,6 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
 
 
 def _accuracy(found: Any, y: np.ndarray, weight: Any) -> float:
-    """Return the share of rows of which all labels were found."""
+    """Return the share of rows with all labels right."""
     right = np.asarray(found) == y
     return float(np.average(right.reshape(len(right), -1).all(axis=1), weights=weight))

@@ -8,7 +8,7 @@ import numpy as np
 __all__ = ["Fold", "folds_of"]
 
 Fold = tuple[np.ndarray, np.ndarray]
-# Folds hold out a tenth of the rows, or more where there are more than ten of them, or few groups.
+# Folds hold out a tenth of the rows each, or more if there are few rows or groups.
 PARTS = 10
 
 
@@ -20,27 +20,27 @@ def folds_of(
     Parameters
     ----------
     cv : splitter, iterable of pairs or None
-        The user's own folds.
+        Custom folds.
     n_folds : int
-        How many to make without.
+        Number of folds without `cv`.
     y : ndarray of shape (n_samples, ...)
         Targets, for a splitter.
     stratify : ndarray of shape (n_samples,) or None
-        Labels of which each part gets its share.
+        Labels to stratify by.
     groups : array-like of shape (n_samples,) or None
-        Rows of one group stay together.
+        Groups; rows of a group stay together.
     random_state : RandomState
-        Drawn from.
+        The generator to draw from.
 
     Returns
     -------
     list of (ndarray, ndarray)
-        Row numbers.
+        Row indices.
 
     Raises
     ------
     ValueError
-        If there are too few rows or groups, or the folds are no row numbers.
+        If there are too few rows or groups, or the folds are not row indices.
     """
     n_rows = len(y)
     if cv is not None:
@@ -49,12 +49,12 @@ def folds_of(
     if groups is not None:
         names, units = np.unique(np.asarray(groups), return_inverse=True)
         if len(units) != n_rows:
-            raise ValueError(f"groups must have one entry for each of {n_rows} rows, got {len(units)}")
+            raise ValueError(f"groups must have one entry per row, {n_rows} in all, got {len(units)}")
     n_units = n_rows if names is None else len(names)
     if n_units < 2:
         what = "groups" if names is not None else "rows"
         raise ValueError(
-            f"folds need at least 2 {what}, got {n_units} (n_samples={n_rows}): what is held out cannot be "
+            f"folds need at least 2 {what}, got {n_units} (n_samples={n_rows}): held-out rows cannot be "
             "trained on"
         )
     order = random_state.permutation(n_units)
@@ -79,13 +79,13 @@ def _given(cv: Any, y: np.ndarray, groups: Any) -> list[Fold]:
         for part in rows:
             if part.ndim != 1 or not len(part) or part.dtype.kind not in "iu" or part.max() >= len(y):
                 raise ValueError(
-                    f"cv must give pairs of row numbers, from 0 to {len(y) - 1}, got {part!r} in one of them"
+                    f"cv must yield pairs of row indices, from 0 to {len(y) - 1}, got {part!r} in one of them"
                 )
         if len(np.intersect1d(rows[0], rows[1])):
             raise ValueError(
-                "cv gives a fold with the same rows on both sides: what is trained on validates nothing"
+                "cv yields a fold with the same rows on both sides: training rows cannot validate"
             )
         found.append((rows[0].astype(np.intp), rows[1].astype(np.intp)))
     if not found:
-        raise ValueError(f"cv={cv!r} gives no folds")
+        raise ValueError(f"cv={cv!r} yields no folds")
     return found

@@ -1,4 +1,4 @@
-"""Members of an ensemble: what a user can choose of a kind, what was measured, and what follows for a fit."""
+"""The kinds of members of an ensemble: a user's options, measured defaults, and the settings of a fit."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from sknet.optim.schedules import Cosine, FlatThenCosine, WarmUp
 
 __all__ = ["KINDS", "Members", "Setting", "setting_of"]
 
-# What was measured on tables of 10,000 rows, by kind; a dict has a value for each task.
+# Defaults by kind, measured on tables of 10,000 rows; a dict has a value for each task.
 RECIPES: dict[str, dict[str, Any]] = {
     "smooth": {
         "per_fold": 2,
@@ -56,29 +56,29 @@ class Members(ParameterObject):
     Parameters
     ----------
     per_fold : int or "auto", default="auto"
-        How many are trained in each fold.
+        Number of networks in each fold.
     hidden_layer_sizes : array-like of int or "auto", default="auto"
         Units of each hidden layer.
     epochs : int or "auto", default="auto"
-        Passes over the rows; the `budget` of the estimator multiplies it.
+        Passes over the rows, multiplied by the estimator's `budget`.
     lr : float or "auto", default="auto"
-        Learning rate of Adam after the warm-up, from which it falls along a cosine.
+        Learning rate of Adam after the warm-up, with cosine decay.
     dropout : float or "auto", default="auto"
         Share of hidden units to drop in training.
     scale_factor : float or "auto", default="auto"
-        How many times higher the rate of the columns' factors is.
+        Factor of the learning rate of the columns' factors.
     weight_decay : float or "auto", default="auto"
-        Decoupled decay of weights, and that of the columns' factors by the square of `scale_factor` more.
+        Decoupled decay of weights; for the columns' factors, times the square of `scale_factor`.
     label_smoothing : float or "auto", default="auto"
-        Of a classification by log loss.
+        Label smoothing of classification with log loss.
     keep : {"best", "last", "auto"}, default="auto"
-        Which weights: of the epoch with the lowest loss of the held-out rows, or of the last.
+        The weights to keep: of the epoch with the lowest loss of held-out rows, or of the last.
     batch_size : int or "auto", default="auto"
-        Rows in a step.
+        Rows per batch.
     piecewise : {"both", "tree", "quantile", "auto"} or None, default="auto"
-        As of `TableEncoder`.
+        As for `TableEncoder`.
     n_bins : int or "auto", default="auto"
-        As of `TableEncoder`.
+        As for `TableEncoder`.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class Members(ParameterObject):
 
 @dataclass(frozen=True)
 class Setting:
-    """How the members of one kind are trained in a fit; as of `Members`, with everything decided."""
+    """How the members of one kind are trained in a fit: `Members` without "auto"."""
 
     per_fold: int
     hidden_layer_sizes: tuple[int, ...]
@@ -150,16 +150,16 @@ class Setting:
     n_bins: int
 
     def times(self, budget: float) -> "Setting":
-        """Return the same with so many times the work."""
+        """Return the same with the work multiplied by `budget`."""
         return replace(self, epochs=max(1, round(self.epochs * budget)))
 
     def optimizer(self, n_steps: int, scales: bool) -> BaseOptimizer:
-        """Return how a member is trained in so many steps.
+        """Return the optimizer of a member.
 
         Parameters
         ----------
         n_steps : int
-            Of the whole training.
+            Number of steps of the whole training.
         scales : bool
             Whether the network has a factor for each column.
 
@@ -179,25 +179,25 @@ class Setting:
 
 
 def setting_of(kind: str, chosen: Members | str, task: str, n_rows: int, per_fold: int | str) -> Setting:
-    """Return how members of a kind are trained for some rows.
+    """Return the settings of the members of a kind.
 
     Parameters
     ----------
     kind : {"smooth", "sharp"}
-        Which recipe decides what is left to it.
+        The kind, whose defaults replace "auto".
     chosen : Members or "auto"
-        By the user.
+        The user's options.
     task : {"binary", "multiclass", "multilabel", "regression"}
-        Of the targets.
+        The kind of targets.
     n_rows : int
-        To train on.
+        Number of training rows.
     per_fold : int or "auto"
-        Members of each kind in each fold, where `chosen` does not say.
+        Members of each kind in each fold, unless `chosen` decides.
 
     Returns
     -------
     Setting
-        With everything decided.
+        Settings without "auto".
     """
     task = "binary" if task == "multilabel" else task
     recipe = {name: x[task] if isinstance(x, dict) else x for name, x in RECIPES[kind].items()}
@@ -217,14 +217,14 @@ def _is_auto(value: Any) -> bool:
 
 
 def _batch_size(batch_size: int, n_rows: int) -> int:
-    """Return rows in a step: fewer for small tables, more for large ones."""
+    """Return the batch size: smaller for small tables, larger for large ones."""
     if n_rows < 5_000:
         return int(max(16, min(128, 2 ** round(math.log2(max(n_rows, 1) / 16)))))
     return batch_size if n_rows < 50_000 else 2 * batch_size if n_rows < 200_000 else 4 * batch_size
 
 
 def _epochs(epochs: int, n_rows: int) -> int:
-    """Return passes over the rows: more of a small table, fewer of a large one."""
+    """Return the number of epochs: more for small tables, fewer for large ones."""
     if n_rows < 5_000:
         return round(epochs * min(5.0, math.sqrt(5_000 / max(n_rows, 1))))
     return max(1, round(epochs * min(1.0, float((20_000 / n_rows) ** 0.2))))

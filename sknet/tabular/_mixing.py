@@ -1,4 +1,4 @@
-"""Mixing kinds of members: temperatures and weights by the rows that each member has not seen."""
+"""Mixing kinds of members: temperatures and weights from held-out rows."""
 
 import warnings
 from collections.abc import Mapping
@@ -18,21 +18,21 @@ STEPS = 10
 
 @dataclass(frozen=True)
 class Mix:
-    """How outputs of kinds are mixed.
+    """The mix of the outputs of all kinds.
 
     Attributes
     ----------
     weights : dict of str to float
-        Of each kind; they add up to 1.
+        Weight of each kind; they sum to 1.
     temperatures : dict of str to float
-        By which outputs are divided.
+        Divisor of the outputs of each kind.
     """
 
     weights: dict[str, float]
     temperatures: dict[str, float]
 
     def factor(self, kind: str) -> float:
-        """Return by what the outputs of a kind are multiplied."""
+        """Return the factor of the outputs of a kind."""
         return self.weights[kind] / self.temperatures[kind]
 
     def of(self, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -45,25 +45,25 @@ class Mix:
 def mixed(
     outputs: Mapping[str, np.ndarray], y: np.ndarray, weight: np.ndarray | None, loss: Loss, by_error: bool
 ) -> Mix:
-    """Return the mix that is best for rows that no member was trained on.
+    """Return the best mix for held-out rows.
 
     Parameters
     ----------
     outputs : mapping of str to ndarray of shape (n_samples, n_outputs)
         Raw outputs of each kind.
     y : ndarray of shape (n_samples, ...)
-        Targets as the loss reads them.
+        Targets as the loss expects them.
     weight : ndarray of shape (n_samples,) or None
         Sample weights.
     loss : Loss
-        What is to be small.
+        The loss to minimise.
     by_error : bool
-        Whether the share of wrong classes decides, and the loss only between equals.
+        Whether to minimise the share of wrong classes, with the loss deciding ties.
 
     Returns
     -------
     Mix
-        The best.
+        The best mix.
     """
     kinds = list(outputs)
     temperatures = {kind: _temperature(loss, output, y, weight) for kind, output in outputs.items()}
@@ -78,7 +78,7 @@ def _temperature(loss: Any, output: np.ndarray, y: np.ndarray, weight: np.ndarra
     if not (loss.has_probabilities and hasattr(loss, "tempered") and hasattr(loss, "likelihood")):
         return 1.0
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # where all rows are predicted right it is 1
+        warnings.simplefilter("ignore")  # if all rows are right, it is 1
         return best_temperature(loss, output.astype(np.float64), y, weight)
 
 

@@ -1,4 +1,4 @@
-"""The network of a member: a learned factor a column, hidden layers, and a linear part beside them."""
+"""The network of a member: a learned factor per column, hidden layers, and a linear skip connection."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from sknet.core import Tensor
 
 __all__ = ["TabularNet", "initialize"]
 
-# Rows of which the first outputs have unit deviation.
+# Rows used to scale initial outputs to unit deviation.
 MOST_ROWS = 2_000
-# Rows whose weighted mean a hidden unit's boundary first goes through.
+# Rows whose weighted mean the initial boundary of a hidden unit passes through.
 POINTS = 5
 
 
@@ -28,7 +28,7 @@ class TabularNet(nn.Module):
     dropout : float
         Share of hidden units to drop in training.
     scales : bool
-        Whether each column has a learned factor; sparse inputs cannot.
+        Whether each column has a learned factor; must be false for sparse inputs.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class TabularNet(nn.Module):
 
 
 def initialize(network: TabularNet, X: Any, random_state: np.random.RandomState, dtype: Any) -> None:
-    """Draw weights, and fit them to rows: outputs of each layer have unit deviation at first.
+    """Draw weights, and scale them so that the outputs of each layer have unit deviation on some rows.
 
     Parameters
     ----------
     network : TabularNet
-        Gets its values.
+        The network to initialise.
     X : array or CSR array of shape (n_samples, n_features)
-        Rows of the training.
+        Training rows.
     random_state : RandomState
         Draws rows and weights.
     dtype : dtype
-        Of the values.
+        Dtype of the weights.
     """
     network.to(dtype=dtype)
     n_rows = X.shape[0]
@@ -91,7 +91,7 @@ def initialize(network: TabularNet, X: Any, random_state: np.random.RandomState,
 
 
 def _boundaries(outputs: np.ndarray, random_state: np.random.RandomState) -> np.ndarray:
-    """Return biases with which each unit's boundary goes through the hull of a few rows of its own."""
+    """Return biases with which each unit's boundary passes through the convex hull of a few random rows."""
     n_rows, n_units = outputs.shape
     rows = random_state.randint(n_rows, size=(POINTS, n_units))
     shares = random_state.exponential(size=(POINTS, n_units))

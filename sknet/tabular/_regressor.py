@@ -1,4 +1,4 @@
-"""TabularRegressor: tables as they are, numbers out."""
+"""TabularRegressor: numbers from raw tables."""
 
 from typing import Any
 
@@ -18,54 +18,55 @@ __all__ = ["TabularRegressor"]
 
 
 class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
-    """Regression on tables as they are, by an ensemble of small networks with measured defaults.
+    """Regression on raw tables, by an ensemble of small networks with measured defaults.
 
     Columns of any kind are encoded by `TableEncoder`. In each of `n_folds` folds, members of two kinds are
-    trained on the rows that are not held out there: smooth ones, small and strongly regularized, and sharp
-    ones, larger and trained to the end. The rows that they have not seen decide how the kinds are mixed.
-    Targets are standardized where the loss allows it, and predictions stay within those of the training.
+    trained on all rows that are not held out: smooth ones, small and strongly regularized, and sharp ones,
+    larger and trained to convergence. The held-out rows determine the weights with which the kinds are
+    mixed. Targets are standardized if the loss allows it, and predictions stay within the range of the
+    training targets.
 
     Parameters
     ----------
     loss : str or Loss, default="squared_error"
-        What is minimised: "squared_error", "absolute_error", "huber", "poisson", ``Quantile([0.1, 0.5,
+        The loss to minimise: "squared_error", "absolute_error", "huber", "poisson", ``Quantile([0.1, 0.5,
         0.9])`` or another of `sknet.losses`.
     categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
-        Columns that are categories; as of `TableEncoder`.
+        Columns that are categories; as for `TableEncoder`.
     n_folds : int, default=4
-        How many disjoint tenths of the rows (more of few rows) are held out, each by members of its own.
+        Number of folds. Each holds out a disjoint tenth of the rows (more of few rows) from its members.
     members : int or "auto", default="auto"
         Networks of each kind in each fold; "auto" is 2 smooth ones and 1 sharp one.
     budget : float or str, default=1.0
-        Work, as a multiple of the default; or seconds, such as ``"30s"``, by the speed of a first epoch.
+        Work, as a multiple of the default; or seconds, such as ``"30s"``, estimated from a first epoch.
     smooth, sharp : Members, "auto" or None, default="auto"
-        How the members of a kind are trained; a grid reaches it as ``sharp__epochs``. None leaves the kind
-        out.
+        How the members of a kind are trained; nested parameters are set as ``sharp__epochs``. None omits the
+        kind.
     cv : splitter, iterable of (training, held-out) rows, or None, default=None
-        Folds of your own, instead of `n_folds`.
+        Custom folds, instead of `n_folds`.
     n_jobs : int or None, default=None
-        Threads that train members; None or -1 takes all cores. Results do not depend on it.
+        Threads that train members; None or -1 uses all cores. Results do not depend on it.
     device : str, default="cpu"
-        Where members are trained: "cpu", "cuda", "cuda:1".
+        Device to train members on: "cpu", "cuda", "cuda:1".
     random_state : int, RandomState instance or None, default=None
-        Decides folds, initial weights, order of rows and dropout.
+        Draws folds, initial weights, order of rows and dropout.
 
     Attributes
     ----------
     encoder_ : list of TableEncoder
-        One for each fold and kind.
+        The encoder of each fold and kind.
     members_ : list of Member
         The networks, each with its `kind`, `fold`, `encoder`, `model` and `history`.
     mix_ : dict of str to float
         Weight of each kind.
     temperature_ : dict of str to float
-        1 for each kind; classifiers have others.
+        Always 1; only classifiers are calibrated.
     oof_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_outputs)
-        Predictions by members that have not seen the row; NaN for rows that no fold has held out.
+        Out-of-fold predictions; NaN for rows that no fold has held out.
     oof_score_ : float
-        R2 of those rows.
+        R2 on those rows.
     n_features_in_, feature_names_in_ : int, ndarray of str
-        Of X; names only if X had string names.
+        Number and names of the features; names only if X had string names.
 
     Examples
     --------
@@ -117,7 +118,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
         self._bounds = y.min(axis=0), y.max(axis=0)
 
     def _take_oof(self, y: Any, outputs: np.ndarray, rows: np.ndarray, weight: Any) -> None:
-        from sklearn.metrics import r2_score  # it loads half of scikit-learn
+        from sklearn.metrics import r2_score  # slow to import
 
         found = self._means(outputs)
         self.oof_prediction_ = np.full(y.shape, np.nan, found.dtype)

@@ -1,4 +1,4 @@
-"""Training one member: a network on the rows of all folds but its own."""
+"""Training one member: a network on all rows but those that its fold holds out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ __all__ = ["Member", "Rows", "train_member"]
 
 
 class NoScore(Score):
-    """A score that nobody asks for."""
+    """An empty score, where none is needed."""
 
     reads_outputs = False
 
@@ -45,7 +45,7 @@ class Rows:
     X : array or CSR array of shape (n_samples, n_features)
         Inputs.
     y : ndarray of shape (n_samples, ...)
-        Targets as the loss reads them.
+        Targets as the loss expects them.
     weight : ndarray of shape (n_samples,) or None
         Sample weights.
     """
@@ -60,7 +60,7 @@ class Rows:
         return int(self.X.shape[0])
 
     def batches(self, model: Model, size: int) -> Batches:
-        """Return the rows as the loop reads them."""
+        """Return the rows as batches for the training loop."""
         return Batches(self.X, self.y, self.weight, size, model.dtype, model.device)
 
 
@@ -71,15 +71,15 @@ class Member:
     Attributes
     ----------
     kind : {"smooth", "sharp"}
-        By which recipe it was trained.
+        Its kind.
     fold : int
-        The fold that it has not seen.
+        The fold whose held-out rows it has not seen.
     encoder : TableEncoder
-        What turns tables into its inputs; members of one kind and fold share it.
+        The encoder of its inputs, shared by members of one kind and fold.
     model : Model
         The network.
     history : History
-        Of its training.
+        The history of its training.
     """
 
     kind: str
@@ -95,7 +95,7 @@ class Member:
 
 
 def loss_with(loss: Loss, label_smoothing: float) -> Loss:
-    """Return a loss with its labels smoothed, if it is a log loss."""
+    """Return a loss with label smoothing, if it is a log loss."""
     if not label_smoothing:
         return loss
     if isinstance(loss, LogLoss):
@@ -119,26 +119,26 @@ def train_member(
     Parameters
     ----------
     setting : Setting
-        How.
+        The settings.
     training, held_out : Rows
-        What to train on, and what decides which epoch was best.
+        Training rows, and rows that determine the best epoch.
     loss : Loss
-        What is minimised.
+        The loss to minimise.
     n_outputs : int
-        Of the network.
+        Number of outputs of the network.
     seed : int
-        Decides initial weights, order of rows and dropout.
+        Seed of initial weights, order of rows and dropout.
     device : str or Device, default="cpu"
-        Where.
+        The device to train on.
     callbacks : tuple of Callback, default=()
-        Called as well.
+        Additional callbacks.
 
     Returns
     -------
     model : Model
-        Trained.
+        The trained model.
     history : History
-        Of the training.
+        The history of the training.
     """
     random_state = np.random.RandomState(seed)
     scales = isinstance(training.X, np.ndarray)

@@ -215,12 +215,15 @@ def test_every_estimator_takes_them(make):
             [PrintLog, EarlyStopping()],
             r"callbacks\[0\] of MLPClassifier is a class. Pass an object: Print",
         ),
-        ([PrintLog(), 3], r"callbacks\[1\] of MLPClassifier is 3, which is no callback: see sknet.callbacks"),
+        (
+            [PrintLog(), 3],
+            r"callbacks\[1\] of MLPClassifier is 3, which is not a callback: see sknet.callbacks",
+        ),
         (PrintLog(), r"'callbacks' parameter of MLPClassifier must be a list. Got .* pass \[PrintLog\(\)\]"),
         ("PrintLog", "must be a list of callbacks or None. Got 'PrintLog' instead"),
         (
             [type("Duck", (), {"on_epoch_end": print})()],
-            "which has hooks but is no Callback: derive its",
+            "which has hooks but is not a Callback: derive its",
         ),
         (
             [type("Theirs", (), {"on_fit_task_begin": print})()],

@@ -145,9 +145,7 @@ def test_a_failing_write_is_a_warning_and_the_fit_goes_on(tmp_path, monkeypatch)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("sknet.callbacks._checkpoint.write", fails)
-    said = (
-        r"no checkpoint of epoch \d was written to .*: \[Errno 28\] No space left on device. The fit goes on"
-    )
+    said = r"no checkpoint of epoch \d was written to .*: \[Errno 28\] No space left on device. The fit"
     with pytest.warns(CallbackWarning, match=said):
         assert fitted(Checkpoint(tmp_path)).loss_curve_ == expected
 
@@ -187,7 +185,7 @@ def test_a_damaged_one_is_named_and_the_one_before_can_be_asked_for(tmp_path, ho
     asked = fitted(max_iter=4, resume_from=tmp_path / "previous.safetensors")
     assert asked.loss_curve_ == whole.loss_curve_
     with pytest.warns(
-        CallbackWarning, match=r"last.safetensors .*previous.safetensors. The fit goes on from that"
+        CallbackWarning, match=r"last.safetensors .*previous.safetensors. The fit continues from that"
     ):
         found = fitted(Checkpoint(tmp_path, resume="fall_back"), max_iter=4)
     assert found.loss_curve_ == whole.loss_curve_
@@ -202,15 +200,13 @@ def test_a_damaged_one_is_named_and_the_one_before_can_be_asked_for(tmp_path, ho
 
 def test_another_kind_of_file_is_named(tmp_path):
     write(tmp_path / "last.safetensors", {}, "estimator")
-    with pytest.raises(LoadError, match=r"last.safetensors is a file of sknet's, of the kind 'estimator'"):
+    with pytest.raises(LoadError, match=r"last.safetensors is an sknet file of kind 'estimator'"):
         fitted(resume_from=tmp_path)
 
 
 def test_a_fit_by_lbfgs_is_refused_by_name(tmp_path):
     reg = MLPRegressor(optimizer=LBFGS(), callbacks=[Checkpoint(tmp_path)])
-    with pytest.raises(
-        ValueError, match="a fit by L-BFGS cannot be saved: the state of its search is inside of"
-    ):
+    with pytest.raises(ValueError, match="a fit by L-BFGS cannot be saved, because its state is inside"):
         reg.fit(X, X[:, 0])
     assert not hasattr(reg, "model_")
     fitted(Checkpoint(tmp_path))

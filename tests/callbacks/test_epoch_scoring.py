@@ -135,7 +135,7 @@ def test_its_direction_is_known(scoring, best):
 @pytest.mark.parametrize("scoring", [cost, rescored(cost, None), rescored(cost, "yes"), lambda *args: 1.0])
 def test_a_direction_is_not_guessed(scoring):
     with pytest.raises(
-        ValueError, match=r"a higher or a lower '.*' is better: give EpochScoring\(.*make_scorer"
+        ValueError, match=r"a higher or a lower '.*' is better: pass EpochScoring\(.*make_scorer"
     ):
         fitted(EpochScoring(scoring, on="training"))
 
@@ -159,7 +159,7 @@ def test_rows_that_are_not_there():
 
 
 def test_a_name_is_there_once():
-    with pytest.raises(ValueError, match="has a number 'accuracy' already: give EpochScoring another"):
+    with pytest.raises(ValueError, match="already has a number 'accuracy': give EpochScoring another"):
         fitted(EpochScoring("accuracy", on="training"), EpochScoring("accuracy", on="training"))
     with pytest.raises(ValueError, match="'loss' already"):
         fitted(EpochScoring("accuracy", on="training", name="loss"))

@@ -207,7 +207,7 @@ class TestMeta:
     def test_its_namespace_computes_nothing(self):
         xp = namespace(MetaArray((2,), "float32"))
         with pytest.raises(
-            DeviceError, match="'exp' needs data, and a meta array has only a shape and a dtype"
+            DeviceError, match="'exp' needs data, but a meta array has only a shape and a dtype"
         ):
             xp.exp(MetaArray((2,), "float32"))
 

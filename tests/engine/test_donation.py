@@ -73,7 +73,7 @@ USES = {
 def test_a_model_that_gave_its_memory_away_says_so(use):
     model = classifier()
     state = model.update(model.backward(model.loss(model(X), CLASSES)), donate=True)
-    with pytest.raises(StateError, match=r"memory was given to the state .* go on with model.replace"):
+    with pytest.raises(StateError, match=r"memory was given to the state .* continue with model.replace"):
         use(model)
     assert model.replace(state).step(X, CLASSES).loss > 0
 

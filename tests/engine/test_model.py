@@ -502,7 +502,10 @@ def test_a_plateau_lowers_an_adaptive_rate():
 
 def test_an_epoch_of_another_length_is_not_counted():
     model = classifier()
-    with pytest.raises(StateError, match="this epoch was to have 3 steps, and 1 were made"), model.epoch(3):
+    with (
+        pytest.raises(StateError, match="it should have 3 steps, but has 1"),
+        model.epoch(3),
+    ):
         model.step(X, CLASSES)
     assert model.progress.epoch == 0
 

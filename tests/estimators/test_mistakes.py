@@ -92,8 +92,8 @@ VALUES = [
     ({"early_stopping": True, "validation_fraction": 8}, r"ShuffleSplit\(1, test_size=8\)"),
     ({"callbacks": {"bar": ProgressBar()}}, "must be a list of callbacks.* their values alone, in a list"),
     ({"callbacks": [("bar", ProgressBar())]}, r"callbacks have no names: pass ProgressBar\(\)"),
-    ({"callbacks": ["progress_bar"]}, r"no callback: see sknet.callbacks.* derives from Callback"),
-    ({"callbacks": [print]}, r"no callback: see sknet.callbacks.* derives from Callback"),
+    ({"callbacks": ["progress_bar"]}, r"not a callback: see sknet.callbacks.* derives from Callback"),
+    ({"callbacks": [print]}, r"not a callback: see sknet.callbacks.* derives from Callback"),
     ({"callbacks": [ProgressBar]}, r"callbacks\[0\] of MLPClassifier is a class. Pass an object: Progress"),
     ({"callbacks": ProgressBar}, r"must not be a class.* pass an object, ProgressBar\(...\)"),
     ({"scoring": "r2_score"}, "use 'r2'"),
@@ -193,7 +193,7 @@ def test_what_a_fit_is_resumed_from():
     ],
 )
 def test_a_hook_that_no_fit_would_call(name, hint):
-    with pytest.raises(TypeError, match=f"Mine has a method '{name}', which no fit would call.*{hint}"):
+    with pytest.raises(TypeError, match=f"Mine has a method '{name}', which no fit calls.*{hint}"):
         type("Mine", (Callback,), {name: lambda self, fit: None})
 
 

@@ -409,7 +409,7 @@ def test_a_network_of_other_layers_is_refused_by_layer(tmp_path):
     net = NetClassifier(network, **OFTEN)
     net.fit(*MANY, callbacks=[Checkpoint(tmp_path)])
     widths[0] = 9
-    message = r"another network: parameter '0.weight' had shape \(12, 8\) and has shape \(12, 9\)"
+    message = r"another network: parameter '0.weight' had shape \(12, 8\), but has shape \(12, 9\) here"
     with pytest.raises(StateError, match=message), quiet():
         net.fit(*MANY, resume_from=tmp_path)
 

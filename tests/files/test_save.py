@@ -97,7 +97,7 @@ def test_a_newer_document_is_refused(fitted, tmp_path):
     document["schema"] = 2
     document["versions"]["sknet"] = "9.1"
     (tmp_path / "it").write_bytes(together(header, document, arrays))
-    message = "document has version 2, and this version of sknet reads up to 1: it was written by sknet 9.1"
+    message = "document has version 2, but this version of sknet reads up to 1: it was written by sknet 9.1"
     with pytest.raises(LoadError, match=message):
         sknet.load(tmp_path / "it")
 
@@ -116,7 +116,9 @@ def test_a_newer_layout_is_refused(fitted, tmp_path):
 
 def test_a_class_of_ones_own_must_be_trusted(tmp_path):
     sknet.save(nn.Sequential(Net(3, 2)), tmp_path / "it")
-    needs = f"needs {Net.__module__}.Net, which is no part of sknet: load(path, trusted=[Net]) if it is yours"
+    needs = (
+        f"needs {Net.__module__}.Net, which is not part of sknet: load(path, trusted=[Net]) if it is yours"
+    )
     with pytest.raises(LoadError, match=re.escape(needs)):
         sknet.load(tmp_path / "it")
     assert isinstance(sknet.load(tmp_path / "it", trusted=[Net])[0], Net)
@@ -140,7 +142,7 @@ def test_a_class_is_found_where_it_is_now(tmp_path):
 
 def test_trusted_holds_classes_and_functions(tmp_path):
     sknet.save(Net(3, 2), tmp_path / "it")
-    with pytest.raises(TypeError, match=r"trusted holds classes and functions themselves, .* got 'Net'"):
+    with pytest.raises(TypeError, match=r"trusted must hold classes and functions, .* got 'Net'"):
         sknet.load(tmp_path / "it", trusted=["Net"])
 
 
@@ -151,7 +153,7 @@ def test_names_are_looked_up_and_not_imported(tmp_path):
     for name in ("antigravity.fly", "sknet.display.Plot", "sknet._params.validate_parameters", "os.system"):
         text = json.dumps(document).replace("sknet.nn.Tanh", name)
         (tmp_path / "it").write_bytes(together(header, json.loads(text), arrays))
-        with pytest.raises(LoadError, match=f"needs {re.escape(name)}, which is no part of sknet"):
+        with pytest.raises(LoadError, match=f"needs {re.escape(name)}, which is not part of sknet"):
             sknet.load(tmp_path / "it")
     assert "antigravity" not in sys.modules
 
@@ -269,7 +271,7 @@ def test_what_a_class_refuses_is_told(tmp_path):
     header, document, arrays = apart((tmp_path / "it").read_bytes())
     text = json.dumps(document).replace("0.25", "-0.25")
     (tmp_path / "it").write_bytes(together(header, json.loads(text), arrays))
-    message = r"it cannot be loaded: it describes no sknet.optim.Adam: .*The 'lr' parameter of Adam must be"
+    message = r"it cannot be loaded: it has an invalid sknet.optim.Adam: .*The 'lr' parameter of Adam must be"
     with pytest.raises(LoadError, match=message):
         sknet.load(tmp_path / "it")
 

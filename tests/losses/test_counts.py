@@ -174,9 +174,7 @@ def test_weights_that_do_not_fit(settings, shape, message):
     ids=str,
 )
 def test_weights_that_belong_to_no_position(loss, z, y, weight):
-    with pytest.raises(
-        ShapeError, match=r"sample_weight must have shape \(2,\), or one number for each position"
-    ):
+    with pytest.raises(ShapeError, match=r"sample_weight must have shape \(2,\), or one number per position"):
         mean(loss, np.full(z, 0.5), np.zeros(y, int), np.ones(weight))
 
 

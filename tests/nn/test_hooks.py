@@ -275,7 +275,7 @@ def model():
 def test_a_fit_runs_hooks_in_every_step():
     hooked, plain, calls = model(), fit(model()), []
     hooked.module[0].register_forward_hook(lambda module, args, output: calls.append(output.shape))
-    with pytest.warns(UserWarning, match="not compiled, and slower: Linear has hooks"):
+    with pytest.warns(UserWarning, match="not compiled, which is slower: Linear has hooks"):
         fit(hooked)
     assert calls == [(2, 4), (2, 4), (1, 4)] * 2
     for name, array in plain.parameters.items():

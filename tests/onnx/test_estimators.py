@@ -364,5 +364,5 @@ def test_mistakes_are_named():
         np.array([0.5, 1.5]),
         np.array(["2026-01-01"], "datetime64[D]"),
     ):
-        with pytest.raises(ValueError, match="integers or strings, and those of this Net are"):
+        with pytest.raises(ValueError, match="integers or strings, but those of this Net are"):
             plain_labels(labels, "Net")

@@ -188,9 +188,9 @@ def test_it_is_a_module_for_an_estimator_and_can_be_pickled(path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is no ONNX model"),
-        (b"nonsense, and more of it", "is no ONNX model"),
-        (made([node("Hardmax")]), "does not know: Hardmax"),
+        (b"", "is not an ONNX model"),
+        (b"nonsense, and more of it", "is not an ONNX model"),
+        (made([node("Hardmax")]), "does not support: Hardmax"),
     ],
 )
 def test_what_cannot_be_read_is_named(content, message, path):

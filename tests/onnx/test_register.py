@@ -189,9 +189,7 @@ def test_several_inputs_are_named_by_their_types():
     assert (found["label"] == clf.predict(X)).all()
     with pytest.raises(ValueError, match="holds integers, and is given a FloatTensorType"):
         to_onnx(clf, initial_types=[types[0], ("word", FloatTensorType([None]))])
-    with pytest.raises(
-        ValueError, match=r"has the inputs \['numbers', 'word'\], and is given \['numbers', 'x'\]"
-    ):
+    with pytest.raises(ValueError, match=r"has the inputs \['numbers', 'word'\], but got \['numbers', 'x'\]"):
         to_onnx(clf, initial_types=[types[0], ("x", Int64TensorType([None]))])
 
 

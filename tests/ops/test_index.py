@@ -401,7 +401,7 @@ class TestFromTheStart:
             for a, b in zip(self.run(op, how, np.array([4, 0, 3, 3, 1], dtype)), expected, strict=True):
                 np.testing.assert_array_equal(a, b)
         for dtype, wrong in OUTSIDE:
-            with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for 5 elements: they are"):
+            with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for 5 elements: indices"):
                 self.run(op, how, np.array([2, wrong, 0, 1, 1], dtype))
 
     def test_more_elements_than_a_narrow_index_can_name(self):

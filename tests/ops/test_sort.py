@@ -112,5 +112,5 @@ class TestShapesThatDependOnValues:
 
     @pytest.mark.parametrize("op", [ops.nonzero, ops.unique_values])
     def test_without_data(self, op):
-        with pytest.raises(DeviceError, match="needs data, and a meta array has only a shape and a dtype"):
+        with pytest.raises(DeviceError, match="needs data, but a meta array has only a shape and a dtype"):
             op(Tensor([1.0], device="meta"))

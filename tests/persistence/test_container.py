@@ -123,7 +123,7 @@ def test_a_newer_format_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("sknet.persistence._container.FORMAT", 2)
     write(tmp_path / "a", TREE, "example")
     monkeypatch.undo()
-    with pytest.raises(LoadError, match="the format 'sknet 2', and this version of sknet reads 'sknet 1'"):
+    with pytest.raises(LoadError, match="the format 'sknet 2', but this version of sknet reads 'sknet 1'"):
         read(tmp_path / "a", "example")
 
 

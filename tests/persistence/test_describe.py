@@ -67,8 +67,8 @@ CHANGES = {
         ["it__lr was 0.1 and is 0.2", "it__momentum was 0.5 and is 0.6"],
     ),
     "a length": ((10, 5), (10,), ["it was (10, 5) and is (10)"]),
-    "a key more": ({}, {"a": 1}, ["it__a is 1 and was not there"]),
-    "a key less": ({"a": 1}, {}, ["it__a was 1 and is not there any more"]),
+    "a key more": ({}, {"a": 1}, ["it__a is 1 and was missing"]),
+    "a key less": ({"a": 1}, {}, ["it__a was 1 and is missing now"]),
     "a layer's argument": (
         nn.Sequential(nn.LeakyReLU(0.1)),
         nn.Sequential(nn.LeakyReLU(0.2)),

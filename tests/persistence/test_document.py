@@ -57,8 +57,8 @@ def test_arrays_whose_places_look_alike(tmp_path):
         ({"a": {"b": {1, 2}}}, "a document holds .*: got set in 'a/b'"),
         ({"a": [len]}, "got builtin_function_or_method in 'a/0'"),
         ({"a": 1j}, "got complex in 'a'"),
-        ({"a": {1: 2}}, "keys are str, .*: got 1 in 'a'"),
-        ({"a": {"$array": "b"}}, "keys are str, .*: got '\\$array' in 'a'"),
+        ({"a": {1: 2}}, "keys must be str, .*: got 1 in 'a'"),
+        ({"a": {"$array": "b"}}, "keys must be str, .*: got '\\$array' in 'a'"),
     ],
 )
 def test_what_a_document_cannot_hold_is_named(tmp_path, tree, message):
@@ -70,5 +70,5 @@ def test_what_a_document_cannot_hold_is_named(tmp_path, tree, message):
 def test_another_kind_is_refused(tmp_path):
     write(tmp_path / "a", {}, "estimator")
     where = re.escape(str(tmp_path / "a"))
-    with pytest.raises(LoadError, match=f"{where} is a file of sknet's, of the kind 'estimator', and no"):
+    with pytest.raises(LoadError, match=f"{where} is an sknet file of kind 'estimator', not"):
         read(tmp_path / "a", "checkpoint")

@@ -108,5 +108,5 @@ def test_truth_values_are_0_and_1(tmp_path):
     raw = bytearray((tmp_path / "it").read_bytes())
     raw[-1] = 2
     (tmp_path / "it").write_bytes(signed(bytes(raw)))
-    with pytest.raises(LoadError, match="array 'a' holds 2 as a truth value"):
+    with pytest.raises(LoadError, match="array 'a' holds 2 as a boolean"):
         read(tmp_path / "it", "example")

@@ -120,7 +120,7 @@ def test_categories_that_cannot_be_chosen(chosen, message):
 
 
 def test_names_need_names():
-    with pytest.raises(ValueError, match="X has no names of columns"):
+    with pytest.raises(ValueError, match="X has no column names"):
         TableEncoder(["a"]).fit(np.zeros((4, 2)))
 
 

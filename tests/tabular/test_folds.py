@@ -52,11 +52,11 @@ def test_folds_of_your_own(cv):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"cv": []}, "gives no folds"),
+        ({"cv": []}, "yields no folds"),
         ({"cv": [([0, 1], [1, 2])]}, "same rows on both sides"),
-        ({"cv": [([0, 1], [40])]}, "pairs of row numbers, from 0 to 29"),
+        ({"cv": [([0, 1], [40])]}, "pairs of row indices, from 0 to 29"),
         ({"groups": ["a"] * 30}, "at least 2 groups, got 1"),
-        ({"groups": ["a", "b"]}, "one entry for each of 30 rows, got 2"),
+        ({"groups": ["a", "b"]}, "one entry per row, 30 in all, got 2"),
     ],
 )
 def test_folds_that_cannot_be(arguments, message):

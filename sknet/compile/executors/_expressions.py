@@ -13,7 +13,7 @@ Operands = tuple[Any, ...]
 
 @cache
 def parsed(expression: str) -> ast.expr:
-    """Return the tree of an expression, which is shared: it must not be changed."""
+    """Return the syntax tree of an expression; it is cached, so it must not be changed."""
     return ast.parse(expression, mode="eval").body
 
 
@@ -25,7 +25,7 @@ def used(expression: str) -> frozenset[int]:
 
 
 @cache
-def _is_question(expression: str) -> bool:
+def _is_predicate(expression: str) -> bool:
     return isinstance(parsed(expression), (ast.BoolOp, ast.Call, ast.Compare))
 
 
@@ -37,13 +37,13 @@ def computing_dtype(expression: str, values: Operands, dtype: Any) -> Any:
     expression : str
         What is computed.
     values : tuple
-        The operands other than the condition: numbers, and what has a dtype.
+        The operands other than the condition: numbers, or objects with a dtype.
     dtype : dtype
         Of the result.
 
     Returns
     -------
     dtype
-        That of the result, unless it is the answer to a question about numbers, such as which is larger.
+        That of the result; for comparisons and other predicates, that of the operands.
     """
-    return result_dtype(*values) if dtype.kind == "b" and _is_question(expression) else dtype
+    return result_dtype(*values) if dtype.kind == "b" and _is_predicate(expression) else dtype

@@ -1,6 +1,6 @@
-"""Matrix products: into how many parts they are split, and how native code calls NumPy's.
+"""Matrix products: into how many parts they are split, and how native code calls `numpy.matmul`.
 
-Numba's own `np.dot` calls SciPy's BLAS, which has its own threads; in a fit that predicts between its epochs
+Numba's own `np.dot` calls SciPy's BLAS, which has its own threads; in a fit that predicts between epochs
 they would compete with NumPy's threads, which spin while they wait for work. So native code calls the inner
 loop of `numpy.matmul`, a C function that does not need the interpreter.
 """
@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info  # scikit-learn depends on it
 
-__all__ = ["STACKS", "call_room", "parts_here", "parts_of", "product_source", "small_limit"]
+__all__ = ["STACKS", "parts_here", "parts_of", "product_source", "product_workspace", "small_limit"]
 
 # OpenBLAS's names of processors for which it has kernels for small matrices, which run in one thread.
 WITH_SMALL_KERNELS = frozenset({"SkylakeX", "Cooperlake", "SapphireRapids"})
-SMALL = 10**6  # multiplications that they take
+SMALL = 10**6  # the most multiplications that they are used for
 
 
 @cache
 def small_limit() -> int:
-    """Return the most multiplications that BLAS's kernels for small matrices do; 0 if it has none."""
+    """Return up to how many multiplications BLAS uses kernels for small matrices; 0 if it has none."""
     names = {library.get("architecture") for library in threadpool_info()}
     return SMALL if names & WITH_SMALL_KERNELS else 0
 
@@ -36,11 +36,11 @@ def parts_of(rows: int, per_row: int, limit: int) -> int:
     Parameters
     ----------
     rows : int
-        Of the product.
+        Rows of the product.
     per_row : int
-        Multiplications for each.
+        Multiplications per row.
     limit : int
-        From `small_limit`.
+        The result of `small_limit`.
 
     Returns
     -------
@@ -55,12 +55,12 @@ def parts_of(rows: int, per_row: int, limit: int) -> int:
 
 
 def parts_here(rows: int, per_row: int) -> int:
-    """Return `parts_of` for this machine, which is examined only if it matters: that takes milliseconds."""
+    """Return `parts_of` for this machine; BLAS is inspected only if needed, as that takes milliseconds."""
     return parts_of(rows, per_row, small_limit()) if SMALL < rows * per_row <= 2 * SMALL else 1
 
 
 class _UFunc(ctypes.Structure):
-    """What follows the object's head in a PyUFuncObject (numpy/ufuncobject.h), up to what is needed."""
+    """The fields of a PyUFuncObject after its header (numpy/ufuncobject.h), as far as needed."""
 
     _fields_ = (
         ("nin", ctypes.c_int),
@@ -76,8 +76,8 @@ class _UFunc(ctypes.Structure):
     )
 
 
-def call_room(dtype: Any) -> np.ndarray:
-    """Return the array that native code calls NumPy's product with.
+def product_workspace(dtype: Any) -> np.ndarray:
+    """Return the workspace with which native code calls NumPy's product.
 
     Parameters
     ----------
@@ -87,21 +87,21 @@ def call_room(dtype: Any) -> np.ndarray:
     Returns
     -------
     ndarray of shape (18,), dtype=int64
-        The address of the loop (0 if there is none: Numba's product is taken then), and room for its
-        arguments (three pointers, four lengths, nine strides); last, the limit for `parts_of`.
+        The address of the loop (0 if there is none, so that Numba's product is used), space for its
+        arguments (three pointers, four lengths, nine strides), and the limit for `parts_of`.
     """
-    room = np.zeros(18, np.int64)
-    room[17] = small_limit()
+    workspace = np.zeros(18, np.int64)
+    workspace[17] = small_limit()
     matmul: Any = np.matmul
-    if not isinstance(matmul, np.ufunc):  # it has been replaced
-        return room
+    if not isinstance(matmul, np.ufunc):  # something has replaced it
+        return workspace
     ufunc = _UFunc.from_address(id(matmul) + object.__basicsize__)
     if (ufunc.nin, ufunc.nout, ufunc.name) == (2, 1, b"matmul"):
         wanted = [np.dtype(dtype).num] * 3
         for i in range(ufunc.ntypes):
             if ufunc.types[3 * i : 3 * i + 3] == wanted and not ufunc.data[i]:
-                room[0] = ufunc.functions[i] or 0
-    return room
+                workspace[0] = ufunc.functions[i] or 0
+    return workspace
 
 
 def product_source() -> str:

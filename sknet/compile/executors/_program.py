@@ -1,4 +1,4 @@
-"""Which executor a device has, and what its programs have in common."""
+"""The choice of the executor for a device, and the interface of its programs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -15,12 +15,12 @@ __all__ = ["Program", "program"]
 
 
 class Program(Protocol):
-    """Generated source for a plan, to be bound to memory as often as needed.
+    """Generated source for a plan, which can be bound to memory many times.
 
     Attributes
     ----------
     plan : Plan
-        What is computed, and where.
+        The operations, and the memory of their results.
     source : str
         The Python source.
     """
@@ -34,7 +34,7 @@ class Program(Protocol):
         """Return the step on some `memory`, and the array of every variable that has one.
 
         The step takes no arguments: it reads the arrays in `slots`, one for each input, and writes the
-        outputs. In `sparse` are the slots to be read in place of those that were captured.
+        outputs. `sparse` maps captured slots for sparse matrices to those to be read instead.
         """
 
 
@@ -46,16 +46,16 @@ def program(graph: Graph, donated: Mapping[Variable, Variable], exact: bool, dev
     graph : Graph
         After all passes.
     donated : mapping of Variable to Variable
-        For outputs, the input whose memory they take over.
+        Maps outputs to the inputs whose memory they take over.
     exact : bool
-        Whether to keep every bit of the primitives' own forwards.
+        Whether results must equal those of the primitives' own forwards to the last bit.
     device : Device
         Where it will run.
 
     Returns
     -------
     Program
-        For NumPy on the host, and for generated kernels elsewhere.
+        One that calls NumPy on the host, and one that launches generated kernels elsewhere.
     """
     if device.kind == "cpu":
         return NumpyProgram.of(graph, donated, exact)

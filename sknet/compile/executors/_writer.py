@@ -1,4 +1,4 @@
-"""Writing the source of a step: names for arrays and functions, lines, and what they are bound to."""
+"""Writing the source of a step: its lines, the names that they use, and the objects bound to the names."""
 
 import linecache
 import math
@@ -24,7 +24,7 @@ NO_SLOTS: Mapping[SparseSlot, SparseSlot] = MappingProxyType({})
 
 
 def registry(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
-    """Return a decorator that enters a function into a table, under the primitives' names it is given."""
+    """Return a decorator that registers a function in a table under the names of primitives."""
 
     def entry(*names: str) -> Callable[[Rule], Rule]:
         def register(function: Rule) -> Rule:
@@ -37,7 +37,7 @@ def registry(table: dict[str, Rule]) -> Callable[..., Callable[[Rule], Rule]]:
 
 
 def forward_scratch(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
-    """Return shape and dtype of the arrays that the primitive's own forward works in, besides its output."""
+    """Return shape and dtype of the scratch arrays that the primitive's own forward takes."""
     rule = equation.primitive.scratch
     return list(rule(*equation.operands, **equation.params)) if rule is not None else []
 
@@ -51,20 +51,20 @@ class Writer:
     Parameters
     ----------
     plan : Plan
-        Where the values live.
+        The memory of the values.
     exact : bool
-        Whether every bit must be that of the primitives' own forwards.
+        Whether results must equal those of the primitives' own forwards to the last bit.
 
     Attributes
     ----------
     names : dict of Variable to str
         Names of the arrays.
     bound : dict of str to object
-        What functions and constants the lines name; the same for every arena.
+        Functions and constants that the lines use; the same for every arena.
     setup : list of str
-        Lines that are run once for an arena: views and bound methods.
+        Lines that are run once per arena: views and bound methods.
     lines : list of str
-        Lines that are run at every step.
+        Lines that are run in every step.
     """
 
     def __init__(self, plan: Plan, exact: bool) -> None:
@@ -93,7 +93,7 @@ class Writer:
         return f"{self.names[equation.output]}_s{i}"
 
     def operands(self, equation: Equation) -> list[str]:
-        """Return the names of all operands; numbers become arrays of the dtype that is computed in."""
+        """Return the names of all operands; numbers become arrays of the computing dtype."""
         primitive, operands = equation.primitive, equation.operands
         if len(operands) == len(equation.variables):
             return [self.name(x) for x in operands]
@@ -135,7 +135,7 @@ class Writer:
         return name
 
     def begin_blocks(self, names: dict[Variable, str]) -> None:
-        """Write lines for blocks from now on: `names` are those of the arrays that are divided."""
+        """Write lines for blocks from now on; `names` maps divided arrays to the names of their blocks."""
         self.is_dividing = True
         self._in_block = names
         self._block_constants = {}
@@ -160,7 +160,7 @@ class Writer:
         return f"{name}_{self._partials}"
 
     def made(self, expression: str, name: str) -> str:
-        """Return the name of something that is made of the arrays once for an arena."""
+        """Return the name of an expression of the arrays that is evaluated once per arena."""
         found = self._made.get(expression)
         if found is None:
             found = self._made[expression] = f"{name}{len(self._made)}"
@@ -168,11 +168,11 @@ class Writer:
         return found
 
     def reshaped(self, x: Variable, shape: tuple[int, ...]) -> str:
-        """Return the name of a view of a contiguous array in another shape, made once for an arena."""
+        """Return the name of a view of a contiguous array in another shape, made once per arena."""
         return self.name(x) if x.shape == shape else self.made(f"{self.name(x)}.reshape({shape})", "r")
 
     def forward_call(self, equation: Equation, forward: Any, operands: list[str]) -> None:
-        """Add the line that calls the primitive's own forward, with its output given if it takes that."""
+        """Add the line that calls the primitive's own forward, with ``out=`` if it takes that."""
         primitive, out = equation.primitive, self.name(equation.output)
         sparse = {key: x for key, x in equation.params.items() if isinstance(x, SparseSlot)}
         params = {key: x for key, x in equation.params.items() if key not in sparse}
@@ -192,11 +192,11 @@ class Writer:
         self.lines.append(text)
 
     def comment(self, line: int, text: str) -> None:
-        """Write a comment behind a line, if there is one of this number."""
+        """Append a comment to the line with this index, if it exists."""
         if line < len(self.lines):
             self.lines[line] = f"{self.lines[line]:<48}  # {text}"
 
-    # -- the whole ----------------------------------------------------------------------------
+    # -- source -------------------------------------------------------------------------------
 
     def source(self, head: str = "", others: Iterable[str] = ()) -> str:
         """Return the source: ``bind(...)`` makes the views once and returns ``step()``.
@@ -204,9 +204,9 @@ class Writer:
         Parameters
         ----------
         head : str
-            What comes first.
+            Text to put first.
         others : iterable of str
-            Names of arguments besides arrays and functions.
+            Names of further arguments, besides arrays and functions.
         """
         plan = self.plan
         slots = ", ".join(f"{self.names[x]}: {x!r}" for x in plan.graph.inputs)
@@ -236,9 +236,9 @@ class Writer:
         needs: Needs,
         sparse: Mapping[SparseSlot, SparseSlot] = NO_SLOTS,
     ) -> dict[str, Any]:
-        """Return what the names stand for, on the given memory.
+        """Return the objects that the names stand for, on the given memory.
 
-        `needs` are the plan's scratch arrays, `sparse` the slots to be read instead of the graph's.
+        `needs` lists the plan's scratch arrays; `sparse` maps the graph's slots to those to be read instead.
         """
         found: dict[str, Any] = dict(self.bound)
         found.update({name: sparse.get(slot, slot) for slot, name in self._sparse.items()})
@@ -257,7 +257,7 @@ def executed(source: str, owner: Any) -> Callable[..., Callable[[], None]]:
     source : str
         From `Writer.source`.
     owner : object
-        As long as it lives, tracebacks and debuggers show the lines.
+        While it is alive, tracebacks and debuggers show the lines.
     """
     namespace: dict[str, Any] = {}
     file = f"<sknet step {id(owner):x}>"

@@ -1,8 +1,8 @@
 """Algebra that keeps every bit: fewer equations, and fewer passes over memory.
 
-For integers that is arithmetic modulo a power of two, so a sign must not move from one width to
-another, nor into a number that the dtype cannot hold. The sign of a zero may change only where
-something is summed: where NumPy adds a part to zeros, a rule takes the part itself.
+Integer arithmetic is modulo a power of two, so a sign must not move from one width to another, nor
+into a number that the dtype cannot hold. The sign of a zero may change only in sums: where NumPy
+adds a slice to zeros, a rule takes the slice itself.
 """
 
 import math
@@ -15,7 +15,7 @@ from sknet.compile.passes._rewrite import Rewriter, Rules, scalar_of
 __all__ = ["ALGEBRA", "SIGNS"]
 
 ALGEBRA = Rules()
-SIGNS = Rules()  # last: a sign that has met no other is put into a number
+SIGNS = Rules()  # applied last: a sign that has not cancelled is absorbed by a number
 
 
 def _same_kind(x: Operand, equation: Equation) -> TypeGuard[Variable]:
@@ -28,7 +28,7 @@ def _same_kind(x: Operand, equation: Equation) -> TypeGuard[Variable]:
 
 @ALGEBRA.on("multiply", "divide")
 def times_one(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Multiplied or divided by 1, x is x."""
+    """Multiplying or dividing x by 1 gives x."""
     x, y = equation.operands
     if scalar_of(rewriter, y) == 1 and _same_kind(x, equation):
         return x
@@ -39,7 +39,7 @@ def times_one(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @ALGEBRA.on("add", "subtract")
 def plus_zero(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """With 0 added or subtracted, x is x; but -0.0 + 0.0 is 0.0, and only -0.0 changes no real number."""
+    """Adding or subtracting 0 gives x. Of floats, only -0.0 may be added, since -0.0 + 0.0 is 0.0."""
     x, y = equation.operands
     adds = equation.primitive.name == "add"
     if _is_zero(rewriter, y, equation, -1.0 if adds else 1.0) and _same_kind(x, equation):
@@ -50,7 +50,7 @@ def plus_zero(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 
 def _is_zero(rewriter: Rewriter, x: Operand, equation: Equation, sign: float) -> bool:
-    """Tell whether an operand is 0, and of this sign where signs of zeros count."""
+    """Tell whether an operand is 0, and has this sign where the sign of a zero matters."""
     value = scalar_of(rewriter, x)
     if value != 0:
         return False
@@ -59,7 +59,7 @@ def _is_zero(rewriter: Rewriter, x: Operand, equation: Equation, sign: float) ->
 
 @ALGEBRA.on("sum")
 def over_single(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """A sum over axes of length 1 is the same elements in another shape."""
+    """A sum over axes of length 1 is a reshape."""
     [x] = equation.operands
     if x.dtype == equation.output.dtype and all(x.shape[a] == 1 for a in equation.params["axis"]):
         return _reshaped(rewriter, x, equation.output.shape)
@@ -75,7 +75,7 @@ def _reshaped(rewriter: Rewriter, x: Variable, shape: tuple[int, ...]) -> Variab
 
 @ALGEBRA.on("reshape")
 def reshape_once(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Consecutive reshapes are one; signs are changed after it, where they may meet others."""
+    """Consecutive reshapes are merged; a negation moves behind them, where it may cancel another."""
     x: Variable = equation.operands[0]
     shape = equation.output.shape
     if x.shape == shape:
@@ -91,7 +91,7 @@ def reshape_once(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @ALGEBRA.on("permute_dims")
 def permute_once(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Consecutive permutations are one, and may cancel."""
+    """Consecutive permutations are merged, and may cancel."""
     x: Variable = equation.operands[0]
     axes = equation.params["axes"]
     if list(axes) == list(range(-len(axes), 0)):
@@ -105,14 +105,14 @@ def permute_once(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @ALGEBRA.on("astype")
 def same_dtype(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """A conversion to the dtype that it has."""
+    """A conversion to the operand's own dtype is dropped."""
     x: Variable = equation.operands[0]
     return x if x.dtype == equation.output.dtype else None
 
 
 @ALGEBRA.on("broadcast_to")
 def same_shape(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """A broadcast to the shape that it has."""
+    """A broadcast to the operand's own shape is dropped."""
     x: Variable = equation.operands[0]
     return x if x.shape == equation.output.shape else None
 
@@ -131,7 +131,7 @@ def broadcast_late(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @ALGEBRA.on("multiply", "divide", "negative")
 def broadcast_afterwards(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """An array that is broadcast and then only combined with a number is combined while it is small."""
+    """An array that is broadcast and then only combined with a number is combined before the broadcast."""
     if rewriter.is_read_as_laid_out(equation.output):
         return None
     for x in equation.variables:
@@ -156,7 +156,7 @@ def _unbroadcast(rewriter: Rewriter, x: Operand) -> Operand:
 
 @ALGEBRA.on("where")
 def where_or_zero(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """With zeros on one side, where is a mask: each element of x, or none of its bits."""
+    """A `where` with zeros on one side is a mask: it keeps all bits of an element of x, or none."""
     condition, x, y = equation.operands
     if type(condition) is not Variable or condition.dtype.kind != "b":
         return None
@@ -178,7 +178,7 @@ def _is_floating(rewriter: Rewriter, x: Operand, equation: Equation) -> bool:
 
 @ALGEBRA.on("negative")
 def negative_of(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Two signs cancel; otherwise the sign goes to a smaller factor."""
+    """Two negations cancel; otherwise the negation moves to a smaller factor."""
     [x] = equation.operands
     found = _negated(rewriter, x)
     if found is not None:
@@ -195,14 +195,14 @@ def negative_of(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 
 def _takes_sign(x: Operand, equation: Equation) -> bool:
-    """Tell whether the sign of an operand is that of the result: integers must not change their width."""
+    """Tell whether an operand can be negated instead of the result: integers must not change their width."""
     if type(x) is not Variable:
         return False
     return x.dtype.kind == "f" or x.dtype == equation.output.dtype
 
 
 def _negated(rewriter: Rewriter, x: Operand) -> Variable | None:
-    """Return -x where that takes no further equation, else None."""
+    """Return -x if that needs no additional equation, else None."""
     found = rewriter.definitions.get(x) if type(x) is Variable else None
     if found is None:
         return None
@@ -268,7 +268,7 @@ def subtract_negative(rewriter: Rewriter, equation: Equation) -> Variable | None
 
 @ALGEBRA.on("scaled_quotient")
 def scaled_in_order(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """(scale * x) / y, as it is uncompiled."""
+    """Restore (scale * x) / y, the order of the uncompiled operations."""
     x, y, scale = equation.operands
     return rewriter.emit("divide", rewriter.emit("multiply", scale, x), y)
 
@@ -282,7 +282,7 @@ def _one_a_row(indices: Variable, axis: int) -> bool:
 
 @ALGEBRA.on("take_along_axis")
 def take_by_position(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """One element per row is found by its position in the flat array, computed once for all uses."""
+    """One element per row is taken by its flat position, which is computed once for all uses."""
     x, indices = equation.operands
     if not _one_a_row(indices, equation.params["axis"]):
         return None
@@ -308,7 +308,7 @@ def _positions(rewriter: Rewriter, indices: Variable, length: int, equation: Equ
 
 @ALGEBRA.on("sum")
 def sum_of_put(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """A row that is zero but for one element sums to that element."""
+    """A row that is zero except for one element sums to that element."""
     [x] = equation.operands
     put = rewriter.definition(x, "put_at")
     if put is None or equation.params["axis"] != (-1,) or x.dtype != equation.output.dtype:
@@ -318,7 +318,7 @@ def sum_of_put(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @ALGEBRA.on("subtract")
 def subtract_from_put(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """-(g put into zeros) - x is -x, less g at those places."""
+    """-(g put into zeros) - x is -x, minus g at those positions."""
     x, y = equation.operands
     put = rewriter.definition(x, "put_at")
     if put is None or not (_same_kind(x, equation) and _same_kind(y, equation)):

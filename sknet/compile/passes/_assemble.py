@@ -1,4 +1,4 @@
-"""Flat buffers from parts: what is joined or scattered is written where it belongs from the start."""
+"""Flat buffers from slices: what is concatenated or scattered is written to its final offset directly."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ Parts = list[tuple[int, Variable]]
 
 @ASSEMBLY.on("scatter_add")
 def scatter(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Zeros but for a slice, as the gradient of a slice of a flat array is."""
+    """Zeros except for a slice, such as the gradient of a slice of a flat array."""
     [x] = equation.operands
     bounds = _bounds(equation.params["index"], equation.params["shape"])
     if bounds is None or bounds[1] - bounds[0] != x.size or len(x.shape) != 1:
@@ -26,7 +26,7 @@ def scatter(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @ASSEMBLY.on("add")
 def disjoint(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """The sum of arrays that are zero where the other is not holds the parts of both."""
+    """The sum of two arrays whose slices do not overlap is assembled from the slices of both."""
     found = [rewriter.definition(x, "assemble") for x in equation.operands]
     first, second = found
     if first is None or second is None or first.output.shape != second.output.shape:
@@ -42,7 +42,7 @@ def disjoint(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @ASSEMBLY.on("concat")
 def joined(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """A flat array joined from others; zeros among them need not be written."""
+    """A flat array concatenated from others; zeros among them need not be written."""
     if any(len(x.shape) != 1 or x.dtype != equation.output.dtype for x in equation.operands):
         return None
     parts: Parts = []

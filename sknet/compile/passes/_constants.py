@@ -1,4 +1,4 @@
-"""Constants: what depends on nothing that changes is computed once, when the graph is made."""
+"""Constant folding: what depends on constants only is computed once, when the graph is made."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ CONSTANTS = Rules()
 
 @CONSTANTS.on("*")
 def fold(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Compute an equation all of whose operands are known."""
+    """Compute an equation whose operands are all constant."""
     values = []
     for x in equation.operands:
         value = rewriter.constants.get(x) if type(x) is Variable else x
@@ -26,7 +26,7 @@ def fold(rewriter: Rewriter, equation: Equation) -> Variable | None:
             return None
         values.append(value)
     if any(isinstance(x, SparseSlot) for x in equation.params.values()):
-        return None  # what is in the slot changes
+        return None  # the slot's contents change
     if equation.output.size > LARGEST and equation.primitive.view is None:
         return None
     forward = equation.primitive.forward_on(backend("cpu"))
@@ -36,7 +36,7 @@ def fold(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @CONSTANTS.on("*")
 def number(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Replace a constant that repeats one number by the number, if that changes neither shape nor dtype."""
+    """Replace a constant array of one repeated number by the number, if shape and dtype stay the same."""
     if equation.primitive.expression is None or len(equation.operands) < 2:
         return None
     operands = [_number_or_self(rewriter, x) for x in equation.operands]

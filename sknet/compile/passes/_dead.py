@@ -1,4 +1,4 @@
-"""Dead code: what no output needs."""
+"""Dead code elimination."""
 
 from sknet.compile._graph import Graph
 

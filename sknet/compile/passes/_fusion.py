@@ -1,7 +1,7 @@
 """Fusion: elementwise equations that are executed together.
 
-On the host those over large arrays are executed block by block, while a block is in the cache (`fuse`). On
-a device that compiles kernels all of one shape go into one kernel (`fuse_maps`).
+On the host, chains over large arrays are executed block by block, so that a block stays in the cache
+(`fuse`). On a device that compiles kernels, equations of one shape are fused into one kernel (`fuse_maps`).
 """
 
 import math
@@ -15,8 +15,8 @@ __all__ = ["BLOCK", "fuse", "fuse_maps"]
 BLOCK = (
     1 << 13
 )  # elements: a handful of such blocks fits into a core's own cache, and BLAS wakes no thread for one
-MOST = 64  # equations of a kernel: more would need more registers than there are
-CACHE = 1 << 20  # bytes that stay in the cache from one equation to the next: smaller arrays are not divided
+MOST = 64  # equations per kernel: more would run out of registers
+CACHE = 1 << 20  # bytes that stay in the cache from one equation to the next: smaller arrays need no blocks
 
 
 def fuse(graph: Graph, block: int = BLOCK, cache: int = CACHE) -> list[Group]:
@@ -47,7 +47,7 @@ def fuse_maps(graph: Graph, is_map: Callable[[Equation], bool], most: int = MOST
     graph : Graph
         Any graph.
     is_map : callable
-        Tells whether a kernel can be generated for an equation: it computes each element by itself.
+        Tells whether a kernel can be generated for an equation: it computes each element independently.
     most : int, default=MOST
         Equations of one kernel.
 
@@ -91,7 +91,7 @@ def _chains(graph: Graph, least: int) -> Iterator[list[Equation]]:
             if not large:
                 yield chain
                 chain = []
-        else:  # it needs nothing of the chain, and goes before it
+        else:  # it uses no result of the chain, so it goes before it
             yield [equation]
         if large:
             outputs.add(equation.output)
@@ -100,7 +100,7 @@ def _chains(graph: Graph, least: int) -> Iterator[list[Equation]]:
 
 
 def _can_be_divided(equation: Equation) -> bool:
-    """Tell whether a block of rows of the output needs a block of rows of each operand, or all of it."""
+    """Tell whether a block of the output's rows needs only the same rows of each operand, or all of it."""
     shape = equation.output.shape
     return len(shape) > 0 and all(
         len(x.shape) < len(shape) or x.shape[0] in (1, shape[0]) for x in equation.variables

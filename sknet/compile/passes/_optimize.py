@@ -23,7 +23,7 @@ def optimize(graph: Graph, *, exact: bool = False) -> Graph:
     graph : Graph
         As captured.
     exact : bool, default=False
-        Keep every bit of the results (but the sign of a zero); otherwise rounding may change.
+        Keep every bit of the results (except the sign of a zero); otherwise rounding may change.
 
     Returns
     -------

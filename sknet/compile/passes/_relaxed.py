@@ -1,11 +1,11 @@
 """Algebra that changes rounding: the same numbers to the last digits, in fewer passes over memory.
 
-No rule changes what is finite, infinite, NaN or zero. A rule that moves a factor needs to know that
-no product on the way leaves the dtype's range, neither the one that it makes nor the one that it
-saves: that is known for numbers, and for the parts of a softmax. What may differ besides rounding
-is what underflows on the way (by no more than the dtype's smallest normal number, times what it is
-multiplied by), what is within rounding of the dtype's largest number (or a factor of 2, where a
-product with a number that is known only at run time is added), and the sign of a zero.
+No rule changes whether a result is finite, infinite, NaN or zero. A rule that moves a factor needs to
+know that no intermediate product overflows, neither the one that it creates nor the one that it
+removes: that is known for numbers, and for the terms of a softmax. Besides rounding, three things may
+differ: an intermediate value that underflows (by at most the dtype's smallest normal number, times
+what it is multiplied by), a result within rounding of the dtype's largest number (or within a factor
+of 2, where a product with a number that is known only at run time is added), and the sign of a zero.
 """
 
 import math
@@ -19,17 +19,17 @@ from sknet.compile.passes._rewrite import Rewriter, Rules, scalar_of
 __all__ = ["RELAXED"]
 
 RELAXED = Rules()
-MODERATE = 256.0  # by which what has underflowed may be multiplied afterwards
-NEVER_NEGATIVE = ("abs", "exp", "square")  # primitives whose results are not, nor are they -0.0
-BLAS = "fd"  # dtypes of BLAS; NumPy adds up products of others in a wider dtype
+MODERATE = 256.0  # the largest factor that may follow an underflow
+NEVER_NEGATIVE = ("abs", "exp", "square")  # primitives whose results are never negative, nor -0.0
+BLAS = "fd"  # dtypes of BLAS; NumPy accumulates products of other dtypes in a wider one
 
 
-# -- softmax, in parts that loss and gradient share -------------------------------------------
+# -- softmax, in terms that loss and gradient share -------------------------------------------
 
 
 @RELAXED.on("log_softmax")
 def log_softmax_in_parts(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Shifted logits minus the logarithm of their exponentials' sum."""
+    """Shifted logits minus the logarithm of the sum of their exponentials."""
     if not equation.output.size:
         return None
     shifted, _, total = _softmax_parts(rewriter, equation)
@@ -38,7 +38,7 @@ def log_softmax_in_parts(rewriter: Rewriter, equation: Equation) -> Variable | N
 
 @RELAXED.on("softmax")
 def softmax_in_parts(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Exponentials of shifted logits over their sum."""
+    """Exponentials of shifted logits, divided by their sum."""
     if not equation.output.size:
         return None
     _, raised, total = _softmax_parts(rewriter, equation)
@@ -104,7 +104,7 @@ def softmax_times_row(rewriter: Rewriter, equation: Equation) -> Variable | None
 
 @RELAXED.on("take_at")
 def take_before(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Elements of x - log(y), with one y per row, are elements of x less the logarithm of their row."""
+    """Elements of x - log(y), with one y per row, are elements of x minus the logarithm of their row's y."""
     x, positions = equation.operands
     difference = rewriter.definition(x, "subtract")
     if difference is None:
@@ -123,7 +123,7 @@ def take_before(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @RELAXED.on("negative")
 def negative_log_softmax(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """-(x - log(total)) is log(total) - x: but for the sign of the zero that a certain class has."""
+    """-(x - log(total)) is log(total) - x, except for the sign of the zero of a class with probability 1."""
     [difference] = equation.operands
     found = rewriter.definition(difference, "subtract")
     if found is None or not rewriter.is_used_once(difference):
@@ -162,7 +162,7 @@ def numbers_first(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 
 def _array_and_number(equation: Equation) -> tuple[Operand, float | None]:
-    """Return the operands of a product or quotient of an array and a number; else None for the number."""
+    """Return array and number of a product or quotient; the number is None where there is none."""
     x, y = equation.operands
     if equation.primitive.name == "multiply" and type(x) is not Variable:
         x, y = y, x
@@ -184,7 +184,7 @@ def _is_normal(number: float, dtype: np.dtype) -> bool:
 
 @RELAXED.on("divide")
 def reciprocal(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """One number divided by a constant is a product, which can be made in place."""
+    """A scalar divided by a constant is a product, which can be computed in place."""
     x, y = equation.operands
     if type(x) is not Variable or x.shape or type(y) is Variable or x.dtype != equation.output.dtype:
         return None
@@ -199,7 +199,7 @@ def _is_smaller(x: Operand, than: Operand) -> bool:
 
 @RELAXED.on("scaled_quotient")
 def scaled_afterwards(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Scale * (x / y): what comes next may absorb the number at no cost."""
+    """Scale * x / y is scale * (x / y): the next operation may absorb the number at no cost."""
     x, y, scale = equation.operands
     if type(scale) is Variable and (scale.shape or scale.dtype != equation.output.dtype):
         return None
@@ -210,7 +210,7 @@ def scaled_afterwards(rewriter: Rewriter, equation: Equation) -> Variable | None
 
 @RELAXED.on("add", "subtract")
 def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """For flat arrays, and onto a product of matrices, x + c * y takes one pass."""
+    """X + c * y takes one pass over flat arrays, or where x is a matrix product."""
     output = equation.output
     if output.dtype.kind != "f" or not output.size:
         return None
@@ -221,9 +221,9 @@ def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
             continue
         made_of = rewriter.definitions.get(base) if type(base) is Variable else None
         if base is other or (made_of is not None and other in made_of.operands):
-            continue  # what is left of x - x would be a rounding error
+            continue  # x - x would leave a rounding error
         c, rest = _number_and_rest(product)
-        # BLAS treats 0 times anything as 0; and by rounding once it keeps some products finite that are not.
+        # BLAS treats 0 times anything as 0; and rounding once keeps finite some products that would overflow.
         if c is None or (type(c) is not Variable and not 0 < abs(c) <= 1):
             continue
         if not _same(rest, output) or rest is base or scalar_of(rewriter, rest) is not None:
@@ -237,7 +237,7 @@ def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 
 def _is_part(rewriter: Rewriter, x: Variable) -> bool:
-    """Tell whether the elements of `x` are a part of a flat array, or all of an input, in their order."""
+    """Tell whether `x` is a slice of a flat array, or all of an input, in memory order."""
     whole = rewriter.definition(x, "reshape")
     flat = whole.operands[0] if whole is not None else x
     part = rewriter.definition(flat, "getitem")
@@ -249,7 +249,7 @@ def _same(x: Operand, output: Variable) -> bool:
 
 
 def _number_and_rest(product: Equation) -> tuple[Operand | None, Variable]:
-    """Return the factor of a product that is one number for all elements, and the other factor."""
+    """Return the factor of a product that is a scalar (None if neither is), and the other factor."""
     a, b = product.operands
     if type(b) is Variable and (type(a) is not Variable or (not a.shape and a.dtype == b.dtype)):
         return a, b
@@ -263,7 +263,7 @@ def _number_and_rest(product: Equation) -> tuple[Operand | None, Variable]:
 
 @RELAXED.on("sum")
 def sum_of_product(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """The sum over all of a product is an inner product, which needs no array of products."""
+    """The sum of all elements of a product is an inner product, which needs no temporary array."""
     [x] = equation.operands
     product = rewriter.definition(x, "multiply")
     if product is None or len(equation.params["axis"]) != len(x.shape) or not rewriter.is_used_once(x):
@@ -284,9 +284,9 @@ def sum_of_product(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 @RELAXED.on("pow")
 def simple_power(rewriter: Rewriter, equation: Equation) -> Variable | None:
-    """Squares have a function of their own, and roots of what is never negative.
+    """Powers of 2, and of 0.5 of what is never negative, have functions of their own.
 
-    The root of -inf is NaN, while its power of 0.5 is inf; and -0.0 keeps its sign in one of them.
+    Of -inf the root is NaN, while the power of 0.5 is inf; the root of -0.0 is -0.0, the power 0.0.
     """
     x, exponent = equation.operands
     if type(x) is not Variable or x.dtype.kind != "f" or type(exponent) is Variable:

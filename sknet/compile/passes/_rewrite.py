@@ -13,7 +13,7 @@ __all__ = ["Rewriter", "Rule", "Rules", "rewrite", "scalar_of"]
 
 
 class Rule(Protocol):
-    """What a rule is: a function of the rewriter and an equation, known by its name."""
+    """A rule: a function of the rewriter and an equation, identified by its name."""
 
     __name__: str
 
@@ -21,10 +21,10 @@ class Rule(Protocol):
 
 
 class Rules:
-    """Rules by the name of the primitive that they rewrite.
+    """Rules, by the name of the primitive that they rewrite.
 
-    A rule takes the rewriter and an equation whose operands are rewritten already, and returns
-    what replaces its output, or None. It makes equations by `Rewriter.emit`.
+    A rule takes the rewriter and an equation whose operands have been rewritten, and returns
+    what replaces its output, or None. It creates equations with `Rewriter.emit`.
     """
 
     def __init__(self, *others: "Rules") -> None:
@@ -61,7 +61,7 @@ class Rules:
 
 
 class Rewriter:
-    """The graph while it is rewritten: what is known of every variable, and what is written so far.
+    """A graph being rewritten: what is known about every variable, and the equations emitted so far.
 
     Parameters
     ----------
@@ -128,11 +128,11 @@ class Rewriter:
         return found if found is not None and found.primitive.name == name else None
 
     def is_used_once(self, x: Variable) -> bool:
-        """Tell whether `x` is needed for one equation only, so that rewriting that makes it unneeded."""
+        """Tell whether only one equation uses `x`, so that `x` is dead once that is rewritten."""
         return self._uses.get(x, 0) <= 1
 
     def is_read_as_laid_out(self, x: Variable) -> bool:
-        """Tell whether a product or sum reads `x` or a view of it: how that rounds depends on the strides."""
+        """Tell whether a product or sum reads `x` or a view of it; its rounding depends on the strides."""
         return x in self._read_as_laid_out
 
     def _add(self, equation: Equation) -> Variable:
@@ -147,7 +147,7 @@ class Rewriter:
         return self._written(equation)
 
     def _written(self, equation: Equation) -> Variable:
-        """Append an equation, unless the same one is there already."""
+        """Append an equation unless an identical one exists; return its output."""
         key = _key(equation)
         found = self._known.get(key)
         if found is None:
@@ -158,7 +158,7 @@ class Rewriter:
 
 
 def rewrite(graph: Graph, rules: Rules) -> Graph:
-    """Return the graph after one walk with some rules; equations that compute the same are merged.
+    """Return the graph after one walk with some rules; common subexpressions are merged.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def rewrite(graph: Graph, rules: Rules) -> Graph:
 
 
 def scalar_of(rewriter: Rewriter, x: Operand) -> bool | int | float | None:
-    """Return the one number that all elements of an operand are known to be, or None."""
+    """Return the number that all elements of an operand are known to equal, or None."""
     if type(x) is not Variable:
         return x  # type: ignore[no-any-return]
     value = rewriter.constants.get(x)

@@ -1,4 +1,4 @@
-"""Many steps: batches, epochs, scores, history, and when to stop."""
+"""Training loops: batches, epochs, scores, history, and when to stop."""
 
 from sknet.engine.loop._batches import Batches, take_rows
 from sknet.engine.loop._fit import Source

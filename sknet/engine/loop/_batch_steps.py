@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchSteps"]
 
-KEPT = 8  # shapes of batches, each with programs of its own
+KEPT = 8  # shapes of batches, each with its own programs
 
 
 class BatchSteps:
-    """Training steps on single batches: programs for each shape that comes, in memory of their own.
+    """Training steps on single batches, with programs and memory for each shape.
 
     Parameters
     ----------
     model : Model
-        Trained.
+        The model to train.
     settings : Settings
         The user's.
     planned : int
-        How many steps there will be.
+        Number of steps to come.
 
     Notes
     -----
-    The first shape is compiled at once, and so is one that differs in the number of rows alone, as the last
-    batch of an epoch does. Of all others, such as sequences of many lengths, the first batch is trained on
-    one operation after the other, and the next one of its shape is compiled.
+    The first shape is compiled at once, and so is one that differs only in the number of rows, such as the
+    last batch of an epoch. With all others, such as sequences of many lengths, the first batch is trained on
+    eagerly, and the step is compiled when the shape comes again.
     """
 
     def __init__(self, model: "Model", settings: Settings, planned: int) -> None:
         self._model, self._settings, self._planned = model, settings, planned
         self._by_shape: OrderedDict[Any, Steps | None] = OrderedDict()
         self._first: Any = None
-        self._never = False  # a step of this model is not compiled
+        self._never = False  # whether this model's step cannot be compiled
 
     def run(self, X: Any, y: Any, weight: Any, outputs: Outputs | None) -> Block:
         """Train on one batch of checked arrays."""
@@ -59,7 +59,7 @@ class BatchSteps:
         return steps.run(None, 0, 1, outputs)
 
     def pass_by(self, X: Any, y: Any, weight: Any) -> None:
-        """Know a batch that was trained on before, so that the next of its shape is done as it would be."""
+        """Register the shape of a batch that was trained on before, so that later ones take the same path."""
         key = _key_of(X, y, weight)
         self._first = self._first or _form_of(key)
         self._by_shape.setdefault(key, None)
@@ -68,7 +68,7 @@ class BatchSteps:
             self._by_shape.popitem(last=False)
 
     def follow(self) -> None:
-        """Forget steps that do not hold any more."""
+        """Discard steps that are no longer valid."""
         held = {key: None if s is None or not s.hold() else s for key, s in self._by_shape.items()}
         if held != dict(self._by_shape):
             self._first, self._never = None, False
@@ -103,17 +103,17 @@ class BatchSteps:
 
 
 def _key_of(X: Any, y: Any, weight: Any) -> Any:
-    """Return all of a batch that its program depends on."""
+    """Return everything about a batch that its program depends on."""
     inputs = X if isinstance(X, dict) else {"": X}
-    arrays = {**inputs, "y ": y, "weight ": weight}  # no argument has a space in its name
+    arrays = {**inputs, "y ": y, "weight ": weight}  # with a space, which no argument's name contains
     return tuple((name, *_form(array)) for name, array in arrays.items())
 
 
 def _form_of(key: Any) -> Any:
-    """Return the same but for the number of rows."""
+    """Return a key without the number of rows."""
     return tuple((name, shape[1:], *kind) for name, shape, *kind in key)
 
 
 def _form(array: Any) -> tuple[tuple[int, ...], str, bool]:
-    """Return all that a program depends on."""
+    """Return everything about an array that a program depends on."""
     return ((), "", False) if array is None else (tuple(array.shape), str(array.dtype), ops.is_sparse(array))

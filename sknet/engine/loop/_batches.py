@@ -14,7 +14,7 @@ __all__ = ["Batches", "take_rows"]
 
 
 class Batches:
-    """Rows of a data set, in batches of any order.
+    """Rows of a data set, in batches and any order.
 
     X is never copied as a whole: a batch is gathered from X as it was given, and converted to the
     computing dtype then.
@@ -30,19 +30,19 @@ class Batches:
     size : int
         Rows in a batch; the last one may be shorter.
     dtype : dtype
-        In which to hand out inputs, weights and real targets.
+        The dtype of inputs, weights and real targets in batches.
     device : Device
-        Where.
+        The device of batches.
     rows : ndarray of int, default=None
-        Which rows to use; None for all.
+        The rows to use; None for all.
     dtypes : dtype, or dict of those, default=None
-        In which to hand out each input; None for `dtype`, and integers, such as those of an embedding, as
-        they are.
+        The dtype of each input in batches; None for `dtype`, with integers, such as those for an embedding,
+        left unchanged.
 
     Attributes
     ----------
     n_samples : int
-        How many rows are used.
+        Number of rows that are used.
     y, weight : array
         Targets and weights of the used rows, on the device.
 
@@ -77,12 +77,12 @@ class Batches:
 
     @property
     def chosen(self) -> Any:
-        """Which rows of X are used; None for all."""
+        """The rows of X that are used; None for all."""
         return self._chosen
 
     @property
     def input_dtype(self) -> Any:
-        """Dtype in which the input is handed out, or a dict of those of several."""
+        """The dtype of the input in batches, or a dict of the dtypes of several inputs."""
         return each_input(np.dtype, self._dtypes)
 
     def _placed(self, array: Any) -> Any:
@@ -106,39 +106,39 @@ class Batches:
         return -(-self.n_samples // self.size)
 
     def parts(self, order: Any) -> Iterator[tuple[Any, int]]:
-        """Yield what to `take` for every batch of an epoch, and how many rows it has.
+        """Yield the rows to `take` for every batch of an epoch, and their number.
 
         Parameters
         ----------
         order : ndarray of shape (n_samples,), dtype=int, or None
-            In which order; None for the order of the data.
+            The order of the rows; None for that of the data.
 
         Yields
         ------
         chosen : slice or ndarray of int
-            Which rows.
+            The rows.
         n_rows : int
-            Up to `size`.
+            Their number, at most `size`.
         """
         for number in range(self.n_batches):
             yield self.part(order, number)
 
     def part(self, order: Any, number: int) -> tuple[Any, int]:
-        """Return what to `take` for one batch of an epoch, and how many rows it has.
+        """Return the rows to `take` for one batch of an epoch, and their number.
 
         Parameters
         ----------
         order : ndarray of shape (n_samples,), dtype=int, or None
-            In which order; None for the order of the data.
+            The order of the rows; None for that of the data.
         number : int
-            Which batch, from 0.
+            Index of the batch, from 0.
 
         Returns
         -------
         chosen : slice or ndarray of int
-            Which rows.
+            The rows.
         n_rows : int
-            Up to `size`.
+            Their number, at most `size`.
         """
         start = number * self.size
         stop = min(start + self.size, self.n_samples)
@@ -150,16 +150,16 @@ class Batches:
         Parameters
         ----------
         order : ndarray of shape (n_samples,), dtype=int, or None
-            In which order; None for the order of the data.
+            The order of the rows; None for that of the data.
         first : int
             Number of the first batch.
         most : int
-            The largest number of batches, at least one.
+            The largest result, at least one.
 
         Returns
         -------
         int
-            0 if no row of the first batch counts.
+            0 if all rows of the first batch have zero weight.
         """
         _, n_rows = self.part(order, first)
         whole = self.n_samples // n_rows if n_rows == self.size else first + 1
@@ -177,7 +177,7 @@ class Batches:
         return Batch(self._inputs(chosen), y, weight)
 
     def like(self) -> Batch:
-        """Return inputs, targets and weights (or None) of a full batch, without their values."""
+        """Return inputs, targets and weights (or None) with the shapes of a full batch, without values."""
         rows = min(self.size, self.n_samples)
 
         def one(array: Any, dtype: Any) -> Any:
@@ -192,7 +192,7 @@ class Batches:
         return take_rows(self.y, chosen), None if self.weight is None else take_rows(self.weight, chosen)
 
     def take_into(self, chosen: Any, X: Any, y: Any, weight: Any) -> None:
-        """Write the `chosen` rows into arrays of the host, `X` (or slots for matrices), `y` and `weight`."""
+        """Write the `chosen` rows into host arrays `X` (or slots for sparse matrices), `y` and `weight`."""
         places = self._place_of(chosen)
         if isinstance(X, dict):
             for name, slot in X.items():
@@ -210,12 +210,12 @@ class Batches:
             _gather(x, places, slot)
 
     def refill(self, X: Any, y: Any, weight: Any) -> None:
-        """Put other rows of the same shapes in the place of all rows, in the same memory.
+        """Replace all rows by others of the same shapes, in the same memory.
 
         Parameters
         ----------
         X, y, weight : array, CSR matrix or dict of those, array, array or None
-            As many rows as there are; only for batches of all rows.
+            As many rows as before; only for batches of all rows.
         """
         self.X = each_input(self._refilled, self.X, X)
         self.y[...] = to_device(y, self.device)
@@ -230,7 +230,7 @@ class Batches:
         return room
 
     def in_place(self, chosen: Any) -> Batch | None:
-        """Return views of the chosen rows of all arrays; None where rows have to be gathered."""
+        """Return views of the chosen rows of all arrays; None if rows have to be gathered."""
         if not isinstance(chosen, slice) or self._chosen is not None:
             return None
         inputs = each_input(_can_be_read, self.X, self.input_dtype)
@@ -245,7 +245,7 @@ class Batches:
 
 
 def _can_be_read(array: Any, dtype: Any) -> bool:
-    """Tell whether a program can read rows of an array where they are."""
+    """Tell whether a program can read rows of an array without a copy."""
     if not isinstance(array, np.ndarray) or array.dtype != dtype:
         return False
     return array.flags.c_contiguous and array.flags.aligned
@@ -266,12 +266,12 @@ def take_rows(array: Any, chosen: Any) -> Any:
     array : array or CSR matrix of shape (n_rows, ...)
         On any device.
     chosen : slice or ndarray of int
-        Which; an array of the host also for a device.
+        The rows; a host array, whatever the device.
 
     Returns
     -------
     array or CSR matrix
-        A view for a slice of a dense array.
+        A view if `chosen` is a slice and the array is dense.
     """
     if isinstance(chosen, slice) or ops.is_sparse(array):
         return array[chosen]

@@ -1,4 +1,4 @@
-"""Which kind of steps a fit takes: in native code, as a NumPy plan, or one operation after the other."""
+"""The choice of a fit's steps: native code, a compiled plan, or eager operations."""
 
 import os
 import warnings
@@ -25,28 +25,28 @@ def steps_for(
     seeded: bool,
     whole: int | None = None,
 ) -> Steps:
-    """Return the fastest steps that there can be.
+    """Return the fastest steps that are possible.
 
     Parameters
     ----------
     model, batches, check_finite
         As for `Steps`.
     planned : int
-        How many steps are planned at most from now on.
+        The most steps planned from now on.
     seeded : bool
-        Whether the user has given a seed. Native code rounds otherwise than NumPy, so a seeded fit
-        is native from its first step on, and waits for the compiler if need be: the same seed
-        gives the same bits. Others begin at once, and change over when native code is there.
+        Whether the user has given a seed. Native code rounds differently from NumPy, so a seeded fit
+        is native from its first step on, and waits for the compiler if need be, so that the same seed
+        gives the same bits. Others start at once, and switch to native code when it is ready.
     whole : int, default=None
-        How many steps the whole fit has, also where it was resumed; None for `planned`.
+        Number of steps of the whole fit, including those before it was resumed; None for `planned`.
 
     Returns
     -------
     Steps
-        On the host native where Numba is installed, the environment does not say ``SKNET_NATIVE=0``, and a
-        seeded fit of more than matrices has steps enough (or the environment says ``SKNET_NATIVE=always``);
-        else compiled, also for sparse inputs of the host, where the module can be captured; eager
-        elsewhere.
+        Native on the host if Numba is installed, the environment does not say ``SKNET_NATIVE=0``, and a
+        seeded fit of more than matrices has enough steps (or the environment says ``SKNET_NATIVE=always``);
+        otherwise compiled (on the host also for sparse inputs) if the module can be captured; otherwise
+        eager.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def steps_for(
     Warns
     -----
     UserWarning
-        If native code should be there and is not, or if the module or the loss cannot be captured;
+        If native code should be possible but fails, or if the module or the loss cannot be captured;
         names the reason and the line.
     """
     if not model.compile or (model.device.kind != "cpu" and any_sparse(batches.X)):
@@ -76,7 +76,7 @@ def _compiled_steps(
     model: "Model", batches: Batches, check_finite: bool, planned: int, waits_for: int | None
 ) -> CompiledSteps:
     if os.environ.get("SKNET_NATIVE") != "0" and not any_sparse(batches.X):
-        # Importing sknet should not take the time to load a compiler that nobody may ask for.
+        # Importing sknet should not take the time to load a compiler that may not be needed.
         from sknet.compile.executors.native import UnsupportedError
         from sknet.engine.loop._native_steps import NativeSteps
 
@@ -85,8 +85,8 @@ def _compiled_steps(
         except UnsupportedError:
             pass
         except (CaptureError, GraphError, ShapeError, DtypeError, GradientError):
-            raise  # NumPy's plan would meet the same
+            raise  # the NumPy plan would fail in the same way
         except Exception as error:
             # Whatever is wrong with Numba or its cache must not stop a fit that NumPy can do.
-            warnings.warn(f"no native code, the fit goes on with NumPy: {error!r}", UserWarning, stacklevel=5)
+            warnings.warn(f"no native code, so the fit uses NumPy: {error!r}", UserWarning, stacklevel=5)
     return CompiledSteps(model, batches, check_finite)

@@ -1,4 +1,4 @@
-"""Training steps on a device: one program for the whole step, and one look at the results for many steps."""
+"""Training steps on a device: one program for the whole step, and one synchronisation for many steps."""
 
 import math
 import sys
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceSteps"]
 
-MOST_STEPS = 1024  # of one block
+MOST_STEPS = 1024  # per block
 
 
 class DeviceSteps(Steps):
     """Steps that run one after the other on the device, without the host waiting for any of them.
 
-    Everything that changes is in the device's memory, at addresses that stay: parameters, slots,
-    buffers, the counter of the random stream, the numbers of the optimizer and the batch. A step
-    finds out by itself whether loss and gradient are finite. If not, it changes nothing, and
-    neither does any step after it; the host, which looks once a block, then repeats the failing
-    step one operation at a time, to raise the error that names its place. (What only seems to be
-    infinite, as a sum of squares that overflows, passes there.)
+    Everything that changes is in the device's memory at fixed addresses: parameters, slots, buffers,
+    the counter of the random stream, the optimizer's scalars and the batch. Each step checks on the
+    device whether loss and gradient are finite. If not, it changes nothing, and neither does any later
+    step; the host, which synchronises once per block, then repeats the failing step eagerly, to raise
+    an error that names the parameter. (A false alarm, such as a sum of squares that overflows, passes
+    there.)
 
     Parameters
     ----------
     model, batches, check_finite
-        As for all steps. Rows of dense inputs are put on the device once, if half of its free
-        memory holds them.
+        As for `Steps`. Dense inputs are copied to the device once, if they fit into half of its free
+        memory.
     """
 
     def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
@@ -60,7 +60,7 @@ class DeviceSteps(Steps):
         self._optimizer = model.optimizer.in_steps()
         self._owner = backend(model.device.kind)
         self._programs: dict[int, Compiled] = {}
-        self._per_step = 1.0  # seconds, so that the first block is of one step
+        self._per_step = 1.0  # seconds; so that the first block has one step
         with active(model.device):
             self._rows = _Rows(batches)
             self._make_state()
@@ -88,7 +88,7 @@ class DeviceSteps(Steps):
         self._state = DeviceInputs(flat, slots, buffers, self._counter, self._is_fine, hyper)
 
     def _make_ring(self) -> None:
-        """Make room for what the steps of one block need and report, and the views for each of them."""
+        """Allocate the inputs and reports of the steps of one block, and the views for each step."""
         self._most = min(MOST_STEPS, self.batches.n_batches)
         self._table = self._zeros((self._most, self._numbers.shape[0]), self.model.dtype)
         self._reports = self._zeros((self._most, 3), self.model.dtype)
@@ -114,7 +114,7 @@ class DeviceSteps(Steps):
             if outputs is not None:
                 room = outputs.free(n_rows, shape[1:], self._output.dtype, namespace(self._reports))
                 most = min(most, len(room) // n_rows)
-            if follow_schedules(model):  # its buffers are inputs of one step
+            if follow_schedules(model):  # buffers set by schedules are inputs of a single step
                 most = 1
             steps = self._at_once(order, first, most, self._per_step)
             started = time.perf_counter()
@@ -128,7 +128,7 @@ class DeviceSteps(Steps):
         return Block(losses, done * n_rows)
 
     def _issue(self, order: Any, first: int, n_rows: int, steps: int, room: Any) -> np.ndarray:
-        """Let the device do some steps; return what they report, as the host's numbers."""
+        """Issue some steps; return their reports as a host array."""
         model, program = self.model, self.program_for(n_rows)
         inputs: DeviceInputs = program.slots
         found: DeviceOutputs = program.result
@@ -166,7 +166,7 @@ class _Rows:
         self._placed: tuple[Any, Any] | None = None
 
     def _resident(self, X: Any, dtype: Any) -> Any:
-        """Return an input on the device and in its dtype, if half of the free memory holds it."""
+        """Return an input on the device and in its dtype, if it fits into half of the free memory."""
         device, owner = self._batches.device, backend(self._batches.device.kind)
         is_there = device_of(X) == device
         if is_there and X.dtype == dtype:
@@ -187,7 +187,7 @@ class _Rows:
         return Batch(X, *batches.take_targets(slice(0, n_rows)))
 
     def take_into(self, order: Any, start: int, n_rows: int, slots: DeviceInputs) -> None:
-        """Write rows of an epoch's order, from `start` on, into arrays of the device."""
+        """Write rows of an epoch's order, from `start` on, into device arrays."""
         batches, part = self._batches, slice(start, start + n_rows)
         mine, targets = self._places(order)
         gathered = None
@@ -211,7 +211,7 @@ class _Rows:
             _gather(batches.weight, targets, part, slots.weight)
 
     def _places(self, order: Any) -> tuple[Any, Any]:
-        """Return which rows of X, and of targets, come in this epoch; None for all as they stand."""
+        """Return the order of rows of X, and of targets, in this epoch; None for that of the data."""
         if self._placed is None or self._order is not order:
             batches = self._batches
             chosen = batches.chosen
@@ -230,7 +230,7 @@ def _gather(array: Any, order: Any, part: slice, out: Any) -> None:
 
 
 def _step_function(model: "Model", weighted: bool, check_finite: bool) -> Callable[..., DeviceOutputs]:
-    """Return the pure function from all state and a batch to the state after, the output and a report."""
+    """Return the pure function from all state and a batch to the new state, the output and a report."""
     optimizer = model.optimizer.in_steps()
     evaluate, update = gradient_function(model, weighted), update_function(optimizer, model.memory.layout)
 

@@ -1,4 +1,4 @@
-"""What a loop knows of the fit under way, and shows to its callbacks."""
+"""The state of a fit in progress, as its callbacks see it."""
 
 from collections.abc import Callable, Mapping
 from numbers import Real
@@ -20,15 +20,15 @@ MEASURED = {"loss": False, "score": True}  # whether higher is better
 
 
 class Source:
-    """Where a fit comes from, for callbacks that look beyond the model; here, from nowhere.
+    """What callbacks see of a fit besides the model: its estimator and data; in this base class, nothing.
 
     Attributes
     ----------
     monitor : str or None
-        Name of the number that the fit goes by; None is that of the validation, if there is one.
+        Name of the monitored number; None is that of the validation, if there is one.
     measured : mapping of str to bool or None
-        What the loop measures of the rows of an epoch, and whether higher is better; None where nobody has
-        said.
+        Names of the numbers that the loop measures in each epoch, and whether higher is better; None if
+        unknown.
     began : dict or None
         State of the random numbers before held-out rows were drawn.
 
@@ -44,11 +44,11 @@ class Source:
     began: dict[str, Any] | None = None
 
     def estimator(self, epoch: int) -> Any:
-        """Return the estimator as if the fit ended after that epoch; None without one."""
+        """Return the estimator as if the fit had ended after that epoch; None if there is none."""
         return None
 
     def parameters(self) -> dict[str, Any] | None:
-        """Return what must be the same for a saved fit to go on; None is what the loop knows."""
+        """Return the parameters that must agree to resume a saved fit; None for what the loop knows."""
         return None
 
     def training(self) -> Rows | None:
@@ -66,9 +66,9 @@ class Record(dict[str, float]):
     Parameters
     ----------
     values : mapping of str to float
-        What the loop has measured.
+        The numbers that the loop has measured.
     history : History
-        Has them in its last row.
+        The history, whose last row has them.
 
     Examples
     --------
@@ -86,9 +86,7 @@ class Record(dict[str, float]):
 
     def __setitem__(self, name: str, value: float) -> None:
         if name in self:
-            raise ValueError(
-                f"this epoch has a number {name!r} already, {self[name]}: add one of another name"
-            )
+            raise ValueError(f"this epoch already has a number {name!r}, {self[name]}: choose another name")
         if not isinstance(value, Real | np.generic | np.ndarray) or np.ndim(value):
             raise TypeError(f"record[{name!r}] must be a number, got {value!r}")
         self._history.amend(name, float(value))
@@ -101,19 +99,19 @@ class Fit:
     Parameters
     ----------
     model : Model
-        Trained.
+        The model that is trained.
     batches : Batches or None
         The training rows; None for a stream of batches.
     history : History
         Gets an entry for each epoch.
     max_epochs : int
-        The number of epochs at most.
+        The most epochs.
     is_validated : bool
-        Whether there is a validation.
+        Whether there are held-out rows.
     source : Source or None
-        Where the fit comes from.
+        What callbacks see besides the model.
     measured : mapping of str to bool or None
-        What the loop measures of an epoch, and whether higher is better; None is what the source says.
+        Names of the numbers that the loop measures, and whether higher is better; None for the source's.
     """
 
     def __init__(
@@ -144,7 +142,7 @@ class Fit:
         self.source = source
 
     def estimator(self) -> Any:
-        """Return the estimator as if the fit ended here."""
+        """Return the estimator as if the fit had ended here."""
         return self.source.estimator(self.epoch)
 
     def rows(self, which: str) -> Rows | None:
@@ -153,12 +151,10 @@ class Fit:
         return found
 
     def close_epoch(self, values: Mapping[str, float]) -> None:
-        """Take in the numbers of a finished epoch."""
+        """Record the numbers of a finished epoch."""
         self.history.append(**values)
         self.record = Record(values, self.history)
 
 
 def _no_state() -> dict[str, Any]:
-    raise ValueError(
-        "a fit by L-BFGS has no state to save: use an optimizer that goes step by step, and rows"
-    )
+    raise ValueError("a fit by L-BFGS has no state to save: use a stochastic optimizer, such as Adam")

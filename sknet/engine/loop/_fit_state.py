@@ -1,4 +1,4 @@
-"""What a fit goes on from, as one object, and whether a saved one is of the same fit."""
+"""The saved state of a fit, and the check that it belongs to the same fit."""
 
 import platform
 import warnings
@@ -25,10 +25,10 @@ from sknet.persistence import describe, differences, digest
 
 __all__ = ["FitKeeper"]
 
-VERSION = 2  # of what `FitKeeper.state` returns
-MOST = 4  # differences that are named
+VERSION = 2  # of the format of `FitKeeper.state`
+MOST = 4  # differences named in a message
 ROWS = "choice of rows"
-# Parameters that may be a name, and what the names stand for.
+# Parameters that may be given by name, and the classes that the names stand for.
 NAMED: Mapping[str, Mapping[str, type]] = {
     "optimizer": OPTIMIZERS,
     "loss": LOSSES,
@@ -39,37 +39,37 @@ Tree = dict[str, Any]
 
 
 class Loop(Protocol):
-    """Whoever trains: knows how far it has come."""
+    """A training loop that can save its position."""
 
     @property
     def steps_name(self) -> str:
-        """What kind of steps it takes."""
+        """Name of the kind of steps."""
 
     def state(self) -> Tree:
-        """Return how far it has come."""
+        """Return the loop's position."""
 
     def load_state(self, state: Mapping[str, Any], path: str) -> None:
-        """Go on from there."""
+        """Continue from a position."""
 
     def more_steps(self, state: Mapping[str, Any]) -> int | None:
-        """Return how many more steps are planned than when the state was saved; None if nobody knows."""
+        """Return how many more steps are planned than when the state was saved; None if unknown."""
 
 
 class FitKeeper:
-    """Saves the state of a fit between two blocks of steps, and puts a saved one back.
+    """Saves the state of a fit between two blocks of steps, and restores it.
 
     Parameters
     ----------
     fit : Fit
-        Of which model and history are saved.
+        The fit, whose model and history are saved.
     loop : Loop
-        Knows how far it has come.
+        The loop, whose position is saved.
     hooks : Hooks
-        Hold the callbacks.
+        The callbacks, whose states are saved.
     validation : Batches or None
         The held-out rows.
     first : Batches, default=None
-        The first batch, where they come one after the other; it stands for all.
+        The first batch of a stream, which identifies the data.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class FitKeeper:
         self._frozen = frozen_names(fit.model)  # a callback may change which these are
 
     def state(self) -> Tree:
-        """Return all that the fit depends on from here on, as values that stay as they are."""
+        """Return everything that the rest of the fit depends on, as immutable values."""
         fit, callbacks = self._fit, self._hooks.callbacks
         stopped = [number for number, each in enumerate(callbacks) if each is self._hooks.stopped_by]
         return {
@@ -102,17 +102,17 @@ class FitKeeper:
         }
 
     def load(self, saved: SavedFit) -> None:
-        """Put a saved state back, before the fit has begun.
+        """Restore a saved state, before the fit has begun.
 
         Parameters
         ----------
         saved : SavedFit
-            Of a fit with the same parameters, data and network.
+            The state of a fit with the same parameters, data and network.
 
         Raises
         ------
         StateError
-            If it is another fit: names what differs.
+            If it is of another fit; names the difference.
         """
         path, state = saved
         if state["version"] != VERSION:
@@ -133,13 +133,13 @@ class FitKeeper:
             self._hooks.stop(stopped_by)
 
     def _plan(self, more: int | None) -> None:
-        """Count on more steps than were planned when the fit was saved."""
+        """Plan for more steps than when the fit was saved."""
         progress = self._fit.model.progress
         total = None if more is None or progress.total_steps is None else progress.total_steps + more
         self._fit.model.progress = progress._replace(total_steps=total)
 
     def warn_of_environment(self, saved: SavedFit) -> None:
-        """Warn if numbers may be rounded otherwise here than where a fit was saved; names what differs."""
+        """Warn if rounding may differ from where the fit was saved; name the differences."""
         _warn_of_environment(saved.state["environment"], self._environment, saved.path)
 
     @cached_property
@@ -173,18 +173,18 @@ def _name(callback: Callback) -> str:
 def _load_callbacks(
     callbacks: Sequence[Callback], saved: Sequence[Mapping[str, Any]], path: str
 ) -> list[Callback | None]:
-    """Let callbacks go on, each from the saved state of the next one of its class; return whose is whose."""
+    """Restore callbacks, each from the saved state of the next one of its class; return their pairing."""
     left, known = list(callbacks), []
     for each in saved:
         found = next((callback for callback in left if _name(callback) == each["class"]), None)
         known.append(found)
         if found is not None:
-            left = [callback for callback in left if callback is not found]  # equal ones are others
+            left = [callback for callback in left if callback is not found]  # not by equality
             found.load_state(each["state"])
         elif each["state"]:
             name = each["class"].rpartition(".")[2]
             raise StateError(
-                f"{path} has the state of a callback {name}, and this fit has no {name}: give it the "
+                f"{path} has the state of a callback {name}, but this fit has no {name}: pass the "
                 "callbacks of the fit that was saved"
             )
     return known
@@ -194,7 +194,7 @@ def _load_callbacks(
 
 
 def _comparable(before: Tree, now: Tree) -> tuple[Tree, Tree]:
-    """Return described parameters with an object in place of a name where the other fit has an object."""
+    """Return described parameters, with names replaced by objects where the other fit has an object."""
     before, now = dict(before), dict(now)
     for parameter, named in NAMED.items():
         for these, others in ((before, now), (now, before)):
@@ -218,23 +218,23 @@ def _digested(array: Any) -> Any:
 
 
 def _check_same(before: Any, now: Any, path: str, what: str) -> None:
-    """Raise a StateError that names what differs."""
+    """Raise a StateError that names the differences, if there are any."""
     found = differences(before, now)
     if found:
         left_out = len(found) - MOST
         named = "; ".join(found[:MOST]) + (f"; and {left_out} more" if left_out > 0 else "")
         named += " (give a splitter a random_state)" if any(ROWS in each for each in found) else ""
         raise StateError(
-            f"{path} is of a fit with other {what}: {named}. A fit goes on with what it began with; leave "
-            "out the checkpoint to begin anew"
+            f"{path} is of a fit with other {what}: {named}. A fit must be resumed with what it began with; "
+            "start without the checkpoint for a new fit"
         )
 
 
-# -- where it runs ---------------------------------------------------------------------------------
+# -- environment -----------------------------------------------------------------------------------
 
 
 def _environment(steps: str) -> Tree:
-    """Return what decides how numbers are rounded: versions of what computes, and the kind of machine."""
+    """Return all that rounding depends on: versions of numerical libraries, and the machine."""
     found: Tree = {"steps": steps, "machine": platform.machine()}
     for name in ("sknet", "numpy", "numba"):
         try:
@@ -246,8 +246,8 @@ def _environment(steps: str) -> Tree:
 
 
 def _blas(libraries: Sequence[Mapping[str, Any]]) -> Tree:
-    """Return what is known of NumPy's BLAS, in whatever order the libraries of a process were loaded."""
-    package = str(Path(np.__file__).parent)  # wheels have it in numpy.libs or numpy/.dylibs
+    """Return the description of NumPy's BLAS, independent of the order in which libraries were loaded."""
+    package = str(Path(np.__file__).parent)  # in wheels, BLAS is in numpy.libs or numpy/.dylibs
 
     def rank(library: Mapping[str, Any]) -> tuple[bool, bool, str]:
         path = str(library.get("filepath"))
@@ -260,12 +260,12 @@ def _blas(libraries: Sequence[Mapping[str, Any]]) -> Tree:
 
 
 def _warn_of_environment(saved: Mapping[str, Any], now: Mapping[str, Any], path: str) -> None:
-    """Warn if a saved fit goes on where numbers may be rounded otherwise."""
+    """Warn if a saved fit is resumed where rounding may differ."""
     found = differences(dict(saved), dict(now))
     if found:
         warnings.warn(
-            f"{path} was written where numbers may be rounded otherwise: {'; '.join(found)}. The fit goes "
-            "on, but may not end with the same bits",
+            f"{path} was written where rounding may differ: {'; '.join(found)}. The fit continues, "
+            "but may not end with the same bits",
             UserWarning,
             stacklevel=4,
         )

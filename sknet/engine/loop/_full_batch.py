@@ -1,4 +1,4 @@
-"""Fits that see all rows at once: L-BFGS."""
+"""Full-batch fits: L-BFGS."""
 
 import time
 import warnings
@@ -41,28 +41,28 @@ def minimize(
     Parameters
     ----------
     model : Model
-        Its parameters become the best found.
+        The model; its parameters become the best found.
     batches : Batches
         All rows as one batch.
     max_iter : int
-        Iterations at most.
+        The most iterations.
     tol : float
-        Stop where no component of the gradient is larger.
+        Stop when no component of the gradient is larger.
     verbose : bool or int
         Print the objective of every iteration.
     history : History, default=None
-        Gets the objective, as it is reported, and the seconds of every iteration.
+        Gets the reported objective and the seconds of every iteration.
     callbacks : sequence of Callback, default=()
         Called during the fit; an iteration is an epoch of one block.
     source : Source, default=None
-        What callbacks see beyond the model.
+        What callbacks see besides the model.
 
     Returns
     -------
     n_iter : int
-        Iterations done.
+        Number of iterations done.
     loss : float
-        The objective found, as it is reported: for regression losses the mean over outputs.
+        The reported objective: for regression losses the mean over outputs.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def minimize(
     ConvergenceWarning
         If a limit ended the search.
     FitInterruptedWarning
-        If Ctrl-C did; the parameters of the last whole iteration are kept. A second Ctrl-C is raised.
+        If Ctrl-C ended it; the parameters of the last complete iteration are kept. A second Ctrl-C raises.
     """
     with active(model.device):
         X, y, weight = batches.take(slice(None))
@@ -131,11 +131,11 @@ class _Objective:
     Parameters
     ----------
     fit : Fit
-        Its model's parameters become those at which the objective is computed.
+        The fit; its model's parameters are set to those at which the objective is evaluated.
     batch : tuple
         Inputs, targets and weights of all rows.
     guard : InterruptGuard
-        Asked before each evaluation.
+        Polled before each evaluation.
     hooks : Hooks
         Called after each iteration.
     """
@@ -155,26 +155,26 @@ class _Objective:
         data, penalty = batch_terms(model, output, y, weight)
         loss = data if penalty is None else data + penalty
         value = loss.item()
-        # What is reported is a mean over outputs, and what is descended their sum.
+        # The reported loss is a mean over outputs, the minimised one their sum.
         with no_grad():
             data, penalty = batch_as_reported(model, output, y, weight, data, penalty)
         self._reported[value] = per_output(model, data.item(), output) + _number(penalty)
         return value, to_host(model.backward(loss).flat).astype(np.float64)
 
     def begin(self) -> bool:
-        """Call the hooks before the first iteration; tell whether a callback ends the fit."""
+        """Call the hooks before the first iteration; return whether a callback ends the fit."""
         if self._hooks.begin():
             return True
         self._fit.epoch = 1
         return self._hooks.call("on_epoch_begin")
 
     def remember(self, n_iter: int, value: float, x: np.ndarray[Any, Any]) -> bool:
-        """Record the result of an iteration; tell whether a callback ends the fit."""
+        """Record the result of an iteration; return whether a callback ends the fit."""
         self.latest[:] = x, n_iter
         fit, hooks = self._fit, self._hooks
         loss, seconds = self._reported.get(value, value), time.perf_counter() - self._started
         self._reported.clear()
-        if hooks:  # what was evaluated last may not be what was accepted
+        if hooks:  # the last evaluation may not be the accepted iterate
             fit.model.restore_weights(Weights(_on_device(x, fit.model), {}, {}))
         fit.epoch = fit.step = n_iter
         fit.losses = np.array([loss])
@@ -193,7 +193,7 @@ def _number(penalty: Any) -> float:
 
 
 def _reported(model: "Model", X: Any, y: Any, weight: Any) -> float:
-    """Return the objective as it is reported: regression losses as the mean over outputs."""
+    """Return the reported objective: regression losses as the mean over outputs."""
     trained = [parameter for parameter in model.module.parameters() if parameter.requires_grad]
     with no_grad(), active(model.device):
         output = model(X)

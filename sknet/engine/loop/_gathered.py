@@ -1,4 +1,4 @@
-"""Scores that need all rows at once, such as rankings: outputs are kept until the last has come."""
+"""Scores that need all rows at once, such as rankings: outputs are kept until the last batch."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +13,17 @@ __all__ = ["Gathered"]
 
 
 class Gathered(Score):
-    """Scores computed from the raw outputs of all rows, whatever parts and order these come in.
+    """Scores computed from the raw outputs of all rows, in whatever batches and order they are added.
 
     Parameters
     ----------
     n_samples : int
-        How many rows there are.
+        Number of rows.
     compute : callable
         ``compute(outputs, rows)`` returns scores by name, from raw outputs of shape
-        (n_rows, n_outputs); `rows` are the numbers of these rows, or None for all in their order.
+        (n_rows, n_outputs); `rows` are the indices of these rows, or None for all in order.
     names : sequence of str
-        What it returns; each is NaN where an output is not finite. With none, no output is needed.
+        Names of the scores; each is NaN if an output is not finite. Without names, no outputs are needed.
 
     Examples
     --------
@@ -46,11 +46,11 @@ class Gathered(Score):
 
     def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
         if rows is None:
-            raise ValueError("Gathered needs to know which rows it gets: add(output, target, weight, rows)")
+            raise ValueError("Gathered needs the indices of the rows: add(output, target, weight, rows)")
         xp = namespace(output)
         if self._outputs is None:
             self._outputs = xp.empty((len(self._came), *output.shape[1:]), dtype=output.dtype)
-        elif device_of(self._outputs) != device_of(output):  # they were loaded to the host
+        elif device_of(self._outputs) != device_of(output):  # restored on the host
             self._outputs = to_device(self._outputs, device_of(output))
         self._outputs[rows if isinstance(rows, slice) else xp.asarray(rows)] = output
         self._came[rows] = True

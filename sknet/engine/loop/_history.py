@@ -1,4 +1,4 @@
-"""What a fit went through, epoch by epoch."""
+"""The numbers of a fit, epoch by epoch."""
 
 import html
 import importlib
@@ -13,17 +13,17 @@ MOST_SHOWN = 10  # epochs in a repr: the first and the last ones
 
 
 class History(dict[str, list[float]]):
-    """A list of numbers, one an epoch, for each of several names: a dict for ``json`` and ``pandas``.
+    """A dict of lists with one number per epoch, ready for ``json`` and ``pandas``.
 
-    Names are ``"loss"`` and ``"score"`` (training, running over the epoch's batches; with ``scoring=``
-    the names of the scorers instead of ``"score"``), the same with ``"validation_"`` in front where there
-    are held-out rows, ``"lr"`` (learning rate of the epoch's last step) and ``"time"`` (seconds the epoch
-    took). All lists have the same length: an epoch without a number of some name has NaN there.
+    Names are ``"loss"`` and ``"score"`` (of training, running over the epoch's batches; with ``scoring=``
+    the names of the scorers instead of ``"score"``), the same prefixed with ``"validation_"`` if there are
+    held-out rows, ``"lr"`` (learning rate of the epoch's last step) and ``"time"`` (seconds the epoch
+    took). All lists have the same length: missing numbers are NaN.
 
     Parameters
     ----------
     columns : mapping of str to list of float, default=()
-        What there is already.
+        The numbers of earlier epochs.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class History(dict[str, list[float]]):
         Parameters
         ----------
         **values : float
-            One number for each name.
+            One number per name.
         """
         epochs = self.n_epochs
         for name, value in values.items():
@@ -63,7 +63,7 @@ class History(dict[str, list[float]]):
         Parameters
         ----------
         name : str
-            Of which earlier epochs may have no number.
+            The name; earlier epochs without it get NaN.
         value : float
             The number.
         """
@@ -71,20 +71,20 @@ class History(dict[str, list[float]]):
 
     @property
     def n_epochs(self) -> int:
-        """How many epochs there are."""
+        """Number of epochs."""
         return max(map(len, self.values()), default=0)
 
     def copy(self) -> "History":
-        """Return a history of its own with the same numbers."""
+        """Return an independent copy."""
         return History({name: list(values) for name, values in self.items()})
 
     def to_frame(self, library: str | None = None) -> Any:
-        """Return the history as a data frame, one row an epoch.
+        """Return the history as a data frame, one row per epoch.
 
         Parameters
         ----------
         library : {"pandas", "polars"} or None, default=None
-            Whose frame; None is pandas where that is installed, else polars.
+            The library of the frame; None is pandas if installed, else polars.
 
         Returns
         -------
@@ -97,7 +97,7 @@ class History(dict[str, list[float]]):
         ValueError
             If the library is neither.
         ImportError
-            If it is not installed.
+            If the library is not installed.
 
         Examples
         --------
@@ -116,7 +116,7 @@ class History(dict[str, list[float]]):
         return module.DataFrame(dict(self), index=module.RangeIndex(1, len(epochs) + 1, name="epoch"))
 
     def _shown(self) -> list[list[str]]:
-        """Return the lines of a table, the names first; with many epochs those in the middle are left out."""
+        """Return the rows of a table, names first; of many epochs, those in the middle are left out."""
         rows = [[str(epoch + 1), *self._numbers(epoch)] for epoch in range(self.n_epochs)]
         if len(rows) > MOST_SHOWN:
             half = MOST_SHOWN // 2

@@ -28,26 +28,26 @@ class KeptError(Exception):
 
 
 class Hooks:
-    """The callbacks of one fit, in the order of being called.
+    """The callbacks of one fit, in the order of their calls.
 
-    As a context it calls `on_fit_begin` when it is asked to `begin`, and `on_fit_end` when it is left: of
-    every callback whose `on_fit_begin` was called, in reverse, also after errors.
+    As a context manager, it calls `on_fit_begin` in `begin`, and on exit the `on_fit_end` of every callback
+    whose `on_fit_begin` was called, in reverse order, also after errors.
 
     Parameters
     ----------
     callbacks : sequence of Callback
-        They serve this fit only.
+        Callbacks for this fit only.
     fit : Fit
-        What they see.
+        What is passed to them.
 
     Attributes
     ----------
     callbacks : list of Callback
-        In this order.
+        The callbacks, in the order of their calls.
     stopped_by : Callback or None
-        The first that ended the fit.
+        The first callback that ended the fit.
     steps_per_block : int
-        How many steps a block may have.
+        The most steps of a block.
 
     Examples
     --------
@@ -65,9 +65,9 @@ class Hooks:
         self.callbacks = sorted(callbacks, key=lambda callback: callback.order)
         self._fit, self._view = fit, FitView(fit)
         self._begun: list[Callback] = []
-        # The loop ignores NumPy's warnings, and callbacks do not; to change that takes microseconds.
+        # The loop suppresses NumPy's warnings, callbacks must not; switching takes microseconds.
         self._errors = np.geterr() if any(c.may_warn for c in self.callbacks) else None
-        # Only hooks that somebody defines are called.
+        # Only hooks that a callback defines are called.
         self._of = {name: [c for c in self.callbacks if _defines(c, name)] for name in HOOKS}
         self.stopped_by: Callback | None = None
         self._stopped_in = ""
@@ -86,7 +86,7 @@ class Hooks:
         return self
 
     def begin(self) -> bool:
-        """Call `on_fit_begin`; tell whether the fit ends there."""
+        """Call `on_fit_begin`; return whether the fit ends there."""
         with self._errors_as_outside():
             for callback in self.callbacks:
                 self._begun.append(callback)
@@ -94,7 +94,7 @@ class Hooks:
         return self.stopped_by is not None
 
     def call(self, name: str) -> bool:
-        """Call a hook of all callbacks; tell whether the fit ends there."""
+        """Call a hook of all callbacks; return whether the fit ends there."""
         callbacks = self._of[name]
         if callbacks:
             with self._errors_as_outside():
@@ -106,7 +106,7 @@ class Hooks:
         return UNCHANGED if self._errors is None else np.errstate(**self._errors)
 
     def stop(self, callback: Callback, hook: str = "") -> None:
-        """Let a callback end the fit, if none has yet; of several in one hook an end comes before a break."""
+        """Record which callback ends the fit; of several in one hook, an end outranks a break."""
         first = self.stopped_by
         if first is None or (first.pauses and not callback.pauses and hook == self._stopped_in):
             self.stopped_by = self._fit.stopped_by = callback
@@ -118,17 +118,17 @@ class Hooks:
             if said is not None and self._stops(callback, name, said):
                 self.stop(callback, name)
         except Exception as error:
-            if callback.keeps_result and name != "on_fit_begin":  # before which there is nothing to keep
+            if callback.keeps_result and name != "on_fit_begin":  # at that point there is no result to keep
                 raise KeptError(f"{_name(callback, name)} raised {error!r}", error) from error
             raise
 
     @staticmethod
     def _stops(callback: Callback, name: str, said: Any) -> bool:
-        """Tell whether the answer of a hook ends the fit; any but "stop" is an error."""
+        """Tell whether a hook's return value ends the fit; any but None and "stop" is an error."""
         if name != "on_fit_end" and isinstance(said, str) and said == "stop":
             return True
         options = "None" if name == "on_fit_end" else "None, or 'stop' to end the fit"
-        raise TypeError(f"{_name(callback, name)} returned {said!r}, and must return {options}")
+        raise TypeError(f"{_name(callback, name)} returned {said!r}, but must return {options}")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -9,16 +9,16 @@ __all__ = ["InterruptGuard"]
 
 
 class InterruptGuard:
-    """Hold Ctrl-C back while it is entered, so that no update is cut in half.
+    """A context manager that defers Ctrl-C, so that no update is cut in half.
 
-    `poll`, called between steps, raises the KeyboardInterrupt that came in. A second Ctrl-C is
-    not held back: `is_urgent` then says that a step may have been cut in half. Only the main
-    thread is told of signals; in others the guard does nothing.
+    `poll`, called between steps, raises the deferred KeyboardInterrupt. A second Ctrl-C is not
+    deferred: `is_urgent` then says that a step may have been cut in half. Only the main thread
+    receives signals; in others the guard does nothing.
 
     Attributes
     ----------
     is_urgent : bool
-        Whether Ctrl-C was pressed a second time before the first was answered.
+        Whether Ctrl-C was pressed a second time before the first was raised.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The procedure of a fit, whatever its epochs train on: blocks of steps, callbacks, records, saved states."""
+"""The training loop, common to rows and streams: blocks of steps, callbacks, records, saved states."""
 
 import sys
 import time
@@ -32,9 +32,9 @@ class Outcome:
     n_iter : int
         Epochs done.
     stopped_by : Callback or None
-        The callback that ended it, rather than the limit of epochs or an interrupt.
+        The callback that ended it; None for the limit of epochs or an interrupt.
     interrupted : bool
-        Whether Ctrl-C ended it, or an error of a callback after which the result is kept.
+        Whether Ctrl-C ended it, or an error in a callback that keeps the result.
     """
 
     n_iter: int
@@ -43,14 +43,14 @@ class Outcome:
 
 
 class Epochs(ABC):
-    """What the epochs of a fit train on, and by which steps.
+    """The epochs of a fit: the data and the steps.
 
     Parameters
     ----------
     fit : Fit
-        Whose model is trained.
+        The fit, whose model is trained.
     sums : Sums
-        Get what the batches of an epoch come to.
+        Accumulate the losses and scores of an epoch.
     """
 
     def __init__(self, fit: Fit, sums: Sums) -> None:
@@ -59,11 +59,11 @@ class Epochs(ABC):
     @property
     @abstractmethod
     def steps_name(self) -> str:
-        """What kind of steps they take."""
+        """Name of the kind of steps."""
 
     @abstractmethod
     def follow(self, n_iter: int) -> None:
-        """Make other steps, if what these were made of has changed; `n_iter` epochs are done."""
+        """Recreate the steps if anything they depend on has changed; `n_iter` epochs are done."""
 
     def another(self) -> bool:
         """Tell whether another epoch has a batch."""
@@ -75,48 +75,48 @@ class Epochs(ABC):
 
     @abstractmethod
     def has(self, number: int) -> bool:
-        """Tell whether the epoch has a batch of this number, from 0."""
+        """Tell whether the epoch has a batch with this index, from 0."""
 
     @abstractmethod
     def train(self, number: int, most: int) -> tuple[int, np.ndarray[Any, Any]]:
-        """Train on batches from this number on.
+        """Train on consecutive batches.
 
         Parameters
         ----------
         number : int
-            Of the first.
+            Index of the first batch.
         most : int
-            How many at most.
+            The most batches.
 
         Returns
         -------
         n_batches : int
-            How many they were.
+            Number of batches.
         losses : ndarray of shape (n_steps,)
-            Of each step; none for a batch without weight.
+            Loss of each step; a batch with zero weight has none.
         """
 
     @abstractmethod
     def place(self, number: int) -> str:
-        """Return what to call this batch in a message."""
+        """Return the description of a batch for messages."""
 
     def end(self, number: int) -> None:
-        """End an epoch of so many batches."""
+        """End an epoch, which had `number` batches."""
         self.sums.flush()
 
     # -- saving ---------------------------------------------------------------------------------
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Return what they depend on from here on, besides the sums."""
+        """Return everything that later steps depend on, besides the sums."""
 
     @abstractmethod
     def load_state(self, state: Mapping[str, Any], path: str) -> None:
-        """Go on from the state of a loop, which was saved at `path`."""
+        """Continue from the state of a loop that was saved at `path`."""
 
     @abstractmethod
     def more_steps(self, state: Mapping[str, Any]) -> int | None:
-        """Return how many more steps are planned than when `state` was saved; None if nobody knows."""
+        """Return how many more steps are planned than when `state` was saved; None if unknown."""
 
 
 class Loop:
@@ -125,22 +125,22 @@ class Loop:
     Parameters
     ----------
     fit : Fit
-        What the callbacks see.
+        The fit, as callbacks see it.
     epochs : Epochs
-        What is trained on.
+        The epochs.
     new_score : callable
         Returns an empty `Score` for the training rows.
     validation : Validation or None
         Held-out rows, which are scored after each epoch.
     max_steps : int or None, default=None
-        Updates at most, also in the middle of an epoch.
+        The most updates, even if they end in the middle of an epoch.
 
     Attributes
     ----------
     n_iter : int
         Epochs done.
     guard : InterruptGuard
-        Holds Ctrl-C back.
+        Defers Ctrl-C.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Loop:
     def run(self, hooks: Hooks) -> None:
         """Train until the limit of epochs or a callback ends it."""
         fit, epochs = self._fit, self._epochs
-        # What is not finite is an error that names its place; NumPy's warnings before it are noise.
+        # Non-finite numbers raise an error that says where; NumPy's warnings before it are noise.
         with self.guard, active(fit.model.device), np.errstate(all="ignore"):
             stopped = hooks.begin()
             while self._number is not None or (not stopped and self._goes_on()):
@@ -183,7 +183,7 @@ class Loop:
 
     @property
     def _left(self) -> int:
-        """How many updates may follow."""
+        """Number of updates that may follow."""
         return self._max_steps - self._fit.step
 
     def _goes_on(self) -> bool:
@@ -191,7 +191,7 @@ class Loop:
         return self.n_iter < self._fit.max_epochs and bool(self._left) and self._epochs.another()
 
     def _run_epoch(self, hooks: Hooks, number: int) -> None:
-        """Train on the batches from this number on, or until a callback ends it."""
+        """Train on the batches from this index on, until the epoch or a callback ends."""
         fit, epochs, most = self._fit, self._epochs, hooks.steps_per_block
         while hooks.stopped_by is None and self._left and epochs.has(number):
             self.guard.poll()
@@ -208,7 +208,7 @@ class Loop:
         epochs.end(number)
 
     def _measured(self) -> dict[str, float]:
-        """Return what an epoch came to."""
+        """Return the numbers of the finished epoch."""
         model, sums, validation = self._fit.model, self._epochs.sums, self._validation
         lr = model.optimizer.in_steps().learning_rate(model.progress)
         record = {"loss": sums.mean_loss, **sums.score.results(), "lr": lr}
@@ -220,11 +220,11 @@ class Loop:
 
     @property
     def steps_name(self) -> str:
-        """What kind of steps it takes."""
+        """Name of the kind of steps."""
         return self._epochs.steps_name
 
     def state(self) -> dict[str, Any]:
-        """Return how far the fit has come, as values that stay as they are."""
+        """Return the loop's position, as immutable values."""
         fit, epochs = self._fit, self._epochs
         inside = None if self._number is None else {"batch": self._number, **epochs.sums.state()}
         return {
@@ -239,13 +239,13 @@ class Loop:
         }
 
     def load_state(self, state: Mapping[str, Any], path: str) -> None:
-        """Go on from what `state` returned, which was saved at `path`."""
+        """Continue from a result of `state` that was saved at `path`."""
         fit, inside = self._fit, state["inside"]
         begun = state["n_iter"] + (inside is not None)
         if begun > fit.max_epochs:
             raise StateError(
-                f"{path} is in epoch {begun}, and max_iter is {fit.max_epochs}: it must be as large as "
-                "it was, or larger"
+                f"{path} is in epoch {begun}, but max_iter is {fit.max_epochs}: it must be as large as "
+                "before, or larger"
             )
         self.n_iter = state["n_iter"]
         fit.epoch, fit.step = state["epoch"], state["step"]
@@ -259,30 +259,30 @@ class Loop:
             self._epochs.sums.load_state(inside, fit.model.device)
 
     def more_steps(self, state: Mapping[str, Any]) -> int | None:
-        """Return how many more steps are planned than when `state` was saved; None if nobody knows."""
+        """Return how many more steps are planned than when `state` was saved; None if unknown."""
         return self._epochs.more_steps(state)
 
 
 def run_loop(
     loop: Loop, fit: Fit, callbacks: Sequence[Callback], begin: Callable[[Hooks], None] | None = None
 ) -> Outcome:
-    """Run the epochs of a fit, whatever ends them.
+    """Run the epochs of a fit until something ends it.
 
     Parameters
     ----------
     loop : Loop
-        Has the epochs.
+        The loop.
     fit : Fit
-        What callbacks see.
+        The fit, as callbacks see it.
     callbacks : sequence of Callback
         Called during the fit.
     begin : callable, default=None
-        Called first, with the hooks of the callbacks.
+        Called before the first epoch, with the hooks of the callbacks.
 
     Returns
     -------
     Outcome
-        How it ended.
+        How the fit ended.
     """
     interrupted = False
     with Hooks(callbacks, fit) as hooks:

@@ -1,4 +1,4 @@
-"""Methods of `Model` for many steps: fits, streams of batches, and the epochs of a user's own loop."""
+"""Methods of `Model` for many steps: fits, streams of batches, and epochs of custom loops."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,35 +40,35 @@ def fit(
     check_finite: bool = True,
     resume_from: "str | PathLike[str] | None" = None,
 ) -> "History":
-    """Train on rows, in place, by the loop of the estimators; another call goes on.
+    """Train on rows, in place, with the estimators' training loop; another call continues.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_samples, ...), or dict of those
-        Inputs. They are gathered and converted batch by batch, and never copied as a whole.
+        Inputs. They are gathered and converted batch by batch, never copied as a whole.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        Targets: class numbers, 0/1 labels or real numbers, as the loss reads them.
+        Targets: class numbers, 0/1 labels or real numbers, as the loss expects them.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of rows.
     epochs : int, default=10
-        How often to go through the rows. With `LBFGS`, iterations at most.
+        Number of passes over the rows. With `LBFGS`, the most iterations.
     batch_size : int or "auto", default="auto"
         Rows in a batch; "auto" is 200, or all if there are fewer.
     shuffle : bool, default=True
-        Whether to draw the order of the rows anew in each epoch.
+        Whether to draw a new order of the rows in each epoch.
     X_val, y_val, sample_weight_val : array-like, default=None
-        Held-out rows: their loss and scores are in the history, and `EarlyStopping` goes by their loss.
+        Held-out rows: their loss and scores are in the history, and `EarlyStopping` monitors their loss.
     scores : str, callable, list or dict, default=None
-        What to measure besides the loss: "accuracy", "r2", or functions of ``(y_true, y_pred)``, with
-        predictions as `predict` returns them; several in a list, or in a dict by their names.
+        Scores to measure besides the loss: "accuracy", "r2", or functions of ``(y_true, y_pred)``, with
+        predictions as `predict` returns them; several in a list, or in a dict by name.
     callbacks : list of Callback, default=None
-        Called during this fit. They work on copies; what these learn is in the given objects afterwards.
+        Called during this fit. The fit works with copies, and hands their results back at its end.
     verbose : bool or "bar", default=False
         Print a line for every epoch, or show a progress bar.
     check_finite : bool, default=True
-        Raise for a loss or gradient that is not finite, instead of going on with it.
+        Raise for a loss or gradient that is not finite, instead of continuing.
     resume_from : str or PathLike, default=None
-        File of a `Checkpoint` of the same fit, to go on from.
+        File of a `Checkpoint` of the same fit, to resume from.
 
     Returns
     -------
@@ -78,9 +78,9 @@ def fit(
     Raises
     ------
     ShapeError, DtypeError, ValueError
-        If the arrays do not belong together or are not what the loss is defined for; nothing is changed.
+        If the arrays do not fit together or are outside the loss's domain; nothing is then changed.
     NonFiniteError
-        If a loss or gradient is not finite: names epoch, batch and parameter. Former steps are kept.
+        If a loss or gradient is not finite; names epoch, batch and parameter. Earlier steps are kept.
 
     Examples
     --------
@@ -98,14 +98,14 @@ def fit(
 
 
 def _explained(method: Method) -> Method:
-    """Return a method that says where arrays belong if it is given some in place of batches."""
+    """Return a method that, when given arrays instead of batches, says which method expects arrays."""
 
     @wraps(method)
     def told(self: "Model", *args: Any, **kwargs: Any) -> Any:
         if len(args) > 1 or "y" in kwargs or "X" in kwargs or is_array(next(iter(args), None)):
             raise TypeError(
                 "Model.train expects batches, an iterable of (X, y) or (X, y, sample_weight), got arrays: "
-                "Model.fit(X, y) trains on arrays, or make the one batch a list, Model.train([(X, y)])"
+                "Model.fit(X, y) trains on arrays; to train on one batch, pass a list, Model.train([(X, y)])"
             )
         return method(self, *args, **kwargs)
 
@@ -129,24 +129,24 @@ def train(
     check_finite: bool = True,
     resume_from: "str | PathLike[str] | None" = None,
 ) -> "History":
-    """Train on batches as they come, in place; another call goes on.
+    """Train on a stream of batches, in place; another call continues.
 
     Parameters
     ----------
     batches : iterable or callable
         Yields ``(X, y)`` or ``(X, y, sample_weight)``: a list, a loader, a generator, or a generator
-        function, which is called for every pass. A batch is asked for after the step on the one before.
+        function, which is called for every pass. A batch is requested after the step on the previous one.
     epochs : int, default=None
-        How many; None is one, or as many as `n_steps` need. A generator can be gone over once.
+        Number of epochs; None is one, or as many as `n_steps` needs. A generator can be iterated only once.
     n_steps : int, default=None
-        After how many steps to end, for what has no end.
+        Number of steps after which to end, for streams without an end.
     steps_per_epoch : int, default=None
-        Batches of an epoch, which then begins no new pass. None makes every pass an epoch.
+        Batches per epoch, independent of passes. None makes every pass an epoch.
     X_val, y_val, sample_weight_val : array-like, default=None
-        As for `fit`; so are the rest.
+        As for `fit`, like the remaining parameters.
     scores, callbacks, verbose, check_finite : see `fit`
     resume_from : str or PathLike, default=None
-        Batches that were trained on before are passed by: the same ones must come again.
+        Batches that were trained on before are skipped: the stream must yield the same ones again.
 
     Returns
     -------
@@ -156,14 +156,14 @@ def train(
     Raises
     ------
     TypeError, ShapeError, DtypeError, ValueError
-        If a batch is not what it should be: says which. Arrays in place of batches are what `fit` takes.
+        If a batch is invalid; says which. For arrays instead of batches, use `fit`.
     NonFiniteError
-        If a loss or gradient is not finite. Former steps are kept.
+        If a loss or gradient is not finite. Earlier steps are kept.
 
     Notes
     -----
-    Steps are compiled once for each of the last few shapes of batches. How many steps there will be,
-    which some schedules must know, is known from `n_steps`, or from `epochs` and the length of `batches`.
+    Steps are compiled once for each of the most recent shapes of batches. The total number of steps, which
+    some schedules need, is taken from `n_steps`, or from `epochs` and the length of `batches`.
 
     Examples
     --------
@@ -187,13 +187,13 @@ def train(
 def epoch_ended(self: "Model", *, plateau: bool = False) -> None:
     """Count an epoch, for schedules that depend on epochs.
 
-    An epoch in which no step was made is not counted: a call before the first step only says that
+    An epoch without steps is not counted: a call before the first step only says that
     epochs are counted from now on.
 
     Parameters
     ----------
     plateau : bool, default=False
-        Whether the fit has met a plateau, so that a schedule such as `Adaptive` lowers the rate.
+        Whether the fit has reached a plateau, so that a schedule such as `Adaptive` lowers the rate.
 
     Examples
     --------
@@ -215,17 +215,17 @@ def epoch_ended(self: "Model", *, plateau: bool = False) -> None:
 
 @contextmanager
 def epoch(self: "Model", n_steps: int | None = None) -> Iterator["Model"]:
-    """Count the steps that are made inside as one epoch, for schedules that depend on epochs.
+    """Count the steps inside this context as one epoch, for schedules that depend on epochs.
 
     Parameters
     ----------
     n_steps : int, default=None
-        How many steps the epoch has; another number is an error. None takes any.
+        The number of steps of the epoch, which is checked; None for any.
 
     Yields
     ------
     Model
-        Itself.
+        This model.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What `Model.fit` does: the loop of the estimators, over rows as they are given."""
+"""The implementation of `Model.fit`: the estimators' training loop, over rows as given."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "Prepared", "check_count", "checked_rows", "fit_rows"]
 
-DEFAULT_BATCH = 200  # rows, as the estimators'
-TOLERANCE = 1e-4  # of L-BFGS: where no component of the gradient is larger, it has converged
+DEFAULT_BATCH = 200  # rows, as in the estimators
+TOLERANCE = 1e-4  # L-BFGS has converged when no component of the gradient is larger
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a user decides about a fit of a model, besides its rows.
+    """The options of a fit of a model, besides its rows.
 
     Attributes
     ----------
     caller : str
-        What the user called, for messages.
+        The method that the user called, for messages.
     held_out : Rows
-        X, y and weights of held-out rows, as given; all None for none.
+        X, y and weights of held-out rows, as given; all None if there are none.
     scores : None, str, callable, list or dict
         As for `check_scores`.
     callbacks : sequence of Callback or None
-        For this fit.
+        Callbacks for this fit.
     verbose : bool or "bar"
         Print a line for every epoch, or show a progress bar.
     check_finite : bool
         Raise for a loss or gradient that is not finite.
     seeded : bool
-        The model was given a seed: the same bits every time.
+        Whether the model was given a seed, so that every fit must give the same bits.
     """
 
     caller: str
@@ -72,7 +72,7 @@ class Options:
 
 
 class GivenSource(Source):
-    """What callbacks see of a fit without an estimator: its rows, as they were given."""
+    """What callbacks see of a fit without an estimator: its rows, as given."""
 
     def __init__(
         self, training: Rows | None, validation: Rows | None, directions: Mapping[str, bool | None]
@@ -89,29 +89,29 @@ class GivenSource(Source):
 
 
 class Prepared:
-    """What a fit needs besides the rows or batches that it trains on.
+    """The preparations of a fit, besides the rows or batches that it trains on.
 
     Parameters
     ----------
     model : Model
-        Trained.
+        The model to train.
     options : Options
-        The user's.
+        The user's options.
     training : Rows or None
-        As given; None for a stream of batches.
+        The training rows, as given; None for a stream of batches.
     resume_from : str, PathLike or None
-        A checkpoint to go on from.
+        A checkpoint to resume from.
 
     Attributes
     ----------
     callbacks : list of Callback
-        For this fit only.
+        Callbacks for this fit only.
     saved : SavedFit or None
-        What to go on from.
+        The fit to resume.
     source : Source
-        What callbacks see beyond the model.
+        What callbacks see besides the model.
     history : History
-        Empty.
+        An empty history.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Prepared:
         return self._new_scores(self._model.loss_function)
 
     def validation(self) -> Validation | None:
-        """Return the held-out rows and how to score them; the module must have its shapes."""
+        """Return the held-out rows and how to score them; the module must not be lazy any more."""
         if self._options.validation is None:
             return None
         model = self._model
@@ -141,13 +141,13 @@ class Prepared:
         return Validation(Batches(X, y, weight, rows, model.dtype, model.device), self.new_score)
 
     def hand_back(self) -> None:
-        """Let the user's callbacks have what the clones have learned that served this fit."""
+        """Copy the results of the clones that served this fit to the user's callbacks."""
         for mine, used in zip(self._given, self.callbacks, strict=True):
             mine.__dict__.update(used.__dict__)
 
 
 def _shown(verbose: Any, caller: str) -> list[Callback]:
-    """Return what `verbose` asks for."""
+    """Return the callbacks that `verbose` asks for."""
     if isinstance(verbose, str):
         if verbose != "bar":
             raise ValueError(
@@ -171,24 +171,24 @@ def fit_rows(
     Parameters
     ----------
     model : Model
-        Trained.
+        The model to train.
     rows : Rows
         X, y and weights, as given.
     epochs : int
-        How often to go through the rows; of L-BFGS, iterations at most.
+        Number of passes over the rows; for L-BFGS, the most iterations.
     batch_size : int or "auto"
         Rows in a batch.
     shuffle : bool
-        Whether to draw the order of the rows anew in each epoch.
+        Whether to draw a new order of the rows in each epoch.
     options : Options
-        Everything else.
+        All other options.
     resume_from : str, PathLike or None
-        A checkpoint to go on from.
+        A checkpoint to resume from.
 
     Returns
     -------
     History
-        Of this fit.
+        The history of this fit.
     """
     check_count(epochs, "epochs", options.caller)
     prepared = Prepared(model, options, rows, resume_from)
@@ -223,16 +223,16 @@ def fit_rows(
 def _minimized(
     model: "Model", arrays: tuple[Any, Any, Any], epochs: int, options: Options, prepared: Prepared
 ) -> History:
-    """Train by L-BFGS, over all rows at once."""
+    """Train by L-BFGS, on all rows at once."""
     only_in_steps = {
         "validation data": options.validation,
         "scores": options.scores,
-        "a checkpoint to go on from": prepared.saved,
+        "a checkpoint to resume from": prepared.saved,
     }
     for what, value in only_in_steps.items():
         if value is not None:
             raise ValueError(
-                f"{options.caller} got {what}, which needs an optimizer that goes step by step, and this "
+                f"{options.caller} got {what}, which needs a stochastic optimizer, but this "
                 "model has LBFGS: use Adam()"
             )
     X, y, weight = arrays
@@ -246,16 +246,16 @@ def _minimized(
 
 
 def checked_rows(loss: Loss, X: Any, y: Any, weight: Any = None, of: str = "") -> tuple[Any, Any, Any]:
-    """Return inputs, targets and weights (or None) as arrays, once they are known to belong together.
+    """Return inputs, targets and weights (or None) as arrays, after checking that they fit together.
 
     Parameters
     ----------
     loss : Loss
-        Says which targets it is defined for.
+        The loss, whose domain the targets must be in.
     X, y, weight : array-like, array-like, array-like or None
-        As a user gave them.
+        Inputs, targets and weights as given.
     of : str, default=""
-        What their names end with, in messages.
+        Suffix of their names in messages.
 
     Returns
     -------
@@ -265,9 +265,9 @@ def checked_rows(loss: Loss, X: Any, y: Any, weight: Any = None, of: str = "") -
     Raises
     ------
     ShapeError
-        If they do not have the same number of rows, or there are none.
+        If the numbers of rows differ or are zero.
     DtypeError, ValueError
-        For what is no number, targets outside of the loss's domain, and negative weights.
+        For values that are not numbers, targets outside the loss's domain, and negative weights.
     """
     if y is None:
         raise TypeError(f"y{of} is missing: pass the targets of X{of}")
@@ -288,7 +288,7 @@ def checked_rows(loss: Loss, X: Any, y: Any, weight: Any = None, of: str = "") -
     for name, array in others.items():
         if array is not None and (not array.ndim or array.shape[0] != rows):
             raise ShapeError(
-                f"{_called(of, first)} has {rows} rows, and {name} has shape {tuple(array.shape)}"
+                f"{_called(of, first)} has {rows} rows, but {name} has shape {tuple(array.shape)}"
             )
     loss.check_target(to_host(y), name=f"y{of}")
     if weight is not None and to_host(weight).min() < 0:
@@ -297,12 +297,12 @@ def checked_rows(loss: Loss, X: Any, y: Any, weight: Any = None, of: str = "") -
 
 
 def _called(of: str, name: Any) -> str:
-    """Return what an input is called in messages."""
+    """Return the name of an input for messages."""
     return f"X{of}" if name is None else f"X{of}[{name!r}]"
 
 
 def _check_counts(weight: Any, of: str = "") -> None:
-    """Raise a ValueError if no row counts."""
+    """Raise a ValueError if all weights are zero."""
     if weight is not None and not to_host(weight).any():
         raise ValueError(f"sample_weight{of}: at least one weight must be positive, got zeros only")
 
@@ -323,8 +323,8 @@ def _as_array(values: Any, name: str) -> Any:
         raise ShapeError(f"{name} must be rectangular: {error}") from error
     if array.dtype.kind not in "biuf":
         raise DtypeError(
-            f"{name} must hold numbers, got dtype {array.dtype}: encode classes as integers from 0, or use "
-            "an estimator, such as NetClassifier, which does"
+            f"{name} must be numeric, got dtype {array.dtype}: encode classes as integers from 0, or use "
+            "an estimator that does so, such as NetClassifier"
         )
     return array
 
@@ -336,10 +336,10 @@ def _batch_size(size: Any, caller: str) -> int:
 
 
 def check_count(value: Any, name: str, caller: str) -> int:
-    """Return a positive number of something."""
+    """Return a count after checking that it is a positive integer."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
         more = " or 'auto'" if name == "batch_size" else ""
         raise ValueError(
-            f"The {name!r} parameter of {caller} must be an int from 1{more}. Got {value!r} instead."
+            f"The {name!r} parameter of {caller} must be a positive int{more}. Got {value!r} instead."
         )
     return int(value)

@@ -1,4 +1,4 @@
-"""The state of a model as a document holds it, and whether a saved one is of the same network."""
+"""The state of a model as a document, and the check that a saved one is of the same network."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,17 +22,17 @@ Tree = dict[str, Any]
 
 
 def model_state(model: "Model") -> Tree:
-    """Return all that training changes in a model, as arrays of the host that stay as they are.
+    """Return all that training changes in a model, as immutable host arrays.
 
     Parameters
     ----------
     model : Model
-        Only read from.
+        The model, which is not changed.
 
     Returns
     -------
     dict
-        For a document.
+        The state, for a document.
     """
     state = model.state
     slots = {name: model.memory.layout.views(to_host(flat)) for name, flat in state.optimizer.slots.items()}
@@ -49,39 +49,39 @@ def model_state(model: "Model") -> Tree:
 
 
 def random_state_of(random_state: np.random.RandomState) -> Tree:
-    """Return the state of a generator; its `set_state` takes it."""
+    """Return the state of a generator, as its `set_state` accepts it."""
     state: Tree = random_state.get_state(legacy=False)
     return state
 
 
 def load_model_state(model: "Model", saved: Mapping[str, Any], path: str) -> None:
-    """Put a saved state into a model of the same network.
+    """Load a saved state into a model of the same network.
 
     Parameters
     ----------
     model : Model
-        Changed in place, unless it does not fit.
+        The model, changed in place; not at all if the state does not fit.
     saved : mapping
-        What `model_state` returned.
+        The result of `model_state`.
     path : str
-        Where it was saved.
+        The file that it was saved to, for messages.
 
     Raises
     ------
     StateError
-        If the network or the optimizer is another one: names the layer and parameter.
+        If network or optimizer differ; names layer and parameter.
     """
     for difference in _of_networks(model, saved):
         raise other_network(path, difference)
-    for name, parameter in model.module.own_parameters():  # a callback may have frozen or thawed some
+    for name, parameter in model.module.own_parameters():  # a callback may have frozen or unfrozen some
         if parameter.requires_grad != (name in saved["parameters"]):
             parameter.requires_grad = not parameter.requires_grad
     layout, slots = model.memory.layout, {}
     _, own = model.memory.flat_buffers()
     if set(own) != set(saved["slots"]):
         raise StateError(
-            f"{path} is a checkpoint of another optimizer: it keeps {sorted(saved['slots'])} for each "
-            f"parameter, and this one {sorted(own)}"
+            f"{path} is a checkpoint of another optimizer: its state has {sorted(saved['slots'])} for each "
+            f"parameter, that of this one {sorted(own)}"
         )
     for name, arrays in saved["slots"].items():
         slots[name] = np.zeros(layout.size, model.dtype)
@@ -108,7 +108,7 @@ def other_network(path: str, difference: str) -> StateError:
 
 
 def check_frozen(model: "Model", before: Sequence[str], path: str) -> None:
-    """Raise a StateError unless the parameters that are frozen before a fit are these."""
+    """Raise a StateError unless the frozen parameters are those that were frozen before the saved fit."""
     now = frozen_names(model)
     kinds = {True: "frozen parameter", False: "parameter"}
     for name in model.module.state_dict():
@@ -130,7 +130,7 @@ def _frozen(model: "Model") -> Tree:
 
 
 def _of_networks(model: "Model", saved: Mapping[str, Any]) -> Iterator[str]:
-    """Yield in what a model's network differs from a saved one."""
+    """Yield the differences between a model's network and a saved one."""
     here = {"parameters": {**model.parameters, **_frozen(model)}, "buffers": model.buffers}
     there = {"parameters": {**saved["parameters"], **saved["frozen"]}, "buffers": saved["buffers"]}
     then = {name: (kind, array) for kind in KINDS for name, array in there[kind].items()}
@@ -139,13 +139,13 @@ def _of_networks(model: "Model", saved: Mapping[str, Any]) -> Iterator[str]:
         kind, array = now.get(name) or then[name]
         what = f"{KINDS[kind]} {name!r} of shape {tuple(array.shape)}"
         if name not in then:
-            yield f"this one has a {what}, and the saved one has not"
+            yield f"this one has a {what}, the saved one does not"
         elif name not in now:
-            yield f"it has a {what}, and this one has not"
+            yield f"it has a {what}, this one does not"
         elif then[name][0] != kind:
             yield f"{name!r} was a {KINDS[then[name][0]]} and is a {KINDS[kind]}"
         elif tuple(array.shape) != tuple(then[name][1].shape):
             shape = tuple(then[name][1].shape)
-            yield f"{KINDS[kind]} {name!r} had shape {shape} and has shape {tuple(array.shape)}"
+            yield f"{KINDS[kind]} {name!r} had shape {shape}, but has shape {tuple(array.shape)} here"
         elif array.dtype != then[name][1].dtype:
-            yield f"{KINDS[kind]} {name!r} was {then[name][1].dtype} and is {array.dtype}"
+            yield f"{KINDS[kind]} {name!r} was {then[name][1].dtype}, but is {array.dtype} here"

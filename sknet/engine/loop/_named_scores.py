@@ -1,4 +1,4 @@
-"""Scores of a model's own fits: by name, or functions of targets and predictions."""
+"""Scores for `Model.fit`: by name, or functions of targets and predictions."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from sknet.losses import Loss
 
 __all__ = ["NamedScores", "check_scores"]
 
-TAKEN = ("epoch", "loss", "lr", "time")  # columns of a history that are no scores
+TAKEN = ("epoch", "loss", "lr", "time")  # columns of a history other than scores
 Compute = Callable[[Any, Any, Any], Any]
 
 
@@ -27,7 +27,7 @@ class NamedScores(Score):
     Parameters
     ----------
     scores : mapping of str to Score
-        Empty ones; there may be none.
+        Empty scores, possibly none.
 
     Examples
     --------
@@ -62,12 +62,12 @@ class NamedScores(Score):
 
 
 class Collected(Score):
-    """A number computed from all rows at once: outputs, targets and weights are kept until it is asked for.
+    """A score computed from all rows at once: outputs, targets and weights are kept until then.
 
     Parameters
     ----------
     compute : callable
-        ``compute(outputs, targets, weights)`` returns the number, from arrays of the host; weights may be
+        ``compute(outputs, targets, weights)`` returns the score, from host arrays; weights may be
         None.
     """
 
@@ -116,14 +116,14 @@ def _metric(
     more = {"sample_weight": weight} if weight is not None and _takes_weight(function) else {}
     value = function(target, predicted, **more)
     if np.ndim(value) or not isinstance(value, (int, float, np.generic, np.ndarray)):
-        raise TypeError(f"score {name!r} returned {value!r}: a score is one number")
+        raise TypeError(f"score {name!r} returned {value!r}: a score must return one number")
     return float(value)
 
 
 def _takes_weight(function: Callable[..., Any]) -> bool:
     try:
         return "sample_weight" in signature(function).parameters
-    except (TypeError, ValueError):  # some that are written in C have none
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return False
 
 
@@ -134,29 +134,29 @@ SCORES: dict[str, Callable[[Loss], Score]] = {
 
 
 def check_scores(scores: Any, caller: str) -> "tuple[Callable[[Loss], NamedScores], dict[str, bool | None]]":
-    """Return what makes the scores that a user asks for, and whether higher is better.
+    """Return a factory of the scores that a user asks for, and whether higher is better.
 
     Parameters
     ----------
     scores : None, str, callable, list or dict
         ``"accuracy"``, ``"r2"``, or a function of targets and predictions; several in a list, or in a dict
-        by their names.
+        by name.
     caller : str
-        Whose parameter it is.
+        The method whose parameter it is, for messages.
 
     Returns
     -------
     new_scores : callable
         ``new_scores(loss)`` returns empty scores.
     directions : dict of str to bool or None
-        None where nobody has said.
+        Whether higher is better; None if unknown.
 
     Raises
     ------
     ValueError
-        For a name that is not known or taken.
+        For a name that is unknown or taken.
     TypeError
-        For what is no score.
+        For a value that is not a score.
     """
     if scores is None:
         given = []
@@ -182,7 +182,7 @@ def _check_name(name: Any, before: Mapping[str, Any], caller: str) -> None:
         )
     if name in TAKEN or name.startswith("validation_") or name in before:
         raise ValueError(
-            f"a score of {caller} cannot be called {name!r}, which is another column of the history: give a "
+            f"a score of {caller} cannot be named {name!r}, which is another column of the history: pass a "
             "dict, {name: score}"
         )
 

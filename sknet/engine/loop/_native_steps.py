@@ -1,4 +1,4 @@
-"""Training steps in native code, many per call, as soon as it is compiled."""
+"""Training steps in native code, many per call, once it is compiled."""
 
 import math
 import os
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 __all__ = ["NativeSteps"]
 
-MOST_STEPS = 1 << 15  # of one block
+MOST_STEPS = 1 << 15  # per block
 AS_IT_IS = np.zeros(0, np.int64)  # the order of the data
 
 
 class NativeSteps(CompiledSteps):
-    """Steps in native code, and by a NumPy plan until that has been compiled.
+    """Steps in native code, and by a NumPy plan until the native code has been compiled.
 
     Parameters
     ----------
     model, batches, check_finite
-        As for all steps.
+        As for `Steps`.
     planned : int
-        How many steps are planned: what decides whether compiling in the background pays.
+        Number of planned steps, which decides whether compiling in the background is worthwhile.
     waits_for : int, default=None
-        Compile before the first step, if that pays for a fit of as many steps; None compiles in the
-        background.
+        Compile before the first step if that is worthwhile for a fit with this many steps; None compiles in
+        the background.
 
     Raises
     ------
     UnsupportedError
-        If there can be no native code for these steps, or waiting for it does not pay.
+        If native code is impossible for these steps, or not worth waiting for.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class NativeSteps(CompiledSteps):
         self._run_for(min(batches.size, batches.n_samples))
 
     def _run_for(self, n_rows: int) -> NativeRun | None:
-        """Return the run for batches of this many rows; None for a last batch that needs another function."""
+        """Return the run for batches of this size; None for a last batch that needs another function."""
         if n_rows not in self._runs:
             full = self._runs.get(self.batches.size)
             try:
@@ -90,7 +90,7 @@ class NativeSteps(CompiledSteps):
         )
         if self._waits_for is not None:
             if not run.repays(self._waits_for) and os.environ.get("SKNET_NATIVE") != "always":
-                raise UnsupportedError(f"{self._waits_for} steps do not repay the time that compiling takes")
+                raise UnsupportedError(f"{self._waits_for} steps are too few to be worth compiling")
             run.wait()
         return run
 
@@ -100,11 +100,11 @@ class NativeSteps(CompiledSteps):
         if run is not None and self._is_ready(run):
             room = self._free(n_rows, outputs)
             most = min(most, run.most) if room is None else min(most, run.most, len(room) // n_rows)
-            if follow_schedules(self.model):  # its buffers are inputs of one step
+            if follow_schedules(self.model):  # buffers set by schedules are inputs of a single step
                 most = 1
             steps = self._at_once(order, first, most, self._per_native_step)
             block = self._native(run, order, first, steps, room)
-            # A step that fails in native code is repeated by NumPy, which names what is not finite.
+            # A step that fails in native code is repeated with NumPy, whose error names what is not finite.
             return self._replay(order, first, n_rows, 1, room) if block is None else block
         block = super().run(order, first, most, outputs)
         self._left -= len(block.losses)
@@ -136,7 +136,7 @@ class NativeSteps(CompiledSteps):
         return Block(losses, done * run.rows)
 
     def _orders_of(self, run: NativeRun, order: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return in which order rows of X, and of y and weight, are taken in this epoch."""
+        """Return the orders of rows of X, and of y and weight, in this epoch."""
         chosen = self.batches.chosen
         if self._orders is None or self._order is not order:
             rows = np.arange(self.batches.n_samples) if order is None else order

@@ -1,4 +1,4 @@
-"""Raw outputs of an epoch: written by the steps where they stay until they are scored."""
+"""Raw outputs of an epoch: steps write them into a buffer, where they stay until they are scored."""
 
 import math
 import sys
@@ -9,22 +9,22 @@ import numpy as np
 
 __all__ = ["Outputs"]
 
-MOST_KEPT = 1 << 18  # numbers that are kept until they are scored
+MOST_KEPT = 1 << 18  # the most numbers that are buffered
 
 
 class Outputs:
-    """Room for the raw outputs of rows that wait to be scored.
+    """A buffer for raw outputs that are to be scored.
 
     Parameters
     ----------
     n_samples : int or None
-        Rows of an epoch, whose outputs are scored in parts of a size that is the data's; None for outputs
-        that are scored batch by batch.
+        Rows of an epoch, whose outputs are scored in parts of a size that depends only on the data; None if
+        outputs are scored batch by batch.
 
     Attributes
     ----------
     n_rows : int
-        How many rows wait.
+        Number of rows in the buffer.
     """
 
     def __init__(self, n_samples: int | None) -> None:
@@ -34,23 +34,23 @@ class Outputs:
         self.n_rows = 0
 
     def free(self, n_rows: int, shape: tuple[int, ...], dtype: Any, xp: Any = np) -> Any:
-        """Return memory for the rows that come next.
+        """Return memory for the next rows.
 
         Parameters
         ----------
         n_rows : int
-            How many at least.
+            The least number of rows.
         shape : tuple of int
-            Of a row.
+            Shape of a row.
         dtype : dtype
-            Of the outputs.
+            Dtype of the outputs.
         xp : namespace, default=numpy
-            Whose arrays they are.
+            Array namespace of the outputs.
 
         Returns
         -------
         array of shape (at least n_rows, *shape)
-            Contiguous; `add` says how many of its rows were written.
+            Contiguous; call `add` with the number of rows that were written.
         """
         array = self._array
         if (
@@ -66,7 +66,7 @@ class Outputs:
         rows = n_rows
         if self._n_samples is not None:
             self._part = max(1, min(self._n_samples, MOST_KEPT // max(math.prod(shape), 1)))
-            rows = min(self._part - 1 + n_rows, self._n_samples)  # a batch may go on after a part is full
+            rows = min(self._part - 1 + n_rows, self._n_samples)  # a batch may extend beyond a full part
         array = xp.empty((max(rows, self.n_rows + n_rows), *shape), dtype=dtype)
         if self.n_rows:
             array[: self.n_rows] = self.waiting
@@ -75,7 +75,7 @@ class Outputs:
 
     @property
     def waiting(self) -> Any:
-        """The outputs that wait, of shape (n_rows, ...); None if there never were any."""
+        """The buffered outputs, of shape (n_rows, ...); None if there never were any."""
         return None if self._array is None else self._array[: self.n_rows]
 
     def add(self, n_rows: int) -> None:
@@ -83,17 +83,17 @@ class Outputs:
         self.n_rows += n_rows
 
     def parts(self, also_last: bool = False) -> Iterator[Any]:
-        """Yield the outputs part by part, each valid until the next step; forget them.
+        """Yield the outputs part by part, each valid until the next step, and remove them.
 
         Parameters
         ----------
         also_last : bool, default=False
-            Whether to yield the part that is not full yet, too.
+            Whether to yield a last part that is not full, too.
 
         Yields
         ------
         array of shape (n_rows, ...)
-            As many rows as a part has, or the last.
+            A full part, or the last one.
         """
         start, least = 0, 1 if also_last else self._part
         while self.n_rows - start >= least:

@@ -1,4 +1,4 @@
-"""Scores that are summed up batch by batch: accuracy and R2."""
+"""Scores that are accumulated batch by batch: accuracy and R2."""
 
 import math
 from abc import ABC, abstractmethod
@@ -18,12 +18,12 @@ NARROW = 64  # up to this many classes, a loop over columns is faster than one o
 
 
 class Score(ABC):
-    """A score over rows that come in parts.
+    """A score over rows that are added in batches.
 
     Attributes
     ----------
     reads_outputs : bool
-        Whether `add` needs to be called.
+        Whether `add` has to be called.
 
     Examples
     --------
@@ -49,12 +49,12 @@ class Score(ABC):
         weight : array of shape (n_samples,) or None
             Sample weights.
         rows : slice or ndarray of int, default=None
-            Which rows of the data set they are, for scores that look them up.
+            Their indices in the data set, for scores that look them up.
 
         Raises
         ------
         ShapeError
-            If the shapes do not belong together; nothing is broadcast.
+            If the shapes do not match; nothing is broadcast.
         """
 
     @abstractmethod
@@ -62,31 +62,31 @@ class Score(ABC):
         """Return the score of all rows so far; NaN if a prediction was not finite."""
 
     def results(self) -> dict[str, float]:
-        """Return all scores of the rows so far by name: that of `result`, called ``"score"``."""
+        """Return all scores of the rows so far by name; here, ``"score"`` is that of `result`."""
         return {"score": self.result()}
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Return what the rows so far came to, as numbers and arrays that do not change any more."""
+        """Return the accumulated state, as immutable numbers and arrays."""
 
     @abstractmethod
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned for the same rows."""
+        """Continue from what `state` returned for the same rows."""
 
 
 class Accuracy(Score):
-    """Share of rows with all labels right, of the weight of all rows.
+    """Weighted share of rows with all labels right.
 
-    A target of the output's shape, or of shape (n_samples,) for a single output, holds 0/1 labels, which
-    are predicted where the output is above the threshold. A target with one axis less than the output
-    holds class numbers, predicted by the largest output. Each position of a sequence is a row.
+    A target of the output's shape, or of shape (n_samples,) for a single output, holds 0/1 labels; 1 is
+    predicted where the output is above the threshold. A target with one axis less than the output holds
+    class numbers; the largest output is the prediction. Each position of a sequence counts as a row.
 
     Parameters
     ----------
     threshold : float, default=0.0
-        Of the loss: 0 for logits.
+        The loss's threshold: 0 for logits.
     ignore_index : int or None, default=None
-        Of the loss: rows with this class number, or this number among their labels, do not count.
+        The loss's `ignore_index`: rows with this class number, or with this label, are ignored.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def _as_rows(output: Any, target: Any, weight: Any) -> tuple[Any, Any, Any]:
             f"{output.shape[:-1]}. Nothing is broadcast: reshape the target."
         )
     positions = output.shape[:-1]
-    if weight is not None and len(positions) > 1 and weight.shape == positions:  # a weight for each
+    if weight is not None and len(positions) > 1 and weight.shape == positions:  # one weight per position
         weight = to_host(weight).reshape(-1)
     else:
         weight = _weights(weight, len(output), "Accuracy")
@@ -155,12 +155,12 @@ def _weights(weight: Any, n_rows: int, who: str) -> Any:
     """Return weights on the host, one for each row."""
     weight = None if weight is None else to_host(weight)
     if weight is not None and weight.shape != (n_rows,):
-        raise ShapeError(f"{who} got weights of shape {weight.shape}, expected one for each row: {(n_rows,)}")
+        raise ShapeError(f"{who} got weights of shape {weight.shape}, expected one per row: {(n_rows,)}")
     return weight
 
 
 def _class_numbers(target: Any, n_classes: int) -> Any:
-    """Return the numbers, of which none would count from the end."""
+    """Return class numbers after checking that they are in range."""
     if len(target) and not (target.min() >= 0 and target.max() < n_classes):
         wrong = target[(target < 0) | (target >= n_classes)][0]
         raise ValueError(f"Accuracy got the class number {wrong}: expected 0 to {n_classes - 1}")
@@ -168,14 +168,14 @@ def _class_numbers(target: Any, n_classes: int) -> Any:
 
 
 def _is_largest(output: Any, target: Any) -> Any:
-    """Tell for which rows the target is the number of the largest output, the first of equal ones."""
+    """Return a mask of the rows whose target is the index of the largest output, the first of equal ones."""
     n_rows, n_classes = output.shape
     if not 1 < n_classes <= NARROW:
         return output.argmax(axis=1) == target
-    # Column by column: a search in each short row would guess wrong at nearly every branch.
+    # Column by column: argmax over short rows mispredicts nearly every branch.
     columns = np.ascontiguousarray(output.T)
     largest = columns.max(axis=0)
-    if np.count_nonzero(columns == largest) != n_rows:  # equal ones, or what is not finite
+    if np.count_nonzero(columns == largest) != n_rows:  # ties, or values that are not finite
         return output.argmax(axis=1) == target
     places = target.astype(np.intp) * n_rows + np.arange(n_rows)
     return columns.reshape(-1).take(places) == largest
@@ -187,12 +187,12 @@ class RSquared(Score):
     Parameters
     ----------
     target : array of shape (n_samples,) or (n_samples, n_outputs)
-        All targets that will be added: the variance to explain is computed from them at once, for
-        sums of squares that are taken apart later lose their digits.
+        All targets that will be added: the total variance is computed from them up front, since
+        subtracting accumulated sums of squares would lose precision.
     weight : array of shape (n_samples,) or None
-        Their weights.
+        Weights of the targets.
     loss : Loss
-        Its inverse link turns outputs into predictions.
+        The loss, whose inverse link turns outputs into predictions.
 
     Examples
     --------
@@ -221,7 +221,7 @@ class RSquared(Score):
         if columns[0].shape != columns[1].shape or columns[1].shape[1:] != self._total.shape:
             raise ShapeError(
                 f"RSquared got predictions of shape {predicted.shape} and a target of shape {target.shape}, "
-                f"and was made for targets with {len(self._total)} column(s); they must agree. Nothing is "
+                f"but was created for targets with {len(self._total)} column(s); they must agree. Nothing is "
                 "broadcast: reshape the target."
             )
         residual = (columns[1] - columns[0]) ** 2
@@ -233,7 +233,7 @@ class RSquared(Score):
             return float("nan")
         constant = self._total == 0
         ratio = self._residual / np.where(constant, 1.0, self._total)
-        # For a constant target there is nothing to explain: 1 if it is met exactly, else 0.
+        # For a constant target, as in scikit-learn: 1 if it is predicted exactly, else 0.
         return float(np.where(constant, self._residual == 0, 1.0 - ratio).mean())
 
     def state(self) -> dict[str, Any]:

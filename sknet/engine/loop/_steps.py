@@ -1,4 +1,4 @@
-"""Training steps over the rows of a data set: one operation after the other, or compiled."""
+"""Training steps over the rows of a data set: eager or compiled."""
 
 import math
 import sys
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["NO_LOSSES", "SECONDS", "Block", "CompiledSteps", "EagerSteps", "Steps"]
 
 NO_LOSSES: np.ndarray[Any, Any] = np.zeros(0)
-SECONDS = 0.05  # approximate duration of a block, and so the delay of Ctrl-C
-MOST_BOUND = 256  # batches in an epoch up to which each has a program of its own that needs no copy
+SECONDS = 0.05  # approximate duration of a block, and thus the delay of Ctrl-C
+MOST_BOUND = 256  # up to this many batches per epoch, each has its own program, bound to the data
 
 
 class Block(NamedTuple):
@@ -42,9 +42,9 @@ class Block(NamedTuple):
     Attributes
     ----------
     losses : array of shape (n_batches,)
-        Of each batch, as it is reported.
+        The reported loss of each batch.
     n_rows : int
-        How many rows the batches have.
+        Number of rows of all batches.
     """
 
     losses: Any
@@ -57,7 +57,7 @@ class Steps(ABC):
     Parameters
     ----------
     model : Model
-        Trained.
+        The model to train.
     batches : Batches
         The rows.
     check_finite : bool
@@ -69,7 +69,7 @@ class Steps(ABC):
 
     @abstractmethod
     def hold(self) -> bool:
-        """Tell whether these steps are still valid: nothing that they depend on has changed."""
+        """Tell whether these steps are still valid, because nothing that they depend on has changed."""
 
     @abstractmethod
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
@@ -80,30 +80,30 @@ class Steps(ABC):
         order : ndarray of int or None
             The order of the epoch's rows; None for the order of the data.
         first : int
-            Number of the first batch.
+            Index of the first batch.
         most : int
-            The largest number of batches.
+            The most batches.
         outputs : Outputs or None
-            Where the raw outputs before the updates are written; None if nobody reads them.
+            The buffer for the raw outputs before the updates; None if no score reads them.
 
         Returns
         -------
         Block
-            What the batches done came to.
+            The results of the batches done.
 
         Raises
         ------
         NonFiniteError
-            If loss or gradient of the first batch is not finite; nothing was updated then.
+            If loss or gradient of the first batch is not finite; nothing is then updated.
         """
 
     def _at_once(self, order: Any, first: int, most: int, per_step: float) -> int:
-        """Return how many steps a block has, if one takes so long; 0 if no row of the first counts."""
+        """Return how many steps a block has if one takes `per_step`; 0 if the first batch has zero weight."""
         return self.batches.in_a_row(order, first, max(1, min(most, int(SECONDS / per_step))))
 
 
 class EagerSteps(Steps):
-    """One operation after the other: on every device, for every module."""
+    """Eager steps: on every device, for every module."""
 
     def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
@@ -111,7 +111,7 @@ class EagerSteps(Steps):
         self._hooks = latest.hooks
 
     def hold(self) -> bool:
-        return self._hooks is latest.hooks  # without hooks, they may be compiled
+        return self._hooks is latest.hooks  # once hooks are removed, steps may be compilable
 
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
         chosen, n_rows = self.batches.part(order, first)
@@ -124,7 +124,7 @@ class EagerSteps(Steps):
 
 
 class CompiledSteps(Steps):
-    """Captured, planned and replayed: one program for each number of rows, and one for the update."""
+    """Compiled steps: one program for each number of rows, and one for the update."""
 
     def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
         super().__init__(model, batches, check_finite)
@@ -132,7 +132,7 @@ class CompiledSteps(Steps):
         self._gradient = Gradient(model.memory.layout, self._programs.gradient, {})
         self._by_rows: dict[int, Compiled] = {}
         self._by_start: dict[int, Compiled | None] = {}
-        self._per_step = math.inf  # seconds: the first block is of one step
+        self._per_step = math.inf  # seconds; so that the first block has one step
         self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
 
@@ -171,7 +171,7 @@ class CompiledSteps(Steps):
         return program
 
     def _free(self, n_rows: int, outputs: Outputs | None) -> Any:
-        """Return memory for the outputs of a batch or more; None if nobody reads them."""
+        """Return memory for the outputs of at least one batch; None if no score reads them."""
         if outputs is None:
             return None
         return outputs.free(n_rows, self._output.shape[1:], self._output.dtype)

@@ -1,4 +1,4 @@
-"""Training on batches that come one after the other, from whatever yields them."""
+"""Training on a stream of batches."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fit_batches"]
 
-MANY = 10_000  # steps that are expected of a stream of unknown length
+MANY = 10_000  # assumed number of steps of a stream of unknown length
 
 
 class Feed:
@@ -39,7 +39,7 @@ class Feed:
     epochs, n_steps, steps_per_epoch : int or None
         As for `Model.train`.
     caller : str
-        What the user called, for messages.
+        The method that the user called, for messages.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Feed:
         self._left, self._per_epoch = n_steps, steps_per_epoch
         if self._once and steps_per_epoch is None and (self._epochs or 1) > 1:
             raise ValueError(
-                f"{caller} was to go over the batches {self._epochs} times, and a generator can be gone over "
-                "once: pass a list, an object whose __iter__ begins anew, the generator function itself, or "
-                "steps_per_epoch"
+                f"{caller} was asked to iterate over the batches {self._epochs} times, but a generator can "
+                "be iterated only once: pass a list, an object whose __iter__ starts again, the generator "
+                "function itself, or steps_per_epoch"
             )
         self._in_epoch = 0
         self._passes: Iterator[Any] | None = None
@@ -71,16 +71,16 @@ class Feed:
         self.n_steps = self._planned(n_steps)
 
     def _planned(self, n_steps: int | None) -> int | None:
-        """Return how many steps there will be; None where nobody knows."""
+        """Return the total number of steps; None if unknown."""
         size = self._per_epoch or self._n_batches
         known = None if self._epochs is None or size is None else self._epochs * size
         if self._once and n_steps is None and self._per_epoch is not None:
-            return None  # it may end before
+            return None  # the stream may end earlier
         return min((n for n in (n_steps, known) if n is not None), default=None)
 
     @property
     def most_epochs(self) -> int:
-        """How many epochs there are at most."""
+        """The most epochs."""
         if self._left is None:
             return self._epochs or 1
         size = self._per_epoch or self._n_batches or 1
@@ -89,7 +89,7 @@ class Feed:
 
     @property
     def first(self) -> Any:
-        """The batch that comes next, after `begin_epoch`."""
+        """The next batch, after `begin_epoch`."""
         return self._next
 
     def begin_epoch(self) -> bool:
@@ -116,7 +116,7 @@ class Feed:
         return batch
 
     def _peek(self) -> bool:
-        """Tell whether there is a next batch, in this pass or, if epochs are counted in steps, in another."""
+        """Tell whether there is a next batch, in this pass or (if epochs are counted in steps) a new one."""
         if self._next is not None:
             return True
         if self._left == 0:
@@ -130,7 +130,7 @@ class Feed:
             if self._next is not None:
                 return True
             if is_new:
-                raise ValueError(f"{self._caller} got no batch: what it was given to go over is empty")
+                raise ValueError(f"{self._caller} got no batches: the iterable is empty")
             if self._per_epoch is None or self._once:
                 return False
             self._passes = None
@@ -138,23 +138,23 @@ class Feed:
 
 
 class StreamEpochs(Epochs):
-    """Epochs of batches that come one after the other.
+    """Epochs over a stream of batches.
 
     Parameters
     ----------
     fit : Fit
-        Whose model is trained.
+        The fit, whose model is trained.
     feed : Feed
         The batches.
     settings : Settings
-        The user's.
+        The user's settings.
     """
 
     def __init__(self, fit: Fit, feed: Feed, settings: Settings) -> None:
         super().__init__(fit, Sums(None, self._targets))
         self._feed = feed
         self._steps = BatchSteps(fit.model, settings, feed.n_steps or MANY)
-        self._counts: list[int] = []  # batches of each epoch that has ended
+        self._counts: list[int] = []  # batches of each finished epoch
         self._latest: Any = None
 
     @property
@@ -168,7 +168,7 @@ class StreamEpochs(Epochs):
         return self._feed.begin_epoch()
 
     def begin(self) -> None:
-        """Nothing is left to do: to know that there is another epoch is to have its first batch."""
+        """Nothing to do: `another` has fetched the first batch already."""
 
     def has(self, number: int) -> bool:
         return self._feed.has_next()
@@ -177,7 +177,7 @@ class StreamEpochs(Epochs):
         sums, model = self.sums, self.fit.model
         X, y, weight = self._latest = _checked(model, self._feed.next(), self.place(number))
         if weight is not None and not weight.any():
-            sums.skip(len(y))  # no row counts: nothing to learn from it
+            sums.skip(len(y))  # all weights are zero: nothing to learn
             return 1, NO_LOSSES
         block = self._steps.run(X, y, weight, sums.outputs)
         model.memory.note_written("a fit")
@@ -209,12 +209,12 @@ class StreamEpochs(Epochs):
             self._pass_by(state["inside"]["batch"], path)
         if differences(state["latest"], _digested(self._latest)):
             raise StateError(
-                f"{path} is of a fit on other batches: the last one before it was saved has other values. "
-                "The same batches must come again, from the first on"
+                f"{path} is of a fit on other batches: the last one before it was saved had other values. "
+                "The stream must yield the same batches again, from the first one"
             )
 
     def _pass_by(self, count: int, path: str) -> None:
-        """Take batches of an epoch that were trained on before the fit was saved."""
+        """Skip batches of an epoch that were trained on before the fit was saved."""
         self._feed.begin_epoch()
         for _ in range(count):
             batch = self._feed.next()
@@ -229,7 +229,7 @@ class StreamEpochs(Epochs):
 
 
 def _digested(batch: Any) -> Any:
-    """Return what tells a batch apart."""
+    """Return a digest that identifies a batch."""
     if batch is None:
         return None
     X, y, weight = batch
@@ -239,7 +239,7 @@ def _digested(batch: Any) -> Any:
 
 
 def _checked(model: "Model", batch: Any, place: str) -> tuple[Any, Any, Any]:
-    """Return the arrays of a batch; an error says which batch it was."""
+    """Return the arrays of a batch; `place` names it in errors."""
     if not isinstance(batch, (tuple, list)) or not 2 <= len(batch) <= 3:
         size = f" of {len(batch)}" if isinstance(batch, (tuple, list)) else ""
         raise TypeError(
@@ -266,26 +266,26 @@ def fit_batches(
     Parameters
     ----------
     model : Model
-        Trained.
+        The model to train.
     batches : iterable or callable
-        Yields ``(X, y)`` or ``(X, y, sample_weight)``, or returns what does.
+        Yields ``(X, y)`` or ``(X, y, sample_weight)``, or returns an iterable of these.
     epochs, n_steps, steps_per_epoch : int or None
         As for `Model.train`.
     options : Options
-        Everything else.
+        All other options.
     resume_from : str, PathLike or None, default=None
-        A checkpoint to go on from.
+        A checkpoint to resume from.
 
     Returns
     -------
     History
-        Of this fit.
+        The history of this fit.
     """
     feed = Feed(batches, epochs, n_steps, steps_per_epoch, options.caller)
     prepared = Prepared(model, options, resume_from=resume_from)
     model.optimizer.in_steps()
     if not feed.begin_epoch():
-        raise ValueError(f"{options.caller} got no batch: what it was given to go over is empty")
+        raise ValueError(f"{options.caller} got no batches: the iterable is empty")
     X, y, weight = _checked(model, feed.first, "the first batch")
     stepping_optimizer(model.materialize(X))
     validation = prepared.validation()

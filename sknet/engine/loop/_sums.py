@@ -1,4 +1,4 @@
-"""What the batches of an epoch come to."""
+"""The accumulated losses and scores of an epoch."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,22 +14,22 @@ Targets = Callable[[slice], tuple[Any, Any, Any]]
 
 
 class Sums:
-    """Sums over the batches of an epoch, the same whatever blocks the batches come in.
+    """Sums over the batches of an epoch, independent of how batches are grouped into blocks.
 
     Parameters
     ----------
     n_samples : int or None
-        Rows of an epoch; None scores each batch by itself.
+        Rows of an epoch; None scores each batch separately.
     targets : callable
-        ``targets(part)`` returns targets, weights (or None) and numbers (or None) of some consecutive rows of
+        ``targets(part)`` returns targets, weights (or None) and indices (or None) of some consecutive rows of
         the epoch.
 
     Attributes
     ----------
     score : Score
-        Of the rows so far, but for those that wait to be scored.
+        Score of the rows so far, except those whose outputs are still buffered.
     n_rows : int
-        Rows so far, those without weight too.
+        Number of rows so far, including those with zero weight.
     """
 
     score: Score
@@ -41,18 +41,18 @@ class Sums:
         self._scored = self.n_rows = 0
 
     def begin(self, score: Score) -> None:
-        """Start anew, with an empty score."""
+        """Start an epoch, with an empty score."""
         self._loss, self.score = 0.0, score
         self._scored = self.n_rows = self._outputs.n_rows = 0
 
     @property
     def outputs(self) -> Outputs | None:
-        """Where steps write their outputs; None if no score reads them."""
+        """The buffer for the outputs of steps; None if no score reads them."""
         return self._outputs if self.score.reads_outputs else None
 
     def add(self, block: Block) -> None:
-        """Add what training on some batches has come to."""
-        rows = block.n_rows // len(block.losses)  # the last batch, which may be shorter, comes alone
+        """Add the results of some batches."""
+        rows = block.n_rows // len(block.losses)  # the last batch, which may be shorter, is its own block
         for loss in block.losses.tolist():
             self._loss += loss * rows
         self.n_rows += block.n_rows
@@ -63,13 +63,13 @@ class Sums:
             self._scored = self.n_rows
 
     def skip(self, n_rows: int) -> None:
-        """Leave out rows without weight."""
+        """Count rows with zero weight."""
         self.flush()
         self.n_rows += n_rows
         self._scored = self.n_rows
 
     def flush(self) -> None:
-        """Score the outputs that wait, all at once: a few calls for many batches."""
+        """Score the buffered outputs at once: a few calls for many batches."""
         self._score(True)
 
     def _score(self, also_last: bool) -> None:
@@ -81,18 +81,18 @@ class Sums:
 
     @property
     def mean_loss(self) -> float:
-        """Mean of the batches' losses, by rows."""
+        """Mean of the batches' losses, weighted by rows."""
         return self._loss / self.n_rows
 
     def state(self) -> dict[str, Any]:
-        """Return what the batches so far came to; outputs that are not scored yet stay so."""
+        """Return the sums so far; outputs that have not been scored stay in the buffer."""
         waiting = self._outputs.waiting
         kept = None if waiting is None else to_host(waiting).copy()
         rows = [self._scored, self.n_rows]
         return {"loss": self._loss, "rows": rows, "outputs": kept, "score": self.score.state()}
 
     def load_state(self, state: Mapping[str, Any], device: Device) -> None:
-        """Go on from what `state` returned, after `begin`; outputs are on the device."""
+        """Continue from what `state` returned, after `begin`; outputs are moved to the device."""
         self._loss = state["loss"]
         self.score.load_state(state["score"])
         self._scored, self.n_rows = state["rows"]

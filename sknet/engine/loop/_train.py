@@ -30,20 +30,20 @@ __all__ = ["Settings", "train"]
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user decides about the loop.
+    """The user's settings of the loop.
 
     Attributes
     ----------
     max_iter, shuffle : int, bool
         As the estimators' parameters.
     check_finite : bool
-        Raise for a loss or gradient that is not finite, instead of going on with it.
+        Raise for a loss or gradient that is not finite, instead of continuing.
     seeded : bool
-        The user has given a seed: the same bits every time.
+        Whether the user has given a seed, so that every fit must give the same bits.
     max_steps : int or None
-        Updates at most, also in the middle of an epoch; None for whole epochs.
+        The most updates, even if they end in the middle of an epoch; None for whole epochs.
     planned_steps : int or None
-        What schedules take for the updates of the whole fit; None is `max_iter` epochs.
+        The total number of updates for schedules; None is `max_iter` epochs.
     """
 
     max_iter: int = 200
@@ -55,16 +55,16 @@ class Settings:
 
 
 class RowEpochs(Epochs):
-    """Epochs over the rows of a data set, in a new order each or in that of the data.
+    """Epochs over the rows of a data set, each in a new order, or all in that of the data.
 
     Parameters
     ----------
     fit : Fit
-        Whose model is trained.
+        The fit, whose model is trained.
     batches : Batches
         The rows.
     settings : Settings
-        The user's.
+        The user's settings.
     """
 
     _steps: Steps
@@ -79,7 +79,7 @@ class RowEpochs(Epochs):
         return type(self._steps).__name__
 
     def choose_steps(self, n_iter: int) -> None:
-        """Make the steps of all epochs but the first `n_iter`."""
+        """Create the steps for all epochs after the first `n_iter`."""
         settings = self._settings
         whole = settings.max_iter * self._batches.n_batches
         left = whole - n_iter * self._batches.n_batches
@@ -93,7 +93,7 @@ class RowEpochs(Epochs):
 
     def begin(self) -> None:
         if self._order is not None:
-            # scikit-learn's draw: the order is itself permuted anew, so the seeds agree
+            # As scikit-learn draws: the previous order is permuted, so that seeds agree.
             random_state = self.fit.model.random_state
             self._order = self._order[random_state.permutation(self._batches.n_samples)]
 
@@ -103,7 +103,7 @@ class RowEpochs(Epochs):
     def train(self, number: int, most: int) -> tuple[int, np.ndarray[Any, Any]]:
         batches, order, sums = self._batches, self._order, self.sums
         if batches.weight is not None and not batches.in_a_row(order, number, 1):
-            sums.skip(batches.part(order, number)[1])  # no row counts: nothing to learn from it
+            sums.skip(batches.part(order, number)[1])  # all weights are zero: nothing to learn
             return 1, NO_LOSSES
         block = self._steps.run(order, number, most, sums.outputs)
         self.fit.model.memory.note_written("a fit")
@@ -143,40 +143,40 @@ def train(
     Parameters
     ----------
     model : Model
-        Changed, except by a failing step.
+        The model to train; a failing step does not change it.
     batches : Batches
         The training rows.
     history : History
-        One entry is added an epoch.
+        Gets an entry per epoch.
     settings : Settings
-        The user's.
+        The user's settings.
     new_score : callable
         Returns an empty `Score` for the training rows.
     validation : Validation, default=None
         Held-out rows, which are scored after each epoch.
     callbacks : sequence of Callback, default=()
-        Called during the fit, and theirs alone is to end it before `max_iter`: `EarlyStopping` has patience.
-        They keep what they learn; give each fit its own.
+        Called during the fit. Only they can end it before `max_iter`, for example `EarlyStopping`.
+        They keep state; pass each fit its own.
     source : Source, default=None
-        What callbacks see beyond the model.
+        What callbacks see besides the model.
     saved : SavedFit, default=None
-        A fit with the same data and parameters, to go on from.
+        A fit with the same data and parameters, to resume.
 
     Returns
     -------
     Outcome
-        How it ended.
+        How the fit ended.
 
     Raises
     ------
     NonFiniteError
-        If a loss or gradient is not finite: names epoch, batch and parameter.
+        If a loss or gradient is not finite; names epoch, batch and parameter.
     KeyboardInterrupt
-        At the second Ctrl-C, which a step does not hold back; the first ends the loop with a warning.
+        On a second Ctrl-C, which is not deferred; the first ends the loop with a warning.
     StateError
-        If `saved` is of another fit: names what differs.
+        If `saved` is of another fit; names the differences.
     Exception
-        What a callback raises, unless it says that the result is kept: that is a warning.
+        Any error of a callback, unless it keeps the result: then there is a warning.
     """
     stepping_optimizer(model.materialize(batches.X))
     show_rows(model, batches.n_samples, batches.inputs)

@@ -54,7 +54,7 @@ class Validation:
         Returns
         -------
         dict of str to float
-            ``"loss"`` and what the score is called; NaN where the model has diverged.
+            ``"loss"`` and the scores; NaN if the model has diverged.
         """
         score, loss, total = self.new_score(), 0.0, 0.0
         for chosen, _ in self.batches.parts(None):

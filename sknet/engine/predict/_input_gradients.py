@@ -25,16 +25,16 @@ __all__ = ["Chosen", "input_gradients", "integrated_gradients"]
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which output of each row is differentiated.
+    """The output of each row that is differentiated.
 
     Attributes
     ----------
     columns : ndarray of int of shape (n_samples,)
-        The numbers of the outputs.
+        Indices of the outputs.
     signs : ndarray of shape (n_samples,)
-        What they are multiplied with.
+        Factors of the outputs.
     head : callable or None
-        From raw outputs to those that are meant, row by row.
+        Maps raw outputs to those to differentiate, row by row.
     by : callable
         Computes the raw outputs: ``by(module, scope, args)``.
     """
@@ -45,7 +45,7 @@ class Chosen:
     by: Pass = run
 
     def weights(self, rows: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return weights, of `shape` and `dtype`, of the outputs of `rows`: their sum is differentiated."""
+        """Return weights (of `shape` and `dtype`) of the outputs of `rows`; their sum is differentiated."""
         if len(shape) != 2:
             raise ShapeError(
                 f"gradients with respect to inputs need outputs of shape (n_samples, n_outputs), got {shape}"
@@ -56,12 +56,12 @@ class Chosen:
 
 
 def input_gradients(model: "Model", X: Any, chosen: Chosen) -> Any:
-    """Return the gradient of one output a row with respect to this row of the inputs.
+    """Return the gradient of one output per row with respect to that row of the inputs.
 
     Parameters
     ----------
     model : Model
-        Only read from; run in evaluation mode, in which no row depends on another.
+        The model, run in evaluation mode, in which rows are independent.
     X : array, CSR matrix, or tree of arrays, each of shape (n_samples, ...)
         Inputs.
     chosen : Chosen
@@ -70,7 +70,7 @@ def input_gradients(model: "Model", X: Any, chosen: Chosen) -> Any:
     Returns
     -------
     array or tree of arrays, of the shapes of X
-        On the model's device, and never sparse; None in the place of integers, which have no gradient.
+        Dense, on the model's device; None for integer inputs, which have no gradient.
     """
 
     def compute(rows: Any) -> list[Any]:
@@ -82,13 +82,13 @@ def input_gradients(model: "Model", X: Any, chosen: Chosen) -> Any:
 def integrated_gradients(model: "Model", X: Any, baseline: Any, chosen: Chosen, n_steps: int) -> Any:
     """Return the gradient averaged along the line from the baseline to each row, times the difference.
 
-    The sum over a row is the difference that the output makes between the row and its baseline, but for
+    The sum over a row is the difference of the outputs for the row and its baseline, up to
     the error of the Gauss-Legendre rule.
 
     Parameters
     ----------
     model : Model
-        Only read from; run in evaluation mode, in which no row depends on another.
+        The model, run in evaluation mode, in which rows are independent.
     X : array, CSR matrix, or tree of arrays, each of shape (n_samples, ...)
         Inputs.
     baseline : array or tree of arrays, of the shapes of X, or of one row
@@ -96,7 +96,7 @@ def integrated_gradients(model: "Model", X: Any, baseline: Any, chosen: Chosen, 
     chosen : Chosen
         The outputs.
     n_steps : int
-        Points on a line.
+        Number of points on each line.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def _is_real(x: Any) -> bool:
 
 
 def _in_blocks(model: "Model", X: Any, compute: Callable[[Any], list[Any]], size: int) -> Any:
-    """Return what `compute` finds for the numbers of some rows, a list with an array for each leaf of X."""
+    """Return the results of `compute` for blocks of row indices, joined for each leaf of X."""
     parts, n_samples = leaves(X), leaves(X)[0].shape[0]
     whole: list[Any] = [None] * len(parts)
     for start in range(0, n_samples, size):
@@ -195,7 +195,7 @@ def _gradients_at(model: "Model", like: Any, points: list[Any], chosen: Chosen, 
 
 
 def _without_parameters(by: Pass, module: Module, scope: Scope, args: tuple[Any, ...]) -> Any:
-    """Compute with parameters that are constants, so that the tape keeps nothing for their gradients."""
+    """Run a pass with constant parameters, so that the tape saves nothing for their gradients."""
     constants: dict[Any, Tensor] = {
         id(parameter): Tensor(parameter.data) for _, parameter in module.own_parameters()
     }

@@ -33,14 +33,14 @@ __all__ = ["Layer", "Part", "find_layer", "layer_rows", "model_layer", "part_row
 
 @dataclass(frozen=True)
 class Layer:
-    """A pass that ends with the output of a layer; nothing after it is computed.
+    """A forward pass that stops at the output of a layer.
 
     Attributes
     ----------
     call : Call
         The layer.
     shape : tuple of int
-        Of the output for one row, without the axis of the rows.
+        Shape of the output for one row.
     """
 
     call: Call
@@ -48,11 +48,11 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """What the pass is called: a model compiles it once."""
+        """Name of the pass, which a model compiles once."""
         return f"layer {self.call.path}:{self.call.number}"
 
     def __call__(self, module: Module, scope: Scope, args: tuple[Any, ...]) -> Tensor:
-        """Run the module in a scope; of several arrays that the layer returns, the first is its output."""
+        """Run the module in a scope; if the layer returns several arrays, return the first."""
         outputs = [x for x in leaves(run_to(module, self.call, scope, args)) if isinstance(x, Tensor)]
         n_rows = leaves(args)[0].shape[0]
         shape = outputs[0].shape if outputs else None
@@ -70,9 +70,9 @@ _known: WeakKeyDictionary[Layout, tuple[Fingerprint, dict[Any, Calls]]] = WeakKe
 def find_layer(
     layer: int | str, module: Module, layout: Layout, X: Any, dtype: Any, compute: Callable[[Pass], Any]
 ) -> Layer:
-    """Return the layer that a number or a path means; which there are is found out by a pass by shapes alone.
+    """Return the layer with an index or a path; layers are found by a pass on shapes alone.
 
-    That costs next to nothing, however large the network is: a notebook asks for it to show an estimator.
+    That is cheap even for large networks: notebooks do it to display an estimator.
 
     Parameters
     ----------
@@ -81,13 +81,13 @@ def find_layer(
     module : Module
         The network.
     layout : Layout
-        Of its parameters; what was found out is remembered as long as it lives.
+        Layout of its parameters; results are cached as long as it is alive.
     X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        Inputs, of which only shapes and dtypes are looked at.
+        Inputs, of which only shapes and dtypes matter.
     dtype : dtype
-        In which real numbers are computed with.
+        The computing dtype of real inputs.
     compute : callable
-        ``compute(by)`` runs a pass over one row by ``by(module, scope, args)``, for code that reads values.
+        ``compute(by)`` runs the pass ``by(module, scope, args)`` on one row, for code that reads values.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def find_layer(
     Raises
     ------
     TypeError, ValueError
-        If there is no such layer; the message says which there are.
+        If there is no such layer; the message lists the layers.
     """
     fingerprint, by_key = _known.get(layout, (None, {}))
     if fingerprint is None or not fingerprint.holds():
@@ -139,7 +139,7 @@ class Part:
 
 
 def part_rows(model: "Model", X: Any, path: str, head: Head | None = None) -> Any:
-    """Return what one module of a network makes of all rows of its own inputs.
+    """Return the output of one module of a network for all rows of its own inputs.
 
     Parameters
     ----------
@@ -169,23 +169,23 @@ def part_rows(model: "Model", X: Any, path: str, head: Head | None = None) -> An
 
 
 def _by_programs(model: "Model", X: Any, name: str, head: Head | None, by: Pass, n_rows: int) -> Any:
-    """Return what compiled programs for up to `n_rows` compute; None where there can be none."""
+    """Return the result of compiled programs for up to `n_rows` rows; None if the pass cannot be compiled."""
     if type(X) is not np.ndarray:
         return None
     return model._predictors.compute(model, X, name, head, by, min(MOST_ROWS, n_rows))
 
 
 def layer_rows(model: "Model", X: Any, layer: int | str) -> Any:
-    """Return the output of a layer for all rows, by compiled programs for parts of them if they can be.
+    """Return the output of a layer for all rows, in chunks by compiled programs if possible.
 
     Parameters
     ----------
     model : Model
-        Only read from: several threads may predict with one model.
+        The model, which is not changed: several threads may predict with it.
     X : array or CSR matrix of shape (n_samples, ...)
         Inputs.
     layer : int or str
-        The number or the path of the layer, as for `sknet.nn.extend.Calls.find`.
+        Index or path of the layer, as for `sknet.nn.extend.Calls.find`.
 
     Returns
     -------
@@ -205,14 +205,14 @@ def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
     model : Model
         Only read from.
     X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        Inputs; the first row is run through a network whose code depends on values.
+        Inputs; if the network's code depends on values, the first row is run through it.
     layer : int or str
-        Its number or path, as for `layer_rows`.
+        Its index or path, as for `layer_rows`.
 
     Returns
     -------
     Layer
-        A pass that ends there.
+        A pass that stops there.
     """
 
     def compute(by: Pass) -> Any:

@@ -15,12 +15,12 @@ __all__ = ["predict"]
 
 
 def predict(self: "Model", X: Any) -> Any:
-    """Return what the network predicts: probabilities or means, by the loss's inverse link.
+    """Return predictions: probabilities or means, by the loss's inverse link.
 
     Parameters
     ----------
     X : array, sparse matrix or Tensor of shape (n_samples, ...)
-        Inputs; all at once.
+        Inputs.
 
     Returns
     -------

@@ -12,14 +12,14 @@ __all__ = ["warn_of_overflow"]
 
 
 def warn_of_overflow(result: Any, X: Any, who: str) -> None:
-    """Warn if predictions are NaN or infinite though the inputs are finite.
+    """Warn if predictions are NaN or infinite although the inputs are finite.
 
     Parameters
     ----------
     result : array of shape (n_samples, ...)
         Predictions, on any device.
     X : array or CSR matrix of shape (n_samples, ...), or dict of those
-        The inputs; looked at only where a prediction is not finite.
+        The inputs; checked only if a prediction is not finite.
     who : str
         The name of the predictor in the message.
     """
@@ -28,8 +28,8 @@ def warn_of_overflow(result: Any, X: Any, who: str) -> None:
     found = to_host(result)
     wrong = int((~np.isfinite(found.reshape(len(found), -1))).any(axis=1).sum())
     warn_caller(
-        f"{wrong} of {len(found)} predictions of {who} are NaN or infinite though X is finite: numbers "
-        "overflow on the way. Scale the inputs as those of the fit were.",
+        f"{wrong} of {len(found)} predictions of {who} are NaN or infinite although X is finite: numbers "
+        "overflow inside the network. Scale the inputs as for the fit.",
         RuntimeWarning,
     )
 
@@ -41,7 +41,7 @@ def _values_of(X: Any) -> list[Any]:
 
 def _is_finite(array: Any) -> bool:
     if type(array) is np.ndarray:
-        # A sum is finite unless an element is not, or it overflows; the full check decides then.
+        # A finite sum proves that all elements are finite; otherwise, the sum may just have overflowed.
         return math.isfinite(np.add.reduce(array, axis=None)) or bool(np.isfinite(array).all())
     with active(device_of(array)):
         return bool(to_host(namespace(array).isfinite(array).all()))

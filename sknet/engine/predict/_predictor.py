@@ -22,58 +22,57 @@ __all__ = ["MOST_ROWS", "Head", "Pass", "Predictor"]
 
 
 class Head(Protocol):
-    """From raw outputs to what is predicted, in operations that can be captured."""
+    """Maps raw outputs to predictions, in operations that can be captured."""
 
     def __call__(self, output: Tensor, /) -> Tensor:
-        """Return what is predicted, row by row."""
+        """Return the predictions, row by row."""
 
 
 class Pass(Protocol):
-    """What computes the outputs that are meant, such as those of a layer; `sknet.nn.run` is one."""
+    """A forward pass, or a part of one that ends at some layer; `sknet.nn.run` is one."""
 
     def __call__(self, module: Module, scope: Scope, args: Any, /) -> Any:
         """Run a module, or a part of it, in a scope on the arguments of its forward pass."""
 
 
-FEW_ROWS = 16  # up to here each number of rows has a program of its own
-MOST_PROGRAMS = 64  # of one predictor: each has memory of its own
-MOST_ROWS = 1024  # beyond this the overhead of one call per part is negligible
+FEW_ROWS = 16  # up to this many rows, there is a program for each number of rows
+MOST_PROGRAMS = 64  # per predictor: each has its own memory
+MOST_ROWS = 1024  # for larger chunks, the overhead of one call each is negligible
 
 
 def _rows_of_a_part(n: int) -> int:
-    """Return how many of n rows a program computes: all of a few, or the largest power of two up to n."""
+    """Return the size of the next chunk of n rows: all of a few, or the largest power of two up to n."""
     return n if n <= FEW_ROWS else 1 << (n.bit_length() - 1)
 
 
 class Predictor:
-    """A module's forward pass and what follows it, compiled for a few numbers of rows.
+    """A module's forward pass and a head, compiled for several numbers of rows.
 
     Parameters
     ----------
     module : Module
-        Run in evaluation mode; its buffers are read anew in each call.
+        Run in evaluation mode; its buffers are read in each call.
     layout : Layout
         The position of each parameter in `flat`.
     flat : ndarray of shape (layout.size,)
         The parameters; later changes take effect.
     head : callable, default=None
-        From the raw output, a Tensor, to the result: an inverse link; None for the output itself.
+        Maps the raw output, a Tensor, to the result, such as an inverse link; None for the output itself.
     most_rows : int, default=1024
-        Of the largest program, at least 1: it decides how much memory the programs need.
+        Number of rows of the largest program, at least 1; it determines the memory that programs need.
     by : callable, default=nn.run
-        Computes what `head` is given: ``by(module, scope, args)``.
+        Computes the argument of `head`: ``by(module, scope, args)``.
 
     Raises
     ------
     CaptureError
-        At the first call, if module or head cannot be captured.
+        On the first call, if module or head cannot be captured.
 
     Notes
     -----
-    There are programs for 1 to 16 rows and for powers of two, so they are few, and any number of rows is
-    computed in parts of such lengths, the largest first. Programs compute in memory of their own. They wait
-    in a list for whoever comes next, and a thread that finds none makes one: no lock is held, and no two
-    threads ever share memory.
+    There are programs for 1 to 16 rows and for powers of two, and any number of rows is computed in chunks
+    of such sizes, the largest first. Each program has its own memory. Idle programs are kept in a list; a
+    thread takes one, or creates one if there is none: no lock is held, and no two threads share memory.
 
     Examples
     --------
@@ -105,7 +104,7 @@ class Predictor:
         self.flat = flat
         self._most_rows = _rows_of_a_part(most_rows)
         self._module, self._layout, self._head, self._by = module, layout, head, by
-        # One tuple: a thread never takes a program for what another thread's fingerprint says.
+        # One tuple, so that a thread never combines programs with another thread's fingerprint.
         self._made: tuple[Fingerprint | None, dict[Any, list[Any]]] = (None, {})
 
     def is_for(self, flat: Any, head: Head | None) -> bool:
@@ -113,7 +112,7 @@ class Predictor:
         return self.flat is flat and (self._head is head or _are_equal(self._head, head))
 
     def __call__(self, X: Any) -> Any:
-        """Return the result for some rows, as an array of its own.
+        """Return the result for some rows, as a new array.
 
         Parameters
         ----------
@@ -123,7 +122,7 @@ class Predictor:
         Returns
         -------
         ndarray
-            What `head` returns.
+            The result of `head`.
         """
         fingerprint, _ = self._made
         if fingerprint is not None and not fingerprint.holds():
@@ -143,7 +142,7 @@ class Predictor:
         return whole
 
     def _part(self, X: Any) -> Any:
-        """Return the result for as many rows as a program has."""
+        """Return the result for a chunk of the size of a program."""
         _, by_rows = self._made
         key = _shape_of(X)
         waiting = by_rows.get(key)
@@ -155,8 +154,8 @@ class Predictor:
             program = waiting.pop()
         except IndexError:
             program = self._program(X)
-            # The module as the capture has left it: that may have kept something in an attribute.
-            if self._made[1] is by_rows:  # else another thread has found these programs out of date
+            # Taken after the capture, which may have set attributes of the module.
+            if self._made[1] is by_rows:  # otherwise another thread has found these programs stale
                 self._made = Fingerprint(self._module, self._head), by_rows
         run_program, slot, result, buffers = program
         if type(slot) is dict:
@@ -196,15 +195,15 @@ class Predictor:
 
 
 def _shape_of(X: Any) -> Any:
-    """Return what decides which program computes the result for X."""
+    """Return the key of the program that computes the result for X."""
     if type(X) is dict:
         return tuple([(name, x.shape, x.dtype) for name, x in X.items()])
-    # Of a table the rows say it all; sequences may have any length.
+    # For tables, the number of rows suffices; sequences may have any length.
     return X.shape[0] if X.ndim == 2 and X.dtype.kind == "f" else (X.shape, X.dtype)
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    """Tell whether two heads do the same: functions that are made anew for each call are not one object."""
+    """Tell whether two heads are equivalent: closures created for each call are not identical."""
     if one is other or one == other:
         return True
     if type(one) is not types.FunctionType or type(other) is not types.FunctionType:

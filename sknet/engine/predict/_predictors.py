@@ -15,7 +15,7 @@ __all__ = ["Predictors"]
 
 
 class Predictors:
-    """Compiled forward passes by name, each made when it is first needed; copies and pickles are empty."""
+    """Compiled forward passes by name, each created on first use; copies and pickles are empty."""
 
     def __init__(self) -> None:
         self._known: dict[str, Predictor] = {}
@@ -30,27 +30,27 @@ class Predictors:
         by: Pass = run,
         most_rows: int = MOST_ROWS,
     ) -> Any:
-        """Return what a pass and a head make of some rows.
+        """Return the result of a pass and a head for some rows.
 
         Parameters
         ----------
         model : Model
-            Whose passes these are.
+            The model.
         X : ndarray of shape (n_rows, ...)
             Inputs.
         name : str
-            What `by` and `head` are called: they are compiled once for each name.
+            Name of the combination of `by` and `head`, which is compiled once.
         head : callable or None
-            From raw outputs to the result, in operations that can be captured.
+            Maps raw outputs to the result, in operations that can be captured.
         by : callable, default=nn.run
             Computes the raw outputs: ``by(module, scope, args)``.
         most_rows : int, default=1024
-            Of the largest program.
+            Number of rows of the largest program.
 
         Returns
         -------
         array or None
-            None where the pass cannot be compiled, or the model is not on the host.
+            None if the pass cannot be compiled, or the model is not on the host.
         """
         memory, optimizer = model.memory, averaging(model)
         flat = memory.flat if optimizer is None else memory.averaged(optimizer)

@@ -29,20 +29,20 @@ __all__ = [
     "rows_at_once",
 ]
 
-CHUNK_ELEMENTS = 1 << 20  # of the largest activation: 4 MiB in float32, still in most caches
+CHUNK_ELEMENTS = 1 << 20  # size of the largest activation: 4 MiB in float32, which fits into most caches
 
 _measured: WeakKeyDictionary[Layout, dict[Any, int]] = WeakKeyDictionary()
 
 
 def rows_at_once(module: Module, shape: Any, dtype: Any) -> int:
-    """Return how many rows to compute at once, so that no array of the pass takes more than a few MiB.
+    """Return the chunk size at which no array of the pass takes more than a few MiB.
 
     Parameters
     ----------
     module : Module
-        Its largest activation, measured by a pass without data, decides.
+        The module, whose largest activation is measured by a pass without data.
     shape : tuple of int, or dict of those
-        Of one row of the inputs.
+        Shape of one row of the inputs.
     dtype : dtype, or dict of those
         Of the inputs.
 
@@ -61,14 +61,14 @@ def rows_at_once(module: Module, shape: Any, dtype: Any) -> int:
 
 
 def chunk_rows(model: "Model", shape: Any, dtype: Any = None) -> int:
-    """Return how many rows of an input a model predicts at once; it is measured once for each shape.
+    """Return the chunk size of a model's predictions; it is measured once for each shape.
 
     Parameters
     ----------
     model : Model
         Only read from.
     shape : tuple of int, or dict of those
-        Of one row of the inputs.
+        Shape of one row of the inputs.
     dtype : dtype, or dict of those, default=None
         Of the inputs; None for the model's.
 
@@ -87,7 +87,7 @@ def chunk_rows(model: "Model", shape: Any, dtype: Any = None) -> int:
 
 
 def chunk_rows_of(model: "Model", X: Any) -> int:
-    """Return how many rows of these inputs a model predicts at once, as `chunk_rows` does.
+    """Return the chunk size of a model's predictions for these inputs, as `chunk_rows` does.
 
     Parameters
     ----------
@@ -112,20 +112,20 @@ def in_chunks(compute: Callable[[Any], Any], X: Any, rows: int, dtype: Any, devi
     Parameters
     ----------
     compute : callable
-        From some rows, of this dtype and on this device, to a result for each.
+        Maps some rows, of this dtype and on this device, to results.
     X : array or CSR matrix of shape (n_samples, ...), or dict of those
         Inputs on any device; real numbers of any dtype are converted chunk by chunk.
     rows : int
-        Of a chunk.
+        Rows per chunk.
     dtype : dtype
-        Of the computation.
+        The computing dtype.
     device : Device
-        Of the computation, and of the result.
+        The device of computation and result.
 
     Returns
     -------
     array of shape (n_samples, ...)
-        On `device`; None where there are no rows.
+        On `device`; None if there are no rows.
     """
     n_samples, whole = n_rows(X), None
 
@@ -160,7 +160,7 @@ def predict_raw(model: "Model", X: Any, by: Pass = run) -> Any:
     X : array or CSR matrix of shape (n_rows, ...), or dict of those
         Inputs of the model's dtype, on its device.
     by : callable, default=nn.run
-        Computes others: ``by(module, scope, args)``.
+        Computes the outputs: ``by(module, scope, args)``.
 
     Returns
     -------
@@ -178,14 +178,14 @@ def apply_head(head: Head | None, output: Any) -> Any:
     Parameters
     ----------
     head : Head or None
-        From raw outputs to what is predicted.
+        Maps raw outputs to predictions.
     output : array of shape (n_samples, n_outputs)
         Raw outputs.
 
     Returns
     -------
     array of shape (n_samples, ...)
-        What is predicted.
+        The predictions.
     """
     if head is None:
         return output
@@ -199,15 +199,15 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
     Parameters
     ----------
     model : Model
-        Only read from: several threads may predict with one model.
+        The model, which is not changed: several threads may predict with it.
     X : array or CSR matrix of shape (n_samples, ...), or dict of those
         Inputs.
     name : str, default="raw"
-        What `head` is called; a model keeps one compiled pass for each name.
+        Name of the combination of `by` and `head`; a model keeps one compiled pass per name.
     head : callable, default=None
-        From raw outputs, a Tensor, to the result, row by row; None for the outputs themselves.
+        Maps raw outputs, a Tensor, to the result, row by row; None for the outputs themselves.
     by : callable, default=nn.run
-        Computes the raw outputs: ``by(module, scope, args)``; a part of what `name` means.
+        Computes the raw outputs: ``by(module, scope, args)``.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a model owns: parameters in one flat buffer, optimizer state, buffers, and copies of them."""
+"""A model's state: parameters in one flat buffer, optimizer state, buffers, and copies of them."""
 
 from sknet.engine.state._epoch import Epoch
 from sknet.engine.state._fingerprint import Fingerprint

@@ -1,4 +1,4 @@
-"""What an averaging optimizer predicts with."""
+"""The averaged parameters of optimizers that predict with averages."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,9 +17,9 @@ def averaged(optimizer: BaseOptimizer, layout: Layout, flat: Any, slots: Mapping
     Parameters
     ----------
     optimizer : BaseOptimizer
-        Whose averages.
+        The optimizer.
     layout : Layout
-        Where the parameters stand.
+        Offsets of the parameters.
     flat : array of shape (size,)
         The trained parameters.
     slots : mapping of str to array of shape (size,)
@@ -28,7 +28,7 @@ def averaged(optimizer: BaseOptimizer, layout: Layout, flat: Any, slots: Mapping
     Returns
     -------
     array of shape (size,)
-        An array of its own.
+        A new array.
     """
     named = {
         slot: {name: Tensor(view) for name, view in layout.views(slots[slot]).items()}

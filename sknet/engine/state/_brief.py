@@ -1,11 +1,11 @@
-"""What is shown of many arrays: their names and shapes, in one line."""
+"""Short reprs of many arrays: names and shapes in one line."""
 
 from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["shapes"]
 
-MOST = 6  # arrays that are named
+MOST = 6  # arrays that are listed
 
 
 def shapes(arrays: Mapping[str, Any]) -> str:

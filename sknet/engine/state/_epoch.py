@@ -1,4 +1,4 @@
-"""How far the epoch under way is, for schedules that count epochs in a loop of a user's own."""
+"""The current epoch, for schedules that count epochs in custom loops."""
 
 from typing import NamedTuple
 
@@ -9,28 +9,28 @@ __all__ = ["Epoch"]
 
 
 class Epoch(NamedTuple):
-    """What has been done since the last epoch's end.
+    """The progress since the end of the last epoch.
 
     Attributes
     ----------
     began : int
-        Steps before it.
+        Number of steps before this epoch.
     rows : int
-        Rows that `Model.step` has seen.
+        Number of rows that `Model.step` has seen in it.
     """
 
     began: int = 0
     rows: int = 0
 
     def seen(self, n_rows: int) -> "Epoch":
-        """Return the epoch after a step on so many rows."""
+        """Return the epoch after a step on `n_rows` rows."""
         return Epoch(self.began, self.rows + n_rows)
 
     def check_length(self, progress: Progress, n_steps: int | None) -> None:
-        """Raise a StateError unless `n_steps` steps have been made in it; None is any number."""
+        """Raise a StateError unless `n_steps` steps have been made in this epoch; None allows any number."""
         done = progress.step - self.began
         if n_steps is not None and done != n_steps:
-            raise StateError(f"this epoch was to have {n_steps} steps, and {done} were made: not counted")
+            raise StateError(f"this epoch is not counted: it should have {n_steps} steps, but has {done}")
 
     def ended(self, progress: Progress, plateau: bool = False) -> Progress:
         """Return the progress after this epoch, which counts if a step was made in it.
@@ -38,14 +38,14 @@ class Epoch(NamedTuple):
         Parameters
         ----------
         progress : Progress
-            Before.
+            The progress before the end of this epoch.
         plateau : bool, default=False
-            Whether rates are to be lowered.
+            Whether learning rates are to be lowered.
 
         Returns
         -------
         Progress
-            From now on, epochs are counted.
+            Its epochs are counted from now on.
         """
         if progress.step != self.began:
             progress = progress.epoch_ended(self.rows)

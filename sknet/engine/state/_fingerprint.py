@@ -1,9 +1,9 @@
-"""Whether a captured program still holds: the one rule, for training steps and predictions.
+"""The one rule that decides whether a captured program is still valid, for training and prediction.
 
-A program is made by running Python code once. Whatever that code read of Python is frozen in the
-program: attributes of modules, losses and optimizers, what is in their lists, dicts, arrays and other
-objects, at any depth, and which modules, parameters and hooks there are. A fingerprint remembers all of
-it when a program is made, and tells later whether it is as it was.
+A program is made by running Python code once. Everything that the code read is then fixed in the
+program: attributes of modules, losses and optimizers, the contents of their lists, dicts, arrays and
+other objects, at any depth, and the sets of modules, parameters and hooks. A fingerprint records all of
+it when a program is made, and later tells whether anything has changed.
 """
 
 import types
@@ -23,38 +23,38 @@ from sknet.optim import Optimizer
 
 __all__ = ["Fingerprint"]
 
-# Objects of these types never change; what they refer to, if anything, is watched where it can change.
+# Objects of these types are treated as constants.
 CONSTANT = (
     *(int, float, complex, str, bytes, bool, type(None), type(Ellipsis), slice, range, type),
     *(types.ModuleType, types.BuiltinFunctionType, np.generic, np.dtype, np.ufunc, Device),
 )
-# What a pass does not read: a Scope decides about the mode, and the version says how weights were drawn.
+# Attributes that a pass does not read: a Scope decides the mode, the version says how weights were drawn.
 NOT_READ = frozenset({"_training", "_init_version", "_buffers", "_transient"})
-# Objects that change while they train, or as they run, and are not read by what is captured.
+# Modules whose objects change during training but are not read by captured code.
 OWNERS = ("sknet.engine", "sknet.estimators", "logging", "threading", "concurrent.", "multiprocessing.")
-SMALL = 1 << 16  # bytes of an array up to which a copy of its bytes is compared
+SMALL = 1 << 16  # bytes up to which arrays are compared as `bytes`, and element by element above
 
 Dict = tuple[dict[Any, Any], list[Any], list[Any]]  # a dict, its keys and its values
-Other = tuple[Callable[[], Iterable[Any]], list[Any]]  # what reads some objects, and what they were
+Other = tuple[Callable[[], Iterable[Any]], list[Any]]  # a function that reads objects, and those it returned
 
 
 class Fingerprint:
-    """All that a program was made of which Python code can change.
+    """Everything that a program depends on and that Python code can change.
 
     Parameters
     ----------
     module : Module
-        The network. Values of its parameters and buffers are inputs of a program, and not looked at.
+        The network. The values of its parameters and buffers are inputs of a program, and not compared.
     *parts : object
-        Losses, optimizers, functions: what the captured code reads besides.
+        Losses, optimizers, functions: other objects that the captured code reads.
 
     Notes
     -----
-    Objects are compared by identity, and referred to, so that no new object is taken for an old one.
-    Arrays are compared by their bytes, unless they are read-only. A module's attributes are looked at only
-    after an attribute of any module was set (`sknet.nn.extend.latest`); what can change without that is
-    looked at each time. Global variables, attributes of classes and what compiled code refers to are no
-    part of it.
+    Objects are compared by identity, and kept alive, so that no new object can have an old one's id.
+    Arrays are compared by their bytes, unless they are read-only. A module's attributes are compared only
+    after an attribute of any module was set (`sknet.nn.extend.latest`); everything that can change without
+    that is compared each time. Global variables, class attributes and references of compiled code are not
+    included.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class Fingerprint:
             self._watch(part, seen)
 
     def holds(self) -> bool:
-        """Tell whether all is as it was when this was made."""
+        """Tell whether nothing has changed since this was made."""
         for live, keys, values in self._dicts:
             if len(live) != len(keys) or not (
                 all(map(is_, live, keys)) and all(map(is_, live.values(), values))
@@ -104,10 +104,10 @@ class Fingerprint:
             self._mark = mark
         return True
 
-    # -- taking it ----------------------------------------------------------------------------------
+    # -- recording ----------------------------------------------------------------------------------
 
     def _watch(self, value: Any, seen: dict[int, Any]) -> None:
-        """Remember what can change in a value, and in all that it refers to."""
+        """Record everything mutable in a value, and in all that it refers to."""
         if isinstance(value, CONSTANT) or id(value) in seen:
             return
         seen[id(value)] = value
@@ -150,7 +150,7 @@ class Fingerprint:
         self._watch_items((value.func, value.args, value.keywords), seen)
 
     def _watch_function(self, value: types.FunctionType, seen: dict[int, Any]) -> None:
-        if value.__closure__ or not value.__module__.startswith("sknet."):  # else it is never changed
+        if value.__closure__ or not value.__module__.startswith("sknet."):  # otherwise it never changes
             self._watch_all(partial(_of_function, value), seen)
 
     def _watch_method(self, value: types.MethodType, seen: dict[int, Any]) -> None:
@@ -159,7 +159,7 @@ class Fingerprint:
     def _watch_module(self, module: Module, seen: dict[int, Any]) -> None:
         found = list(_of_module(module))
         self._modules.append((module, found))
-        # Of a module that is no part of the network, such as a teacher, the values are constants.
+        # The values of a module outside the network, such as a teacher, are constants of the program.
         values = () if id(module) in self._inside else module._buffers.values()
         for item in (*found, *values):
             self._watch(item, seen)
@@ -179,12 +179,12 @@ class Fingerprint:
 
 
 def _reading(read: Callable[[Any], Iterable[Any]]) -> Callable[[Fingerprint, Any, dict[int, Any]], None]:
-    """Return how to watch an object whose parts a function yields, the same objects each time."""
+    """Return a method that watches an object through a function that yields the same parts each time."""
     return lambda fingerprint, value, seen: fingerprint._watch_all(partial(read, value), seen)
 
 
 def _of_module(module: Module) -> Iterator[Any]:
-    """Yield what a pass through a module can read of Python, but for values of parameters and buffers."""
+    """Yield what a forward pass can read of a module, except values of parameters and buffers."""
     yield type(module)
     for name, value in vars(module).items():
         if name in ("_parameters", "_children"):
@@ -198,7 +198,7 @@ def _of_module(module: Module) -> Iterator[Any]:
 
 
 def _of_optimizer(optimizer: Optimizer) -> Iterator[Any]:
-    """Yield what the rule of one of our own can read: rates come as numbers that the host computes."""
+    """Yield what the rule of a built-in optimizer can read; rates are inputs, which the host computes."""
     for name, value in vars(optimizer).items():
         if name != "lr":
             yield name
@@ -226,7 +226,7 @@ def _of_function(function: types.FunctionType) -> Iterator[Any]:
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
-        except ValueError:  # nothing was assigned to the variable yet
+        except ValueError:  # nothing has been assigned to the variable yet
             yield None
 
 
@@ -243,7 +243,7 @@ def slots_of(kind: type) -> Iterator[str]:
 
 
 def _is_constant(array: Any) -> bool:
-    """Tell whether an array, and all that its memory belongs to, is read-only."""
+    """Tell whether an array and all owners of its memory are read-only."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return False

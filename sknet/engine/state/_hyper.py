@@ -1,4 +1,4 @@
-"""What a model minimises, and how; and what becomes of the optimizer's state when that changes."""
+"""A model's hyperparameters, and the optimizer's state when they change."""
 
 import math
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,9 +21,9 @@ class Hyper(NamedTuple):
     Attributes
     ----------
     optimizer : BaseOptimizer
-        How the loss is minimised.
+        The optimizer.
     loss : Loss
-        What is minimised.
+        The loss.
     alpha : float
         Strength of the L2 penalty.
     """
@@ -34,7 +34,7 @@ class Hyper(NamedTuple):
 
 
 def checked_hyper(optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: float) -> Hyper:
-    """Return hyperparameters as a user gave them, once they are known to be some."""
+    """Return the hyperparameters that a user has given, after checking them."""
     found = check_optimizer(optimizer, "Model"), check_loss(loss, "Model")
     if not (isinstance(alpha, (int, float, np.number)) and 0 <= alpha < math.inf):
         raise ValueError(
@@ -44,7 +44,7 @@ def checked_hyper(optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: f
 
 
 def averaging(model: "Model") -> BaseOptimizer | None:
-    """Return the optimizer of a model if it predicts with averages, such as `EMA`; its slots are there."""
+    """Return the optimizer of a model, with its slots allocated, if it predicts with averages, like `EMA`."""
     optimizer = model.optimizer
     if not optimizer.averaging:
         return None
@@ -53,12 +53,12 @@ def averaging(model: "Model") -> BaseOptimizer | None:
 
 
 def stepping_optimizer(model: "Model") -> Optimizer:
-    """Return the optimizer of a model that has parameters to learn; its slots are there.
+    """Return the optimizer of a model that has trainable parameters, with its slots allocated.
 
     Parameters
     ----------
     model : Model
-        Which is to make a step.
+        The model, before a step.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def stepping_optimizer(model: "Model") -> Optimizer:
     Raises
     ------
     TypeError
-        If it has no single step.
+        If the optimizer cannot make single steps.
     GradientError
         If all parameters are frozen.
     """
@@ -76,13 +76,13 @@ def stepping_optimizer(model: "Model") -> Optimizer:
     _follow(model, optimizer)
     if not model.memory.leaves:
         raise GradientError(
-            "this model has no parameter to learn: all are frozen, or there are none; "
-            "model.module.requires_grad_(True) thaws all"
+            "this model has no trainable parameters: all are frozen, or there are none; "
+            "model.module.requires_grad_(True) unfreezes all"
         )
     return optimizer
 
 
 def _follow(model: "Model", optimizer: BaseOptimizer) -> None:
-    """Begin the optimizer's state anew if it was changed into one of another kind, in place."""
+    """Reset the optimizer's state if attributes have changed so that it needs other slots."""
     if optimizer.slots != model.memory.slot_names:
         model.adopt(optimizer, model.loss_function, model.alpha, anew=True)

@@ -1,4 +1,4 @@
-"""Inputs of a network: one array, or several by the names of its arguments."""
+"""Inputs of a network: one array, or a dict of several by the names of its arguments."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,21 +20,21 @@ __all__ = [
 
 
 def each_input(function: Callable[..., Any], X: Any, *others: Any) -> Any:
-    """Apply a function to the one input, or to each of several, and to what `others` have in its place.
+    """Apply a function to the one input, or to each of several, with the corresponding items of `others`.
 
     Parameters
     ----------
     function : callable
-        Of an input and what belongs to it.
+        A function of an input and its corresponding items.
     X : array, CSR matrix, or dict of those
         The inputs.
     *others : object or dict
-        Of the same structure.
+        Further arguments, of the same structure.
 
     Returns
     -------
     object or dict
-        The results, likewise.
+        The results, in the same structure.
     """
     if isinstance(X, dict):
         return {name: function(x, *(other[name] for other in others)) for name, x in X.items()}
@@ -84,7 +84,7 @@ def n_rows(X: Any) -> int:
     Returns
     -------
     int
-        Of the first input.
+        The number of rows of the first input.
     """
     return int(first_input(X).shape[0])
 
@@ -138,7 +138,7 @@ def are_arrays(X: Any) -> bool:
 
 
 def computed_dtype(x: Any, dtype: Any) -> Any:
-    """Return in which dtype an input is computed with: real numbers in `dtype`, integers as they are.
+    """Return the computing dtype of an input: `dtype` for real numbers, its own for integers.
 
     Parameters
     ----------

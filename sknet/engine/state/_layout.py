@@ -1,4 +1,4 @@
-"""All parameters in one flat buffer, so that an update is a handful of passes over it."""
+"""The layout of all parameters in one flat buffer, so that an update takes a few passes over it."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -9,11 +9,11 @@ from sknet.exceptions import StateError
 
 __all__ = ["Arrays", "Gradient", "Layout"]
 
-ALIGNMENT = 16  # elements: every parameter starts on a cache line of its own, also in float32
+ALIGNMENT = 16  # elements: every parameter starts on a new cache line, also in float32
 
 
 class Layout:
-    """Where every parameter stands in a flat buffer.
+    """The offset of every parameter in a flat buffer.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class Layout:
     ----------
     size : int
         Elements of the buffer. The gaps between parameters stay zero: every optimizer's rule
-        answers a zero gradient of a zero parameter with a zero update.
+        maps a zero gradient of a zero parameter to a zero update.
 
     Examples
     --------
@@ -43,23 +43,23 @@ class Layout:
         self.size = start
 
     def views(self, flat: Any) -> dict[str, Any]:
-        """Return every parameter's part of `flat`, in its shape, sharing memory."""
+        """Return views of `flat` for every parameter, in its shape."""
         return {name: flat[part].reshape(self.shapes[name]) for name, part in self.slices.items()}
 
     def fill(self, flat: Any, values: Mapping[str, Any]) -> None:
-        """Copy arrays by name into their places in `flat`.
+        """Copy arrays by name to their offsets in `flat`.
 
         Parameters
         ----------
         flat : array of shape (size,)
-            Written to.
+            The buffer to write to.
         values : mapping of str to array
             One array for every parameter.
 
         Raises
         ------
         StateError
-            If names or shapes differ from the layout's; nothing is written then.
+            If names or shapes differ from the layout's; nothing is then written.
         """
         self.check(values)
         for name, part in self.slices.items():
@@ -80,7 +80,7 @@ class Arrays(Mapping[str, Any]):
     Parameters
     ----------
     layout : Layout
-        Where each array stands.
+        Offsets of the arrays.
     flat : array of shape (layout.size,)
         The buffer.
     """
@@ -109,11 +109,11 @@ class Gradient(Arrays):
     Parameters
     ----------
     layout : Layout
-        Where each array stands.
+        Offsets of the arrays.
     flat : array of shape (layout.size,)
         The buffer.
     buffers : mapping of str to array
-        What the modules' buffers (running means, ...) become if this gradient is applied.
+        New values of the modules' buffers (running means, ...) if this gradient is applied.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where a model keeps its numbers: parameters in one flat buffer, optimizer slots like it, and buffers."""
+"""A model's arrays: parameters in one flat buffer, optimizer slots of the same layout, and buffers."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -38,39 +38,39 @@ Slots = dict[str, Any]
 
 
 class Memory:
-    """A module's parameters and buffers, and the optimizer's slots, on one device: the parameters' home.
+    """A module's parameters and buffers, and the optimizer's slots, on one device; the parameters' `Home`.
 
     Parameters
     ----------
     module : Module
         Its parameters become views of the flat buffer.
     dtype : dtype
-        Of the parameters.
+        Dtype of the parameters.
     device : Device
-        Of everything.
+        Device of all arrays.
     slots : iterable of str
-        Names of the optimizer's slots; they begin as zeros.
+        Names of the optimizer's slots, which start as zeros.
     key : tuple of int
-        Of the random numbers that passes through the module draw.
+        Key of the random numbers that passes through the module draw.
 
     Attributes
     ----------
     layout : Layout
-        Where each trained parameter stands in the flat buffer.
+        Offsets of the trained parameters in the flat buffer.
     slots : dict of str to array of shape (layout.size,)
         The optimizer's state.
     leaves : dict of str to Parameter
         The module's trained parameters.
     frozen : dict of str to Parameter
-        The others: each has an array of its own, and no part in gradient, slots and updates.
+        The other parameters: each has its own array, outside of gradient, slots and updates.
     is_spent : bool
-        Whether it was given to a state.
+        Whether a state has taken it over.
     mark : object
-        The mark of the structure (`sknet.nn.extend.latest`) for which the parameters are arranged.
+        The mark of the structure (`sknet.nn.extend.latest`) for which parameters are laid out.
     shown : object
-        That for which layers that begin with data have been shown some.
+        The mark for which layers that are initialised from data have seen a batch.
     scheduled : tuple of object and list
-        The mark of the settings for which it is known which buffers follow a schedule, and those.
+        A mark of the settings, and the buffers that followed a schedule then.
 
     Raises
     ------
@@ -79,9 +79,8 @@ class Memory:
 
     Notes
     -----
-    What `holding` returns reads a state's own, read-only arrays; it copies them before it is
-    first written to. Pickles carry every number once, as the host's arrays, and no slots that are as they
-    began.
+    A memory from `holding` reads a state's read-only arrays, and copies them before it is first written
+    to. Pickles store every array once, as a host array, and no slots that are still zero.
     """
 
     is_spent = False
@@ -95,7 +94,7 @@ class Memory:
         self.slots: Slots = {}
         self.leaves: dict[str, Parameter] = {}
         self.frozen: dict[str, Parameter] = {}
-        self._resting: dict[str, Slots] = {}  # slots of frozen parameters that have been trained
+        self._resting: dict[str, Slots] = {}  # slots of frozen parameters that were trained before
         self._held: Any = None  # the flat buffer of a state whose arrays are read
         self._average: tuple[Any, Any] | None = None
         names = tuple(slots)
@@ -104,7 +103,7 @@ class Memory:
     # -- the parameters -----------------------------------------------------------------------------
 
     def _arrange(self, found: Mapping[str, Parameter], slots: Iterable[str]) -> None:
-        """Copy parameters into a flat buffer, of which they become views; slots go with their parameters."""
+        """Copy parameters into a flat buffer, of which they become views; slots follow their parameters."""
         check_free(found, self)
         mark = latest.structure
         before = self._slots_by_parameter()
@@ -136,7 +135,7 @@ class Memory:
         self.mark = mark
 
     def _slots_by_parameter(self) -> dict[int, Slots]:
-        """Return the part of the slots that belongs to each parameter, by its identity, in own arrays."""
+        """Return copies of the slots of each parameter, by the parameter's id."""
         if not self.slots:
             return {}
         found = {id(self.frozen[name]): slots for name, slots in self._resting.items()}
@@ -146,7 +145,7 @@ class Memory:
         return found
 
     def follow(self, random_state: RandomState) -> bool:
-        """Arrange the parameters anew if the module has got or lost some, or some were frozen or thawed.
+        """Lay out parameters again if some were added, removed, frozen or unfrozen.
 
         Parameters
         ----------
@@ -156,12 +155,12 @@ class Memory:
         Returns
         -------
         bool
-            Whether anything was changed.
+            Whether anything changed.
 
         Raises
         ------
         StateError
-            If a new module is lazy, or another model owns it; this memory is as before then.
+            If a new module is lazy, or another model owns it; this memory is then unchanged.
         """
         mark = latest.structure
         found = dict(self.module.own_parameters())
@@ -188,18 +187,18 @@ class Memory:
         return all(known.get(name) is p for name, p in found.items())
 
     def begin_slots(self, names: Iterable[str]) -> None:
-        """Make the optimizer's state anew."""
+        """Reset the optimizer's state."""
         self._average = None
         self._resting = {}
         self.slots = {name: self.zeros() for name in names}
 
     @property
     def resting(self) -> Mapping[str, Mapping[str, Any]]:
-        """The optimizer's state of frozen parameters that have been trained, by parameter and slot."""
+        """The optimizer's state of frozen parameters that were trained before, by parameter and slot."""
         return MappingProxyType(self._resting)
 
     def rest(self, slots: Mapping[str, Mapping[str, Any]]) -> None:
-        """Give frozen parameters the state from which the optimizer goes on when they are thawed."""
+        """Set the optimizer's state of frozen parameters, used once they are unfrozen."""
         self._resting = {name: dict(kept) for name, kept in slots.items() if name in self.frozen}
 
     @property
@@ -221,7 +220,7 @@ class Memory:
 
     @property
     def known_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of all: what an optimizer says of a frozen parameter is meant for when it is thawed."""
+        """Shapes of all parameters, since options of frozen ones apply once they are unfrozen."""
         return {name: parameter.shape for name, parameter in self.known.items()}
 
     @property
@@ -236,13 +235,13 @@ class Memory:
 
     @property
     def untrained(self) -> dict[str, Any]:
-        """Every buffer and frozen parameter by name: what a pass reads besides the flat buffer."""
+        """Every buffer and frozen parameter by name: all that a pass reads besides the flat buffer."""
         found = {name: b.data for name, b in self.module.named_buffers()}
         found.update({name: p.data for name, p in self.frozen.items()})
         return found
 
     def set_buffers(self, values: Mapping[str, Any]) -> None:
-        """Put arrays in the place of buffers; also told of every step that was made in place."""
+        """Replace buffers; also called after every step that was made in place."""
         self._average = None
         for path, value in values.items():
             owner, _, name = path.rpartition(".")
@@ -258,7 +257,7 @@ class Memory:
 
     def flat_to_write(self) -> Any:
         """Return the flat buffer; read-only arrays of a state are copied first."""
-        self._average = None  # what predicts is computed anew after whatever is written now
+        self._average = None  # stale after a write
         if self._flat is None:
             found = self.known
             order = [name for name, _ in self.module.own_parameters()]
@@ -266,7 +265,7 @@ class Memory:
         return self._flat
 
     def flat_buffers(self) -> tuple[Any, Slots]:
-        """Return the buffers that hold parameters and optimizer state, for who trains them in place."""
+        """Return the buffers of parameters and optimizer state, for code that trains in place."""
         return self.flat_to_write(), self.slots
 
     def workspace(self) -> tuple[Any, Any]:
@@ -282,10 +281,10 @@ class Memory:
         return flat
 
     def averaged(self, optimizer: BaseOptimizer) -> Any:
-        """Return the flat parameters that an averaging `optimizer` predicts with, computed once a step."""
+        """Return the flat parameters that an averaging `optimizer` predicts with, computed once per step."""
         if self._average is not None:
             average, of = self._average
-            # Somebody may have written into an array of the module's; a state's arrays are read-only.
+            # Arrays of the module may have been written to; a state's arrays are read-only.
             if self._flat is None or _same_bits(self._flat, of):
                 return average
         flat = self.packed()
@@ -294,29 +293,29 @@ class Memory:
         return average
 
     def predicting(self, optimizer: BaseOptimizer | None) -> Mapping[str, Any]:
-        """Return every parameter by name as it predicts: the averages of an optimizer, if there is one."""
+        """Return the parameters used for predictions, by name: averages, if the optimizer keeps some."""
         found = self.parameters if optimizer is None else self.layout.views(self.averaged(optimizer))
         if not self.frozen:
             return MappingProxyType(dict(found))
         known = {**found, **{name: p.data for name, p in self.frozen.items()}}
         return MappingProxyType({name: known[name] for name, _ in self.module.own_parameters()})
 
-    # -- as the home of parameters ------------------------------------------------------------------
+    # -- the interface `Home` ------------------------------------------------------------------------
 
     def write(self, parameter: Parameter, values: Any) -> None:
-        """Write new values for a parameter, of its shape, converted to this memory's dtype and device."""
+        """Write new values of a parameter, of its shape, converted to this memory's dtype and device."""
         array = values.data if isinstance(values, Tensor) else values
         array = array if is_array(array) else np.asarray(array)
         if tuple(array.shape) != parameter.shape:
             raise StateError(
                 f"a Model owns parameter {self._name_of(parameter)!r}, of shape {parameter.shape}: values of "
-                f"shape {tuple(array.shape)} cannot be written there. For another shape put another "
-                "nn.Parameter or another module in its place"
+                f"shape {tuple(array.shape)} cannot be written to it. For another shape, assign a new "
+                "nn.Parameter or replace the module"
             )
         if array.dtype.kind not in "biuf":
             raise StateError(
                 f"a Model owns parameter {self._name_of(parameter)!r}, of dtype {self.dtype}: values of "
-                f"dtype {array.dtype} cannot be written there"
+                f"dtype {array.dtype} cannot be written to it"
             )
         target = self.writable(parameter)
         with active(self.device):
@@ -324,7 +323,7 @@ class Memory:
         note_write(target)
 
     def writable(self, parameter: Parameter) -> Any:
-        """Return the array of a parameter, to be written to."""
+        """Return the array of a parameter, for writing."""
         if self.is_spent:
             self.refuse_spent()
         with active(self.device):
@@ -332,13 +331,13 @@ class Memory:
         return parameter.data
 
     def check_move(self, dtype: "np.dtype[Any] | None", device: Device | None) -> None:
-        """Raise a StateError unless the memory has this dtype and is on this device; None is any."""
+        """Raise a StateError unless the memory has this dtype and is on this device; None allows any."""
         changes_dtype = dtype is not None and dtype != self.dtype
         if changes_dtype or (device is not None and device != self.device):
             wanted = " and ".join(str(part) for part in (dtype, device) if part is not None)
             raise StateError(
                 f"a Model owns this module and computes in {self.dtype} on {self.device}: it cannot be moved "
-                f"to {wanted}. Make another model, Model(module, dtype=..., device=...), or move a copy, "
+                f"to {wanted}. Create another model, Model(module, dtype=..., device=...), or move a copy, "
                 "module.copy().to(...)"
             )
 
@@ -348,7 +347,7 @@ class Memory:
     def refuse_spent(self) -> NoReturn:
         """Raise a StateError: this memory belongs to a state."""
         raise StateError(
-            "this model's memory was given to the state that update(donate=True) returned: go on with "
+            "this model's memory was given to the state that update(donate=True) returned: continue with "
             "model.replace(state)"
         )
 
@@ -357,7 +356,7 @@ class Memory:
     def state(
         self, flat: Any, slots: Mapping[str, Any], buffers: Mapping[str, Any], progress: Progress
     ) -> ModelState:
-        """Return an immutable state of arrays that nobody else writes to."""
+        """Return an immutable state of arrays that nothing else writes to."""
         for array in (flat, *slots.values()):
             frozen(array)
         kept = {name: frozen(array.copy()) for name, array in buffers.items()}
@@ -365,7 +364,7 @@ class Memory:
         return ModelState(Arrays(self.layout, flat), optimizer, MappingProxyType(kept), progress)
 
     def given(self) -> tuple[Any, Slots]:
-        """Return parameters and slots to be written to by whoever takes this memory over."""
+        """Return parameters and slots for a state that takes this memory over."""
         if self._flat is not None:
             return self._flat, self.slots
         arrays = [self._held, *self.slots.values()]
@@ -374,11 +373,11 @@ class Memory:
         return self._held, self.slots
 
     def copied_slots(self) -> Slots:
-        """Return the optimizer's state in arrays of its own."""
+        """Return a copy of the optimizer's state."""
         return {name: array.copy() for name, array in self.slots.items()}
 
     def load(self, state: ModelState) -> None:
-        """Copy a state's values; a StateError is raised before anything is changed."""
+        """Copy a state's values; a StateError is raised before anything changes."""
         check_state(state, self.layout, self.slots, self.buffers)
         self.layout.fill(self.flat_to_write(), state.parameters)
         for name, array in state.optimizer.slots.items():
@@ -387,7 +386,7 @@ class Memory:
         self.note_written("Model.load")
 
     def weights(self, optimizer: BaseOptimizer | None) -> Weights:
-        """Return a copy of what decides the predictions, with the slots of averages if those do."""
+        """Return a copy of all that predictions depend on, including the slots of averages."""
         averages = () if optimizer is None else optimizer.averaging
         buffers = {name: array.copy() for name, array in self.buffers.items()}
         slots = {name: self.slots[name].copy() for name in averages}
@@ -395,7 +394,7 @@ class Memory:
         return Weights(self.packed(), buffers, slots, self.layout, frozen)
 
     def restore_weights(self, weights: Weights) -> None:
-        """Put back what `weights` returned, also after parameters were frozen or thawed."""
+        """Restore what `weights` returned, also after parameters were frozen or unfrozen."""
         flat, layout = self.flat_to_write(), weights.layout
         if layout is not None and layout.shapes != self.layout.shapes:
             weights = arranged(self, weights, layout)
@@ -406,12 +405,12 @@ class Memory:
         self.note_written("Model.restore_weights")
 
     def note_written(self, by: str) -> None:
-        """Tell the tape that parameters were overwritten, and by what."""
+        """Notify the tape that parameters were overwritten, and by what."""
         if self._flat is not None:
             note_write(self._flat, by)
 
     def holding(self, state: ModelState) -> "Memory":
-        """Return a memory of a module like this one's, that reads a state's own arrays."""
+        """Return a memory with a copy of the module that reads a state's arrays."""
         check_state(state, self.layout, self.slots, self.buffers)
         for name, array in state.parameters.items():
             if array.dtype != self.dtype or device_of(array) != self.device:
@@ -426,7 +425,7 @@ class Memory:
         whole = isinstance(held, Arrays) and held.layout.shapes == self.layout.shapes
         other._held = held.flat if whole else None  # type: ignore[attr-defined]
         arrays = {parameter: state.parameters[name] for name, parameter in self.leaves.items()}
-        # A frozen array is read, and written to by who sets its values: each model has its own.
+        # Frozen parameters can be assigned new values, so each model needs its own arrays.
         arrays.update({p: p.data if self.is_spent else p.data.copy() for p in self.frozen.values()})
         other.module = copy_with(self.module, arrays)
         other._find()
@@ -435,7 +434,7 @@ class Memory:
         return other
 
     def _find(self) -> None:
-        """Become the home of the module's parameters as they are."""
+        """Own the module's parameters without moving them."""
         own = dict(self.module.own_parameters())
         self.leaves = {name: own[name] for name in self.leaves}
         self.frozen = {name: own[name] for name in self.frozen}
@@ -469,7 +468,7 @@ class Memory:
             self.device = Device("cpu")
         self.module.to(device=self.device)
         with active(self.device):
-            # Everything is copied: joblib hands large arrays to its workers as read-only maps of a file.
+            # Everything is copied: joblib passes large arrays to its workers as read-only memory maps.
             found = dict(self.module.own_parameters())
             for _, tensor in (*found.items(), *self.module.named_buffers()):
                 tensor.data = to_device(np.array(to_host(tensor.data)), self.device)
@@ -488,7 +487,7 @@ class Memory:
 
 
 def _is_blank(array: Any) -> bool:
-    """Tell whether slots are as they begin: all bits are zero, and a pickle need not have them."""
+    """Tell whether all bits of slots are zero, their initial state, which a pickle can leave out."""
     return not bool(namespace(array).any(array.view(f"u{array.dtype.itemsize}")).item())
 
 

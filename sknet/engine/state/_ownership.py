@@ -1,4 +1,4 @@
-"""Whose a module is: a model trains a copy, or the module itself, of which no other model has a part."""
+"""Ownership of modules: a model trains a copy, or the module itself if no other model owns any of it."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -11,7 +11,7 @@ __all__ = ["check_free", "copy_of"]
 
 
 def copy_of(module: Module) -> Module:
-    """Return a copy of a module that shares nothing with it but the values of its parameters."""
+    """Return a copy of a module that shares only the arrays of its parameters."""
     known: dict[int, Any] = {}
     for each in module.modules():
         for parameter in each._parameters.values():
@@ -21,7 +21,7 @@ def copy_of(module: Module) -> Module:
         return deepcopy(module, known)
     except TypeError as error:
         raise TypeError(
-            f"a Model makes a copy of its module, and this {type(module).__name__} cannot be copied "
+            f"a Model copies its module, but this {type(module).__name__} cannot be copied "
             f"({error}): pass copy=False to hand over the module itself"
         ) from error
 
@@ -31,6 +31,6 @@ def check_free(parameters: Mapping[str, Parameter], home: Any = None) -> None:
     for name, parameter in parameters.items():
         if parameter.home not in (None, home):
             raise StateError(
-                f"parameter {name!r} belongs to another Model, which goes on training it: give this one a "
+                f"parameter {name!r} belongs to another Model, which may still train it: give this one a "
                 "copy of the module, module.copy(), or leave out copy=False"
             )

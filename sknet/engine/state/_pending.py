@@ -1,4 +1,4 @@
-"""A memory that is not there yet: of a lazy module, until its first batch says the shapes."""
+"""The placeholder for the memory of a lazy module, until the first batch determines its shapes."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,12 +17,12 @@ __all__ = ["Pending", "begin", "give_shapes"]
 
 
 class Pending:
-    """What stands in a memory's place until the shapes of a lazy module are known.
+    """Replaces the memory until the shapes of a lazy module are known.
 
     Parameters
     ----------
     module : Module
-        A lazy one.
+        A lazy module.
     device : Device
         Where the model will compute.
     """
@@ -34,22 +34,22 @@ class Pending:
 
     @property
     def mark(self) -> object:
-        """The latest structure: nothing has been made of the module yet."""
+        """The latest structure: nothing depends on the module yet."""
         return latest.structure
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # protocols of copy and pickle
             raise AttributeError(name)
         raise StateError(
-            "this model's module is lazy, and has no parameters before its first batch: call "
-            "model.materialize(X), or begin with a step"
+            "this model's module is lazy and has no parameters before its first batch: call "
+            "model.materialize(X), or start with a step"
         )
 
 
 def begin(
     module: Module, dtype: Any, device: Device, slots: Iterable[str], random_state: RandomState
 ) -> Memory:
-    """Return the memory of a module that has its shapes; what was not drawn yet is drawn first.
+    """Return the memory of a module with known shapes, after drawing weights that have no values yet.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ def begin(
     slots : iterable of str
         Names of the optimizer's slots.
     random_state : RandomState
-        What to draw from, parameters first.
+        The generator to draw from, parameters first.
 
     Returns
     -------
     Memory
-        New.
+        The new memory.
     """
     module.initialize(random_state)
     key = stream_key(random_state)
@@ -74,7 +74,7 @@ def begin(
 
 
 def give_shapes(module: Module, X: Any, dtype: Any) -> None:
-    """Give a lazy module the shapes that follow from a batch, or from the shapes of one."""
+    """Determine the shapes of a lazy module from a batch, or from its shape."""
 
     def example(x: Any) -> Any:
         return x if isinstance(x, tuple) or hasattr(x, "dtype") else np.asarray(x)

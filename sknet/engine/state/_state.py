@@ -1,4 +1,4 @@
-"""What a model's state is, and what a step returns."""
+"""A model's state, and the result of a step."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -18,7 +18,7 @@ __all__ = ["ModelState", "StepResult", "Weights", "check_state", "copied_random_
 
 
 class ModelState(NamedTuple):
-    """Everything that a training step changes, as values that cannot be changed.
+    """Everything that a training step changes, as immutable values.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ def _on_host(arrays: Mapping[str, Any]) -> dict[str, Any]:
 def _rebuilt(
     parameters: dict[str, Any], optimizer: OptimizerState, buffers: dict[str, Any], progress: Progress
 ) -> ModelState:
-    """Return a state that was pickled: pickles keep neither read-only views of mappings nor of arrays."""
+    """Return an unpickled state, with mappings and arrays made read-only again."""
     for array in (*parameters.values(), *optimizer.slots.values(), *buffers.values()):
         frozen(array)
     return ModelState(MappingProxyType(parameters), optimizer, MappingProxyType(buffers), progress)
@@ -68,7 +68,7 @@ def check_state(
     Parameters
     ----------
     state : ModelState
-        To be loaded.
+        The state to load.
     layout, slots, buffers
         The model's.
     """
@@ -76,7 +76,7 @@ def check_state(
     if set(state.optimizer.slots) != set(slots):
         raise StateError(
             f"the state was made by an optimizer with the slots {sorted(state.optimizer.slots)}, this one "
-            f"keeps {sorted(slots)}: states go over between models with the same class of optimizer"
+            f"keeps {sorted(slots)}: states can be loaded only by models with the same class of optimizer"
         )
     for kind, mine, theirs in (("slot", slots, state.optimizer.slots), ("buffer", buffers, state.buffers)):
         if set(mine) != set(theirs):
@@ -89,7 +89,7 @@ def check_state(
 
 
 class Weights(NamedTuple):
-    """What decides what a model predicts.
+    """All that a model's predictions depend on.
 
     Attributes
     ----------
@@ -98,11 +98,11 @@ class Weights(NamedTuple):
     buffers : mapping of str to array
         The module's buffers.
     slots : mapping of str to array of shape (layout.size,)
-        Of an optimizer that predicts with averages: the slots that they are computed from.
+        For an optimizer that predicts with averages: the slots that they are computed from.
     layout : Layout or None
-        Where each parameter stands in `flat` and the slots; None where that of the model holds.
+        Offsets of the parameters in `flat` and the slots; None for those of the model.
     frozen : mapping of str to array
-        The arrays of frozen parameters, not copied: they change only after having been thawed.
+        The arrays of frozen parameters, not copied: they change only after being unfrozen.
     """
 
     flat: Any
@@ -112,19 +112,19 @@ class Weights(NamedTuple):
     frozen: Mapping[str, Any] = {}
 
     def trained_by(self, names: Iterable[str], thawed: Mapping[str, Any]) -> "Weights":
-        """Return weights of the same network when it had other parameters to train.
+        """Return weights for another set of trained parameters of the same network.
 
         Parameters
         ----------
         names : iterable of str
-            Which, in order.
+            Names of the trained parameters, in order.
         thawed : mapping of str to array
-            What others had then that have been trained since.
+            Values of other parameters that have been trained since.
 
         Returns
         -------
         Weights
-            With another `layout` and `frozen`; `flat` and `slots` stay to be replaced.
+            With another `layout` and `frozen`; `flat` and `slots` remain to be replaced.
         """
         mine = {} if self.layout is None else self.layout.views(self.flat)
         known = {**self.frozen, **mine}
@@ -134,7 +134,7 @@ class Weights(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """What one training step did.
+    """The result of one training step.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class StepResult(NamedTuple):
     gradient : Gradient
         Gradient of the objective, an array for every parameter name.
     update : mapping of str to array
-        What was added to every parameter.
+        The change of every parameter.
     output : Tensor of shape (n_samples, n_outputs)
         The module's raw output before the update.
     data_loss, penalty : float
@@ -168,24 +168,24 @@ class StepResult(NamedTuple):
 
 
 def copied_random_state(random_state: np.random.RandomState) -> np.random.RandomState:
-    """Return a random state of its own that draws the same numbers."""
+    """Return an independent random state that draws the same numbers."""
     copy = np.random.RandomState()
     copy.set_state(random_state.get_state())
     return copy
 
 
 def frozen(array: Any) -> Any:
-    """Make an array read-only where its device knows such a thing."""
+    """Make an array read-only, if its device supports that."""
     if isinstance(array, np.ndarray):
         array.flags.writeable = False
     return array
 
 
 def thawed(array: Any) -> bool:
-    """Make an array that was `frozen` writeable again; tell whether that can be."""
+    """Make an array that was `frozen` writeable again; return whether that was possible."""
     if isinstance(array, np.ndarray):
         try:
             array.flags.writeable = True
-        except ValueError:  # its memory belongs to somebody else, such as a read-only map of a file
+        except ValueError:  # it does not own its memory, such as a read-only memory map
             return False
     return array is not None

@@ -1,4 +1,4 @@
-"""Weights of a model that had other parameters to train: some have been frozen or thawed since."""
+"""Weights saved before some parameters of the model were frozen or unfrozen."""
 
 from typing import TYPE_CHECKING
 
@@ -12,21 +12,21 @@ __all__ = ["arranged"]
 
 
 def arranged(memory: "Memory", weights: Weights, layout: Layout) -> Weights:
-    """Return weights as what is trained now would have them; what is frozen now is put back.
+    """Return weights in the layout of the parameters trained now; restore those that are frozen now.
 
     Parameters
     ----------
     memory : Memory
-        Of the same network; its frozen parameters, and their slots, are written to.
+        A memory of the same network; its frozen parameters and their slots are written to.
     weights : Weights
-        To be restored.
+        The weights to restore.
     layout : Layout
-        Theirs.
+        The layout of the weights.
 
     Returns
     -------
     Weights
-        Arranged as the memory is.
+        In the memory's layout.
     """
     known = {**weights.frozen, **layout.views(weights.flat)}
     for name in memory.frozen.keys() & layout.shapes.keys():
@@ -37,7 +37,7 @@ def arranged(memory: "Memory", weights: Weights, layout: Layout) -> Weights:
     for slot, array in weights.slots.items():
         mine = memory.layout.views(slots[slot])
         for name in mine.keys() - layout.shapes.keys():
-            mine[name][...] = 0  # what was frozen predicted as it was, without an average
+            mine[name][...] = 0  # a frozen parameter had no average
         for name, kept in layout.views(array).items():
             target = mine.get(name, memory.resting.get(name, {}).get(slot))
             if target is not None:

@@ -1,4 +1,4 @@
-"""The objective of a model's batch: its two terms, and as what they are reported."""
+"""The objective of a model's batch: its two terms, and their reported values."""
 
 import math
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ def as_operands(model: "Model", X: Any) -> Any:
 
 
 def checked_targets(model: "Model", y: Any, sample_weight: Any) -> Checked:
-    """Return targets and weights as tensors; a loop, whose caller has checked them, does without."""
+    """Return checked targets and weights as tensors; loops, which check all rows up front, skip this."""
     y = as_operand(model, y)
     check_targets(model.loss_function, y)
     if sample_weight is not None:
@@ -64,18 +64,18 @@ def batch_terms(
     Parameters
     ----------
     model : Model
-        Whose loss, and strength of the penalty.
+        The model, with its loss and strength of the penalty.
     output, y, sample_weight : Tensor, array, array or None
         As for `Model.loss`.
     parameters : iterable of Tensor, default=None
-        What to penalize, of those that have two or more axes; None for the model's trained parameters.
+        Parameters to penalize if they have two or more axes; None for the model's trained parameters.
 
     Returns
     -------
     data : Tensor of shape ()
         Weighted mean loss.
     penalty : Tensor of shape () or None
-        None where `alpha` is 0.
+        None if `alpha` is 0.
     """
     weight = None if sample_weight is None else as_operand(model, sample_weight)
     y = as_operand(model, y)
@@ -91,31 +91,31 @@ def batch_terms(
 def batch_as_reported(
     model: "Model", output: Tensor, y: Any, sample_weight: Any, data: Tensor, penalty: Tensor | None
 ) -> Terms:
-    """Return what `batch_terms` returned as it is reported: in the units of the targets."""
+    """Return the reported values of what `batch_terms` returned: in the units of the targets."""
     weight = None if sample_weight is None else as_operand(model, sample_weight)
     y = as_operand(model, y)
     return _objective.as_reported(model.loss_function, output, y, weight, data, penalty)
 
 
 def reported(model: "Model", result: StepResult) -> float:
-    """Return the loss of a step's `result` as it is reported: regression losses as the mean over outputs.
+    """Return the reported loss of a step's `result`: for regression losses, the mean over outputs.
 
-    scikit-learn descends the sum over outputs and reports their mean; so do we.
+    As in scikit-learn, the sum over outputs is minimised and their mean is reported.
     """
     return per_output(model, result.data_loss, result.output) + result.penalty
 
 
 def mean_loss(model: "Model", output: Any, y: Any, sample_weight: Any = None) -> tuple[float, float]:
-    """Return the mean loss of raw outputs as it is reported, without penalty.
+    """Return the reported mean loss of raw outputs, without penalty.
 
     Parameters
     ----------
     model : Model
-        Whose loss.
+        The model, with its loss.
     output : array of shape (n_samples, n_outputs)
         Raw outputs.
     y : array of shape (n_samples, ...)
-        Targets as the loss reads them.
+        Targets as the loss expects them.
     sample_weight : array of shape (n_samples,) or (n_samples, n_positions), default=None
         Weights as for `Model.loss`.
 
@@ -124,7 +124,7 @@ def mean_loss(model: "Model", output: Any, y: Any, sample_weight: Any = None) ->
     mean : float
         The mean.
     weight : float
-        The weight of all rows.
+        The total weight of all rows.
     """
     weight = None if sample_weight is None else as_operand(model, sample_weight)
     with no_grad():
@@ -134,5 +134,5 @@ def mean_loss(model: "Model", output: Any, y: Any, sample_weight: Any = None) ->
 
 
 def per_output(model: "Model", loss: float, outputs: Any) -> float:
-    """Return a mean loss as it is reported: for some losses divided by the number of a row's `outputs`."""
+    """Return the reported value of a mean loss: for some losses, divided by the number of outputs per row."""
     return _objective.per_output(model.loss_function, loss, math.prod(outputs.shape[1:]))

@@ -1,4 +1,4 @@
-"""What arithmetic would take in without a word, found before anything is computed with it."""
+"""Checks of outputs, targets and weights that arithmetic would silently accept."""
 
 import warnings
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ __all__ = [
 
 
 def check_output(module: Module, output: Any) -> Any:
-    """Return what a module has returned; a TypeError says if that is no tensor.
+    """Return the output of a module after checking that it is a tensor.
 
     Parameters
     ----------
     module : Module
         A network.
     output : object
-        What its forward pass has returned.
+        The result of its forward pass.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def check_output(module: Module, output: Any) -> Any:
     Raises
     ------
     TypeError
-        If there is none, or something that a loss does not expect.
+        If it is None or anything else that a loss does not expect.
     """
     if isinstance(output, Tensor):
         return output
@@ -51,22 +51,22 @@ def check_output(module: Module, output: Any) -> Any:
     if isinstance(output, (tuple, list, dict)):
         found = f"a {type(output).__name__} of {len(output)}"
         raise TypeError(
-            f"{name}.forward returned {found}, expected one tensor, as a loss expects it: return that alone, "
+            f"{name}.forward returned {found}, expected one tensor, as a loss expects it: return only that, "
             "or several outputs joined by ops.concat"
         )
     raise TypeError(
         f"{name}.forward returned an object of type {type(output).__name__}, expected a tensor: compute with "
-        "sknet.ops, and not with NumPy"
+        "sknet.ops, not with NumPy"
     )
 
 
 def note_last_layer(error: Exception, module: Module) -> None:
-    """Add to an error about outputs and targets which layer has made the outputs.
+    """Add a note to an error about outputs and targets that names the network's last layer.
 
     Parameters
     ----------
     error : Exception
-        Changed.
+        The error, which gets the note.
     module : Module
         The network.
     """
@@ -76,7 +76,7 @@ def note_last_layer(error: Exception, module: Module) -> None:
 
 
 def last_layer(module: Module) -> tuple[str, Module]:
-    """Return path and module of the layer that was registered last; the path is empty without layers.
+    """Return path and module of the last registered layer; the path is empty if there are none.
 
     Parameters
     ----------
@@ -98,12 +98,12 @@ def last_layer(module: Module) -> tuple[str, Module]:
 
 
 def check_targets(loss: Loss, y: Tensor) -> None:
-    """Let the loss look at negative integers: as class numbers they would count from the end.
+    """Let the loss check targets for negative integers, which would index classes from the end.
 
     Parameters
     ----------
     loss : Loss
-        Raises a ValueError if it cannot be asked for such targets.
+        The loss, which raises a ValueError if it does not allow such targets.
     y : Tensor of shape (n_samples, ...)
         Targets.
     """
@@ -112,21 +112,21 @@ def check_targets(loss: Loss, y: Tensor) -> None:
 
 
 def warn_of_probabilities(loss: Loss, output: Tensor, stacklevel: int) -> None:
-    """Warn if a loss of logits is given what a softmax or a sigmoid has made of them.
+    """Warn if a loss that expects logits is given the output of a softmax or a sigmoid.
 
     Parameters
     ----------
     loss : Loss
-        Any; only losses of classes that expect logits are looked at.
+        Any loss; only classification losses that expect logits are checked.
     output : Tensor of shape (n_samples, ..., n_outputs)
-        What a network returned. Of several classes, all rows must be nonnegative and have the sum 1;
-        otherwise a sigmoid must have been the last operation on the tape.
+        The output of a network. With several classes, probabilities are nonnegative and sum to 1 in every
+        row; otherwise, a sigmoid must have been the last operation on the tape.
     stacklevel : int
-        Whose line the warning shows, as `warnings.warn` counts.
+        As for `warnings.warn`.
     """
     if _are_probabilities(loss, output):
         warnings.warn(
-            f"{loss!r} expects raw outputs (logits), but these look like probabilities: leave out the "
+            f"{loss!r} expects raw outputs (logits), but these look like probabilities: remove the "
             "softmax or sigmoid at the end of the network, or use NLL() or BinaryCrossEntropy()",
             UserWarning,
             stacklevel=stacklevel + 1,
@@ -147,12 +147,12 @@ def _are_probabilities(loss: Loss, output: Tensor) -> bool:
 
 
 def check_weights(weight: Tensor) -> None:
-    """Raise a ValueError for weights of which one is negative, or none is positive.
+    """Raise a ValueError if a weight is negative, or none is positive.
 
     Parameters
     ----------
     weight : Tensor of shape (n_samples,)
-        Sample weights; a NaN passes, the loss will show it.
+        Sample weights; NaN passes, since the loss will be NaN.
     """
     if weight.size and _least(weight) < 0:
         raise ValueError(f"sample_weight must not be negative, got {_least(weight):g}")
@@ -171,19 +171,19 @@ def check_reached(loss: Tensor, leaves: Mapping[str, Tensor]) -> None:
     Parameters
     ----------
     loss : Tensor
-        On the tape.
+        A loss on the tape.
     leaves : mapping of str to Tensor
-        The parameters. The loss must have been computed from one at least, and must know of all.
+        The parameters. The loss must depend on at least one, and all must have existed when it was computed.
     """
     if not any(parameter.requires_grad for parameter in recorded(loss, leaves)):
         raise GradientError(
             "the loss does not depend on this model's parameters: compute it from this model's output, "
-            "model.loss(model(X), y), and not inside no_grad"
+            "model.loss(model(X), y), outside of no_grad"
         )
 
 
 def recorded(output: Tensor, leaves: Mapping[str, Tensor]) -> list[Tensor]:
-    """Return a network's parameters as they belong to an output: without gradient if it was not recorded.
+    """Return a network's parameters for the penalty of an output: detached if the output was not recorded.
 
     Parameters
     ----------
@@ -195,20 +195,20 @@ def recorded(output: Tensor, leaves: Mapping[str, Tensor]) -> list[Tensor]:
     Returns
     -------
     list of Tensor
-        The parameters; detached if the output does not depend on any, since what would have a gradient then
-        is the penalty alone.
+        The parameters; detached if the output does not depend on any, since otherwise only the penalty
+        would have a gradient.
 
     Raises
     ------
     GradientError
-        If the output was computed without a parameter that was frozen then, or came later.
+        If a parameter was frozen when the output was computed, or added later.
     """
     parameters = list(leaves.values())
     late = missed(output, parameters)
     if late:
         name = next(name for name, leaf in leaves.items() if leaf is late[0])
         raise GradientError(
-            f"{name!r} was frozen, or no part of the network, when its output was computed, and its gradient "
-            "is not known: compute output and loss again"
+            f"{name!r} was frozen, or not part of the network, when the output was computed, so its gradient "
+            "is unknown: compute output and loss again"
         )
     return parameters if late is not None else [p.detach() for p in parameters]

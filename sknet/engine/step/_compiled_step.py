@@ -1,4 +1,4 @@
-"""A training step to look at: what is computed, where it is kept, and the source of it."""
+"""A compiled training step for inspection: its graph, memory plan and source."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,18 +14,18 @@ __all__ = ["CompiledStep", "compiled_step"]
 
 
 class CompiledStep:
-    """The programs of a training step; they are captured when they are first asked for.
+    """The programs of a training step, which are captured on first access.
 
     Parameters
     ----------
     model : Model
-        On the host, with an optimizer that goes step by step.
+        A model on the host, with a stochastic optimizer.
     X, y, weight : array, array, array or None
-        Of the shapes and dtypes of a batch.
+        Arrays with the shapes and dtypes of a batch.
 
     Notes
     -----
-    Where the step cannot be captured, its attributes raise an AttributeError that says why.
+    If the step cannot be captured, its attributes raise an AttributeError that says why.
 
     Examples
     --------
@@ -65,21 +65,21 @@ class CompiledStep:
 
     @property
     def gradient(self) -> Compiled:
-        """From parameters and a batch to the gradient; its `graph`, `plan` and `source` can be read."""
+        """Computes the gradient from parameters and a batch; see its `graph`, `plan` and `source`."""
         return self._shown()[0]
 
     @property
     def update(self) -> Compiled:
-        """From gradient and optimizer state to new parameters and state."""
+        """Computes new parameters and state from gradient and optimizer state."""
         return self._shown()[1]
 
     @property
     def native_source(self) -> str | None:
-        """The source of the function that does many steps in one call.
+        """The source of the function that runs many steps in one call.
 
-        None where Numba is missing or an operation has no native code.
+        None if Numba is missing or an operation cannot be translated.
         """
-        from sknet.compile.executors.native import native_source  # loads what imports should not wait for
+        from sknet.compile.executors.native import native_source  # slow to import
 
         weighted = self._batch[2] is not None
         return native_source(self.gradient, self.update, list(self._model.buffers), weighted)
@@ -92,7 +92,7 @@ class CompiledStep:
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             "a compiled step is bound to memory of this process and cannot be pickled or copied: pickle the "
-            "model, and ask for its step again"
+            "model, and get its step again"
         )
 
     def __repr__(self) -> str:
@@ -112,14 +112,14 @@ def compiled_step(model: "Model", X: Any, y: Any, weight: Any = None) -> Compile
     Parameters
     ----------
     model : Model
-        On the host, with an optimizer that goes step by step.
+        A model on the host, with a stochastic optimizer.
     X, y, weight : array, array, array or None
-        Of the shapes and dtypes of a batch.
+        Arrays with the shapes and dtypes of a batch.
 
     Returns
     -------
     CompiledStep
-        To look at.
+        The step.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a model shows to layers whose first weights are fitted to data, before its first step."""
+"""Data-dependent initialisation: layers are shown data before the model's first step."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,11 @@ def show_batch(model: "Model", X: Any) -> None:
     Parameters
     ----------
     model : Model
-        Its weights are fitted, with draws of its random state; it is as before after an error.
+        Its weights are fitted, with draws of its random state; an error leaves it unchanged.
     X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
         A batch, on the model's device.
     """
-    # Which layers there are is looked at once, and again when some have come or were frozen or thawed.
+    # Layers are searched only once, and again after the structure has changed.
     if model.memory.shown is not latest.structure:
         show_rows(model, n_rows(X), lambda chosen: X if chosen is None else _taken(X, chosen))
 
@@ -36,9 +36,9 @@ def show_rows(model: "Model", n_rows: int, take: Callable[[Any], Any]) -> None:
     model : Model
         As for `show_batch`.
     n_rows : int
-        How many there are.
+        Number of rows.
     take : callable
-        Returns the inputs of the rows whose numbers it is given, or of all for None.
+        Returns the inputs of the rows with given indices, or of all for None.
     """
     memory = model.memory
     if waits_for_data(memory.module):

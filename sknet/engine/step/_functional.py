@@ -1,4 +1,4 @@
-"""The step in pieces that change nothing: the pass through the module, loss, gradient, and the state after.
+"""The step in pure pieces: the forward pass, loss, gradient, and the new state.
 
 `loss`, `backward` and `update` are methods of `Model`.
 """
@@ -25,16 +25,16 @@ __all__ = ["backward", "evaluate", "forward", "loss", "update"]
 
 
 def forward(model: "Model", X: Any, training: bool) -> Tensor:
-    """Return the raw output of a model's module, recorded; the changed buffers go with it.
+    """Return the raw output of a model's module, recorded on the tape, together with changed buffers.
 
     Parameters
     ----------
     model : Model
-        Only read from; a lazy module gets its shapes, and layers that begin with data see the batch.
+        Not changed, except that lazy modules get their shapes and data-dependent layers see the batch.
     X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
         A batch.
     training : bool
-        Whether layers behave as in training.
+        Whether layers run in training mode.
 
     Returns
     -------
@@ -54,12 +54,12 @@ def forward(model: "Model", X: Any, training: bool) -> Tensor:
 
 
 def evaluate(model: "Model", X: Any, by: Any) -> Any:
-    """Return what a function makes of a model's module in evaluation mode, such as the output of a layer.
+    """Return the result of a function of a model's module in evaluation mode, such as a layer's output.
 
     Parameters
     ----------
     model : Model
-        Only read from; a lazy module gets its shapes.
+        Not changed, except that a lazy module gets its shapes.
     X : array, sparse matrix or Tensor of shape (n_samples, ...), or dict of those
         A batch.
     by : callable
@@ -75,7 +75,7 @@ def evaluate(model: "Model", X: Any, by: Any) -> Any:
 
 
 def _averages(model: "Model") -> dict[Any, Tensor]:
-    """Return what stands in the place of the module's parameters: averages, when those predict."""
+    """Return the averages that replace the module's parameters in predictions, if there are any."""
     if averaging(model) is None:
         return {}
     places = bindings(model.module)
@@ -98,11 +98,11 @@ def loss(self: "Model", output: Tensor, y: Any, sample_weight: Any = None) -> Te
     Parameters
     ----------
     output : Tensor of shape (n_samples, n_outputs)
-        What the model returned.
+        The output of the model.
     y : array of shape (n_samples,) or (n_samples, n_outputs)
-        Targets: class numbers, 0/1 labels or real numbers, as the loss reads them.
+        Targets: class numbers, 0/1 labels or real numbers, as the loss expects them.
     sample_weight : array of shape (n_samples,) or (n_samples, n_positions), default=None
-        Weights of rows, or of the positions of sequences; None weights all alike.
+        Weights of rows, or of the positions of sequences; None for equal weights.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def loss(self: "Model", output: Tensor, y: Any, sample_weight: Any = None) -> Te
     ValueError
         For negative class numbers, and for weights that are negative or all zero.
     GradientError
-        If a parameter was thawed or put in since the output was computed.
+        If a parameter was unfrozen or added since the output was computed.
 
     Examples
     --------
@@ -142,15 +142,15 @@ def _look_at(self: "Model", output: Tensor) -> None:
 
 @on_device
 def backward(self: "Model", loss: Tensor, donate: bool = False) -> Gradient:
-    """Return the gradient of a loss with respect to every parameter; nothing is changed.
+    """Return the gradient of a loss with respect to every parameter; the model does not change.
 
     Parameters
     ----------
     loss : Tensor of shape ()
         Computed from this model's output.
     donate : bool, default=False
-        Give up the intermediate values that the gradient is computed from: their memory is free
-        for the next step, and the loss has its value, but no gradient any more.
+        Free the intermediate values that the gradient is computed from: their memory is available to
+        the next step, and the loss keeps its value but cannot be differentiated again.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def backward(self: "Model", loss: Tensor, donate: bool = False) -> Gradient:
     ------
     GradientError
         If the loss does not depend on this model's parameters, or the output was computed before one of
-        them was thawed or put in, or the loss is no scalar.
+        them was unfrozen or added, or the loss is not a scalar.
 
     Examples
     --------
@@ -183,16 +183,16 @@ def backward(self: "Model", loss: Tensor, donate: bool = False) -> Gradient:
 
 @on_device
 def update(self: "Model", gradient: Gradient, donate: bool = False) -> ModelState:
-    """Return the state after one optimizer update; nothing is changed.
+    """Return the state after one optimizer update; the model does not change.
 
     Parameters
     ----------
     gradient : Gradient or mapping of str to array-like
-        From `backward`, or arrays of your own for every parameter name.
+        From `backward`, or any arrays by parameter name.
     donate : bool, default=False
-        Give up this model's memory: the new state is written into it. Arrays that were taken from
-        this model, or from the state it holds, change with it, and the model can only be asked
-        to `replace` its state; a functional loop then needs no more memory than one in place.
+        Write the new state into this model's memory. Arrays that were taken from this model or its
+        state are then overwritten, and `replace` is the only method that may be called on the model;
+        a functional loop then needs no more memory than an in-place one.
 
     Returns
     -------
@@ -224,7 +224,7 @@ def update(self: "Model", gradient: Gradient, donate: bool = False) -> ModelStat
     apply_update(optimizer, memory.layout, self.progress, gradient.flat, flat, slots)
     if donate:
         note_write(flat, "Model.update(donate=True)")
-        memory.is_spent = True  # whoever uses the model from now on, but to replace its state, is told so
+        memory.is_spent = True  # any use of the model except `replace` raises from now on
         self.recompile()
     return memory.state(flat, slots, buffers, self.progress.stepped())
 

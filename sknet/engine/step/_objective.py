@@ -1,4 +1,4 @@
-"""What is minimised: the weighted mean of a loss, and an L2 penalty."""
+"""The objective: the weighted mean of a loss, and an L2 penalty."""
 
 import math
 from collections.abc import Iterable
@@ -20,9 +20,9 @@ class Mean(NamedTuple):
     value : Tensor of shape ()
         The mean.
     weight : Tensor of shape () or int
-        The weight of all rows; 0 where nothing counts.
+        The total weight of all rows; 0 if all targets are ignored.
     divisor : Tensor of shape () or int
-        What a sum over rows is divided by: the weight, or the number of rows where nothing counts.
+        Divisor of a sum over rows: the weight, or the number of rows if all targets are ignored.
     """
 
     value: Tensor
@@ -33,8 +33,8 @@ class Mean(NamedTuple):
 def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> Mean:
     """Return the weighted mean loss.
 
-    Weights have shape (n_samples,), or one for each position of a sequence. The mean is over what
-    counts: the sum of the loss's values, divided by the sum of its `counts`.
+    Weights have shape (n_samples,), or one number per position of a sequence. Ignored targets do not
+    enter the mean: it is the sum of the loss's values, divided by the sum of its `counts`.
 
     Raises
     ------
@@ -62,18 +62,18 @@ def mean_term(loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None) -> M
 
 
 def _by_position(loss: Loss, output: Tensor, y: Tensor, weight: Tensor) -> Mean:
-    """Return the mean loss for weights of positions: each position is a row of its own."""
+    """Return the mean loss for weights of positions: each position counts as a row."""
     axes, places = weight.ndim, weight.shape
     if axes >= output.ndim or places != output.shape[:axes] or places != y.shape[:axes]:
         raise ShapeError(
-            f"sample_weight must have shape {output.shape[:1]}, or one number for each position of an output "
+            f"sample_weight must have shape {output.shape[:1]}, or one number per position of an output "
             f"of shape {output.shape} and a target of shape {y.shape}; got {places}"
         )
     n = math.prod(places)
     rows = [ops.reshape(x, (n, *x.shape[axes:])) for x in (output, y)]
     mean, total, divisor = mean_term(loss, rows[0], rows[1], ops.reshape(weight, (n,)))
     positions = n // max(places[0], 1)
-    # A loss of classes is a mean over positions, all others are sums.
+    # Classification losses average over positions, all others sum.
     mean = mean if y.ndim == output.ndim - 1 else mean * positions
     return Mean(mean, total / positions, divisor / positions)
 
@@ -84,7 +84,7 @@ def terms(
     """Return the two terms of the objective: the mean loss, and the penalty or None.
 
     The penalty is ``alpha / 2 * sum of squares / sum of weights``, as in scikit-learn's networks,
-    over parameters with two or more axes: no biases.
+    over parameters with two or more axes, so not over biases.
     """
     data, _, total = mean_term(loss, output, y, weight)
     penalized = [p for p in parameters if p.ndim >= 2] if alpha else []
@@ -96,7 +96,7 @@ def terms(
 def as_reported(
     loss: Loss, output: Tensor, y: Tensor, weight: Tensor | None, data: Tensor, penalty: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the two terms as they are reported: those of `terms`, unless targets have other units."""
+    """Return the reported values of the two terms: those of `terms`, unless targets are scaled."""
     if loss.reporting is loss:
         return data, penalty
     return mean_term(
@@ -105,5 +105,5 @@ def as_reported(
 
 
 def per_output(loss: Loss, value: float, n_outputs: int) -> float:
-    """Return a mean loss as it is reported: scikit-learn descends a sum over outputs, and reports a mean."""
+    """Return the reported value of a mean loss: as in scikit-learn, a mean over outputs, not their sum."""
     return value / n_outputs if loss.mean_over_outputs else value

@@ -1,4 +1,4 @@
-"""What a model is made of: modules, and parameter objects within parameter objects."""
+"""The parts of a model: modules, and parameter objects nested in parameter objects."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ OWN = "sknet."
 
 
 def nested(part: Any) -> Iterator[Any]:
-    """Yield a parameter object and all that stand in its attributes, such as an optimizer's optimizer."""
+    """Yield a parameter object and those nested in its attributes, such as a wrapped optimizer."""
     yield part
     for value in vars(part).values():
         for inner in value.values() if isinstance(value, dict) else (value,):
@@ -20,5 +20,5 @@ def nested(part: Any) -> Iterator[Any]:
 
 
 def is_own(part: Any) -> bool:
-    """Tell whether an object's class is this package's: it keeps no state of which nobody knows."""
+    """Tell whether an object's class is this package's, so that it has no hidden state."""
     return type(part).__module__.startswith(OWN)

@@ -32,26 +32,26 @@ __all__ = ["Programs", "check_repeatable", "gradient_function", "hyper_slots"]
 class Programs:
     """The step of a model as programs on the model's own memory, so that it is trained in place.
 
-    Gradient and update are programs apart, so that a gradient can be looked at before anything is
-    changed.
+    Gradient and update are separate programs, so that the gradient can be checked before anything
+    changes.
 
     Parameters
     ----------
     model : Model
-        Trained.
+        The model to train.
     exact : bool, default=False
-        Keep every bit of the operations done one after the other.
+        Give the same bits as eager operations.
     keep_delta : bool, default=False
-        Leave what was added to the parameters in `delta`.
+        Keep the change of the parameters in `delta`.
 
     Attributes
     ----------
     optimizer : Optimizer
-        The model's, when the programs were made.
+        The model's optimizer when the programs were made.
     flat, gradient : ndarray of shape (layout.size,)
         The model's parameters and their gradient.
     update : Compiled
-        New parameters and slots, in place, from `gradient` and the numbers given to `apply`.
+        Computes new parameters and slots, in place, from `gradient` and the numbers given to `apply`.
 
     Raises
     ------
@@ -75,7 +75,7 @@ class Programs:
 
     @property
     def delta(self) -> Any:
-        """What the last update has added to the parameters: ndarray of shape (layout.size,), or None."""
+        """The last change of the parameters: ndarray of shape (layout.size,), or None."""
         return self.update.result.delta
 
     @staticmethod
@@ -85,7 +85,7 @@ class Programs:
         return flat, *slots.values(), *hyper
 
     def are_of(self, model: "Model") -> bool:
-        """Tell whether the programs train this memory of the model, with these hyperparameters."""
+        """Tell whether the programs train the model's current memory, with its current hyperparameters."""
         now = self._what_they_are_made_of(model)
         return len(now) == len(self._made_of) and all(map(is_, now, self._made_of))
 
@@ -95,12 +95,12 @@ class Programs:
         Parameters
         ----------
         X, y, weight : array, array, array or None
-            Of the shapes and dtypes that batches will have; X may be a CSR matrix, or a dict of inputs.
+            Arrays with the shapes and dtypes of batches; X may be a CSR matrix, or a dict of inputs.
 
         Returns
         -------
         Compiled
-            Its slots are `GradientInputs`, its result is `GradientOutputs`.
+            With slots of type `GradientInputs` and a result of type `GradientOutputs`.
         """
         model = self._model
         function = gradient_function(model, weighted=weight is not None)
@@ -111,7 +111,7 @@ class Programs:
         structure = None if known is None else ("gradient", known, tuple(model.memory.layout.shapes))
         if structure is None:
             check_repeatable(model, function, args)
-        # Frozen parameters are read where they are; buffers are replaced at each step, and copied.
+        # Frozen parameters are read in place; buffers are replaced in each step, and copied.
         frozen = {name: array for name, array in untrained.items() if name not in model.buffers}
         slots = GradientInputs(self.flat, self.gradient, frozen, None, None, None, None)
         stream = model.memory.key
@@ -125,7 +125,7 @@ class Programs:
         changed : mapping of str to ndarray
             The buffers that the step changes, valid until the next run.
         output : ndarray
-            Raw outputs, likewise.
+            Raw outputs, valid until the next run.
         loss, penalty : float
             The two terms of the objective.
         """
@@ -141,13 +141,13 @@ class Programs:
         return found.changed, found.output, found.data.item(), found.penalty.item()
 
     def apply(self, numbers: Any) -> None:
-        """Do the optimizer's update with `gradient`, and `numbers` in the order of its `hyper`."""
+        """Run the optimizer's update with `gradient`, and `numbers` in the order of its `hyper`."""
         self._numbers[...] = numbers
         self.update.run()
 
 
 def hyper_slots(optimizer: Optimizer, progress: Progress, like: Any) -> tuple[Any, dict[str, Any]]:
-    """Return an array for the numbers of an update, on the device of `like`, and views of each by name."""
+    """Return an array for the scalars of an update, on the device of `like`, and views of each by name."""
     names, device = list(optimizer.hyper(1, progress)), device_of(like)
     numbers = backend(device.kind).zeros((len(names),), like.dtype, device)
     return numbers, {name: numbers[i : i + 1].reshape(()) for i, name in enumerate(names)}

@@ -1,4 +1,4 @@
-"""What follows a schedule besides an optimizer's numbers: probabilities of dropouts."""
+"""Schedules outside of optimizers: dropout probabilities."""
 
 from typing import TYPE_CHECKING
 
@@ -15,22 +15,22 @@ __all__ = ["follow_schedules"]
 
 
 def follow_schedules(model: "Model") -> bool:
-    """Give the layers of a model whose probability follows a schedule that of the next step.
+    """Set the probability of layers that follow a schedule to that of the next step.
 
     Parameters
     ----------
     model : Model
-        Its buffers are set.
+        The model, whose buffers are set.
 
     Returns
     -------
     bool
-        Whether there are such layers: then a step has to follow for which it is called again.
+        Whether there are such layers, so that this must be called before every step.
 
     Raises
     ------
     InvalidParameterError
-        If a schedule returns no probability.
+        If a schedule returns anything but a probability.
     """
     memory = model.memory
     mark, scheduled = memory.scheduled

@@ -1,4 +1,4 @@
-"""What goes into the programs of a step, and what comes out, by name."""
+"""Named inputs and outputs of the programs of a step."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,14 +7,14 @@ __all__ = ["Batch", "DeviceInputs", "DeviceOutputs", "GradientInputs", "Gradient
 
 
 class Batch(NamedTuple):
-    """Some rows.
+    """A batch of rows.
 
     Attributes
     ----------
     X : array or sparse matrix of shape (n_rows, ...)
         Inputs.
     y : array of shape (n_rows, ...)
-        Targets as the loss reads them.
+        Targets as the loss expects them.
     weight : array of shape (n_rows,) or None
         Sample weights.
     """
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
 
 class GradientInputs(NamedTuple):
-    """What the gradient of a batch is computed from: arrays, or the slots for them.
+    """The inputs of a gradient: arrays, or the slots for them.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class GradientInputs(NamedTuple):
     X, y, weight : array, array, array or None
         The batch; a `SparseSlot` for a sparse X.
     counter : array of shape ()
-        Of the random stream.
+        Counter of the random stream.
     """
 
     flat: Any
@@ -49,19 +49,19 @@ class GradientInputs(NamedTuple):
 
     @property
     def batch(self) -> Batch:
-        """The part that is the batch."""
+        """The batch."""
         return Batch(self.X, self.y, self.weight)
 
 
 class GradientOutputs(NamedTuple):
-    """What the gradient of a batch gives.
+    """The outputs of a gradient.
 
     Attributes
     ----------
     gradient : array of shape (size,)
-        Of the objective.
+        Gradient of the objective.
     changed : mapping of str to array
-        The buffers that the pass has changed.
+        Buffers that the pass has changed.
     output : array of shape (n_rows, ...)
         Raw outputs.
     data, penalty : array of shape ()
@@ -76,7 +76,7 @@ class GradientOutputs(NamedTuple):
 
 
 class UpdateOutputs(NamedTuple):
-    """What an update gives.
+    """The outputs of an update.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class UpdateOutputs(NamedTuple):
     slots : mapping of str to array of shape (size,)
         The new state of the optimizer.
     delta : array of shape (size,) or None
-        What was added to the parameters, if that was asked for.
+        The change of the parameters, if requested.
     """
 
     flat: Any
@@ -94,16 +94,16 @@ class UpdateOutputs(NamedTuple):
 
 
 class DeviceInputs(NamedTuple):
-    """What a whole step on a device is computed from: all state, and a batch.
+    """The inputs of a whole step on a device: all state, and a batch.
 
     Attributes
     ----------
     flat, slots, untrained : array, mapping, mapping
         Parameters, the optimizer's state, buffers and frozen parameters.
     counter, is_fine : array of shape ()
-        Of the random stream; whether all steps so far were finite.
+        Counter of the random stream; whether all steps so far were finite.
     hyper : mapping of str to array of shape ()
-        Numbers of the update.
+        Scalars of the update.
     X, y, weight : array, array, array or None
         The batch.
     """
@@ -120,12 +120,12 @@ class DeviceInputs(NamedTuple):
 
 
 class DeviceOutputs(NamedTuple):
-    """What a whole step on a device gives: the state after, raw outputs and a report.
+    """The outputs of a whole step on a device: the new state, raw outputs and a report.
 
     Attributes
     ----------
     flat, slots, untrained, counter, is_fine
-        As they went in, after the step.
+        As the inputs, after the step.
     output : array of shape (n_rows, ...)
         Raw outputs.
     report : array of shape (3,)

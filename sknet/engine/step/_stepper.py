@@ -1,4 +1,4 @@
-"""One training step at a time: what `Model.step` does."""
+"""Single training steps: the implementation of `Model.step`."""
 
 import warnings
 from collections import OrderedDict
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
 
 __all__ = ["Stepper", "eager_step", "not_compiled"]
 
-KEPT = 8  # programs, one for each shape of batch: each has memory of its own
+KEPT = 8  # programs, one per shape of batch, each with its own memory
 
 
 def not_compiled(error: Exception, stacklevel: int) -> None:
-    """Warn that a step is done one operation after the other, and say why."""
+    """Warn that steps are eager, and say why."""
     warnings.warn(
-        f"the training step is not compiled, and slower: {error}", UserWarning, stacklevel=stacklevel + 1
+        f"the training step is not compiled, which is slower: {error}", UserWarning, stacklevel=stacklevel + 1
     )
 
 
 def eager_step(
     model: "Model", gradient: Any, delta: Any, X: Any, y: Any, weight: Any, check_finite: bool = True
 ) -> StepResult:
-    """Train a model on one batch in place, one operation after the other.
+    """Train a model on one batch in place, with eager operations.
 
     Parameters
     ----------
     model : Model
-        Trained.
+        The model to train.
     gradient, delta : array of shape (layout.size,)
-        Overwritten with gradient and update; the result's arrays are views of them.
+        Overwritten with gradient and update; the arrays of the result are views of them.
     X, y, weight : Tensor or array, or None for weight
-        A batch that was checked.
+        A batch that has been checked.
     check_finite : bool, default=True
-        Raise for a loss or gradient that is not finite, instead of going on with it.
+        Raise for a loss or gradient that is not finite, instead of continuing.
 
     Returns
     -------
     StepResult
-        What was done.
+        The result of the step.
     """
     optimizer = stepping_optimizer(model)
     flat, slots = model.memory.flat_buffers()
@@ -71,9 +71,9 @@ def eager_step(
 
 
 class Stepper:
-    """Steps of one model: eager for a new shape of batch, by a program when the shape comes again.
+    """Steps of one model: eager for a new shape of batch, compiled when the shape comes again.
 
-    The programs keep every bit, so it cannot be seen which of the two a step was.
+    The programs keep every bit, so both give identical results.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Stepper:
         self.forget()
 
     def forget(self) -> None:
-        """Capture anew what comes next: something that programs have frozen was changed."""
+        """Discard all programs, after a change that they could not notice."""
         self._programs: Programs | None = None
         self._by_shape: OrderedDict[Any, Compiled | None] = OrderedDict()
         self._fingerprint: Fingerprint | None = None
@@ -90,13 +90,13 @@ class Stepper:
         """Train on one checked batch of tensors."""
         stepping_optimizer(model)
         program = self._program_for(model, X, y, weight)
-        with np.errstate(all="ignore"):  # what is not finite is an error, and warnings before it are noise
+        with np.errstate(all="ignore"):  # non-finite numbers raise an error; warnings before it are noise
             if program is None:
                 return eager_step(model, *model.memory.workspace(), X, y, weight)
             assert self._programs is not None
             try:
                 return _replayed(model, self._programs, program, (X, y, weight))
-            except IndexError:  # the eager step meets it too, and says where
+            except IndexError:  # the eager step raises it too, and says where
                 return eager_step(model, *model.memory.workspace(), X, y, weight)
 
     def _program_for(self, model: "Model", X: Any, y: Any, weight: Any) -> Compiled | None:
@@ -113,7 +113,7 @@ class Stepper:
         found = self._by_shape.get(key)
         if found is None:
             if key not in self._by_shape and model.compile == "auto":
-                self._keep(key, None)  # a shape that never comes again is not worth a program
+                self._keep(key, None)  # compiled only if the shape comes again
                 return None
             found = self._captured(model, X, y, weight)
         self._keep(key, found)
@@ -144,7 +144,7 @@ class Stepper:
         return Stepper, ()  # programs are bound to the memory of one model
 
     def _is_current(self, model: "Model") -> bool:
-        """Tell whether the programs still do what the model's step would do."""
+        """Tell whether the programs still compute the model's step."""
         assert self._programs is not None
         fingerprint = self._fingerprint
         return fingerprint is not None and self._programs.are_of(model) and fingerprint.holds()

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["advance", "apply_update", "check_finite_step", "gradient_into", "update_function"]
 
-CHUNK = 1 << 15  # elements updated at once on the host, so that a rule's temporaries stay in the cache
+CHUNK = 1 << 15  # elements updated at a time on the host, so that a rule's temporaries stay in the cache
 
-Change = tuple[slice, Tensor, list[Tensor]]  # where, what to add to the parameters, the new slots
-ALL = ""  # what the flat array of all parameters, or a part of it, is called among named ones
+Change = tuple[slice, Tensor, list[Tensor]]  # the range, the change of the parameters, the new slots
+ALL = ""  # the name of the flat array of all parameters, or a slice of it, among named ones
 
 
 def apply_update(
@@ -41,17 +41,17 @@ def apply_update(
     Parameters
     ----------
     optimizer : Optimizer
-        Whose update.
+        The optimizer.
     layout : Layout
-        Where the parameters stand.
+        Offsets of the parameters.
     progress : Progress
-        Where the fit stands, before this update.
+        The fit's progress before this update.
     gradient, flat : array of shape (size,)
         Gradient and parameters.
     slots : mapping of str to array of shape (size,)
         The optimizer's state; overwritten.
     delta : array of shape (size,), default=None
-        Overwritten with what is to be added to the parameters; None adds it to `flat` at once.
+        Overwritten with the change of the parameters; if None, it is added to `flat`.
     """
     hyper = optimizer.hyper(progress.step + 1, progress)
     kept = [slots[name] for name in optimizer.slots]
@@ -59,7 +59,7 @@ def apply_update(
     with no_grad():
         found: Iterable[Change] = changes(optimizer, layout, hyper, gradient, flat, kept)
         if not all(map(is_own, nested(optimizer))):
-            found = list(found)  # before the first is written: a rule that raises leaves all as it is
+            found = list(found)  # before the first write: a rule that raises must change nothing
         for part, change, after in found:
             if delta is None:
                 flat[part] += change.data.reshape(-1)
@@ -75,7 +75,7 @@ def _of_chunks(
     named = dict(zip(optimizer.slots, slots, strict=True))
     whole = {name: {ALL: Tensor(array)} for name, array in named.items()}
     numbers = optimizer.measured({ALL: Tensor(gradient)}, whole, hyper)
-    # A GPU has no cache to stay in, and every call costs it the same.
+    # On a GPU, chunks only add calls.
     chunk = CHUNK if device_of(flat).kind == "cpu" else max(layout.size, 1)
     for segment, marks in _segments(optimizer, layout):
         hypers = {ALL: {**numbers, **marks}}
@@ -102,7 +102,7 @@ def _of_parameters(
 
 
 def _segments(optimizer: Optimizer, layout: Layout) -> list[tuple[slice, dict[str, float]]]:
-    """Return ranges of the flat buffer, and the marks that all parameters of a range have."""
+    """Return ranges of the flat buffer, and the marks shared by all parameters of a range."""
     found: list[tuple[slice, dict[str, float]]] = []
     for name, part in layout.slices.items():
         marks = optimizer.marks(name, layout.shapes[name])
@@ -120,17 +120,17 @@ def update_function(
     Parameters
     ----------
     optimizer : Optimizer
-        Whose update.
+        The optimizer.
     layout : Layout
-        Where the parameters stand.
+        Offsets of the parameters.
     keep_delta : bool, default=False
-        Return what was added to the parameters, too.
+        Whether to return the change of the parameters, too.
 
     Returns
     -------
     callable
-        To be compiled: of flat parameters, a mapping of flat slots, the flat gradient, and what the
-        optimizer's `hyper` returns as tensors.
+        A function to compile, of flat parameters, a mapping of flat slots, the flat gradient, and the
+        result of the optimizer's `hyper` as tensors.
     """
     divided = _whole if optimizer.elementwise else layout.views
 
@@ -155,14 +155,14 @@ def _whole(flat: Any) -> dict[str, Any]:
 
 
 def _marks(optimizer: Optimizer, layout: Layout, dtype: Any) -> dict[str, dict[str, Any]]:
-    """Return the marks of what is updated at once: of all parameters, or of each."""
+    """Return the marks for each array of an update: of all parameters, or of each."""
     if optimizer.elementwise:
         return {ALL: _flat_marks(optimizer, layout, dtype)}
     return {name: optimizer.marks(name, shape) for name, shape in layout.shapes.items()}
 
 
 def _flat_marks(optimizer: Optimizer, layout: Layout, dtype: Any) -> dict[str, Any]:
-    """Return numbers, or flat arrays where the parameters differ."""
+    """Return marks as numbers, or as flat arrays if they differ between parameters."""
     segments = _segments(optimizer, layout)
     if len(segments) < 2:
         return segments[0][1] if segments else {}
@@ -174,7 +174,7 @@ def _flat_marks(optimizer: Optimizer, layout: Layout, dtype: Any) -> dict[str, A
 
 
 def _joined(layout: Layout, values: Mapping[str, Tensor], like: Tensor) -> Tensor:
-    """Return a flat array of named ones, with zeros in the gaps."""
+    """Join named arrays to a flat one, with zeros in the gaps."""
     if ALL in values:
         return values[ALL]
     parts, end = [], 0
@@ -219,7 +219,7 @@ def check_finite_step(loss: float, gradient: Gradient, squares: bool = False) ->
     NonFiniteError
         Names the first parameter whose gradient is not finite.
     """
-    # One pass decides nearly always; it can overflow for a finite gradient, so a failure is looked at twice.
+    # The fast check can overflow for a finite gradient, so a failure is checked again.
     flat = gradient.flat
     if math.isfinite(loss) and math.isfinite(flat.dot(flat).item()):
         return

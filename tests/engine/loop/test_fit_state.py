@@ -225,7 +225,7 @@ def test_a_fit_that_had_reached_the_limit_goes_on_to_a_larger_one(tmp_path):
     longer = fit(network, optimizer, options, saved=saved_fit([], tmp_path), max_iter=6)
     assert_same_end(fit(network, optimizer, options, max_iter=6), longer)
     with pytest.raises(
-        StateError, match=r"last.safetensors is in epoch 2, and max_iter is 1: it must be as large"
+        StateError, match=r"last.safetensors is in epoch 2, but max_iter is 1: it must be as large"
     ):
         fit(network, optimizer, options, saved=saved_fit([], tmp_path), max_iter=1)
 
@@ -365,23 +365,23 @@ def thawed():
 NETWORKS = {
     "wider": (
         lambda: nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Linear(9, 1)),
-        r"parameter '0.weight' had shape \(6, 8\) and has shape \(6, 9\)",
+        r"parameter '0.weight' had shape \(6, 8\), but has shape \(6, 9\) here",
     ),
     "deeper": (
         lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8), nn.Linear(8, 1)),
-        r"parameter '2.weight' had shape \(8, 1\) and has shape \(8, 8\)",
+        r"parameter '2.weight' had shape \(8, 1\), but has shape \(8, 8\) here",
     ),
     "with another layer": (
         lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1), nn.Linear(1, 1)),
-        r"this one has a parameter '3.weight' of shape \(1, 1\), and the saved one has not",
+        r"this one has a parameter '3.weight' of shape \(1, 1\), the saved one does not",
     ),
     "without bias": (
         lambda: nn.Sequential(nn.Linear(6, 8, bias=False), nn.Tanh(), nn.Linear(8, 1)),
-        r"it has a parameter '0.bias' of shape \(8,\), and this one has not",
+        r"it has a parameter '0.bias' of shape \(8,\), this one does not",
     ),
     "with statistics": (
         lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1), nn.BatchNorm(1, affine=False)),
-        r"this one has a buffer '3.running_mean' of shape \(1,\), and the saved one has not",
+        r"this one has a buffer '3.running_mean' of shape \(1,\), the saved one does not",
     ),
     "frozen": (frozen, "'0.weight' was a parameter and is a frozen parameter"),
 }
@@ -400,7 +400,7 @@ def test_a_callback_that_has_a_state_must_be_there(tmp_path):
     mine = EarlyStopping("loss", patience=1)
     fit(network, optimizer, {}, [Checkpoint(tmp_path), mine], max_iter=1)
     with pytest.raises(
-        StateError, match="has the state of a callback EarlyStopping, and this fit has no Early"
+        StateError, match="has the state of a callback EarlyStopping, but this fit has no Early"
     ):
         fit(network, optimizer, {}, saved=saved_fit([], tmp_path))
 
@@ -409,7 +409,9 @@ def test_where_numbers_may_be_rounded_otherwise_a_warning_says_so(tmp_path, monk
     network, optimizer, _ = CASES["adam"]
     fit(network, optimizer, {"compile": False}, [Checkpoint(tmp_path)], max_iter=1)
     monkeypatch.setenv("SKNET_NATIVE", "0")
-    said = "last.safetensors was written where numbers .*: steps was 'EagerSteps' and is 'CompiledSteps'. The"
+    said = (
+        "last.safetensors was written where rounding .*: steps was 'EagerSteps' and is 'CompiledSteps'. The"
+    )
     with pytest.warns(UserWarning, match=said):
         fit(network, optimizer, {}, saved=saved_fit([], tmp_path), max_iter=2)
 

@@ -60,7 +60,7 @@ def test_what_is_not_finite_has_no_score(bad):
 
 
 def test_rows_must_be_named():
-    with pytest.raises(ValueError, match="Gathered needs to know which rows it gets"):
+    with pytest.raises(ValueError, match="Gathered needs the indices of the rows"):
         Gathered(N, area, ["area"]).add(OUTPUTS, None, None)
 
 

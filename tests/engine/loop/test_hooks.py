@@ -230,7 +230,7 @@ def test_a_score_that_is_added_is_in_the_history(loop):
 @pytest.mark.parametrize(
     ("callback", "error", "message"),
     [
-        (Adding("loss"), ValueError, "this epoch has a number 'loss' already, .*: add one of another name"),
+        (Adding("loss"), ValueError, "this epoch already has a number 'loss', .*: choose another name"),
         (Adding(value=lambda fit: "much"), TypeError, r"record\['twice'\] must be a number, got 'much'"),
         (Adding(value=lambda fit: np.ones(2)), TypeError, r"must be a number, got array"),
     ],
@@ -303,7 +303,7 @@ def test_stop_in_the_middle_of_an_epoch_ends_the_epoch():
 @pytest.mark.parametrize("hook", HOOKS)
 def test_any_other_answer_is_an_error(hook, answer, loop):
     log = []
-    with pytest.raises(TypeError, match=rf"Recorder.{hook} returned .*, and must return None"):
+    with pytest.raises(TypeError, match=rf"Recorder.{hook} returned .*, but must return None"):
         loop([Recorder(log=log, at=hook, answer=answer)])
     assert log.count("on_fit_end") == 1
 
@@ -311,7 +311,7 @@ def test_any_other_answer_is_an_error(hook, answer, loop):
 @LOOPS
 @IGNORED
 def test_there_is_nothing_to_stop_at_the_end(loop):
-    with pytest.raises(TypeError, match=r"on_fit_end returned 'stop', and must return None$"):
+    with pytest.raises(TypeError, match=r"on_fit_end returned 'stop', but must return None$"):
         loop([Recorder(log=[], at="on_fit_end", answer="stop")])
 
 

@@ -184,7 +184,7 @@ def test_lbfgs_sees_all_rows():
     with pytest.warns(ConvergenceWarning):
         history = model.fit(X, CLASSES, epochs=15)
     assert history["loss"][-1] < history["loss"][0]
-    with pytest.raises(ValueError, match=r"Model.fit got scores, which needs an optimizer that"):
+    with pytest.raises(ValueError, match=r"Model.fit got scores, which needs a stochastic optimizer"):
         model.fit(X, CLASSES, scores="accuracy")
 
 
@@ -199,20 +199,20 @@ def test_verbose(capsys):
 
 
 BAD = [
-    ({"y": CLASSES[:-1]}, ShapeError, r"X has 103 rows, and y has shape \(102,\)"),
+    ({"y": CLASSES[:-1]}, ShapeError, r"X has 103 rows, but y has shape \(102,\)"),
     ({"y": None}, TypeError, r"y is missing: pass the targets of X"),
     ({"X": X[:0], "y": CLASSES[:0]}, ShapeError, r"X must have at least one row, got shape \(0, 5\)"),
     ({"X": [[1.0], [1.0, 2.0]], "y": [0, 1]}, ShapeError, r"X must be rectangular"),
-    ({"y": ["a"] * 103}, DtypeError, r"y must hold numbers, got dtype <U1: encode classes as integers"),
+    ({"y": ["a"] * 103}, DtypeError, r"y must be numeric, got dtype <U1: encode classes as integers"),
     ({"y": CLASSES - 1}, ValueError, r"y must"),
     ({"sample_weight": -WEIGHT}, ValueError, r"sample_weight must not be negative"),
     ({"sample_weight": 0 * WEIGHT}, ValueError, r"sample_weight: at least one weight must be positive"),
-    ({"sample_weight": WEIGHT[1:]}, ShapeError, r"X has 103 rows, and sample_weight has shape \(102,\)"),
-    ({"X_val": X, "y_val": CLASSES[1:]}, ShapeError, r"X_val has 103 rows, and y_val has shape \(102,\)"),
+    ({"sample_weight": WEIGHT[1:]}, ShapeError, r"X has 103 rows, but sample_weight has shape \(102,\)"),
+    ({"X_val": X, "y_val": CLASSES[1:]}, ShapeError, r"X_val has 103 rows, but y_val has shape \(102,\)"),
     ({"X_val": X}, TypeError, r"y_val is missing: pass the targets of X_val"),
     ({"y_val": CLASSES}, TypeError, r"X_val is missing"),
-    ({"epochs": 0}, ValueError, r"'epochs' parameter of Model.fit must be an int from 1. Got 0 instead"),
-    ({"batch_size": 0}, ValueError, r"'batch_size' parameter of Model.fit must be an int from 1 or 'auto'"),
+    ({"epochs": 0}, ValueError, r"'epochs' parameter of Model.fit must be a positive int. Got 0 instead"),
+    ({"batch_size": 0}, ValueError, r"'batch_size' parameter of Model.fit must be a positive int or 'auto'"),
     ({"batch_size": "all"}, ValueError, r"'batch_size' parameter .* Got 'all' instead"),
     ({"callbacks": [EarlyStopping]}, ValueError, r"callbacks\[0\] of Model.fit is a class"),
 ]

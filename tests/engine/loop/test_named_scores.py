@@ -105,9 +105,9 @@ def test_outputs_that_are_not_finite_have_no_score():
             r"of fit got 'acuracy', expected one of \['accuracy', 'r2'\] or a function .*accuracy",
         ),
         (3, TypeError, "must be 'accuracy', 'r2', a function of .* Got 3 instead: give a dict"),
-        ({"loss": "r2"}, ValueError, "cannot be called 'loss', which is another column"),
-        ({"validation_r2": "r2"}, ValueError, "cannot be called 'validation_r2'"),
-        (["r2", "r2"], ValueError, "cannot be called 'r2'"),
+        ({"loss": "r2"}, ValueError, "cannot be named 'loss', which is another column"),
+        ({"validation_r2": "r2"}, ValueError, "cannot be named 'validation_r2'"),
+        (["r2", "r2"], ValueError, "cannot be named 'r2'"),
         (
             {"a": get_scorer("accuracy")},
             TypeError,
@@ -125,5 +125,7 @@ def test_a_score_is_one_number():
     make, _ = check_scores({"mine": lambda y, p: [1.0, 2.0]}, "fit")
     scores = make(SquaredError())
     scores.add(OUTPUTS, REAL, None)
-    with pytest.raises(TypeError, match=r"score 'mine' returned \[1.0, 2.0\]: a score is one number"):
+    with pytest.raises(
+        TypeError, match=r"score 'mine' returned \[1.0, 2.0\]: a score must return one number"
+    ):
         scores.results()

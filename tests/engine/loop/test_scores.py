@@ -136,9 +136,7 @@ def test_r_squared_of_shapes(output, target):
 @pytest.mark.parametrize("weight", [(N, 1), (1, N), (N + 1,), (1,), ()])
 def test_weights_of_another_shape(weight):
     for score in (Accuracy(), RSquared(np.zeros(N), None, SquaredError())):
-        with pytest.raises(
-            ShapeError, match=rf"got weights of shape .*, expected one for each row: \({N},\)"
-        ):
+        with pytest.raises(ShapeError, match=rf"got weights of shape .*, expected one per row: \({N},\)"):
             score.add(np.zeros((N, 1)), np.zeros(N), np.ones(weight))
     with pytest.raises(ShapeError, match="RSquared got weights of shape"):
         RSquared(np.zeros(N), np.ones(weight), SquaredError())

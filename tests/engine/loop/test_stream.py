@@ -308,16 +308,16 @@ def test_other_batches_are_refused(tmp_path):
 
 BAD = [
     (3, {}, TypeError, r"Model.train expects an iterable of batches \(X, y\) .* got int"),
-    ([], {}, ValueError, r"Model.train got no batch: what it was given to go over is empty"),
-    (lambda: iter(()), {"n_steps": 3}, ValueError, r"Model.train got no batch"),
-    (iter(batches()), {"epochs": 2}, ValueError, r"a generator can be gone over once: pass a list"),
-    (batches(), {"epochs": 0}, ValueError, r"'epochs' parameter of Model.train must be an int from 1"),
-    (batches(), {"n_steps": 2.5}, ValueError, r"'n_steps' parameter of Model.train must be an int from 1"),
+    ([], {}, ValueError, r"Model.train got no batches: the iterable is empty"),
+    (lambda: iter(()), {"n_steps": 3}, ValueError, r"Model.train got no batches"),
+    (iter(batches()), {"epochs": 2}, ValueError, r"a generator can be iterated only once: pass a list"),
+    (batches(), {"epochs": 0}, ValueError, r"'epochs' parameter of Model.train must be a positive int"),
+    (batches(), {"n_steps": 2.5}, ValueError, r"'n_steps' parameter of Model.train must be a positive int"),
     (batches(), {"y_val": CLASSES}, TypeError, r"X_val is missing"),
     ([X], {}, TypeError, r"the first batch must be a tuple \(X, y\) .* got ndarray"),
     ([(X,)], {}, TypeError, r"the first batch must be a tuple \(X, y\) .* got tuple of 1"),
-    ([(X, CLASSES[1:])], {}, ShapeError, r"X has 103 rows, and y has shape \(102,\)"),
-    ([(X, ["a"] * 103)], {}, DtypeError, r"y must hold numbers"),
+    ([(X, CLASSES[1:])], {}, ShapeError, r"X has 103 rows, but y has shape \(102,\)"),
+    ([(X, ["a"] * 103)], {}, DtypeError, r"y must be numeric"),
 ]
 
 
@@ -351,7 +351,7 @@ def test_bad_use_changes_nothing(source, params, error, message):
 
 def test_a_bad_batch_is_named():
     wrong = (X[:20], CLASSES[:19])
-    with pytest.raises(ShapeError, match="X has 20 rows, and y has shape") as caught:
+    with pytest.raises(ShapeError, match="X has 20 rows, but y has shape") as caught:
         new().train([*batches()[:2], wrong], epochs=2)
     assert "in batch 3 of epoch 1" in caught.value.__notes__
     with pytest.raises(NonFiniteError, match="training diverged in batch 2 of epoch 1: the loss is nan"):
@@ -387,7 +387,7 @@ def test_several_inputs(compile):
         models[2].step(inputs, y)
     for name, array in models[2].parameters.items():
         np.testing.assert_allclose(models[0].parameters[name], array, rtol=1e-4, atol=1e-6)
-    with pytest.raises(ShapeError, match=r"X\['x'\] has 20 rows, and X\['words'\] has shape \(103, 2\)"):
+    with pytest.raises(ShapeError, match=r"X\['x'\] has 20 rows, but X\['words'\] has shape \(103, 2\)"):
         models[0].train([({"x": X[:20], "words": words}, CLASSES[:20])])
     with pytest.raises(ShapeError, match="must have at least one row, got no inputs"):
         models[0].fit({}, CLASSES)

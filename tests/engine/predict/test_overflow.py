@@ -40,8 +40,8 @@ def test_one_warning_of_who_predicts(task, dtype, n_rows):
                 _, messages, files = said(lambda p=predictor, m=method, X=X: getattr(p, m)(X))
                 assert messages == [
                     f"{n_rows} of {n_rows} predictions of {type(predictor).__name__} are NaN or infinite "
-                    "though X is finite: numbers overflow on the way. "
-                    "Scale the inputs as those of the fit were."
+                    "although X is finite: numbers overflow inside the network. "
+                    "Scale the inputs as for the fit."
                 ]
                 assert files == [__file__]
 
@@ -74,7 +74,7 @@ def test_a_model():
         _, messages, files = said(lambda X=X: model.predict(X))
         assert len(messages) == 1
         assert messages[0].startswith(
-            "5 of 5 predictions of the model are NaN or infinite though X is finite"
+            "5 of 5 predictions of the model are NaN or infinite although X is finite"
         )
         assert files == [__file__]
     with warnings.catch_warnings():

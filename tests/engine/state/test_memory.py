@@ -158,8 +158,8 @@ def lazy(model):
 REFUSED = [
     (resize, r"a Model owns parameter '0.weight', of shape \(4, 8\): values of shape \(4, 9\) cannot be"),
     (text, "a Model owns parameter '0.weight', of dtype float32: values of dtype <U1 cannot be"),
-    (move, r"computes in float32 on cpu: it cannot be moved to float64\. Make another model"),
-    (move_part, r"computes in float32 on cpu: it cannot be moved to float64\. Make another model"),
+    (move, r"computes in float32 on cpu: it cannot be moved to float64\. Create another model"),
+    (move_part, r"computes in float32 on cpu: it cannot be moved to float64\. Create another model"),
     (share_with_another, r"parameter '0.weight' belongs to another Model.*module\.copy\(\)"),
     (lazy, r"has no parameters before its in_features is known"),
 ]
@@ -252,7 +252,7 @@ def test_where_all_is_frozen_there_is_nothing_to_learn(compile):
     model.step(X, CLASSES)
     model.module.requires_grad_(False)
     state = model.state
-    with pytest.raises(GradientError, match=r"no parameter to learn: .*requires_grad_\(True\) thaws all"):
+    with pytest.raises(GradientError, match=r"no trainable parameters: .*\(True\) unfreezes all"):
         model.step(X, CLASSES)
     assert_same_state(model.state, state)
     assert model.predict(X[:1]).shape == (1, 3)
@@ -321,7 +321,7 @@ def test_a_loss_of_before_a_parameter_was_thawed_has_no_gradient_for_it(was_trai
     loss = model.loss(model(X), CLASSES)
     assert "0.weight" not in model.backward(loss)
     model.module[0].weight.requires_grad = True
-    with pytest.raises(GradientError, match=r"'0.weight' was frozen, or no part .*: compute output"):
+    with pytest.raises(GradientError, match=r"'0.weight' was frozen, or not part .*: compute output"):
         model.backward(loss)
     assert model.backward(model.loss(model(X), CLASSES))["0.weight"].any()
 
@@ -330,7 +330,7 @@ def test_a_loss_of_before_a_parameter_was_put_in_has_no_gradient_for_it():
     model = new()
     loss = model.loss(model(X), CLASSES)
     model.module[0].bias = nn.Parameter(np.ones(8))
-    with pytest.raises(GradientError, match=r"'0.bias' was frozen, or no part .*: compute output"):
+    with pytest.raises(GradientError, match=r"'0.bias' was frozen, or not part .*: compute output"):
         model.backward(loss)
 
 
@@ -395,7 +395,7 @@ def test_between_output_and_loss_a_module_may_change_but_for_new_parameters(what
     if missing is None:
         assert_same(model.backward(OBJECTIVES[objective](model, output)), expected)
     else:
-        message = f"'{missing}' was frozen, or no part .*: compute output and loss again"
+        message = f"'{missing}' was frozen, or not part .*: compute output and loss again"
         with pytest.raises(GradientError, match=message):
             model.backward(OBJECTIVES[objective](model, output))
 

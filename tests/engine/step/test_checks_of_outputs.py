@@ -11,7 +11,7 @@ from sknet.losses import NLL, BinaryCrossEntropy, Focal, Hinge, LogLoss
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(8, 3)).astype("float32")
-LOOKS = r"expects raw outputs \(logits\), but these look like probabilities: leave out the"
+LOOKS = r"expects raw outputs \(logits\), but these look like probabilities: remove the"
 
 
 def losses_of(loss, n_outputs, *end, calls=2):

@@ -34,7 +34,7 @@ RETURNED = {
     "nothing": (Forgetful(), "Forgetful.forward returned None, expected a tensor: end it with `return`"),
     "two": (
         Passing(lambda x: (x, x)),
-        "Passing.forward returned a tuple of 2, expected one tensor, as a loss expects it: return that alone",
+        "Passing.forward returned a tuple of 2, expected one tensor, as a loss expects it: return only that",
     ),
     "names": (Passing(lambda x: {"a": x}), "Passing.forward returned a dict of 1, expected one tensor"),
     "number": (

@@ -148,7 +148,7 @@ def fit_loop(module, compile):
 @EACH
 def test_a_module_that_cannot_be_captured_is_run_eagerly_with_one_warning(module, reason):
     model = Model(module(), "log_loss", SGD(0.01), random_state=0)
-    with pytest.warns(UserWarning, match=f"not compiled, and slower: .*{reason}") as caught:
+    with pytest.warns(UserWarning, match=f"not compiled, which is slower: .*{reason}") as caught:
         losses = [model.step(X, CLASSES).loss for _ in range(4)]
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -157,7 +157,7 @@ def test_a_module_that_cannot_be_captured_is_run_eagerly_with_one_warning(module
 
 @EACH
 def test_the_loop_goes_on_eagerly_with_one_warning(module, reason):
-    with pytest.warns(UserWarning, match=f"not compiled, and slower: .*{reason}") as caught:
+    with pytest.warns(UserWarning, match=f"not compiled, which is slower: .*{reason}") as caught:
         assert fit_loop(module(), "auto").progress.step == 8
     assert len(caught) == 1
 
@@ -204,7 +204,7 @@ def test_a_plan_that_fails_is_a_reason_too(monkeypatch):
     monkeypatch.setattr("sknet.engine.step._programs.recalled", broken)
     model = classifier()
     model.step(X, CLASSES)
-    with pytest.warns(UserWarning, match="not compiled, and slower: an output is never assigned"):
+    with pytest.warns(UserWarning, match="not compiled, which is slower: an output is never assigned"):
         model.step(X, CLASSES)
 
 

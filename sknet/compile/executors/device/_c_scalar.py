@@ -1,4 +1,4 @@
-"""One element of one value as a line of C: the scalar expressions, with every type spelled out."""
+"""Scalar expressions in C, with explicit types: each computes one element of one value."""
 
 import ast
 import math
@@ -12,7 +12,7 @@ from sknet.core import SCALAR_FUNCTIONS
 
 __all__ = ["UntranslatableError", "cast", "literal", "needed", "translated", "type_of"]
 
-# C types by dtype; plain C has none for half precision, which is left to the device's own functions.
+# C types by dtype; plain C has none for half precision, which is left to the backend's own functions.
 TYPES = {
     "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
     "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
@@ -27,7 +27,7 @@ OPERATORS = {
 
 
 class UntranslatableError(Exception):
-    """An equation that the generator of kernels has no C for; it is called by its own forward."""
+    """An equation that cannot be written in C; its own forward is called instead."""
 
 
 def literal(value: Any, dtype: Any) -> str:
@@ -43,7 +43,7 @@ def literal(value: Any, dtype: Any) -> str:
     Returns
     -------
     str
-        For floating point, with the fewest digits that are read back as the same number.
+        For floating point, the fewest digits that are parsed as the same number.
     """
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
@@ -62,7 +62,7 @@ def literal(value: Any, dtype: Any) -> str:
 
 def _whole(value: int, dtype: np.dtype[Any]) -> str:
     limits = np.iinfo(dtype)
-    if not limits.min <= value <= limits.max:  # C would compare it as a number of that type
+    if not limits.min <= value <= limits.max:  # C would convert it before comparing
         raise UntranslatableError(f"{value} in {dtype}")
     suffix = "" if abs(value) < 2**31 else "ULL" if dtype.kind == "u" else "LL"
     if value == limits.min < -(2**31):  # C has no negative literals
@@ -78,12 +78,12 @@ def translated(equation: Equation, names: dict[Variable, str]) -> str:
     equation : Equation
         With a scalar expression.
     names : dict of Variable to str
-        The text of an element of each operand that `needed` lists.
+        The text for an element of each operand that `needed` lists.
 
     Returns
     -------
     str
-        Of the output's type.
+        An expression of the output's type.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def translated(equation: Equation, names: dict[Variable, str]) -> str:
         for i, x in enumerate(equation.operands) if i in used(expression)
     }  # fmt: skip
     text = _Translator(operands, dtype).text(parsed(expression), outermost=True)
-    narrow = dtype.kind in "iub" and dtype.itemsize < 4  # which C computes in int
+    narrow = dtype.kind in "iub" and dtype.itemsize < 4  # C promotes these to int
     return f"({type_of(dtype)})({text})" if narrow else text
 
 
@@ -126,13 +126,13 @@ def cast(x: Variable, name: str, dtype: Any) -> str:
 
 
 class _Translator:
-    """Writes an expression tree of Python in C."""
+    """Translates a Python expression tree to C."""
 
     def __init__(self, operands: dict[str, str], dtype: np.dtype[Any]) -> None:
         self._operands, self._dtype = operands, dtype
 
     def text(self, node: ast.expr, outermost: bool = False) -> str:
-        """Return the text of a node; in parentheses where it may be an operand."""
+        """Return the text of a node, in parentheses unless it is the outermost."""
         if isinstance(node, ast.Name) and node.id in self._operands:
             return self._operands[node.id]
         if isinstance(node, ast.Constant):

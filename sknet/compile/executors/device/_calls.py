@@ -1,10 +1,10 @@
-"""How a primitive that is in no kernel is called on a device: by its own forward, into a given output.
+"""How a primitive outside of kernels is called on a device: by its own forward, with ``out=``.
 
-What allocates there: primitives whose forward takes no ``out=`` (`argsort`, `topk`, `searchsorted`,
-advanced indexing), those whose forward works in arrays that no plan knows of (`logsumexp`, `put`,
-`take_along_axis` of more than one element a row, pools, recurrent networks, gradients of
-convolutions), and what CuPy's own functions need inside (a sum over all elements, a sort, a product
-of stacks of matrices that are not contiguous).
+Three kinds of calls allocate: primitives whose forward takes no ``out=`` (`argsort`, `topk`,
+`searchsorted`, advanced indexing), those whose forward uses temporary arrays that are not in the plan
+(`logsumexp`, `put`, `take_along_axis` of more than one element per row, pools, recurrent networks,
+gradients of convolutions), and CuPy functions that allocate internally (a sum over all elements, a
+sort, a product of stacks of matrices that are not contiguous).
 """
 
 import math
@@ -24,8 +24,8 @@ CALLS: dict[str, Caller] = {}
 SCRATCH: dict[str, Scratch] = {}
 
 
-caller = registry(CALLS)  # how the primitives of some names are called
-scratch = registry(SCRATCH)  # what arrays such calls need besides their output
+caller = registry(CALLS)  # registers how primitives are called
+scratch = registry(SCRATCH)  # registers the scratch arrays that such calls need
 
 
 def call(w: Writer, equation: Equation, owner: Backend) -> None:
@@ -34,11 +34,11 @@ def call(w: Writer, equation: Equation, owner: Backend) -> None:
     Parameters
     ----------
     w : Writer
-        Where they are written.
+        Collects the lines.
     equation : Equation
-        What they compute.
+        The equation to compute.
     owner : Backend
-        Whose functions they call.
+        The backend whose functions are called.
     """
     CALLS.get(equation.primitive.name, _by_its_forward)(w, equation, owner)
 
@@ -66,7 +66,7 @@ def _copy(w: Writer, equation: Equation, owner: Backend) -> None:
 
 @caller("reshape")
 def _reshape(w: Writer, equation: Equation, owner: Backend) -> None:
-    [x] = equation.operands  # it is not contiguous, so this is a copy, not a view
+    [x] = equation.operands  # not contiguous, so this is a copy rather than a view
     w.line(f"{w.reshaped(equation.output, x.shape)}[...] = {w.name(x)}")
 
 
@@ -123,7 +123,7 @@ def _setitem(w: Writer, equation: Equation, owner: Backend) -> None:
 
 
 def _part(w: Writer, array: str, index: Any) -> str | None:
-    """Name the view that an index takes of an array; None where it takes a copy."""
+    """Return the name of the view that an index takes of an array; None if it takes a copy."""
     if not is_basic(index):
         return None
     return w.made(f"{array}[{w.partial(with_ellipsis(index), 'index')}]", "p")

@@ -1,6 +1,6 @@
 """The CuPy executor: a plan as straight-line Python that launches generated kernels at fixed addresses.
 
-It runs on every device whose backend compiles kernels. All of a step is issued on the current
+It runs on every device whose backend compiles kernels. A whole step is issued on the current
 stream; nothing is copied from or to the host, and no memory is allocated except by the calls that
 `_calls` names.
 """
@@ -23,29 +23,29 @@ __all__ = ["CupyProgram"]
 
 
 class CupyProgram:
-    """Generated source for a plan, and its compiled kernels, to be bound to memory as often as needed.
+    """Generated source for a plan, and its compiled kernels, which can be bound to memory many times.
 
     Parameters
     ----------
     plan : Plan
-        What to compute, and where.
+        The operations, and the memory of their results.
     device : Device
         The device.
     exact : bool, default=False
-        Whether to call only the primitives' own kernels, one for each equation.
+        Whether to call only the primitives' own kernels, one per equation.
 
     Attributes
     ----------
     source : str
-        The Python source, in front of it the kernels in C.
+        The kernels in C, followed by the Python source.
 
     Notes
     -----
-    A kernel computes what the primitives' expressions say, in the dtype of each result, every
-    operation rounded by itself (no fused multiply-add), so it gives the bits of CuPy's own kernels
-    one after the other. They differ from NumPy's by the error of CUDA's functions (`exp`, `tanh`,
-    ...), one or two units in the last place, and because CuPy flushes denormal float32 numbers to
-    zero (``-ftz=true``). Indices of `take_along_axis` wrap around where NumPy raises.
+    A kernel evaluates the primitives' expressions in the dtype of each result, with every operation
+    rounded separately (no fused multiply-add), so its results equal those of CuPy's own kernels, called
+    one after the other, to the last bit. They differ from NumPy's by the error of CUDA's functions
+    (`exp`, `tanh`, ...), one or two units in the last place, and because CuPy flushes denormal float32
+    numbers to zero (``-ftz=true``). Indices of `take_along_axis` wrap around where NumPy raises.
     """
 
     def __reduce__(self) -> NoReturn:
@@ -74,7 +74,7 @@ class CupyProgram:
     @classmethod
     def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool, device: Device) -> Self:
         """Plan a graph for `device` whose outputs take over `donated` inputs; `exact` as above."""
-        # A constant that repeats one element stays that element; all others become contiguous.
+        # A constant that repeats one element stays broadcast; all others are made contiguous.
         constants = {
             x: np.array(value, order="C") if any(value.strides) else value
             for x, value in graph.constants.items()
@@ -136,15 +136,15 @@ class CupyProgram:
         slots : sequence of array
             One for each input.
         sparse : mapping of SparseSlot to SparseSlot
-            For slots for sparse matrices of the graph, those to be read instead.
+            Maps the graph's slots for sparse matrices to those to be read instead.
 
         Returns
         -------
         step : callable
-            Without arguments: reads the slots, writes the outputs. The program's device must be
+            Takes no arguments; reads the slots and writes the outputs. The program's device must be
             the current one.
         arrays : dict of Variable to array
-            Where outputs are found.
+            Where to find the outputs.
         """
         arrays = self.plan.arrays(memory, slots, self._constants)
         return self._bind(self._writer.values(memory, arrays, scratch_of, sparse)), arrays

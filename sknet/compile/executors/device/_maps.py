@@ -1,7 +1,7 @@
-"""Kernels as text: each visits the elements of one shape once, and computes a whole group of equations.
+"""Kernels as C source: each visits the elements of one shape once, and computes a whole group of equations.
 
-A thread computes element after element of all outputs, numbered in the order of memory. Where an
-operand is broadcast, transposed or strided, its offset follows from that number by divisions whose
+A thread computes one element of all outputs after another, by flat index in memory order. Where an
+operand is broadcast, transposed or strided, its offset is computed from that index by divisions whose
 divisors are constants. All operands of an element are read before anything is written, so that an
 output may overwrite an operand that is read at the same position only.
 """
@@ -27,11 +27,9 @@ from sknet.compile.passes import Group
 
 __all__ = ["Map", "is_map", "position", "written"]
 
-BLOCK = 256  # threads of a block
-MOST_BLOCKS = (
-    4096  # several for each multiprocessor of any GPU; beyond that, a thread computes several elements
-)
-NARROW = 1 << 31  # elements up to which their index has 32 bits
+BLOCK = 256  # threads per block
+MOST_BLOCKS = 4096  # several per multiprocessor of any GPU; beyond that, a thread computes several elements
+NARROW = 1 << 31  # up to this many elements, 32-bit indices suffice
 
 PHILOX = """\
 // Number i of the stream that numpy.random.Philox starts at (0, 0, site, step), uniform in [0, 1).
@@ -65,13 +63,13 @@ class Map(NamedTuple):
     name : str
         Its name.
     text : str
-        In C.
+        C source.
     helpers : frozenset of str
-        Functions that it calls.
+        Device functions that it calls.
     arguments : list of Variable
         The variables whose arrays it takes, in order.
     blocks : int
-        Of `BLOCK` threads.
+        How many blocks of `BLOCK` threads to launch.
     """
 
     name: str
@@ -102,16 +100,16 @@ def written(name: str, group: Group, plan: Plan) -> Map:
     Parameters
     ----------
     name : str
-        What to call it.
+        Its name.
     group : Group
         Its equations.
     plan : Plan
-        Where values live.
+        The memory of the values.
 
     Returns
     -------
     Map
-        Ready to be compiled.
+        Its source, ready to be compiled.
     """
     writer = _MapWriter(group, plan)
     size = group.equations[0].output.size
@@ -135,7 +133,7 @@ def written(name: str, group: Group, plan: Plan) -> Map:
 def position(
     shape: tuple[int, ...], strides: tuple[int, ...], within: tuple[int, ...], index: str = "i"
 ) -> tuple[str, bool]:
-    """Return the offset of the element that is read for an element of a shape that an array broadcasts to.
+    """Return the offset in an array of the element that corresponds to one of the shape it is broadcast to.
 
     Parameters
     ----------
@@ -237,7 +235,7 @@ class _MapWriter:
             self.stores.append(f"{self.names[output]}[i] = {name};")
 
     def known(self, x: Variable) -> str | None:
-        """Return the name of what this kernel has computed, which then has one element per row."""
+        """Return the name of a value if this kernel has computed it; it then has one element per row."""
         return self._elements[x, "i"] if x in self._made else None
 
     def element(self, x: Variable, index: str = "i") -> str:
@@ -251,7 +249,7 @@ class _MapWriter:
         return known
 
     def _name(self, x: Variable) -> str:
-        """Return the name of an element of an array: x3 for one of v3, y0 for one of constant k0."""
+        """Return the name of an array's element: x3 for v3, y0 for constant k0."""
         name = self.names[x]
         return f"{'y' if name[0] == 'k' else 'x'}{name[1:]}"
 
@@ -269,18 +267,18 @@ class _MapWriter:
         return f"{self.names[x]}[{text}]"
 
 
-# -- elements that depend on more than the operands' elements at the same position -------------
+# -- elements that depend on other positions of the operands ---------------------------------
 
 Special = Callable[[_MapWriter, Equation], str]
 SPECIAL: dict[str, Special] = {}
 
 
-special = registry(SPECIAL)  # how an element of the primitives of some names is written
+special = registry(SPECIAL)  # registers how an element of a primitive is written
 
 
 @special("flat_index")
 def _flat_index(w: _MapWriter, equation: Equation) -> str:
-    # A thread cannot raise: an index that is out of bounds wraps around, as in CuPy.
+    # A thread cannot raise: an index out of bounds wraps around, as in CuPy.
     length = equation.params["length"]
     [x] = equation.variables
     index = cast(x, w.element(x), np.int64)

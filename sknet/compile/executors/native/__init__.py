@@ -1,4 +1,4 @@
-"""Native code: many training steps by one call, compiled by Numba."""
+"""Native code: many training steps in one call, compiled by Numba."""
 
 from sknet.compile.executors.native._cache import has_numba
 from sknet.compile.executors.native._run import NativeRun, native_source

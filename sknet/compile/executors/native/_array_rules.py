@@ -1,4 +1,4 @@
-"""Products, rows that an index names, parts of arrays, and what NumPy computes: how they are translated."""
+"""Translation of products, indexed rows and slices, and of primitives that are left to NumPy."""
 
 import math
 from functools import partial
@@ -106,7 +106,7 @@ def _stacks(values: Values, equation: Equation) -> Value:
 
 
 def _with_rows(values: Values, value: Value, x: Variable) -> Value:
-    """Return a value whose matrices BLAS can read: rows or columns without gaps between elements."""
+    """Return a value whose matrices BLAS can read: with contiguous rows or columns."""
     fits = x.dtype.itemsize in values.ghost(value, x).strides[-2:]
     return value if fits or 1 in x.shape[-2:] else values.copy(value)
 
@@ -117,7 +117,7 @@ def _broadcast_strides(shape: Shape, strides: Shape, batch: Shape) -> Shape:
 
 
 def _merged(batch: Shape, strides: list[Shape]) -> Shape:
-    """Return the lengths of a stack's axes, those as one that lie behind each other in all arrays."""
+    """Return the lengths of a stack's axes, merging those that are contiguous in all arrays."""
     sizes: list[int] = []
     last: list[int] = []
     for i, n in enumerate(batch):
@@ -132,7 +132,7 @@ def _merged(batch: Shape, strides: list[Shape]) -> Shape:
     return tuple(sizes)
 
 
-# -- rows that an index names -------------------------------------------------------------------
+# -- indexed rows -------------------------------------------------------------------------------
 
 
 def _around(shape: Shape, axis: int) -> tuple[int, int, int]:
@@ -173,7 +173,7 @@ def _put_along(values: Values, equation: Equation) -> Value | None:
     return _indexed(values, equation, Along, adds=True)
 
 
-# -- parts of arrays ----------------------------------------------------------------------------
+# -- slices -------------------------------------------------------------------------------------
 
 
 @rule("concat")
@@ -213,7 +213,7 @@ def _pad(values: Values, equation: Equation) -> Value | None:
 
 @rule("scatter_add")
 def _scatter_add(values: Values, equation: Equation) -> Value | None:
-    """Return zeros but for what an index takes: the gradient of taking it."""
+    """Return zeros except where an index points: the gradient of indexing."""
     [x], output, index = equation.operands, equation.output, equation.params["index"]
     if not is_basic(index) or x.dtype != output.dtype or output.dtype != values.dtype:
         return None
@@ -229,7 +229,7 @@ def _scatter_add(values: Values, equation: Equation) -> Value | None:
 
 
 def _columns_of(index: Any, shape: Shape) -> str | None:
-    """Return as source which columns of a matrix an index takes, all rows of them; None for anything else."""
+    """Return the source of an index of whole columns of a matrix; None for any other index."""
     parts = index if isinstance(index, tuple) else (index,)
     if len(shape) != 2 or None in parts:
         return None

@@ -1,4 +1,4 @@
-"""Axes that are always together become one, so that most arrays of many axes have rows and columns."""
+"""Axes that always occur together are merged, so that most arrays of many axes become matrices."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -9,14 +9,14 @@ __all__ = ["collapse"]
 
 
 def collapse(values: Iterable[Value]) -> None:
-    """Let axes be one where no value has one of them without the other behind it in memory.
+    """Merge two axes if every value that has one of them has both, contiguous in memory.
 
-    Networks whose arrays have two axes at most stay as they are.
+    Graphs whose arrays have at most two axes stay as they are.
 
     Parameters
     ----------
     values : iterable of Value
-        All of a graph; their axes are changed.
+        All values of a graph; their axes are changed.
     """
     values = list(values)
     if all(len(value.own_axes) <= 2 for value in values):
@@ -35,7 +35,7 @@ def collapse(values: Iterable[Value]) -> None:
 
 
 def _followers(values: list[Value]) -> dict[Axis, Axis]:
-    """Return for each axis the one that always follows it, if there is one."""
+    """Map each axis to the one that always follows it, if there is one."""
     after: dict[Axis, set[Axis | None]] = {}
     before: dict[Axis, set[Axis | None]] = {}
     many: set[tuple[Axis, Axis]] = set()
@@ -59,7 +59,7 @@ def _followers(values: list[Value]) -> dict[Axis, Axis]:
 
 
 def _apart(value: Value) -> set[int]:
-    """Return the positions of axes that the next one does not lie behind without gaps."""
+    """Return the positions of axes that are not contiguous with the next one."""
     if not isinstance(value, View) or value.is_contiguous:
         return set()
     lengths, strides = value.lengths, value.strides

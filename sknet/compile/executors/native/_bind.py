@@ -1,4 +1,4 @@
-"""The arrays of a native function: the memory of every value, seen in the form that the source reads."""
+"""The arrays of a native function: the memory of every value, viewed in the form that the source reads."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -11,21 +11,21 @@ from sknet.compile._layout import Buffer
 from sknet.compile.executors.native._host import HostCalls
 from sknet.compile.executors.native._value import HostCall, Pasted, Value, View
 
-__all__ = ["Homes", "bound_calls", "formed", "scratch_of"]
+__all__ = ["Stored", "bound_calls", "formed", "scratch_of"]
 
-Homes = dict[Value, np.ndarray]
+Stored = dict[Value, np.ndarray]
 
 
-def array_of(value: Value, homes: Homes) -> np.ndarray:
-    """Return the array of a value, in its shape; those of views are made when they are first asked for."""
-    found = homes.get(value)
+def array_of(value: Value, stored: Stored) -> np.ndarray:
+    """Return the array of a value, in its shape; arrays of views are made on first use."""
+    found = stored.get(value)
     if found is None:
         assert isinstance(value, View)
-        found = homes[value] = value.applied(array_of(value.source, homes))
+        found = stored[value] = value.applied(array_of(value.source, stored))
     return found
 
 
-def formed(value: Value, form: Any, homes: Homes) -> np.ndarray:
+def formed(value: Value, form: Any, stored: Stored) -> np.ndarray:
     """Return the array of a value in a form.
 
     Parameters
@@ -33,19 +33,19 @@ def formed(value: Value, form: Any, homes: Homes) -> np.ndarray:
     value : Value
         Any that has memory, or is a view of one.
     form : tuple or str
-        A shape; "loop", without axes of length 1; "flat", with one axis. ``("part", n)`` is the place of the
-        n-th operand of a `Pasted`; ``("spread", shape, lengths)`` is the array in a shape, broadcast to these
-        lengths; ``("stack", shape, lengths, merged)`` then in a third shape that needs no copy. Parts and
-        what is spread have no axes of length 1.
-    homes : dict of Value to ndarray
-        Memory of the values that have some.
+        A shape; "loop", without axes of length 1; "flat", with one axis. ``("part", n)`` is the slice for the
+        n-th operand of a `Pasted`; ``("spread", shape, lengths)`` is the array reshaped, then broadcast to
+        these lengths; ``("stack", shape, lengths, merged)`` is that reshaped once more, without a copy. The
+        first two have no axes of length 1.
+    stored : dict of Value to ndarray
+        The arrays of values that have memory.
 
     Returns
     -------
     ndarray
         A view.
     """
-    array = array_of(value, homes)
+    array = array_of(value, stored)
     if form == "flat":
         return array.reshape(-1)
     kind = form[0] if isinstance(form, tuple) and form else None
@@ -66,7 +66,7 @@ def _long(array: np.ndarray) -> np.ndarray:
 
 
 def _broadcast(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return an array with strides of 0, which to Numba has another type than a read-only one."""
+    """Return a writeable broadcast view: to Numba, a read-only array has another type."""
     if array.shape == shape:
         return array
     strides = np.broadcast_to(array, shape).strides
@@ -77,20 +77,22 @@ def bound_calls(
     calls: list[list[HostCall]],
     scratch: Mapping[HostCall, list[Buffer]],
     memory: np.ndarray,
-    homes: Homes,
+    stored: Stored,
 ) -> HostCalls:
-    """Return what NumPy computes, bound to memory."""
-    return HostCalls([[_bound(value, scratch[value], memory, homes) for value in each] for each in calls])
+    """Return the calls that are left to NumPy, bound to memory."""
+    return HostCalls([[_bound(value, scratch[value], memory, stored) for value in each] for each in calls])
 
 
-def _bound(value: HostCall, scratch: list[Buffer], memory: np.ndarray, homes: Homes) -> Callable[[], object]:
+def _bound(
+    value: HostCall, scratch: list[Buffer], memory: np.ndarray, stored: Stored
+) -> Callable[[], object]:
     operands = iter(value.values)
-    arrays = [array_of(next(operands), homes).reshape(x) if isinstance(x, tuple) else x for x in value.given]
+    arrays = [array_of(next(operands), stored).reshape(x) if isinstance(x, tuple) else x for x in value.given]
     more: dict[str, Any] = {}
     if value.scratch:
         works_in = zip(scratch, value.scratch, strict=True)
         more["scratch"] = tuple([buffer.array(memory, *kind) for buffer, kind in works_in])
-    out = array_of(value, homes).reshape(value.shape)
+    out = array_of(value, stored).reshape(value.shape)
     if value.writes_out:
         return partial(value.forward, *arrays, **more, out=out)
     return partial(_copied, out, partial(value.forward, *arrays, **more))
@@ -101,8 +103,8 @@ def _copied(out: np.ndarray, compute: Callable[[], np.ndarray]) -> None:
 
 
 def scratch_of(value: HostCall) -> list[Buffer]:
-    """Return the buffers that a call works in, alive while it does."""
+    """Return the scratch buffers of a call, whose lifetime is the call."""
     return [
-        Buffer(math.prod(shape) * np.dtype(dtype).itemsize, value.home, value.home)
+        Buffer(math.prod(shape) * np.dtype(dtype).itemsize, value.stage, value.stage)
         for shape, dtype in value.scratch
     ]

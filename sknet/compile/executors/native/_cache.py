@@ -1,8 +1,8 @@
-"""Compiled functions: kept in this process, and their machine code on disk.
+"""Compiled functions: cached in this process, and their machine code on disk.
 
-A function that is nowhere yet is compiled by a process of its own, which leaves it on disk: Python's
-lock would hardly let a fit in this process go on beside a compiler. Loading takes some 20 ms, and a
-third of a second more where Numba has not been imported; a thread does it.
+A function found in neither is compiled by a child process, which writes it to disk: a compiler in this
+process would hold Python's lock most of the time, and stall the fit. Loading takes some 20 ms, and a
+third of a second more if Numba has not been imported; it is done in a thread.
 """
 
 import hashlib
@@ -32,8 +32,8 @@ from sknet.compile.executors.native._folder import (
 
 __all__ = ["Function", "has_numba", "types_of"]
 
-COMPILING = 5.0  # seconds that compiling takes, about
-PATIENCE = 300.0  # seconds after which another process is not waited for
+COMPILING = 5.0  # seconds that compiling takes, roughly
+PATIENCE = 300.0  # seconds after which another process is presumed dead
 NEEDED = ("numba", "llvmlite", "numpy", "scipy")  # what the compiling process imports
 
 _functions: dict[str, Callable[..., int]] = {}
@@ -57,7 +57,7 @@ if hasattr(os, "register_at_fork"):
 def has_numba() -> bool:
     """Tell whether Numba can be imported; it is not imported.
 
-    A file ``numba.py`` that comes first on Python's path is another thing of the same name.
+    A file ``numba.py`` that comes first on Python's path does not count.
     """
     return _directory_of("numba") is not None
 
@@ -71,7 +71,7 @@ def _directory_of(package: str) -> str | None:
 
 
 def types_of(arguments: tuple[Any, ...]) -> str:
-    """Return a text that says of which types arguments are: ``<f4:2C`` for a float32 array of two axes.
+    """Encode the types of arguments as text: ``<f4:2C`` is a float32 array with two axes.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def types_of(arguments: tuple[Any, ...]) -> str:
     Returns
     -------
     str
-        What the generated ``compile_for`` reads.
+        The argument of the generated ``compile_for``.
     """
     return ";".join(_type_of(x) for x in arguments)
 
@@ -94,19 +94,19 @@ def _type_of(x: Any) -> str:
 
 
 class Function:
-    """The compiled function of a source for some types of arguments, found as soon as it is somewhere.
+    """The compiled function of a source for some types of arguments, in memory or on disk.
 
     Parameters
     ----------
     source : str
-        Of a module with functions ``steps`` and ``compile_for``.
+        A module with functions ``steps`` and ``compile_for``.
     types : str
         From `types_of`.
 
     Warns
     -----
     UserWarning
-        If compiled code is ignored because others could have written it; once for each directory.
+        If compiled code is ignored because others could have written it; once per directory.
     """
 
     def __init__(self, source: str, types: str) -> None:
@@ -124,26 +124,26 @@ class Function:
 
     @property
     def file(self) -> Path | None:
-        """The file of its machine code, which need not be there; None where none can be kept."""
+        """The file of its machine code, which need not exist; None where none can be written."""
         return None if self._folder is None else self._folder / f"{self._id}.code"
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether some process has compiled it and left it on disk."""
+        """Whether its machine code is on disk."""
         return self.file is not None and is_own_file(self.file)
 
     def get(self, remaining: float) -> Callable[..., int] | None:
-        """Return the function if this process has it; otherwise start getting it if worthwhile.
+        """Return the function if this process has it; otherwise start loading or compiling it if worthwhile.
 
         Parameters
         ----------
         remaining : float
-            Seconds that are left to do without it.
+            Seconds that the rest of the work takes without it.
 
         Returns
         -------
         callable or None
-            At once.
+            Without waiting.
         """
         found = _functions.get(self._id)
         if found is not None or self._id in _failed:
@@ -155,7 +155,7 @@ class Function:
         return None
 
     def wait(self) -> Callable[..., int]:
-        """Return the function, compiled here and now if it is nowhere."""
+        """Return the function; load it or compile it now if necessary."""
         with _lock:
             found = _functions.get(self._id)
             if found is None:
@@ -178,22 +178,22 @@ class Function:
     def _load_in_thread(self) -> None:
         thread = _threads.get(self._id)
         if thread is None or not thread.is_alive():
-            # No daemon: the interpreter must not end while Numba is half imported.
+            # No daemon: the interpreter must not exit while Numba is half imported.
             thread = _threads[self._id] = threading.Thread(target=self._try_to_load, name="sknet-load")
             thread.start()
 
     def _try_to_load(self) -> None:
         try:
             self.wait()
-        except Exception:  # whatever is wrong with Numba or the file, a fit continues without it
+        except Exception:  # whatever is wrong with Numba or the file, the fit continues without it
             _failed.add(self._id)
 
-    # -- elsewhere ----------------------------------------------------------------------------
+    # -- in a child process ----------------------------------------------------------------------------
 
     def _compile_elsewhere(self) -> None:
         if self._id in _children:
             if (process := _children[self._id]) is not None and process.poll() is not None:
-                _failed.add(self._id)  # it has ended, and left nothing
+                _failed.add(self._id)  # it has exited without writing the file
             return
         _children[self._id] = None
         text = _text_of_child()
@@ -205,7 +205,7 @@ class Function:
             return
         paths = [path for path in map(_directory_of, NEEDED) if path is not None]
         job = json.dumps({**self._job, "paths": list(dict.fromkeys(paths))})
-        # Isolated (-I), and with no directories but those handed over (-S): neither the working
+        # Isolated (-I), and with no directories but those passed on (-S): neither the working
         # directory nor the environment decides what is imported.
         command = [sys.executable, "-I", "-S", "-c", text]
         quiet = subprocess.DEVNULL
@@ -228,11 +228,11 @@ def _finish(process: subprocess.Popen[bytes], job: bytes, claim: Path) -> None:
 
 
 def _claimed(claim: Path) -> bool:
-    """Tell whether no other process is compiling the same; if so, claim it."""
+    """Claim the compilation; return False if another process has already claimed it."""
     try:
         claim.touch(mode=0o600, exist_ok=False)
     except FileExistsError:
         if time.time() - claim.stat().st_mtime < PATIENCE:
             return False
-        claim.touch()  # whoever claimed it was killed
+        claim.touch()  # the process that claimed it was killed
     return True

@@ -1,4 +1,4 @@
-"""Functions over whole arrays as source: products, rows that an index names, parts, masks, NumPy's own."""
+"""Functions over whole arrays as source: products, indexed rows, slices, masks, and calls of NumPy."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -33,16 +33,16 @@ class CallWriter:
     names : Names
         Names of arrays.
     scalars : ScalarWriter
-        Writes numbers.
+        Writes scalars.
 
     Attributes
     ----------
     keys : list of int
-        Of random streams, given at run time.
+        Keys of random streams, passed at run time.
     hosted : list of list of HostCall
-        What NumPy computes, in the order of the calls.
+        Values that NumPy computes, one list for each call back.
     helpers : dict of str to str
-        Source of functions that are called, by name: compiled once, however often they are used.
+        Source of functions that are called, by name: each is compiled once, however often it is used.
     """
 
     def __init__(self, names: Names, scalars: ScalarWriter) -> None:
@@ -52,16 +52,16 @@ class CallWriter:
         self.helpers: dict[str, str] = {}
 
     def all_hosted(self) -> Iterator[HostCall]:
-        """Yield what NumPy computes."""
+        """Yield the values that NumPy computes."""
         return (value for each in self.hosted for value in each)
 
     def lines(self, value: Value, previous: Value | None = None) -> Iterator[str]:
-        """Yield the lines that compute a value; `previous` is what the lines before have computed."""
+        """Yield the lines that compute a value; `previous` is the value computed just before."""
         writer = next(WRITERS[kind] for kind in type(value).__mro__ if kind in WRITERS)
         if isinstance(value, HostCall):
             self.helpers["call_host"] = CALL_HOST
         if isinstance(value, HostCall) and isinstance(previous, HostCall):
-            self.hosted[-1].append(value)  # by the same call
+            self.hosted[-1].append(value)  # in the same call
             return
         yield from writer(self, value)
 
@@ -92,7 +92,7 @@ class CallWriter:
         a, b = value.values
         names = [self._names.array(x, shape) for x, shape in zip((a, b), value.shapes, strict=True)]
         names.append(self._names.array(value, value.result))
-        is_known = a.dtype == b.dtype == self._scalars.dtype  # that of the loop which `room` points to
+        is_known = a.dtype == b.dtype == self._scalars.dtype  # the dtype of the loop that `room` points to
         yield f"product({', '.join(names)}, room)" if is_known else f"np.dot({', '.join(names)})"
 
     def _products(self, value: Products) -> Iterator[str]:
@@ -101,7 +101,7 @@ class CallWriter:
         names = [
             self._names.array(x, ("stack", *stack)) for x, stack in zip(arrays, value.stacks, strict=True)
         ]
-        outer = len(value.stacks[-1][-1]) - 3  # axes of the stack but one, which the product goes over itself
+        outer = len(value.stacks[-1][-1]) - 3  # axes of the stack except the last, left to `products`
         if outer < 0:
             yield f"product({', '.join(names)}, room)"
             return
@@ -129,7 +129,7 @@ class CallWriter:
         if value.adds:
             yield f"{long}[:] = T(0.0)"
         yield f"if not {name}({long}, {short}, {at}, {value.from_end}):"
-        yield "    return b"  # NumPy's plan repeats the step, and names the index
+        yield "    return b"  # the NumPy plan repeats the step, and its error names the index
 
     def _pasted(self, value: Pasted) -> Iterator[str]:
         if value.fill is not None:
@@ -163,7 +163,7 @@ class CallWriter:
 
 
 def paste_source(n_axes: int) -> str:
-    """Return the source of a function that copies an array of so many axes."""
+    """Return the source of a function that copies an array with `n_axes` axes."""
     index = ", ".join(f"i{n}" for n in range(n_axes))
     lines = [f"@loops\ndef paste{n_axes}(out, given):"]
     lines += [f"{'    ' * (n + 1)}for i{n} in range(out.shape[{n}]):" for n in range(n_axes)]
@@ -171,7 +171,7 @@ def paste_source(n_axes: int) -> str:
 
 
 def rows_source(name: str, adds: bool, of_elements: bool) -> str:
-    """Return the source of a function that takes or adds rows; it is false for an index out of bounds."""
+    """Return the source of a function that takes or adds rows; False means that an index is out of bounds."""
     target, source = "long[p, row, q]", "short[p, r, q]"
     found = "row = np.int64(index[p, r, q])" if of_elements else "row = np.int64(index[r])"
     check = [

@@ -1,4 +1,4 @@
-"""The directory of compiled code, which belongs to the user alone, as does all that is read from it."""
+"""The directory of compiled code: it and every file read from it must be writeable by the user only."""
 
 import os
 import platform
@@ -19,7 +19,7 @@ _warned: set[Path] = set()
 
 
 def cache_directory() -> Path | None:
-    """Return where machine code is kept, or None where there is no place for it.
+    """Return the directory for machine code, or None if there is none.
 
     It is ``sknet/<versions>`` in the directory that the environment variable ``SKNET_CACHE_DIR`` names,
     else in ``XDG_CACHE_HOME`` (if absolute, as its specification says), else in the user's cache
@@ -36,14 +36,14 @@ def _base() -> Path | None:
         return Path(given)
     try:
         home = Path.home()
-    except RuntimeError:  # a process of a user without a home
+    except RuntimeError:  # the user has no home directory
         return None
     return home / {"Windows": "AppData/Local", "Darwin": "Library/Caches"}.get(platform.system(), ".cache")
 
 
 @cache
 def versions() -> str:
-    """Return which Python, Numba and NumPy machine code is for."""
+    """Return the versions of Python, Numba and NumPy that machine code depends on."""
     try:
         numba = version("numba")
     except PackageNotFoundError:
@@ -53,7 +53,7 @@ def versions() -> str:
 
 @cache
 def processor() -> str:
-    """Return which processor machine code is for, and the settings of Numba that change what it makes."""
+    """Return the processor and the settings of Numba that machine code depends on."""
     settings = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("NUMBA_"))
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
@@ -65,7 +65,7 @@ def processor() -> str:
 
 
 def usable(folder: Path) -> bool:
-    """Tell whether a directory can hold compiled code; it is created where it is missing.
+    """Tell whether a directory can hold compiled code; it is created if missing.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ def usable(folder: Path) -> bool:
     Returns
     -------
     bool
-        False where nothing can be written, and where others could write.
+        False if it cannot be written to, or if others could write to it.
 
     Warns
     -----
     UserWarning
-        Once for each directory that is not used because others could write to it.
+        Once per directory that is not used because others could write to it.
     """
     try:
         folder.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def usable(folder: Path) -> bool:
 
 
 def is_own_file(path: Path) -> bool:
-    """Tell whether a file is there that only the user can have written.
+    """Tell whether a file exists that only the user can have written.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def is_own_file(path: Path) -> bool:
     Warns
     -----
     UserWarning
-        Once for each directory that holds files which others could have written.
+        Once per directory that holds files which others could have written.
     """
     try:
         reason = unsafe(path.lstat(), stat.S_ISREG)
@@ -123,8 +123,8 @@ def _warn(folder: Path, path: Path, reason: str) -> None:
     _warned.add(folder)
     warnings.warn(
         f"compiled code in {path} is ignored, because running it would not be safe: {reason}. Training "
-        "steps are compiled again. Remove it, take away the rights of others (chmod go-w), or let the "
-        "environment variable SKNET_CACHE_DIR name a directory of your own.",
+        "steps are compiled again. Remove it, make it writeable by you only (chmod go-w), or let the "
+        "environment variable SKNET_CACHE_DIR name another directory.",
         UserWarning,
         stacklevel=2,
     )

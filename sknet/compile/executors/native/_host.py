@@ -1,4 +1,4 @@
-"""What native code leaves to NumPy: it calls back, and the interpreter computes for a moment."""
+"""What native code leaves to NumPy: callbacks into the interpreter."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -11,26 +11,26 @@ _Callback = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 
 class HostCalls:
-    """Functions that native code calls by their numbers.
+    """Python functions that native code calls by number.
 
-    What one of them raises ends the run before anything has been updated.
+    An exception in one of them ends the run before the step has updated anything.
 
     Parameters
     ----------
     functions : sequence of sequence of callable
-        For each number, what is called, in order.
+        For each number, the functions to call, in order.
 
     Attributes
     ----------
-    room : ndarray of shape (1,), dtype=int64
-        The address that native code calls.
+    address : ndarray of shape (1,), dtype=int64
+        The address of the C function that native code calls.
     """
 
     def __init__(self, functions: Sequence[Sequence[Callable[[], object]]]) -> None:
         self._functions = [tuple(each) for each in functions]
         self._raised: BaseException | None = None
         self._callback = _Callback(self._call)
-        self.room = np.array([ctypes.cast(self._callback, ctypes.c_void_p).value or 0], np.int64)
+        self.address = np.array([ctypes.cast(self._callback, ctypes.c_void_p).value or 0], np.int64)
 
     def _call(self, number: int) -> int:
         try:
@@ -42,9 +42,9 @@ class HostCalls:
         return 0
 
     def check(self) -> None:
-        """Raise what was raised and is no error of a computation, such as KeyboardInterrupt.
+        """Re-raise an exception that is not an error of a computation, such as KeyboardInterrupt.
 
-        The step that met an error is repeated by NumPy, which raises it with all that there is to be said.
+        A step that raised an error is repeated by NumPy, which raises it with the full message.
         """
         raised, self._raised = self._raised, None
         if raised is not None and not isinstance(raised, Exception):

@@ -1,4 +1,4 @@
-"""Loops as source: each visits the rows once, and each row as often as sums over it need."""
+"""Loops as source: each visits every row once, and makes as many passes over a row as its reductions need."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,19 +30,18 @@ CHEAP = frozenset(
 
 
 class Names:
-    """Names of arrays, sizes and scratch rows, each of which becomes an argument of the function.
+    """Names of arrays, sizes and scratch rows, each of which is an argument of the generated function.
 
     Attributes
     ----------
     arrays : dict of (Value, form) to str
-        `form` is a shape; "loop" without axes of length 1; "flat" with one axis; a part of the array, or
-        the array as it is broadcast, as `formed` of `_bind` says.
+        `form` is a shape, "loop", "flat", or a slice or broadcast view of the array, as for `formed`.
     sizes : dict of Axis to str
         Lengths.
     rows : dict of Value to str
         Scratch rows.
     same : dict of Value to Value
-        Values that are written over others; under one name, so that the compiler knows.
+        Values that overwrite others; they share a name, so that the compiler knows that they alias.
     """
 
     def __init__(self) -> None:
@@ -96,8 +95,8 @@ class LoopWriter:
             self._keep_operands(value)
 
     # -- phases -------------------------------------------------------------------------------
-    # A row is visited in phases: first for values that need no sum over it, then for those
-    # that need such a sum, and so on. What belongs to the row as a whole comes after its phase.
+    # A row is visited in phases: first for values that need no reduction over it, then for those
+    # that need one, and so on. Values with one number per row are computed after their phase.
 
     def _phase(self, value: Value) -> int:
         phase = 0
@@ -107,7 +106,7 @@ class LoopWriter:
         return max(phase, 1) if len(value.space) == 2 else phase
 
     def _keep_operands(self, value: Value) -> None:
-        """Give a scratch row to what an earlier phase has computed and is not cheaply computed again."""
+        """Give a scratch row to operands from an earlier phase that are expensive to recompute."""
         for x in value.values:
             if x not in self._inside or len(x.axes) < 2 or x.stored:
                 continue
@@ -115,7 +114,7 @@ class LoopWriter:
                 self._names.row(x)
 
     def is_cheap(self, x: Value) -> bool:
-        """Tell whether to compute an element again rather than to keep it."""
+        """Tell whether to recompute an element rather than to keep it."""
         return isinstance(x, Map) and x.op in CHEAP and all(self._is_at_hand(y) for y in x.values)
 
     def _is_at_hand(self, x: Value) -> bool:
@@ -193,10 +192,10 @@ class LoopWriter:
             *[f"    {x}" for x in block.lines],
         ]
 
-    # -- loops over all elements at once ------------------------------------------------------
+    # -- flat loops ---------------------------------------------------------------------------
 
     def _is_flat(self) -> bool:
-        """Tell whether rows and columns can be one loop: arrays of all elements, and numbers."""
+        """Tell whether rows and columns can be one loop: all arrays have all elements, or are numbers."""
         if self._columns is None:
             return False
         space = (self._rows, self._columns)
@@ -228,7 +227,7 @@ class LoopWriter:
 
 
 class _Block:
-    """The lines of one loop's body: elements are loaded once, computed, added up and stored."""
+    """The lines of one loop's body: elements are loaded once, computed, accumulated and stored."""
 
     def __init__(self, writer: LoopWriter, depth: int, flat: bool = False) -> None:
         self._writer, self._depth, self._is_flat = writer, depth, flat
@@ -262,7 +261,7 @@ class _Block:
         if value.needs_all_rows and value.axes:
             self.lines.append(f"{self._at(value)} += {terms[0]}")
             return
-        # Over all elements in double precision: long sums keep their digits.
+        # Sums over all elements accumulate in double precision, since they are long.
         of_all = self._is_flat or (not value.axes and self._depth == 1)
         total = f"{value.name}_sum" if of_all else value.name if value.axes else f"{value.name}_row"
         if value.op == "inner":
@@ -286,7 +285,7 @@ class _Block:
         writer = self._writer
         if x in writer._inside:
             if self._depth == 1 or len(x.axes) < 2:
-                return x.name  # of the whole row, known since an earlier phase
+                return x.name  # one number per row, computed in an earlier phase
             return self._again(x)
         if x.is_local:
             return x.name
@@ -296,7 +295,7 @@ class _Block:
         return x.name
 
     def _again(self, x: Value) -> str:
-        """Return an element that an earlier phase has computed: from memory, or computed again."""
+        """Return an element that an earlier phase has computed: loaded, or recomputed."""
         writer = self._writer
         if not x.stored and x not in writer._names.rows:
             assert isinstance(x, Map)
@@ -309,7 +308,7 @@ class _Block:
 
 
 def extreme(value: Reduction, so_far: str, term: str) -> str:
-    """Return the line that makes a maximum or minimum of what it was so far and one more term."""
+    """Return the line that updates a running maximum or minimum with one more term."""
     is_more = f"{term} {'>' if value.op == 'max' else '<'} {so_far}"
     if value.keeps_nan:
         is_more += f" or {term} != {term}"

@@ -1,7 +1,7 @@
-"""Machine code of one function, kept in one file; also what the compiling process runs.
+"""Machine code of one function, kept in one file; also the program of the compiling process.
 
-This module imports nothing of sknet: a process that compiles in the background gets its text, and
-runs isolated from the working directory and from Python's environment variables.
+This module imports nothing from sknet: a process that compiles in the background is given its source,
+and runs isolated from the working directory and from Python's environment variables.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ PART = ".part"  # a file that is being written
 
 
 class CodeFile:
-    """Keeps the compiled function in a file; to Numba, the cache of a dispatcher.
+    """Keeps the compiled function in a file; implements the interface of Numba's dispatcher cache.
 
-    Nothing in a file is interpreted before its digest is found to be right, and only files that nobody
+    Nothing in a file is interpreted before its digest has been verified, and only files that nobody
     else can have written are read.
 
     Parameters
@@ -34,7 +34,7 @@ class CodeFile:
     path : str
         The file.
     key : str
-        What the machine code is of, in full.
+        Identifies in full what was compiled.
     """
 
     def __init__(self, path: str, key: str) -> None:
@@ -42,7 +42,7 @@ class CodeFile:
         self._key = key.encode()
 
     def read(self, target: str) -> bytes | None:
-        """Return what was written; None if there is nothing, or not all of it, or not by this user."""
+        """Return the payload; None if the file is missing, incomplete, or not this user's."""
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | _binary()
         try:
             handle = os.open(self.cache_path, flags)
@@ -62,7 +62,7 @@ class CodeFile:
         return payload if content[:start] == MAGIC + self._digest(target, payload) else None
 
     def write(self, target: str, payload: bytes) -> bool:
-        """Write the file as a whole or not at all; other processes may do the same at the same time."""
+        """Write the file atomically; other processes may write it concurrently."""
         folder, name = os.path.split(self.cache_path)
         temporary = None
         try:
@@ -82,7 +82,7 @@ class CodeFile:
         parts = (self._key, target.encode(), payload)
         return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
-    # -- what Numba calls ---------------------------------------------------------------------
+    # -- Numba's interface --------------------------------------------------------------------
 
     def load_overload(self, _: Any, target_context: Any) -> Any:
         """Return the compiled function from the file, or None."""
@@ -95,7 +95,7 @@ class CodeFile:
             return None
         try:
             return rebuilt(target_context, *pickle.loads(payload))
-        except Exception:  # of another build of Numba with the same version: it is compiled again
+        except Exception:  # written by another build of the same Numba version: compile again
             return None
 
     def save_overload(self, _: Any, compiled: Any) -> None:
@@ -108,18 +108,18 @@ class CodeFile:
 
 
 def load(name: str, source: str, types: str, path: str | None, key: str) -> Any:
-    """Return the function ``steps`` of a source, from a file if it is there, else compiled.
+    """Return the function ``steps`` of a source, loaded from a file if possible, else compiled.
 
     Parameters
     ----------
     name : str
-        Of the module.
+        Name of the module.
     source : str
-        Its text.
+        Text of the module.
     types : str
-        What its function ``compile_for`` reads.
+        The argument of its function ``compile_for``.
     path : str or None
-        The file of the machine code.
+        The file for the machine code.
     key : str
         As for `CodeFile`.
 
@@ -128,7 +128,7 @@ def load(name: str, source: str, types: str, path: str | None, key: str) -> Any:
     callable
         A Numba dispatcher.
     """
-    # Numba looks for the module when it loads machine code.
+    # Numba looks up the module when it loads machine code.
     module = sys.modules.setdefault(name, ModuleType(name))
     if not hasattr(module, "steps"):
         exec(compile(source, f"<{name}>", "exec"), module.__dict__)
@@ -139,28 +139,28 @@ def load(name: str, source: str, types: str, path: str | None, key: str) -> Any:
 
 
 def unsafe(found: os.stat_result, is_kind: Callable[[int], bool]) -> str | None:
-    """Return why others could have written something; None if they could not.
+    """Return the reason why others could have written a file; None if they could not.
 
     Parameters
     ----------
     found : os.stat_result
-        Of a file or directory itself, not of what a link points to.
+        From ``os.lstat``: of the file or directory itself, not of what a link points to.
     is_kind : callable
         ``stat.S_ISREG`` or ``stat.S_ISDIR``.
     """
     if not is_kind(found.st_mode):
-        return "it is a link, or something else that compiled code is not kept in"
+        return "it is a link or a special file"
     if os.name != "posix":
-        return None  # rights are in access control lists; a user's own directories are private
+        return None  # permissions are access control lists there; a user's directories are private
     if found.st_uid not in (os.geteuid(), 0):
-        return f"it belongs to another user (number {found.st_uid})"
+        return f"it belongs to another user (uid {found.st_uid})"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"others may write to it (mode {stat.S_IMODE(found.st_mode):o})"
     return None
 
 
 def _remove_parts(folder: str) -> None:
-    """Remove what processes that were killed while writing have left, an hour ago or earlier."""
+    """Remove partial files, at least an hour old, of processes that were killed while writing."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(PART) and entry.stat().st_mtime < time.time() - 3600:
@@ -176,9 +176,9 @@ def _target(codegen: Any) -> str:
 
 
 def main() -> None:
-    """Compile what standard input says: a JSON object of the arguments of `load`, and paths."""
+    """Read a JSON object from standard input, the arguments of `load` and import paths, and compile."""
     job = json.load(sys.stdin)
-    sys.path.extend(job.pop("paths"))  # after the standard library: nothing there is hidden by them
+    sys.path.extend(job.pop("paths"))  # after the standard library, so that they cannot shadow it
     load(**job)
 
 

@@ -1,7 +1,7 @@
-"""Functions of one number, as source for generated code: no branches, so that compilers make vectors of them.
+"""Scalar functions, as source for generated code: without branches, so that compilers vectorise them.
 
-They are plain Python that anyone can run. Their coefficients are those of Cephes (S. L. Moshier,
-https://www.netlib.org/cephes). NaN stays NaN; what overflows is infinite.
+They also run as plain Python. Their coefficients are those of Cephes (S. L. Moshier,
+https://www.netlib.org/cephes). NaN stays NaN; overflow gives infinity.
 """
 
 import inspect
@@ -164,7 +164,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def source_of(names: set[str]) -> str:
-    """Return the source of functions, and of those that they call.
+    """Return the source of functions and of those that they call.
 
     Parameters
     ----------

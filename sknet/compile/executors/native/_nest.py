@@ -1,4 +1,4 @@
-"""Loops over three and more axes as source: one inside the other, each array read with the indices it has."""
+"""Loop nests over three or more axes as source; each array is indexed by the axes that it has."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ __all__ = ["NestWriter"]
 
 
 class NestWriter:
-    """Writes the loops of one nest.
+    """Writes one loop nest.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class NestWriter:
         self._members, self._inside = nest.members, set(nest.members)
         *outer, self._last = nest.space
         self._outer = {axis: f"i{n}" for n, axis in enumerate(outer)}
-        self._letters = self._outer | {self._last: "j"}  # as expressions that look for an element call it
+        self._letters = self._outer | {self._last: "j"}  # the name of the index in `Indexed` expressions
 
     def lines(self) -> Iterator[str]:
         """Yield the lines."""
@@ -63,7 +63,7 @@ class NestWriter:
                 yield self._added(value)
 
     def _loads(self, inner: bool) -> Iterator[str]:
-        """Yield lines that read elements: those that change in the innermost loop, or the others."""
+        """Yield lines that load elements: those that vary in the innermost loop, or the others."""
         read = dict.fromkeys(x for value in self._members for x in value.values)
         for x in read:
             if x not in self._inside and not x.is_local and (self._last in x.axes) == inner:
@@ -76,7 +76,7 @@ class NestWriter:
     # -- reductions ---------------------------------------------------------------------------
 
     def _is_of_rows(self, value: Reduction) -> bool:
-        """Tell whether the innermost loop makes one number, which is then added to the result."""
+        """Tell whether the innermost loop computes one number, which is then added to the result."""
         return self._last not in value.axes and not (value.is_extreme and not value.axes)
 
     def _initial(self, value: Reduction) -> str:

@@ -1,4 +1,4 @@
-"""The native function: many training steps as one, written from the graphs of gradient and update."""
+"""The native function: many training steps in one call, generated from the graphs of gradient and update."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -7,10 +7,10 @@ import numpy as np
 
 from sknet.compile._graph import Graph, Variable
 from sknet.compile._layout import Buffer, aligned_memory, assign_offsets
-from sknet.compile.executors._products import call_room, product_source
-from sknet.compile.executors.native import _array_rules as _array_rules  # adds its own
-from sknet.compile.executors.native import _view_rules as _view_rules  # adds its own
-from sknet.compile.executors.native._bind import Homes, bound_calls, formed, scratch_of
+from sknet.compile.executors._products import product_source, product_workspace
+from sknet.compile.executors.native import _array_rules as _array_rules  # registers its rules
+from sknet.compile.executors.native import _view_rules as _view_rules  # registers its rules
+from sknet.compile.executors.native._bind import Stored, bound_calls, formed, scratch_of
 from sknet.compile.executors.native._calls import CallWriter
 from sknet.compile.executors.native._host import HostCalls
 from sknet.compile.executors.native._loops import LoopWriter, Names
@@ -42,12 +42,12 @@ FIXED = (*TARGETS, *STEPS, "numbers", "keys", "sizes", "room")
 
 
 def input_names(count: int) -> list[str]:
-    """Return what the function calls the inputs of the network."""
+    """Return the names that the function uses for the inputs of the network."""
     return ["X"] if count == 1 else [f"X{i}" for i in range(count)]
 
 
 class NativeProgram:
-    """Source of a function for many training steps, and what it needs to be called.
+    """Source of a function for many training steps, and how to make its arguments.
 
     Parameters
     ----------
@@ -58,24 +58,24 @@ class NativeProgram:
         Optimised. Inputs: flat parameters, slots, flat gradient, numbers of the step. Outputs:
         parameters and slots.
     n_inputs : int
-        How many inputs the network has.
+        Number of inputs of the network.
     weighted : bool
         Whether there are sample weights.
     changed : sequence of int
-        Which buffer each of the changed ones is.
+        Index of each changed buffer among all buffers.
     whole : sequence of str
-        Which of the inputs (by `input_names`), "y" and "weight" have rows like the batch's: of its
-        dtype, C-contiguous.
+        Those of the inputs (by `input_names`), "y" and "weight" that are C-contiguous and have the
+        dtype of a batch, so that a slice of their rows can serve as one.
 
     Attributes
     ----------
     is_of_matrices : bool
-        Whether no array has more than two axes that are longer than 1, and all functions over whole arrays
+        Whether no array has more than two axes of a length other than 1, and all functions over whole arrays
         are products, masks and columns of zeros.
     in_place : set of str
-        Which of them are read where they are if the order of the epoch is empty: that of the data.
+        Those of `whole` whose rows are read without a copy if the order of the epoch is empty.
     source : str
-        The same for all sizes.
+        Independent of all sizes.
 
     Raises
     ------
@@ -144,7 +144,7 @@ class NativeProgram:
         lines = [f"{counter.name} = counter + b", *self._written(schedule)]
         lines += self._output_lines(output)
         lines += [f"losses[b, {i}] = {x.name}" for i, x in enumerate(scalars)]
-        # NumPy's plan repeats the step, and names the index.
+        # The NumPy plan repeats the step, and its error names the index.
         lines += [f"if {x.name} > T(0.0):\n            return b" for x in values.outside]
         lines += self._check_lines(scalars, gradient)
         for new, old in self._commits:
@@ -152,7 +152,7 @@ class NativeProgram:
         return lines
 
     def _gradient_targets(self, values: Values, found: Any, gradient: Value) -> list[Value]:
-        """Let every part of the gradient be written where it belongs."""
+        """Let every slice of the gradient be written in place."""
         parts: list[tuple[int, Any, Any]] = [(0, found, gradient.shape)]
         if isinstance(found, Assembly):
             parts = list(zip(found.starts, found.operands, found.given, strict=True))
@@ -160,7 +160,7 @@ class NativeProgram:
         for start, part, shape in parts:
             value = _unviewed(part)
             is_own = isinstance(value, (Map, Reduction, ArrayCall)) and value.axes
-            # A view of more or fewer elements is a value of its own.
+            # A view that broadcasts or takes a part is copied.
             if not is_own or value in self._places or not _has_all(part):
                 value = values.copy(part, Variable(shape, gradient.dtype))
             value.stored = True
@@ -169,7 +169,7 @@ class NativeProgram:
         return targets
 
     def _taken_over(self, values: Values, new: Iterable[Any], old: Iterable[Value]) -> list[Value]:
-        """Return values that replace others once it is known that the step is finite."""
+        """Return values that replace others once the step is known to be finite."""
         taken = []
         for value, before in zip(new, old, strict=True):
             if not (_is_new(value) and isinstance(value, Map) and value.axes):
@@ -229,7 +229,7 @@ class NativeProgram:
         return lines + [f"{self._names.array(a)}[:] = {self._names.array(b)}" for a, b in last]
 
     def _update_targets(self, values: Values) -> list[tuple[Value, Value]]:
-        """Return the new values of parameters and slots, each with what it replaces."""
+        """Return the new values of parameters and slots, each with the value that it replaces."""
         pairs: list[tuple[Value, Value]] = []
         for found, donor in zip(values.outputs, values.inputs, strict=False):
             is_own = _is_new(found) and isinstance(found, Map) and all(x is not found for x, _ in pairs)
@@ -238,65 +238,65 @@ class NativeProgram:
             pairs.append((target, donor))
         return pairs
 
-    # -- units --------------------------------------------------------------------------------
+    # -- stages ------------------------------------------------------------------------------
 
     def _written(self, schedule: Schedule) -> list[str]:
         self._find_stored(schedule)
-        self.is_of_matrices &= all(_is_of_matrices(x) for unit in schedule.units for x in unit.members)
+        self.is_of_matrices &= all(_is_of_matrices(x) for stage in schedule.stages for x in stage.members)
         lines: list[str] = []
         previous: Value | None = None
-        for unit in schedule.units:
-            if isinstance(unit, Loop):
-                lines += LoopWriter(unit, self._names, self._scalars).lines()
-            elif isinstance(unit, Nest):
-                lines += NestWriter(unit, self._names, self._scalars).lines()
-            elif isinstance(unit, Call):
-                [value] = unit.members
+        for stage in schedule.stages:
+            if isinstance(stage, Loop):
+                lines += LoopWriter(stage, self._names, self._scalars).lines()
+            elif isinstance(stage, Nest):
+                lines += NestWriter(stage, self._names, self._scalars).lines()
+            elif isinstance(stage, Call):
+                [value] = stage.members
                 lines += self._calls.lines(value, previous)
             else:
-                [value] = unit.members
+                [value] = stage.members
                 assert isinstance(value, Map)
                 lines += [f"{x.name} = {self._names.array(x)}[0]" for x in value.values if not x.is_local]
                 names = {x: x.name for x in value.values}
                 lines.append(f"{value.name} = {self._scalars.expression(value, names)}")
                 if value.stored:
                     lines.append(f"{self._names.array(value)}[0] = {value.name}")
-            previous = unit.members[-1] if isinstance(unit, Call) else None
+            previous = stage.members[-1] if isinstance(stage, Call) else None
         self._place_values(schedule)
         return lines
 
     @staticmethod
     def _find_stored(schedule: Schedule) -> None:
-        """Store what is needed outside of the loop that computes it."""
-        for number, unit in enumerate(schedule.units):
-            for value in unit.members:
+        """Mark as stored what is needed outside of the loop that computes it."""
+        for number, stage in enumerate(schedule.stages):
+            for value in stage.members:
                 value.stored = value.stored or (value.needs_all_rows and bool(value.axes))
                 for x in value.values:
                     root = _unviewed(x)
-                    if root.axes and (root.home != number or x is not root):
+                    if root.axes and (root.stage != number or x is not root):
                         root.stored = True
 
     def _place_values(self, schedule: Schedule) -> None:
         last: dict[Value, int] = {}
-        for number, unit in enumerate(schedule.units):
-            for value in unit.members:
+        for number, stage in enumerate(schedule.stages):
+            for value in stage.members:
                 for x in (value, *value.values):
                     last[_unviewed(x)] = number
-        end = len(schedule.units)
-        kept = {self._output, *[new for new, _ in self._commits], *self._kept}  # looked at after all units
+        end = len(schedule.stages)
+        kept = {self._output, *[new for new, _ in self._commits], *self._kept}  # read after all stages
         for value, number in last.items():
             if isinstance(value, HostCall):
                 self._scratch[value] = scratch_of(value)
             if value.stored and not isinstance(value, Given) and value not in self._places:
                 nbytes = int(np.prod(value.shape)) * value.dtype.itemsize
-                self._memory[value] = Buffer(nbytes, value.home, end if value in kept else number)
+                self._memory[value] = Buffer(nbytes, value.stage, end if value in kept else number)
 
     def _place_rows(self) -> None:
         self._rows = {
             value: Buffer(value.lengths[-1] * value.dtype.itemsize, 0, 1 << 30) for value in self._names.rows
         }
 
-    # -- the whole ----------------------------------------------------------------------------
+    # -- source -------------------------------------------------------------------------------
 
     def _source(self, lines: list[str]) -> str:
         body = [*self._batch_lines(), *lines]
@@ -345,10 +345,10 @@ class NativeProgram:
             yield f"    {name}[i] = {source}[{order}[first + i]]"
 
     def _can_be_in_place(self, value: Value) -> bool:
-        """Tell whether rows of the data can stand in for a value: all its names can be made of them."""
+        """Tell whether rows of the data can be used as a value, in all forms in which it is read."""
         self._names.array(value, value.shape)
         if any(_unviewed(x) is value for call in self._calls.all_hosted() for x in call.values):
-            return False  # NumPy's functions are bound to one array
+            return False  # callbacks are bound to a fixed array
         forms = [form for other, form in self._names.arrays if other is value]
         return len(forms) == 1 and all(
             isinstance(view, View)
@@ -366,7 +366,7 @@ class NativeProgram:
     def bind(
         self, inputs: dict[str, Any], buffers: Sequence[np.ndarray]
     ) -> tuple[tuple[np.ndarray, ...], HostCalls | None]:
-        """Return the last arguments of the function, on memory of their own, and what it calls back.
+        """Return the last arguments of the function, on new memory, and its callbacks.
 
         Parameters
         ----------
@@ -378,30 +378,30 @@ class NativeProgram:
         Returns
         -------
         arguments : tuple of ndarray
-            Numbers, keys, sizes, room for the arguments of products, arrays, scratch rows, and the address
-            to call NumPy at, if there is anything for it to compute.
+            Numbers, keys, sizes, the workspace of products, arrays, scratch rows, and the address of the
+            callback, if NumPy has anything to compute.
         host : HostCalls or None
-            Has to be kept as long as the function may be called.
+            Must be kept alive while the function may be called.
         """
         memory = aligned_memory(self.arena_size)
-        homes: Homes = dict(self._constants)
-        homes.update(zip(self._buffers, buffers, strict=True))
-        homes.update({value: inputs[name] for value, name in self._given.items() if name in inputs})
-        homes.update({value: np.zeros(value.shape, value.dtype) for value, _ in self._batch})
+        stored: Stored = dict(self._constants)
+        stored.update(zip(self._buffers, buffers, strict=True))
+        stored.update({value: inputs[name] for value, name in self._given.items() if name in inputs})
+        stored.update({value: np.zeros(value.shape, value.dtype) for value, _ in self._batch})
         for value, (donor, start) in self._places.items():
-            homes[value] = homes[donor][start : start + int(np.prod(value.shape))].reshape(value.shape)
+            stored[value] = stored[donor][start : start + int(np.prod(value.shape))].reshape(value.shape)
         for value, buffer in self._memory.items():
-            homes[value] = buffer.array(memory, value.shape, value.dtype)
-        arrays = [formed(value, form, homes) for value, form in self._names.arrays]
+            stored[value] = buffer.array(memory, value.shape, value.dtype)
+        arrays = [formed(value, form, stored) for value, form in self._names.arrays]
         rows = [buffer.array(memory, value.lengths[-1:], value.dtype) for value, buffer in self._rows.items()]
         numbers = np.array(self._scalars.numbers, self.dtype)
         sizes = np.array([axis.size for axis in self._names.sizes], np.int64)
         keys = np.array(self._calls.keys, np.uint64)
-        found = (numbers, keys, sizes, call_room(self.dtype), *arrays, *rows)
+        found = (numbers, keys, sizes, product_workspace(self.dtype), *arrays, *rows)
         if not self._calls.hosted:
             return found, None
-        host = bound_calls(self._calls.hosted, self._scratch, memory, homes)
-        return (*found, host.room), host
+        host = bound_calls(self._calls.hosted, self._scratch, memory, stored)
+        return (*found, host.address), host
 
 
 def _is_of_matrices(value: Value) -> bool:
@@ -410,8 +410,8 @@ def _is_of_matrices(value: Value) -> bool:
 
 
 def _is_new(x: Any) -> bool:
-    """Tell whether nothing else has scheduled a value yet."""
-    return isinstance(x, Value) and not x.is_placed
+    """Tell whether a value has not been scheduled yet."""
+    return isinstance(x, Value) and not x.is_scheduled
 
 
 def _unviewed(x: Any) -> Any:
@@ -421,7 +421,7 @@ def _unviewed(x: Any) -> Any:
 
 
 def _has_all(x: Any) -> bool:
-    """Tell whether a value has all elements of what it is a view of, in their order."""
+    """Tell whether a value has all elements of the value that it is a view of, in memory order."""
     while isinstance(x, View):
         if not x.is_contiguous or np.prod(x.shape) != np.prod(x.source.shape):
             return False
@@ -430,13 +430,13 @@ def _has_all(x: Any) -> bool:
 
 
 def _is_read_after(donor: Value, target: Value, schedule: Schedule) -> bool:
-    """Tell whether something is read after its target has been written over it."""
-    members = schedule.units[target.home].members
+    """Tell whether a value is read after its target has overwritten it."""
+    members = schedule.stages[target.stage].members
     at = members.index(target) + 1
     if any(
         _unviewed(x) is donor
-        for unit in schedule.units[target.home + 1 :]
-        for v in unit.members
+        for stage in schedule.stages[target.stage + 1 :]
+        for v in stage.members
         for x in v.values
     ):
         return True

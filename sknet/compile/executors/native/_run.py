@@ -1,4 +1,4 @@
-"""The native executor: many training steps by one call, without Python in between."""
+"""The native executor: many training steps in one call, without Python in between."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +13,17 @@ from sknet.compile.executors.native._value import UnsupportedError
 
 __all__ = ["NativeRun", "native_source"]
 
-KEPT = 64  # programs
+KEPT = 64  # cached programs
 REPAID = 100_000  # steps that save about as much time as compiling them takes
 _programs: OrderedDict[Any, tuple[Any, NativeProgram]] = OrderedDict()
 
 
 class Part(Protocol):
-    """A compiled part of a training step, as far as native code is made of it."""
+    """A compiled part of a training step: what native code is generated from."""
 
     @property
     def graph(self) -> Graph:
-        """What is computed."""
+        """The operations."""
 
     @property
     def takes(self) -> Any:
@@ -35,7 +35,7 @@ class Part(Protocol):
 
 
 class NativeRun:
-    """Runs of training steps in native code, on the caller's arrays.
+    """Runs training steps in native code, on the caller's arrays.
 
     Parameters
     ----------
@@ -45,16 +45,16 @@ class NativeRun:
     update : Part
         New parameters and slots from flat parameters, slots, flat gradient and the step's numbers.
     flat, flat_gradient : ndarray of shape (n_parameters,)
-        Parameters, trained in place, and memory for their gradient.
+        Parameters, which are trained in place, and memory for their gradient.
     slots : sequence of ndarray
-        The optimizer's state, likewise.
+        The optimizer's state, also updated in place.
     buffers : mapping of str to ndarray
-        The module's buffers; only their names, shapes and dtypes count.
+        The module's buffers; only names, shapes and dtypes matter.
     data : tuple
-        X, or a dict of inputs, y and weight: only dtypes and layouts count. Weight is None where there are
-        none.
+        X (or a dict of inputs), y and weight: only dtypes and layouts matter. Without sample weights, weight
+        is None.
     most : int
-        How many steps one call may do.
+        The most steps per call.
 
     Attributes
     ----------
@@ -63,17 +63,17 @@ class NativeRun:
     losses : ndarray of shape (n_steps, 2)
         After a run: loss and penalty of each step.
     buffers : dict of str to ndarray
-        Set before a run; after it, what the steps have made of them.
+        Set before a run; after it, their new values.
     steps : callable or None
-        The compiled function; None until it is ready. Another that takes the same arguments may stand in
-        for it, such as the source run as plain Python.
+        The compiled function; None until it is ready. Any function with the same arguments may replace
+        it, such as the source run as plain Python.
     in_place : tuple of two bool
-        Whether all inputs, and whether y and weight, can be read where they are: their order may be empty.
+        Whether all inputs, and whether y and weight, can be read without a copy: their order may be empty.
 
     Raises
     ------
     UnsupportedError
-        If Numba is missing, or for what cannot be translated.
+        If Numba is missing, or a graph cannot be translated.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class NativeRun:
         trained = {"flat": flat, "gradient": flat_gradient}
         trained.update({f"slot{i}": slot for i, slot in enumerate(slots)})
         bound, self._host = program.bind(trained, list(self.buffers.values()))
-        # An optimizer's constants may be read-only, which to Numba is another type than it compiles for.
+        # An optimizer's constants may be read-only arrays, which have another type in Numba.
         self._bound = tuple(map(_plain, bound))
         self.losses = np.zeros((self.most, 2), flat.dtype)
         output = gradient.returns.output
@@ -131,27 +131,27 @@ class NativeRun:
         Parameters
         ----------
         remaining : float
-            Seconds that the steps which are left take without it.
+            Seconds that the remaining steps take without it.
 
         Returns
         -------
         bool
-            At once.
+            Without waiting.
         """
         if self.steps is None:
             self.steps = self._function.get(remaining)
         return self.steps is not None
 
     def repays(self, planned: int) -> bool:
-        """Tell whether as many steps are planned as waiting for the compiler is worth.
+        """Tell whether enough steps are planned to make it worth waiting for the compiler.
 
-        Both what compiling takes and what a step saves grow with the number of operations, so that only
-        steps count. Networks of matrices are always waited for.
+        Both the time of compiling and the time saved per step grow with the number of operations, so only
+        the number of steps matters. Networks of matrices always compile fast enough to wait.
         """
         return self._program.is_of_matrices or planned >= REPAID
 
     def wait(self) -> None:
-        """Compile now, unless compiled code is found."""
+        """Load the compiled function, or compile it now."""
         self.steps = self._function.wait()
 
     def run(
@@ -168,23 +168,23 @@ class NativeRun:
         Parameters
         ----------
         orders : tuple of two ndarray of int64
-            In which order the rows of X, and those of y and weight, are taken; empty for the order
+            The order of the rows of X, and of those of y and weight; empty for the order
             of the data, where `in_place` allows it.
         start : int
-            From which position of the orders on.
+            Position in the orders of the first row.
         hyper : ndarray of shape (n_steps, n_numbers), dtype=float64
-            The update's numbers, for each step; at most `most` steps.
+            The update's scalars, for each step; at most `most` steps.
         counter : int
-            Steps before the first of these.
+            Number of steps before the first of these.
         check : bool
-            Stop before an update with what is not finite.
+            Whether to stop before an update that is not finite.
         outputs : ndarray of shape (at least n_rows, ...), default=None
-            Overwritten with the raw outputs before the updates, of all rows; None leaves them out.
+            Overwritten with the raw outputs of all rows, before the updates; None to skip them.
 
         Returns
         -------
         int
-            Steps done: all, or those before the first with a loss or gradient that is not finite.
+            Number of steps done: all, or those before the first whose loss or gradient is not finite.
         """
         assert self.steps is not None
         outputs = self._no_outputs if outputs is None else outputs
@@ -195,7 +195,7 @@ class NativeRun:
 
 
 def native_source(gradient: Part, update: Part, buffers: list[str], weighted: bool) -> str | None:
-    """Return the source of a run's function, without a run.
+    """Return the source of the function that a `NativeRun` would call.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def native_source(gradient: Part, update: Part, buffers: list[str], weighted: bo
     Returns
     -------
     str or None
-        None where Numba is missing, and for what cannot be translated.
+        None if Numba is missing, or a graph cannot be translated.
     """
     try:
         n_inputs = len(_inputs(gradient.takes.batch.X))
@@ -219,13 +219,13 @@ def native_source(gradient: Part, update: Part, buffers: list[str], weighted: bo
 
 
 def _inputs(X: Any) -> dict[str, Any]:
-    """Return the inputs of the network by what the function calls them."""
+    """Return the inputs of the network by their names in the function."""
     found = list(X.values()) if isinstance(X, dict) else [X]
     return dict(zip(input_names(len(found)), found, strict=True))
 
 
 def _whole(gradient: Part, data: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """Return which of the data have rows that can stand in for a batch as they are."""
+    """Return the names of the data whose rows can be used as a batch without a copy."""
     X, *targets = gradient.takes.batch
     slots = (*_inputs(X).values(), *(slot for slot in targets if slot is not None))
     return tuple(
@@ -250,7 +250,7 @@ def _program(
             changed=changed,
             whole=whole,
         )
-        graphs = gradient.graph, update.graph  # kept: so are their ids
+        graphs = gradient.graph, update.graph  # kept alive, which keeps their ids unique
         found = _programs[key] = graphs, program
         while len(_programs) > KEPT:
             _programs.pop(next(iter(_programs)), None)
@@ -258,7 +258,7 @@ def _program(
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
-    """Return the same memory as an array that passes for writeable: to Numba, others have other types."""
+    """Return the same memory as a writeable array: to Numba, a read-only array has another type."""
     array = np.asarray(array)
     if array.flags.writeable and array.flags.aligned:
         return array
@@ -268,7 +268,7 @@ def _plain(array: np.ndarray) -> np.ndarray:
 
 
 class _Memory:
-    """Memory that is only read, whatever its owner allows."""
+    """Memory that claims to be writeable, although it is only read."""
 
     def __init__(self, array: np.ndarray) -> None:
         self._array = array

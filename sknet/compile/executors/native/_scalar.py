@@ -1,4 +1,4 @@
-"""One element of one value as a line of source: the primitives' expressions, with every type spelled out."""
+"""Scalar expressions as source, with explicit types: each computes one element of one value."""
 
 import ast
 from copy import deepcopy
@@ -16,12 +16,12 @@ __all__ = ["ScalarWriter"]
 
 
 class Indexed(NamedTuple):
-    """The expression of an operation on a row that finds its element by comparing ``j`` with an index.
+    """The expression of an operation that selects an element of a row by comparing ``j`` with an index.
 
     Attributes
     ----------
     expression : str
-        One element, in the loop over all.
+        One element, inside the loop over the row.
     position : int
         The position of the operand that is the index.
     """
@@ -34,7 +34,7 @@ INDEXED = {
     "put_at": Indexed("x if j == y else 0", 1),
     "subtract_at": Indexed("x - y if j == z else x", 2),
 }
-PLAIN = (0.0, 1.0, -1.0, 0.5, 2.0)  # numbers that belong to the structure; others are given at run time
+PLAIN = (0.0, 1.0, -1.0, 0.5, 2.0)  # numbers that are part of the source; others are passed at run time
 
 
 class ScalarWriter:
@@ -43,12 +43,12 @@ class ScalarWriter:
     Parameters
     ----------
     dtype : dtype
-        In which is computed.
+        The computing dtype.
 
     Attributes
     ----------
     numbers : list of float
-        What is given at run time, as ``c0``, ``c1``, ...
+        Numbers that are passed at run time, as ``c0``, ``c1``, ...
     functions : set of str
         Functions of `FUNCTIONS` that are called.
     """
@@ -67,7 +67,7 @@ class ScalarWriter:
         return self.given(value)
 
     def given(self, value: float) -> str:
-        """Return the name of a number that is given at run time."""
+        """Return the name of a number that is passed at run time."""
         self.numbers.append(float(value))
         return f"c{len(self.numbers) - 1}"
 
@@ -99,7 +99,7 @@ class ScalarWriter:
         return f"{self.type_of(value.dtype)}({written})" if value.dtype.kind in "iu" else written
 
     def type_of(self, dtype: Any) -> str:
-        """Return what the source calls a dtype."""
+        """Return the name of a dtype in the source."""
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
             return "T"
@@ -123,7 +123,7 @@ def _rule(value: Map) -> tuple[str, int | None]:
 
 
 class _Typed(ast.NodeTransformer):
-    """Puts operands in for x, y and z, and gives numbers and functions the computing dtype."""
+    """Substitutes operands for x, y and z, and gives numbers and functions the computing dtype."""
 
     def __init__(self, operands: dict[str, str], writer: ScalarWriter, dtype: Any) -> None:
         self._operands, self._writer, self._dtype = operands, writer, dtype
@@ -141,7 +141,7 @@ class _Typed(ast.NodeTransformer):
         return node
 
     def _function(self, name: str) -> str:
-        own = f"{name}_{self._dtype.name}"  # made for loops that are vectorised
+        own = f"{name}_{self._dtype.name}"  # written for vectorised loops
         if own in FUNCTIONS:
             self._writer.functions.add(own)
             return own

@@ -1,41 +1,41 @@
-"""Which loop computes what: values over the same axes share one, so that memory is read once."""
+"""Loop fusion: values over the same axes are computed in one loop, so that memory is read once."""
 
 from collections.abc import Iterable
 
 from sknet.compile.executors.native._value import ArrayCall, Axis, Map, Value, View
 
-__all__ = ["Call", "Loop", "Nest", "Scalar", "Schedule", "Unit"]
+__all__ = ["Call", "Loop", "Nest", "Scalar", "Schedule", "Stage"]
 
 
-class Unit:
-    """Something that is done as a whole, before the next begins."""
+class Stage:
+    """One stage of a step, completed before the next begins."""
 
     members: list[Value]
 
 
-class Call(Unit):
+class Call(Stage):
     """A function over whole arrays."""
 
     def __init__(self, value: Value) -> None:
         self.members = [value]
 
 
-class Scalar(Unit):
+class Scalar(Stage):
     """One number."""
 
     def __init__(self, value: Value) -> None:
         self.members = [value]
 
 
-class Loop(Unit):
-    """A loop over rows, and inside it, if there are columns, loops over those.
+class Loop(Stage):
+    """A loop over rows, with inner loops over the columns if there are any.
 
     Parameters
     ----------
     rows : Axis
-        What the loop runs over.
+        The axis of the outer loop.
     columns : Axis or None
-        What the loops inside run over.
+        The axis of the inner loops.
     """
 
     def __init__(self, rows: Axis, columns: Axis | None) -> None:
@@ -47,13 +47,13 @@ class Loop(Unit):
         return self.rows is rows and (self.columns is None or columns is None or self.columns is columns)
 
 
-class Nest(Unit):
-    """Loops over three and more axes, one inside the other.
+class Nest(Stage):
+    """A loop nest over three or more axes.
 
     Parameters
     ----------
     space : tuple of Axis
-        What the loops run over, the outermost first.
+        The axes of the loops, outermost first.
     """
 
     def __init__(self, space: tuple[Axis, ...]) -> None:
@@ -62,30 +62,30 @@ class Nest(Unit):
 
 
 class Schedule:
-    """Units in an order in which each needs only what those before it have computed.
+    """Stages in an order in which each uses only results of earlier ones.
 
-    A value is computed as late as one of its users allows, and in that user's loop if it can be:
-    cheap things that backward needs of forward are then computed there, instead of being kept.
+    A value is computed as late as possible, in the loop of its first user if that can compute it: cheap
+    values of the forward pass that only the backward pass uses are then computed there, and never stored.
 
     Parameters
     ----------
     targets : iterable of Value
-        What has to be computed, with all that it takes.
+        The values to compute; what they depend on is scheduled too.
     """
 
     def __init__(self, targets: Iterable[Value]) -> None:
-        self.units: list[Unit] = []
+        self.stages: list[Stage] = []
         for value in targets:
-            self._place(value)
+            self._schedule(value)
 
-    def _place(self, value: Value) -> None:
-        if value.is_placed:
+    def _schedule(self, value: Value) -> None:
+        if value.is_scheduled:
             return
         if isinstance(value, (View, ArrayCall)) or not value.space:
             for x in value.values:
-                self._place(x)
+                self._schedule(x)
             if isinstance(value, View):
-                value.home = value.source.home
+                value.stage = value.source.stage
             else:
                 self._append(Call(value) if isinstance(value, ArrayCall) else Scalar(value))
             return
@@ -93,48 +93,50 @@ class Schedule:
         closure = kind(value)
         while closure.before:
             for x in closure.before:
-                self._place(x)
+                self._schedule(x)
             closure = kind(value)
         self._join(closure)
 
-    def _append(self, unit: Unit) -> None:
-        for value in unit.members:
-            value.home = len(self.units)
-        self.units.append(unit)
+    def _append(self, stage: Stage) -> None:
+        for value in stage.members:
+            value.stage = len(self.stages)
+        self.stages.append(stage)
 
     def _join(self, closure: "_Closure") -> None:
-        """Put all of a closure into the first loop that can take it, or into a new one."""
+        """Add a closure to the first loop that can compute it, or to a new one."""
         number = self._first_loop(closure)
-        if number == len(self.units):
-            self.units.append(closure.loop())
-        closure.join(self.units[number])
+        if number == len(self.stages):
+            self.stages.append(closure.loop())
+        closure.join(self.stages[number])
         for value in closure.inside:
-            value.home = number
+            value.stage = number
 
     def _first_loop(self, closure: "_Closure") -> int:
-        start = max([x.home for x in closure.given], default=0)
-        for number in range(max(start, 0), len(self.units)):
-            unit = self.units[number]
-            if closure.fits_into(unit):
+        start = max([x.stage for x in closure.given], default=0)
+        for number in range(max(start, 0), len(self.stages)):
+            stage = self.stages[number]
+            if closure.fits_into(stage):
                 late = [
-                    x for x in closure.given if x.home == number and (x.needs_all_rows or isinstance(x, View))
+                    x
+                    for x in closure.given
+                    if x.stage == number and (x.needs_all_rows or isinstance(x, View))
                 ]
                 if not late:
                     return number
-        return len(self.units)
+        return len(self.stages)
 
 
 class _Closure:
-    """A value, and what is not yet computed that one loop can compute with it.
+    """A value, together with the unscheduled operands that can be computed in the same loop.
 
     Attributes
     ----------
     inside : list of Value
-        In order of computation; the value is the last.
+        The values of the closure, in order of computation; the last is the value itself.
     before : list of Value
-        What has to be computed first, elsewhere.
+        Operands that must be scheduled first, in other stages.
     given : list of Value
-        What is known.
+        Operands that are scheduled already.
     """
 
     def __init__(self, value: Value) -> None:
@@ -150,7 +152,7 @@ class _Closure:
         for x in value.values:
             if x in self.inside:
                 continue
-            if x.is_placed:
+            if x.is_scheduled:
                 self.given.append(x)
             elif (isinstance(x, Map) or x.is_row_reduction) and self._fits(x.space):
                 self._take(x)
@@ -163,30 +165,30 @@ class _Closure:
         if not space or len(space) > 2 or space[0] is not self.rows:
             return False
         if len(space) == 2:
-            if space[1] is self.rows:  # a loop inside a loop over the same
+            if space[1] is self.rows:  # inner and outer loop would be over the same axis
                 return False
             if self.columns is not None and space[1] is not self.columns:
                 return False
             self.columns = space[1]
         return True
 
-    def loop(self) -> Unit:
+    def loop(self) -> Stage:
         """Return a new loop that takes these values."""
         return Loop(self.rows, self.columns)
 
-    def fits_into(self, unit: Unit) -> bool:
-        """Tell whether a unit can compute these values."""
-        return isinstance(unit, Loop) and unit.takes(self.rows, self.columns)
+    def fits_into(self, stage: Stage) -> bool:
+        """Tell whether a stage can compute these values as well."""
+        return isinstance(stage, Loop) and stage.takes(self.rows, self.columns)
 
-    def join(self, unit: Unit) -> None:
-        """Let a unit compute these values."""
-        assert isinstance(unit, Loop)
-        unit.columns = unit.columns or self.columns
-        unit.members += self.inside
+    def join(self, stage: Stage) -> None:
+        """Add these values to a stage."""
+        assert isinstance(stage, Loop)
+        stage.columns = stage.columns or self.columns
+        stage.members += self.inside
 
 
 class _NestClosure(_Closure):
-    """The same for a value over three axes and more, and others over all of them."""
+    """The same for a value over three or more axes, and operands over all of these."""
 
     def __init__(self, value: Value) -> None:
         self._space = value.space
@@ -195,11 +197,11 @@ class _NestClosure(_Closure):
     def _fits(self, space: tuple[Axis, ...]) -> bool:
         return space == self._space
 
-    def loop(self) -> Unit:
+    def loop(self) -> Stage:
         return Nest(self._space)
 
-    def fits_into(self, unit: Unit) -> bool:
-        return isinstance(unit, Nest) and unit.space == self._space
+    def fits_into(self, stage: Stage) -> bool:
+        return isinstance(stage, Nest) and stage.space == self._space
 
-    def join(self, unit: Unit) -> None:
-        unit.members += self.inside
+    def join(self, stage: Stage) -> None:
+        stage.members += self.inside

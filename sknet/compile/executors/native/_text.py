@@ -1,4 +1,4 @@
-"""What every generated module begins and ends with: imports, options of the compiler, sums, and types."""
+"""The head and tail of every generated module: imports, compiler options, sums, and types."""
 
 __all__ = ["HEAD", "TAIL"]
 

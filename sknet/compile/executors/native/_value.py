@@ -1,4 +1,4 @@
-"""The values of a step: arrays and numbers with named axes, by how each is computed."""
+"""The values of a step: arrays and numbers with named axes, classified by how each is computed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,20 +15,20 @@ __all__ = [
 
 Shape = tuple[int, ...]
 Operand = Union["Value", bool, int, float]
-GIVEN, UNSCHEDULED = -1, -2  # in place of the number of the unit that computes a value
+GIVEN, UNSCHEDULED = -1, -2  # instead of the index of the stage that computes a value
 
 
 class UnsupportedError(CaptureError):
-    """A graph that the native executor does not know how to compute; NumPy's executor does."""
+    """A graph that the native executor cannot compute; the NumPy executor can."""
 
 
 class Axis:
-    """An axis that several values share: loops run over axes, whatever their lengths.
+    """An axis that several values share; loops run over axes, whatever their lengths.
 
     Parameters
     ----------
     size : int
-        Its length in the graph at hand.
+        Its length in this graph.
     """
 
     __slots__ = ("_beside", "_same", "size")
@@ -40,25 +40,25 @@ class Axis:
 
     @property
     def root(self) -> "Axis":
-        """The one axis that represents all that are the same."""
+        """The representative of all axes that have been united with this one."""
         return self if self._same is None else self._same.root
 
     def unite(self, other: "Axis") -> None:
-        """Let two axes be the same one."""
+        """Make two axes the same one."""
         a, b = self.root, other.root
         if a is not b:
             b._same = a
             a._beside |= b._beside
 
     def place_beside(self, other: "Axis") -> None:
-        """Remember that some value has both axes, so that they must never be the same one."""
+        """Record that some value has both axes, so that they must never be united."""
         a, b = self.root, other.root
         if a is not b:
             a._beside.add(b)
             b._beside.add(a)
 
     def may_unite(self, other: "Axis") -> bool:
-        """Tell whether no value would have an axis twice if these were the same one."""
+        """Tell whether uniting the axes leaves no value with the same axis twice."""
         a, b = self.root, other.root
         return a is b or all(axis.root is not b for axis in a._beside)
 
@@ -70,20 +70,20 @@ class Value:
     Parameters
     ----------
     name : str
-        Unique; element variables of the source have it.
+        Unique; also the name of the variable for an element in the source.
     operands : tuple of Value or number
-        What it is computed from.
+        Operands that it is computed from.
     own_axes : tuple of Axis
-        Its axes; those of length 1 do not count.
+        Its axes, except those of length 1.
     dtype : dtype
         Its dtype.
     shape : tuple of int
-        Its shape, with axes of length 1.
+        Its shape, including axes of length 1.
 
     Attributes
     ----------
-    home : int
-        Number of the unit that computes it, or `GIVEN` or `UNSCHEDULED`.
+    stage : int
+        Index of the stage that computes it, or `GIVEN` or `UNSCHEDULED`.
     stored : bool
         Whether it has memory.
     """
@@ -93,12 +93,12 @@ class Value:
     own_axes: tuple[Axis, ...]
     dtype: np.dtype[Any]
     shape: Shape
-    home: int = field(default=UNSCHEDULED, init=False)
+    stage: int = field(default=UNSCHEDULED, init=False)
     stored: bool = field(default=False, init=False)
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """Its axes, each by the one that represents all that are the same."""
+        """Its axes, each as the representative of those united with it."""
         return tuple([axis.root for axis in self.own_axes])
 
     @property
@@ -112,18 +112,18 @@ class Value:
         return [x for x in self.operands if isinstance(x, Value)]
 
     @property
-    def is_placed(self) -> bool:
-        """Whether it is given, or some unit computes it."""
-        return self.home != UNSCHEDULED
+    def is_scheduled(self) -> bool:
+        """Whether it is given, or assigned to a stage."""
+        return self.stage != UNSCHEDULED
 
     @property
     def is_local(self) -> bool:
-        """Whether it is one number that a local variable holds."""
+        """Whether it is one number, held in a local variable."""
         return False
 
     @property
     def is_row_reduction(self) -> bool:
-        """Whether it is a reduction that one row of the space suffices for."""
+        """Whether it is a reduction that needs only one row of its space."""
         return False
 
     @property
@@ -143,28 +143,28 @@ class Value:
 
 @dataclass(eq=False, repr=False)
 class Given(Value):
-    """An argument or a constant; `is_number` if a local variable holds it."""
+    """An argument or a constant; `is_number` if it is held in a local variable."""
 
     is_number: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self.home, self.stored = GIVEN, True
+        self.stage, self.stored = GIVEN, True
 
     @property
     def is_local(self) -> bool:
-        """Whether it is one number that a local variable holds."""
+        """Whether it is one number, held in a local variable."""
         return self.is_number and not self.own_axes
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Map(Value):
-    """Computed element by element, by the operation `op`: a primitive's name."""
+    """Computed elementwise by the operation `op`, a primitive's name."""
 
     op: str
 
     @property
     def is_local(self) -> bool:
-        """Whether it is one number that a local variable holds."""
+        """Whether it is one number, held in a local variable."""
         return not self.own_axes
 
 
@@ -175,9 +175,9 @@ class Reduction(Value):
     Parameters
     ----------
     op : {"sum", "inner", "max", "min", "pick"}
-        Which.
+        The operation.
     keeps_nan : bool, default=True
-        Of a maximum or minimum: whether it is NaN where an element is.
+        For a maximum or minimum: whether it is NaN if an element is.
     """
 
     op: str
@@ -190,12 +190,12 @@ class Reduction(Value):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is one number that a local variable holds."""
+        """Whether it is one number, held in a local variable."""
         return not self.own_axes
 
     @property
     def is_row_reduction(self) -> bool:
-        """Whether it is a reduction that one row of the space suffices for."""
+        """Whether it is a reduction that needs only one row of its space."""
         return len(self.space) == 2 and self.axes == self.space[:1]
 
     @property
@@ -216,13 +216,13 @@ class View(Value):
     Parameters
     ----------
     applied : callable
-        Makes it of the operand's array.
+        Makes it from the operand's array.
     is_contiguous : bool
         Whether it is C-contiguous.
     is_permuted : bool
-        Whether it has the operand's axes in another order.
+        Whether it permutes the operand's axes.
     strides : tuple of int
-        In bytes, of its axes that are longer than 1.
+        In bytes, of its axes of a length other than 1.
     """
 
     applied: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]
@@ -232,7 +232,7 @@ class View(Value):
 
     @property
     def source(self) -> Value:
-        """What it is a view of."""
+        """The value that it is a view of."""
         return self.values[0]
 
 
@@ -263,8 +263,8 @@ class Products(ArrayCall):
     Parameters
     ----------
     stacks : tuple of three forms
-        How the arrays of both factors and of the result are seen: shape, the shape that it is broadcast to,
-        and the shape in which axes of the stack that lie behind each other in all three are one.
+        For both factors and the result: shape, the shape that it is broadcast to, and the shape after
+        merging the axes of the stack that are contiguous in all three.
     """
 
     stacks: tuple[tuple[Shape, Shape, Shape], ...]
@@ -272,7 +272,7 @@ class Products(ArrayCall):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Mask(ArrayCall):
-    """The mask of a dropout, or without `p` uniform draws; its operand is the step."""
+    """A dropout mask, or uniform draws if `p` is None; its operand is the step counter."""
 
     key: tuple[int, int]
     site: int
@@ -281,7 +281,7 @@ class Mask(ArrayCall):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Columns(ArrayCall):
-    """Zeros, but for some columns: an index as source, and the shape of the given values."""
+    """Zeros except for some columns, given by the source of an index and the shape of the values."""
 
     columns: str
     given: Shape
@@ -289,14 +289,14 @@ class Columns(ArrayCall):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Rows(ArrayCall):
-    """Rows that an index names are taken from an array, or added to zeros.
+    """Indexed rows, taken from an array or added to zeros.
 
     Parameters
     ----------
     adds : bool
-        Whether they are added.
+        Whether rows are added.
     around : tuple of three int
-        Elements before, along and behind the axis of the longer array.
+        Numbers of elements before, along and after the axis of the longer array.
     from_end : bool
         Whether negative indices count from the end.
     """
@@ -308,21 +308,21 @@ class Rows(ArrayCall):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Along(Rows):
-    """Like `Rows`, with an index for each element behind the axis."""
+    """Like `Rows`, with an index for each element instead of each row."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Pasted(ArrayCall):
-    """An array whose parts are copied from others.
+    """An array whose slices are copied from others.
 
     Parameters
     ----------
     places : tuple of index
-        Where each operand goes, in the array of this value's shape; later ones cover earlier ones.
+        The index that each operand is assigned to; later ones overwrite earlier ones.
     given : tuple of shape
-        Those of the operands, which are broadcast to their places.
+        Shapes of the operands, which are broadcast to their slices.
     fill : float or None
-        What is elsewhere; None where the parts leave nothing.
+        The value of all other elements; None if there are none.
     """
 
     places: tuple[Any, ...]
@@ -332,25 +332,25 @@ class Pasted(ArrayCall):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Assembly(Pasted):
-    """A flat array whose parts begin at `starts`."""
+    """A flat array whose slices begin at `starts`."""
 
     starts: tuple[int, ...]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class HostCall(ArrayCall):
-    """What NumPy computes, called from native code.
+    """A value that NumPy computes in a callback from native code.
 
     Parameters
     ----------
     forward : callable
-        ``forward(*arrays)``; it may take ``scratch`` and ``out`` besides.
+        ``forward(*arrays)``; it may also take ``scratch`` and ``out``.
     given : tuple of shape or ndarray
-        For each argument the shape of an operand, in order, or a constant.
+        For each argument, the shape of the next operand, or a constant.
     scratch : tuple of (shape, dtype)
-        Arrays that it works in.
+        Scratch arrays that it takes.
     writes_out : bool
-        Whether it takes ``out``; else its result is copied.
+        Whether it takes ``out``; otherwise its result is copied.
     """
 
     forward: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""What the native executor reads from a graph: values with named axes, and what each is computed from."""
+"""Translation of a graph to values with named axes, from which the native executor generates code."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
@@ -18,9 +18,9 @@ New = TypeVar("New", bound=Value)
 Rule = Callable[["Values", Equation], Any]
 
 RULES: dict[str, Rule] = {}
-OTHERWISE = "what NumPy computes"  # the name of the rule for primitives that have none
+OTHERWISE = "what NumPy computes"  # the name of the rule for primitives without one
 
-rule = registry(RULES)  # how the primitives of some names are translated: a rule returns None where it cannot
+rule = registry(RULES)  # registers how primitives are translated; a rule that cannot returns None
 
 
 class Values:
@@ -31,20 +31,20 @@ class Values:
     graph : Graph
         Optimised.
     prefix : str
-        With which all names begin.
+        Prefix of all names.
 
     Attributes
     ----------
     inputs, outputs : list of Value (or number, among the outputs)
-        Those of the graph.
+        Inputs and outputs of the graph.
     constants : dict of Value to ndarray
-        Arrays that are given once.
+        Arrays of the graph's constants.
     all : list of Value
-        All of them, in the order in which they were made.
+        All values, in order of creation.
     outside : list of Value
         Numbers that are 0 if all indices are in bounds.
     of_rows : dict of Variable to (Equation, Value)
-        For flat positions of one element of each row, what computes them, and the index in its row.
+        For flat positions of one element per row, the equation that computes them, and the index in the row.
 
     Raises
     ------
@@ -74,7 +74,7 @@ class Values:
 
     @property
     def dtype(self) -> Any:
-        """The dtype of the parameters, in which is computed."""
+        """The dtype of the parameters, which is the computing dtype."""
         return self.graph.inputs[0].dtype
 
     # -- making values ------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Values:
         return value
 
     def copy(self, x: Any, like: Value | Variable | None = None) -> Value:
-        """Return a value of its own with the elements of another, or of a number."""
+        """Return a new value with the elements of another, or of a number."""
         if isinstance(x, Value):
             x = self.with_own_axes(x)
             return self.new(Map, (x,), x.axes, x.dtype, x.shape, op="copy")
@@ -131,7 +131,7 @@ class Values:
         if not isinstance(x, Variable):
             return x
         found = self._known[x]
-        if x in self.of_rows:  # positions that nothing has needed as numbers so far
+        if x in self.of_rows:  # positions that have not been needed as an array so far
             equation, _ = self.of_rows.pop(x)
             found = self._known[x] = RULES[OTHERWISE](self, equation)
         return found
@@ -147,31 +147,31 @@ class Values:
         return value
 
     def array(self, x: Variable) -> Value:
-        """Return the value of an operand that is in memory even if it is one number."""
+        """Return the value of an operand, stored in memory even if it is one number."""
         found = self.value(x)
         return found if found.axes or found in self.constants else self._kept(found)
 
     def _kept(self, value: Value) -> Value:
-        """Return a copy that is in memory."""
+        """Return a copy that is stored in memory."""
         kept = self.copy(value)
         kept.stored = True
         return kept
 
     def contiguous(self, x: Variable) -> Value:
-        """Return the value of an operand, whose memory is C-contiguous."""
+        """Return the value of an operand as a C-contiguous array."""
         found = self.array(x)
         return self.copy(found) if isinstance(found, View) and not found.is_contiguous else found
 
     def ghost(self, value: Value, x: Variable) -> np.ndarray:
-        """Return an array with the layout that a value has in memory, in the shape of a variable.
+        """Return an array with the memory layout of a value, in the shape of a variable.
 
-        It is not the layout in NumPy's plan, where more values are views.
+        The layout in the NumPy plan may differ: there, more values are views.
         """
         found = self._ghosts.get(value)
         return (np.empty(value.shape, value.dtype) if found is None else found).reshape(x.shape)
 
     def map(self, equation: Equation, op: str, read: Collection[int] = (0, 1, 2)) -> Value:
-        """Return what is computed element by element; operands that are not `read` do not count."""
+        """Return an elementwise value; operands that are not in `read` are ignored."""
         output = equation.output
         axes = [None if n == 1 else Axis(n) for n in output.shape]
         kept = [a for a in axes if a is not None]
@@ -183,9 +183,9 @@ class Values:
         return self.new(Map, operands, kept, output.dtype, output.shape, op=op)
 
     def aligned(self, value: Any, x: Any, axes: Sequence[Axis | None]) -> Any:
-        """Let the axes of an operand be those of the output that they meet, counted from the end.
+        """Unite the axes of an operand with those of the output, aligned from the last, as broadcasting does.
 
-        Where a value would have an axis twice for that, the operand is seen as an array with axes of its own.
+        Where a value would then have an axis twice, the operand becomes an alias with its own axes.
         """
         if not isinstance(value, Value):
             return value
@@ -207,16 +207,16 @@ class Values:
     # -- views --------------------------------------------------------------------------------
 
     def alias(self, value: Value) -> Value:
-        """Return the same array with axes of its own."""
+        """Return a view of the whole array with new axes."""
         axes = [Axis(n) for n in value.lengths]
         return self._view(value, axes, lambda a: a, self.ghost(value, Variable(value.shape, value.dtype)))
 
     def with_own_axes(self, value: Value) -> Value:
-        """Return a value that has no axis twice, as a product of `A.T` and `A` has."""
+        """Return a value without repeated axes, such as a product of `A.T` and `A` has."""
         return self.alias(value) if len(set(value.axes)) < len(value.axes) else value
 
     def view(self, equation: Equation, axes: Iterable[Axis]) -> Value | None:
-        """Return the view that an equation takes; None where it has to copy."""
+        """Return the view that an equation takes; None if it has to copy."""
         [x], rule, xp = equation.operands, equation.primitive.view, backend("cpu").xp
         source = self.operand(x)
         assert rule is not None
@@ -242,7 +242,7 @@ class Values:
         ghost: np.ndarray,
         is_permuted: bool = False,
     ) -> Value:
-        if source.is_local:  # as are views of no element of it
+        if source.is_local:  # as are empty views of it
             source = self._kept(source)
         strides = [s for s, n in zip(ghost.strides, ghost.shape, strict=True) if n != 1]
         value = self.new(
@@ -254,7 +254,7 @@ class Values:
 
 
 def long_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the lengths of a shape that are not 1: those of a value's axes."""
+    """Return the lengths of a shape except 1: those of a value's axes."""
     return tuple([n for n in shape if n != 1])
 
 
@@ -265,12 +265,12 @@ def dims_of(value: Value, shape: tuple[int, ...]) -> list[Axis | None]:
 
 
 def place_beside(axes: Sequence[Axis]) -> None:
-    """Remember of each pair of axes that some value has both."""
+    """Record for each pair of axes that some value has both."""
     for i, axis in enumerate(axes):
         for other in axes[:i]:
             axis.place_beside(other)
 
 
 def _is_known(dtype: Any) -> bool:
-    """Tell whether Numba computes with a dtype: not with halves."""
+    """Tell whether Numba computes with a dtype: it does not know half precision."""
     return dtype.kind in "biu" or dtype.char in "fd"

@@ -1,4 +1,4 @@
-"""Views, reductions and single elements of rows: how the native executor translates them."""
+"""Translation of views, reductions and single elements of rows to native values."""
 
 from typing import Any
 
@@ -72,9 +72,9 @@ def _reduce(values: Values, equation: Equation) -> Any:
 
 
 def _only_shifts(values: Values, equation: Equation) -> bool:
-    """Tell whether a maximum is only subtracted from what it is the maximum of, as in a softmax.
+    """Tell whether a maximum is only subtracted from its own operand, as in a softmax.
 
-    NaN among the operands is then in the differences, and need not be in the maximum, which costs
+    The differences then propagate NaN, so the maximum need not, which would cost
     twice the time where rows are long.
     """
     [x], output = equation.operands, equation.output
@@ -119,7 +119,7 @@ def _flat_index(values: Values, equation: Equation) -> Any:
 
 
 def _number_outside(values: Values, index: Value, length: int) -> Value:
-    """Return how many indices are not in a row."""
+    """Return the number of indices out of bounds."""
     dtype = values.dtype
 
     def by_row(op: str, *operands: Any, dtype: Any = "bool") -> Value:
@@ -132,7 +132,7 @@ def _number_outside(values: Values, index: Value, length: int) -> Value:
 
 
 def _index_of_rows(values: Values, positions: Variable, shape: tuple[int, ...]) -> Value | None:
-    """Return the index of each row of an array of this shape; None if all that is known is flat positions."""
+    """Return the index in each row of an array of this shape; None if only flat positions are known."""
     if positions not in values.of_rows or shape[-1] == 1:
         return None
     _, index = values.of_rows[positions]
@@ -181,7 +181,7 @@ def _put_at(values: Values, equation: Equation) -> Value | None:
 
 
 def _in_shape(values: Values, x: Any, shape: tuple[int, ...]) -> Any:
-    """Return an operand with the axes of `shape`, which it may have as one."""
+    """Return an operand with the axes of `shape`, which it may have merged."""
     value = values.operand(x)
     if not isinstance(value, Value) or value.lengths == long_axes(shape):
         return value

@@ -1,4 +1,4 @@
-"""NumPy: a plan as straight-line Python with every output given."""
+"""NumPy: a plan as straight-line Python, every call with ``out=``."""
 
 from sknet.compile.executors.numpy._executor import NumpyProgram
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-# Private: the loop behind a sparse matrix product, which writes where it is told to; see device/_numpy.py.
+# Private: the loop behind a sparse matrix product, which adds into a given array; see device/_numpy.py.
 from scipy.sparse._sparsetools import csc_matvecs
 
 from sknet._indexing import is_basic, may_repeat, rows_of, with_ellipsis
@@ -24,7 +24,7 @@ Needs = list[tuple[tuple[int, ...], Any]]
 def _count_from_start(
     w: Writer, equation: Equation, indices: Variable, length: int, out: str, behind: int = 1
 ) -> None:
-    """Write the positions, in steps of `behind`, that indices point to; one out of bounds raises."""
+    """Write the offsets that indices point to, in steps of `behind`; an index out of bounds raises."""
     if equation.params.get("from_end", True):  # by a table, in which negative indices count from the end
         take = w.made(f"{w.constant(np.arange(length) * behind)}.take", "take")
         w.line(f"{take}({w.name(indices)}, None, {out})")
@@ -37,10 +37,10 @@ def _count_from_start(
 
 
 def _check(w: Writer, indices: Variable, length: int) -> None:
-    """Write what `check_indices` does, with the view and its methods made once."""
+    """Write the check of `check_indices`, with the view and its methods bound once."""
     name, bound = w.name(indices), length
     read = name
-    if indices.dtype.kind == "i":  # as unsigned integers, negative numbers are larger than all others
+    if indices.dtype.kind == "i":  # seen as unsigned integers, negative numbers exceed all valid indices
         unsigned = indices.dtype.str.replace("i", "u")
         read = w.made(f"{name}.view('{unsigned}')", "r")
         bound = min(length, np.iinfo(indices.dtype).max + 1)
@@ -65,7 +65,7 @@ def _take_at(w: Writer, equation: Equation) -> None:
         by_its_forward(w, equation)
         return
     take = w.made(f"{w.name(x)}.reshape(-1).take", "take")
-    # "clip" does not check, and needs no buffer; the positions are valid.
+    # mode="clip" skips the check and the buffer; the positions are valid.
     w.line(f"{take}({w.name(positions)}, None, {w.name(equation.output)}, 'clip')")
 
 
@@ -102,10 +102,10 @@ def _values(w: Writer, g: Variable, positions: Variable) -> str:
 
 
 def _take(w: Writer, x: Variable, rows: str, length: int, output: Variable) -> None:
-    """Take rows of a matrix by their numbers, which are valid."""
+    """Take rows of a matrix by their numbers, which are in bounds."""
     shapes = [(y.size // length, length) if length != 1 else (y.size,) for y in (x, output)]
     matrix, out = w.reshaped(x, shapes[0]), w.reshaped(output, shapes[1])
-    # "clip" does not check, and needs no buffer.
+    # mode="clip" skips the check and the buffer.
     w.line(f"{w.made(matrix + '.take', 'take')}({rows}, 0, {out}, 'clip')")
 
 
@@ -114,7 +114,7 @@ def _fill(w: Writer, output: Variable) -> None:
 
 
 def _add(w: Writer, g: Variable, rows: str, count: int, length: int, output: Variable) -> None:
-    """Add the rows of g to rows of a matrix of zeros, by their numbers, which are valid."""
+    """Add the rows of g to rows of a matrix of zeros, by their numbers, which are in bounds."""
     sizes = f"{output.size // length}, {count}, {length}"
     starts, ones = w.constant(np.arange(count + 1)), w.constant(np.ones(count, g.dtype))
     values, out = w.reshaped(g, (g.size,)), w.reshaped(output, (output.size,))
@@ -134,13 +134,13 @@ def _has_loops(x: Variable) -> bool:
 
 
 def _around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
-    """Return the numbers of elements before, along and behind a (negative) axis."""
+    """Return the numbers of elements before, along and after a (negative) axis."""
     at = len(shape) + axis
     return math.prod(shape[:at]), shape[at], math.prod(shape[at + 1 :])
 
 
 def _rows(w: Writer, equation: Equation, indices: Variable, before: int, length: int) -> str:
-    """Write the numbers of the rows that indices point to, in each matrix of a stack."""
+    """Write the row numbers that indices point to, in each matrix of a stack."""
     _count_from_start(w, equation, indices, length, w.scratch(equation))
     if before == 1:
         return w.made(f"{w.scratch(equation)}.reshape(-1)", "r")

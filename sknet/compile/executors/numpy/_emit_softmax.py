@@ -1,4 +1,4 @@
-"""Softmax and its relatives on NumPy without a temporary array, bit for bit as their records compute them."""
+"""Softmax and related functions on NumPy without temporary arrays, bit for bit like their forwards."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def _reduce(w: Writer, function: Any, name: str, x: str, equation: Equation, out
 
 
 def _shift(w: Writer, equation: Equation, top: str, out: str) -> None:
-    """Write x less its largest elements."""
+    """Write x minus its maximum."""
     x = w.name(equation.operands[0])
     _reduce(w, np.maximum.reduce, "max", x, equation, top)
     w.line(f"{w.function(np.subtract, 'subtract')}({x}, {top}, {out})")

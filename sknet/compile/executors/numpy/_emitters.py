@@ -1,7 +1,7 @@
-"""How each primitive is called on NumPy with its output given: one short emitter each.
+"""How each primitive is called on NumPy with ``out=``: one short emitter each.
 
-What has no emitter here is called by its own forward: a ufunc with the output as last argument,
-another function with ``out=``.
+For a primitive without an emitter, its own forward is called: a ufunc with the output as last argument,
+any other function with ``out=``.
 """
 
 import math
@@ -24,13 +24,13 @@ Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
 
 EMITTERS: dict[str, Emitter] = {}
 SCRATCH: dict[str, Scratch] = {}
-NARROW = 64  # up to this many columns, a maximum over them is faster in the transposed array
-REAL = "fd"  # dtypes of BLAS: other floating ones would be computed with as copies
-WIDE = 1 << 16  # elements up to which a constant array of zeros is worth its memory
+NARROW = 64  # up to this many columns, a maximum over them is faster on the transposed array
+REAL = "fd"  # dtypes of BLAS: arrays of other floating dtypes would be converted
+WIDE = 1 << 16  # up to this many elements, a constant array of zeros is worth its memory
 
 
-emitter = registry(EMITTERS)  # how the primitives of some names are called
-scratch = registry(SCRATCH)  # what arrays they need besides their output
+emitter = registry(EMITTERS)  # registers how primitives are called
+scratch = registry(SCRATCH)  # registers the scratch arrays that they need
 
 
 def emit(w: Writer, equation: Equation) -> None:
@@ -39,9 +39,9 @@ def emit(w: Writer, equation: Equation) -> None:
     Parameters
     ----------
     w : Writer
-        Where they are written.
+        Collects the lines.
     equation : Equation
-        What they compute.
+        The equation to compute.
     """
     special = EMITTERS.get(equation.primitive.name)
     if special is None:
@@ -69,7 +69,7 @@ def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], A
     equation : Equation
         Any equation.
     exact : bool
-        Whether every bit must be that of the primitive's own forward.
+        Whether results must equal those of the primitive's own forward to the last bit.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], A
 @emitter("matmul")
 def _matmul(w: Writer, equation: Equation) -> None:
     x, y = equation.operands
-    # np.dot reaches BLAS with less overhead, but takes no stacks of matrices.
+    # np.dot calls BLAS with less overhead, but does not take stacks of matrices.
     flat = x.ndim == y.ndim == 2 and x.dtype == y.dtype and equation.output.size > 0
     fits = flat and _for_blas(w, x) and _for_blas(w, y)
     parts = 1 if w.exact or not fits else parts_here(x.shape[0], x.shape[1] * y.shape[1])
@@ -120,7 +120,7 @@ def _sum(w: Writer, equation: Equation) -> None:
     if w.exact or x.dtype.char not in REAL or not is_flat or len(axis) != 1:
         _reduction(w, equation, np.add.reduce, "sum")
         return
-    # A product with ones: BLAS adds faster than np.add.reduce.
+    # As a product with ones: BLAS sums faster than np.add.reduce.
     ones = w.constant(np.ones(x.shape[axis[0]], x.dtype))
     first, second = (ones, w.name(x)) if axis[0] == -x.ndim else (w.name(x), ones)
     shape = tuple(n for i, n in enumerate(x.shape) if i - x.ndim != axis[0])
@@ -166,7 +166,7 @@ def _sum_squares(w: Writer, equation: Equation) -> None:
         flat = w.reshaped(x, (x.size,))
         target = w.scratch(equation) if i else out
         w.line(f"{dot}({flat}, {flat}, {target})")
-        # A call of BLAS for one number takes half the time of a ufunc's.
+        # For one number, a BLAS call takes half the time of a ufunc call.
         if i and not w.exact and x.dtype.char in REAL:
             one, sum = (w.made(f"{name}.reshape(1)", "r") for name in (target, out))
             w.line(f"{_level_1(w, 'axpy', x)}({one}, {sum})")
@@ -180,7 +180,7 @@ def _sum_squares(w: Writer, equation: Equation) -> None:
 @emitter("relu")
 def _relu(w: Writer, equation: Equation) -> None:
     [x], out = equation.operands, equation.output
-    # NumPy's maximum is vectorised for two arrays, not for an array and a number.
+    # NumPy's maximum is vectorised for two arrays, but not for an array and a number.
     whole = np.zeros(x.shape if x.size <= WIDE else (), x.dtype)
     zero = w.block_constant(0, x) if w.is_dividing else w.constant(whole)
     w.line(f"{w.function(np.maximum, 'maximum')}({w.name(x)}, {zero}, out={w.name(out)})")
@@ -188,13 +188,13 @@ def _relu(w: Writer, equation: Equation) -> None:
 
 @scratch("softplus", "log_sigmoid")
 def _tail_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
-    output = equation.output  # a larger one may be divided into blocks
+    output = equation.output  # a larger one may be computed in blocks
     return [(output.shape, output.dtype)] if output.size <= BLOCK else []
 
 
 @emitter("softplus", "log_sigmoid")
 def _soft(w: Writer, equation: Equation) -> None:
-    """Write max(x, 0) + log1p(exp(-|x|)), or min(x, 0) less that: the records' functions, call by call."""
+    """Write max(x, 0) + log1p(exp(-|x|)), or min(x, 0) minus that, with the calls that the forwards make."""
     if not _tail_of(equation):
         by_its_forward(w, equation)
         return
@@ -233,7 +233,7 @@ def _axpy(w: Writer, equation: Equation) -> None:
     if y.size <= BLOCK:
         w.line(_axpy_call(w, equation, source, target, str(y.size)))
         return
-    # In blocks too small for BLAS to wake a thread: SciPy's threads would compete with NumPy's.
+    # In blocks too small for BLAS to use threads: SciPy's threads would compete with NumPy's.
     blocks = w.made(f"{w.function(_blocks, 'blocks')}({source}, {target})", "b")
     w.line(f"for part, sum in {blocks}: {_axpy_call(w, equation, 'part', 'sum', 'part.size')}")
 
@@ -258,7 +258,7 @@ def _blocks(*arrays: np.ndarray) -> list[tuple[np.ndarray, ...]]:
 
 
 def _for_level_1(w: Writer, x: Variable) -> bool:
-    """Tell whether SciPy's wrappers of BLAS can write to an array: they copy what is not contiguous."""
+    """Tell whether SciPy's BLAS wrappers can write to an array: they copy arrays that are not contiguous."""
     flat = x.size > 0 and w.plan.views.is_contiguous(x)
     return flat and x.dtype.char in REAL and (x.ndim == 1 or not w.is_dividing)
 
@@ -269,7 +269,7 @@ def _level_1(w: Writer, name: str, like: Variable) -> str:
 
 
 def _shares(w: Writer, x: Variable, output: Variable) -> bool:
-    """Tell whether an operand's elements are in their place already; those of another dtype are not."""
+    """Tell whether operand and output share memory, so that nothing is left to copy."""
     return x.dtype == output.dtype and w.plan.buffers[w.plan.views.root(x)] is w.plan.buffers[output]
 
 
@@ -291,7 +291,7 @@ def _copy(w: Writer, equation: Equation) -> None:
 
 @emitter("reshape")
 def _reshape(w: Writer, equation: Equation) -> None:
-    [x] = equation.operands  # it is not contiguous, so this is a copy, not a view
+    [x] = equation.operands  # not contiguous, so this is a copy rather than a view
     out = w.reshaped(equation.output, x.shape)
     w.line(f"{w.function(np.copyto, 'copyto')}({out}, {w.name(x)})")
 
@@ -309,7 +309,7 @@ def _where(w: Writer, equation: Equation) -> None:
 @emitter("masked")
 def _masked(w: Writer, equation: Equation) -> None:
     x, mask = equation.operands
-    # A product of its bits with 0 or 1: many times faster than a choice, and exact for NaN and infinities.
+    # A product of its bits with 0 or 1: many times faster than `where`, and exact for NaN and infinities.
     bits = w.function(np.dtype(f"i{x.dtype.itemsize}"), f"i{x.dtype.itemsize}")
     views = [f"{w.name(v)}.view({bits})" for v in (x, equation.output)]
     source, out = views if w.is_dividing else [w.made(view, "bits") for view in views]

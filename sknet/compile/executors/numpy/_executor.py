@@ -1,4 +1,4 @@
-"""The NumPy executor: a plan as straight-line Python, every call with its output bound."""
+"""The NumPy executor: a plan as straight-line Python, every call with ``out=``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,7 +9,7 @@ import numpy as np
 from sknet.compile._graph import Graph, Variable
 from sknet.compile._plan import Plan
 from sknet.compile.executors._writer import NO_SLOTS, Writer, executed
-from sknet.compile.executors.numpy import _emit_index as _emit_index  # adds its own
+from sknet.compile.executors.numpy import _emit_index as _emit_index  # registers its emitters
 from sknet.compile.executors.numpy import _emit_softmax as _emit_softmax
 from sknet.compile.executors.numpy._emitters import emit, scratch_of
 from sknet.compile.passes import Group, fuse
@@ -19,14 +19,14 @@ __all__ = ["NumpyProgram"]
 
 
 class NumpyProgram:
-    """Generated source for a plan, to be bound to memory as often as needed.
+    """Generated source for a plan, which can be bound to memory many times.
 
     Parameters
     ----------
     plan : Plan
-        What to compute, and where.
+        The operations, and the memory of their results.
     exact : bool, default=False
-        Whether to call only the primitives' own forwards, which keep every bit.
+        Whether results must equal those of the primitives' own forwards to the last bit.
 
     Attributes
     ----------
@@ -121,14 +121,14 @@ class NumpyProgram:
         slots : sequence of ndarray
             One for each input.
         sparse : mapping of SparseSlot to SparseSlot
-            For slots for sparse matrices of the graph, those to be read instead.
+            Maps the graph's slots for sparse matrices to those to be read instead.
 
         Returns
         -------
         step : callable
-            Without arguments: reads the slots, writes the outputs.
+            Takes no arguments; reads the slots and writes the outputs.
         arrays : dict of Variable to ndarray
-            Where outputs are found.
+            Where to find the outputs.
         """
         arrays = self.plan.arrays(memory, slots)
         values = self._writer.values(memory, arrays, partial(scratch_of, exact=self._writer.exact), sparse)
@@ -148,7 +148,7 @@ class _Blocks(NamedTuple):
     def divide(
         self, arrays: dict[Variable, np.ndarray], internal: set[Variable]
     ) -> tuple[tuple[np.ndarray, ...], ...]:
-        """Return the blocks of all arrays; those that exist for one block at a time come again."""
+        """Return the blocks of all arrays; internal arrays have a single block, which is reused."""
         total, rows = self.group.equations[0].output.shape[0], self.group.rows
         constants = [np.full((rows, *x.shape[1:]), value, x.dtype) for value, x in self.constants]
         found = []

@@ -67,7 +67,7 @@ def made_a_link(path):
 
 def given_away(path):
     os.chown(path, 12345, -1)
-    return rf"{path} is ignored, .*it belongs to another user \(number 12345\)"
+    return rf"{path} is ignored, .*it belongs to another user \(uid 12345\)"
 
 
 WAYS = [made_writable, made_writable_for_the_group, made_a_link]
@@ -103,7 +103,7 @@ def test_a_directory_of_another_user_is_not_used(tmp_path, monkeypatch):
         return os.stat_result(found)
 
     monkeypatch.setattr(Path, "lstat", of_another)
-    with pytest.warns(UserWarning, match=rf"it belongs to another user \(number {me + 1}\)"):
+    with pytest.warns(UserWarning, match=rf"it belongs to another user \(uid {me + 1}\)"):
         assert not usable(folder)
 
 

@@ -207,5 +207,5 @@ def test_a_compiler_that_fails_does_not_stop_a_fit(monkeypatch):
 
     monkeypatch.setattr(Function, "wait", broken)
     X, y = data()
-    with pytest.warns(UserWarning, match="no native code, the fit goes on with NumPy: .*compiler is broken"):
+    with pytest.warns(UserWarning, match="no native code, so the fit uses NumPy: .*compiler is broken"):
         assert MLPClassifier((30,), max_iter=2, random_state=0).fit(X, y).n_iter_ == 2
