@@ -1,12 +1,10 @@
 """What classifiers add: labels, probabilities, class weights."""
 
 from collections.abc import Callable
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
@@ -16,6 +14,7 @@ from sknet.engine import Batches, Model, Score
 from sknet.engine.extend import Chosen
 from sknet.estimators._attributions import chosen_classes
 from sknet.estimators._base import BaseNet, goes_in_steps
+from sknet.estimators._class_weights import class_weighted
 from sknet.estimators._fitting import Fit
 from sknet.estimators._frozen import FrozenClassifier
 from sknet.estimators._heads import gives_probabilities, probability_head
@@ -90,28 +89,7 @@ class BaseClassifier(ClassifierMixin, BaseNet):
                 "the classes as a dict, from sklearn.utils.class_weight.compute_class_weight('balanced', "
                 "classes=..., y=...)"
             )
-        of_class = self._class_weights(recipe.class_weight, y, y if like is None else like)
-        weight = of_class if weight is None else (weight * of_class).astype(weight.dtype)
-        if not weight.any():
-            raise ValueError("class_weight: at least one sample must have a positive weight, got zeros only")
-        return weight
-
-    def _class_weights(self, class_weight: Any, y: Any, like: Any) -> Any:
-        """Return the weight of each row's class; "balanced" counts the classes of `like`."""
-        _check_class_weight(class_weight)
-        if isinstance(class_weight, str) and like is not y:
-            both = np.concatenate([like, y])
-            return compute_sample_weight(class_weight, both, indices=np.arange(len(like)))[len(like) :]
-        one_label = self._targets.task != "multilabel" and not isinstance(self._targets, ColumnTargets)
-        if not (isinstance(class_weight, dict) and one_label):
-            return compute_sample_weight(class_weight, y)
-        classes = self._targets.classes.tolist()
-        unknown = [label for label in class_weight if label not in classes]
-        if unknown:
-            raise ValueError(f"class_weight names classes {unknown} that are not among {classes}")
-        # Classes that are missing from the dict have weight 1.
-        weights = np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)
-        return weights[np.searchsorted(self._targets.classes, y)]
+        return class_weighted(recipe.class_weight, self._targets, y, weight, like)
 
     def _score_of(self, batches: Batches, model: Model) -> Callable[[], Score]:
         return self._targets.new_score(model.loss_function)
@@ -315,15 +293,3 @@ def _are_of_one_kind(classes: Any) -> bool:
 def _has_columns(classes: Any) -> bool:
     """Tell whether classes are given for each of several columns."""
     return isinstance(classes, (list, tuple)) and any(np.ndim(of_column) for of_column in classes)
-
-
-def _check_class_weight(class_weight: Any) -> None:
-    """Check the weights in a dict, or in a list of dicts."""
-    for part in class_weight if isinstance(class_weight, list) else [class_weight]:
-        if isinstance(class_weight, list) and not isinstance(part, dict):
-            raise ValueError(
-                f"class_weight as a list must hold one dict for each label of y, got {part!r} in it"
-            )
-        for label, value in part.items() if isinstance(part, dict) else ():
-            if not (isinstance(value, Real) and 0 <= float(value) < np.inf):
-                raise ValueError(f"class_weight[{label!r}] must be a finite number >= 0, got {value!r}")

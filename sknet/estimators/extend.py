@@ -4,6 +4,7 @@ from sknet.estimators._architecture import Architecture, Perceptron
 from sknet.estimators._autoencoder import Coder, SymmetricCoder, Transposed
 from sknet.estimators._base import BaseNet
 from sknet.estimators._calibration import best_temperature
+from sknet.estimators._class_weights import class_weighted
 from sknet.estimators._classifier import BaseClassifier
 from sknet.estimators._computation import computation_of, is_estimator
 from sknet.estimators._encoded import Encoded
@@ -46,6 +47,7 @@ __all__ = [
     "best_temperature",
     "check_weights",
     "check_y",
+    "class_weighted",
     "computation_of",
     "follows_namespace",
     "gives_deviations",

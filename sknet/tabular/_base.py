@@ -212,8 +212,8 @@ class BaseTabular(Predicts, BaseEstimator):
         random_state = check_random_state(self.random_state)
         schema, table = Schema.learn(self, X, self.categorical_features)
         y = check_y(self, y, table.n_rows, numeric=self._numeric_targets)
-        weight = self._weighted(y, check_weights(sample_weight, table.numbers, np.float32))
         self._targets = targets = self._new_targets(y)
+        weight = self._weighted(y, check_weights(sample_weight, table.numbers, np.float32))
         task = self._task(schema, table, y, weight)
         stratify = y if targets.task in ("binary", "multiclass") and y.ndim == 1 else None
         folds = folds_of(self.cv, self.n_folds, y, stratify, groups, random_state)

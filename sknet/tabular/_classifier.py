@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import type_of_target
 
 from sknet._params import StrOptions
-from sknet.estimators.extend import ClassTargets, ColumnTargets, probability_head
+from sknet.estimators.extend import ClassTargets, ColumnTargets, class_weighted, probability_head
 from sknet.losses import Loss
 from sknet.tabular._base import CONSTRAINTS, BaseTabular
 from sknet.tabular._frozen import FrozenTabularClassifier
@@ -126,11 +125,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     def _weighted(self, y: Any, weight: Any) -> Any:
         if self.class_weight is None:
             return weight
-        of_class = compute_sample_weight(self.class_weight, y).astype(np.float32)
-        weight = of_class if weight is None else weight * of_class
-        if not weight.any():
-            raise ValueError("class_weight: at least one sample must have a positive weight, got zeros only")
-        return weight
+        return class_weighted(self.class_weight, self._targets, y, weight).astype(np.float32)
 
     def _by_error(self) -> bool:
         return self._targets.task == "multiclass" and not isinstance(self._targets, ColumnTargets)

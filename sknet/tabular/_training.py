@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet import nn
 from sknet.callbacks import Callback, EarlyStopping
 from sknet.device import to_host
 from sknet.engine import Batches, History, Model, Score
@@ -13,7 +14,7 @@ from sknet.engine.extend import Settings, Validation, predict_rows, train
 from sknet.losses import LogLoss, Loss
 from sknet.preprocessing import TableEncoder
 from sknet.tabular._members import Setting
-from sknet.tabular._network import TabularNet, initialize
+from sknet.tabular._network import TabularNet
 
 __all__ = ["Member", "Rows", "train_member"]
 
@@ -143,7 +144,7 @@ def train_member(
     random_state = np.random.RandomState(seed)
     scales = isinstance(training.X, np.ndarray)
     network = TabularNet(training.X.shape[1], n_outputs, setting.hidden_layer_sizes, setting.dropout, scales)
-    initialize(network, training.X, random_state, np.float32)
+    nn.init.from_data(network, training.X, random_state=random_state)
     size = min(setting.batch_size, training.n_rows)
     n_steps = setting.epochs * -(-training.n_rows // size)
     model = Model(

@@ -163,6 +163,20 @@ def test_weights_of_rows_and_classes():
     assert balanced > plain
 
 
+@pytest.mark.parametrize(
+    ("class_weight", "message"),
+    [
+        ({"yes": 2.0, "perhaps": 1.0}, r"names classes \['perhaps'\] that are not among \['no', 'yes'\]"),
+        ({"yes": -1.0}, r"class_weight\['yes'\] must be a finite number >= 0, got -1.0"),
+        ({"yes": 0.0, "no": 0.0}, "at least one sample must have a positive weight"),
+        ([1.0], "must hold one dict for each label of y"),
+    ],
+)
+def test_class_weights_that_cannot_be(class_weight, message):
+    with pytest.raises(ValueError, match=message):
+        TabularClassifier(**SMALL, class_weight=class_weight).fit(X, LABELS["strings"])
+
+
 def test_groups_and_folds_of_your_own():
     groups = np.repeat(np.arange(60), 5)
     grouped = TabularRegressor(**SMALL).fit(X, SIGNAL, groups=groups)

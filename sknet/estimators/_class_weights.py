@@ -1,0 +1,82 @@
+"""Weights of classes, multiplied into those of the rows."""
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils.class_weight import compute_sample_weight
+
+from sknet.estimators._targets import ClassEncoder, ColumnTargets
+
+__all__ = ["class_weighted"]
+
+
+def class_weighted(class_weight: Any, targets: ClassEncoder, y: Any, weight: Any, like: Any = None) -> Any:
+    """Return the weights of rows multiplied by those of their classes.
+
+    Parameters
+    ----------
+    class_weight : dict, list of dict, or "balanced"
+        Classes that a dict does not name weigh 1.
+    targets : ClassEncoder
+        The classes.
+    y : ndarray of shape (n_samples, ...)
+        Labels.
+    weight : ndarray of shape (n_samples,) or None
+        Of the rows.
+    like : ndarray of shape (n_others, ...) or None, default=None
+        Labels that "balanced" counts; None counts `y`.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Of the dtype of `weight`, if there is one.
+
+    Raises
+    ------
+    ValueError
+        If a weight is no finite number >= 0, of a class that there is not, or all are zero in the end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.estimators.extend import ClassTargets, class_weighted
+    >>> y = np.array(["a", "b", "a"])
+    >>> class_weighted({"b": 3.0}, ClassTargets(y), y, None)
+    array([1., 3., 1.])
+    """
+    of_class = _of_classes(class_weight, targets, y, y if like is None else like)
+    found = of_class if weight is None else (weight * of_class).astype(weight.dtype)
+    if not found.any():
+        raise ValueError("class_weight: at least one sample must have a positive weight, got zeros only")
+    return found
+
+
+def _of_classes(class_weight: Any, targets: ClassEncoder, y: Any, like: Any) -> Any:
+    """Return the weight of each row's class; "balanced" counts the classes of `like`."""
+    _check_class_weight(class_weight)
+    if isinstance(class_weight, str) and like is not y:
+        both = np.concatenate([like, y])
+        return compute_sample_weight(class_weight, both, indices=np.arange(len(like)))[len(like) :]
+    one_label = targets.task != "multilabel" and not isinstance(targets, ColumnTargets)
+    if not (isinstance(class_weight, dict) and one_label):
+        return compute_sample_weight(class_weight, y)
+    classes = targets.classes.tolist()
+    unknown = [label for label in class_weight if label not in classes]
+    if unknown:
+        raise ValueError(f"class_weight names classes {unknown} that are not among {classes}")
+    # Classes that are missing from the dict have weight 1.
+    weights = np.array([class_weight.get(label, 1.0) for label in classes], dtype=np.float64)
+    return weights[np.searchsorted(targets.classes, y)]
+
+
+def _check_class_weight(class_weight: Any) -> None:
+    """Check the weights in a dict, or in a list of dicts."""
+    for part in class_weight if isinstance(class_weight, list) else [class_weight]:
+        if isinstance(class_weight, list) and not isinstance(part, dict):
+            raise ValueError(
+                f"class_weight as a list must hold one dict for each label of y, got {part!r} in it"
+            )
+        for label, value in part.items() if isinstance(part, dict) else ():
+            if not (isinstance(value, Real) and 0 <= float(value) < np.inf):
+                raise ValueError(f"class_weight[{label!r}] must be a finite number >= 0, got {value!r}")
