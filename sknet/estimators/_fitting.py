@@ -117,6 +117,8 @@ class Fit:
         What it goes on from, if it was interrupted.
     began : dict
         State of the random numbers before rows were held out.
+    start : dict or None
+        What a second training begins with, if that is another fit's result.
     encoder : TableEncoder or None
         Fitted, with ``encoder="table"``.
     split : pair of ndarray of int, or of None
@@ -156,6 +158,7 @@ class Fit:
     n_iter: int = 0
     saved: SavedFit | None = None
     began: Any = None
+    start: Any = None
     encoder: TableEncoder | None = None
     split: tuple[Any, Any] = (None, None)
     random_state: Any = None
@@ -285,7 +288,7 @@ def _fit_in_steps(fit: Fit) -> None:
             return _warn_of_the_end(fit)
     if fit.saved is not None and fit.compared is not None:
         fit.compared = replace(fit.compared, since=fit.saved.state["began"]["since"])
-    second = SecondTraining(fit.model.copy()) if recipe.refit_on_all else None
+    second = SecondTraining(fit) if recipe.refit_on_all else None
     outcome = _trained(fit, [] if second is None else [second.noted])
     _check_finite_parameters(fit.model)
     fit.temperature = temperature_of(fit)

@@ -11,8 +11,8 @@ import scipy.sparse
 from sknet import ops
 from sknet.callbacks import Callback, FitView
 from sknet.device import active, device_of, namespace
-from sknet.engine import History, Model
-from sknet.engine.extend import train
+from sknet.engine import History
+from sknet.engine.extend import load_model_state, model_state, train
 from sknet.estimators._validation import DataSet, new_score_of
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ class SecondTraining:
 
     Parameters
     ----------
-    model : Model
-        As the first training has found it.
+    fit : Fit
+        Whose first training begins. Where it goes on from another fit, what that has left becomes the
+        fit's `start`, so that checkpoints have it.
 
     Attributes
     ----------
@@ -77,8 +78,13 @@ class SecondTraining:
         Has to be called in the first training.
     """
 
-    def __init__(self, model: Model) -> None:
-        self._model, self.noted = model, Reductions()
+    def __init__(self, fit: "Fit") -> None:
+        self._model, self.noted = fit.model.copy(), Reductions()
+        if fit.continuing:
+            fit.start = model_state(self._model)
+        if fit.saved is not None and "start" in fit.saved.state["began"]:
+            fit.start = fit.saved.state["began"]["start"]
+            load_model_state(self._model, fit.start, fit.saved.path)
 
     def run(self, fit: "Fit", callbacks: Sequence[Callback]) -> None:
         """Train for as many updates as were best, and let the fit have the result.

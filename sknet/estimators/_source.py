@@ -26,6 +26,8 @@ class FitSource(Source):
         self.measured = fit.scoring.directions
         since = None if fit.compared is None else fit.compared.since
         self.began = {"random_state": fit.began, "since": since}
+        if fit.start is not None:
+            self.began["start"] = fit.start
 
     def parameters(self) -> dict[str, Any]:
         estimator = self._fit.estimator

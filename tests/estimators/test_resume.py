@@ -218,8 +218,10 @@ def test_a_generator_goes_on_as_well(tmp_path):
     assert ends[0] == ends[1]
 
 
-def test_a_warm_start_is_resumed_by_an_estimator_that_has_not_seen_the_first_fit(tmp_path):
-    estimator = sknet.MLPClassifier((8,), warm_start=True, early_stopping=True, **OFTEN)
+@pytest.mark.parametrize("refit", [False, True])
+def test_a_warm_start_is_resumed_by_an_estimator_that_has_not_seen_the_first_fit(refit, tmp_path):
+    settings = {"warm_start": True, "early_stopping": True, "refit_on_all": refit, **OFTEN}
+    estimator = sknet.MLPClassifier((8,), **settings)
     first = clone(estimator).fit(*MANY)
     whole = clone(estimator).fit(*MANY).fit(*MANY)
     with pytest.raises(RuntimeError, match="died"), unchanged(first, MANY[0]):

@@ -8,6 +8,7 @@ from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._loop import Outcome
 from sknet.engine.loop._model_fit import Options, fit_rows
+from sknet.engine.loop._model_state import load_model_state, model_state
 from sknet.engine.loop._scores import Accuracy, RSquared, Score
 from sknet.engine.loop._stream import fit_batches
 from sknet.engine.loop._train import Settings, train
@@ -28,7 +29,9 @@ __all__ = [
     "Validation",
     "fit_batches",
     "fit_rows",
+    "load_model_state",
     "minimize",
+    "model_state",
     "take_rows",
     "train",
 ]
