@@ -37,6 +37,7 @@ ORDER = [
 ]
 # A table is a dict, which has no docstring of its own; nor has a number.
 TABLES = {
+    "sknet.core.extend.OF_NUMPY": "Functions of `sknet.ops` by NumPy's of the same name.",
     "sknet.callbacks.extend.HOOKS": "The names of the hooks, in the order in which a fit calls them.",
     "sknet.callbacks.extend.PARTS": "What callbacks that have seen a fit consist of, by the names in files.",
     "sknet.core.SCALAR_FUNCTIONS": "The functions that scalar expressions may call, in NumPy, C and Numba.",

@@ -297,49 +297,6 @@ def depends_on(output: "Tensor", inputs: "Iterable[Tensor]") -> bool:
     return any(x.node in nodes for x in inputs)
 
 
-def missed(output: "Tensor", leaves: "Sequence[Tensor]") -> "list[Tensor] | None":
-    """Return the leaves that an output may have been computed from without a record of it.
-
-    Parameters
-    ----------
-    output : Tensor
-        On the tape.
-    leaves : sequence of Tensor
-        Leaves that belong together, such as a network's parameters.
-
-    Returns
-    -------
-    list of Tensor or None
-        Those that the tape does not reach, and that came to require a gradient (for the first time or
-        again) only after an operation on another of them was recorded. None if the tape reaches no leaf.
-
-    Examples
-    --------
-    >>> from sknet import Tensor
-    >>> from sknet.core.extend import missed
-    >>> w, b = Tensor([1.0], requires_grad=True), Tensor([2.0])
-    >>> y = w * 3 + b
-    >>> b.requires_grad = True
-    >>> missed(y * y, [w, b]) == [b]
-    True
-    """
-    if output.node is None:
-        return None
-    nodes = newest_first(output.node)
-    own, known = {leaf.node for leaf in leaves}, set(nodes)
-    # The earliest node: something must have been computed from the leaves alone, before all that used it.
-    began = next((node.order for node in reversed(nodes) if any(p in own for p in node.parents if p)), None)
-    if began is None:
-        return [] if output.node in own else None
-    return [leaf for leaf in leaves if leaf.node not in known and _since(leaf) > began]
-
-
-def _since(leaf: "Tensor") -> int:
-    """Return the time since which a leaf has required a gradient."""
-    notes = getattr(leaf.node, "notes", None)
-    return leaf.node.order if notes is None or notes.since is None else notes.since  # type: ignore[union-attr]
-
-
 def newest_first(*roots: Node, stop: "Container[Node | None] | None" = None) -> list[Node]:
     """Return all nodes below `roots`, not going beyond `stop`; every node comes before its parents."""
     seen = set(roots)

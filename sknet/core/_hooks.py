@@ -23,16 +23,16 @@ _numbers = itertools.count()
 class Notes:
     """What only few nodes have: hooks by their number, a tensor that keeps the gradient, a line of code.
 
-    For a leaf that was frozen for a while, also the time since which it has required a gradient again.
+    For a leaf that was frozen now and then, also from when until when that was.
     """
 
-    __slots__ = ("__weakref__", "hooks", "keeper", "line", "since")
+    __slots__ = ("__weakref__", "absences", "hooks", "keeper", "line")
 
     def __init__(self) -> None:
         self.hooks: dict[int, Callable[[Any], Any]] = {}
         self.keeper: weakref.ref[Tensor] | None = None
         self.line: Line | None = None
-        self.since: int | None = None
+        self.absences: tuple[tuple[int, int], ...] = ()
 
 
 # The notes of living nodes with hooks or a keeper. While there are none, backward looks for none.

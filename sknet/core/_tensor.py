@@ -18,6 +18,7 @@ from sknet.core._hooks import Hookable, notes_of
 from sknet.core._inplace import Changeable, plain_index
 from sknet.core._methods import Count, Methods
 from sknet.core._modes import modes
+from sknet.core._numpy import FromNumPy
 from sknet.core._operators import Operators
 from sknet.device import (
     Device,
@@ -35,7 +36,7 @@ from sknet.exceptions import DeviceError, DtypeError, GradientError, ShapeError
 __all__ = ["Tensor", "as_tensor", "make_tensor"]
 
 
-class Tensor(Operators, Changeable, Hookable, Methods):
+class Tensor(Operators, Changeable, Hookable, FromNumPy, Methods):
     """An array on a device that remembers how it was computed, so that it can be differentiated.
 
     Parameters
@@ -83,13 +84,13 @@ class Tensor(Operators, Changeable, Hookable, Methods):
     """
 
     __slots__ = ("__weakref__", "_grad", "_resting", "data", "node")
-    __array_priority__ = 1000  # so that Tensor handles ndarray + Tensor
-    __array_ufunc__ = None
+    __array_priority__ = 1000  # SciPy's matrices hand a product over
 
     data: Any
     _grad: "Tensor | None"
     node: Node | None
-    _resting: Node | None  # of a leaf whose requires_grad was set to False: empty in all others
+    # The node of a leaf whose requires_grad was set to False, and when that was: empty in all others
+    _resting: tuple[Node, int] | None
 
     def __init__(
         self,
@@ -152,7 +153,7 @@ class Tensor(Operators, Changeable, Hookable, Methods):
         if value:
             self.node = _leaf_again(self)
         else:
-            self._resting, self.node = self.node, None
+            self._resting, self.node = (self.node, next_time()), None  # type: ignore[assignment]
 
     @property
     def grad(self) -> "Tensor | None":
@@ -402,18 +403,25 @@ def leaf_node(tensor: Tensor) -> Node:
 
 
 # The slot's descriptor: reading an empty slot by it does not search for similar names.
-_resting_node = vars(Tensor)["_resting"].__get__
+_resting_of = vars(Tensor)["_resting"].__get__
+
+
+def resting_node(tensor: Tensor) -> Node | None:
+    """Return the node that a frozen leaf had when it last required a gradient; None without one."""
+    try:
+        found: tuple[Node, int] | None = _resting_of(tensor)
+    except AttributeError:
+        return None
+    return None if found is None else found[0]
 
 
 def _leaf_again(tensor: Tensor) -> Node:
     """Return the node of a thawed leaf: its former one, which a tape may refer to, or a new one."""
-    try:
-        node: Node | None = _resting_node(tensor)
-    except AttributeError:
-        node = None
+    node = resting_node(tensor)
     if node is None:
         return leaf_node(tensor)
-    notes_of(node).since = next_time()
+    notes = notes_of(node)
+    notes.absences = (*notes.absences, (_resting_of(tensor)[1], next_time()))
     return node
 
 

@@ -7,7 +7,6 @@ nodes, the walk over them, the modes of a thread, and what else a transform has 
 from sknet.core import _primitive as primitives
 from sknet.core._backward import (
     exchange_push,
-    missed,
     newest_first,
     ones_like,
     pull_back,
@@ -16,12 +15,15 @@ from sknet.core._backward import (
 )
 from sknet.core._bind import Node, next_time
 from sknet.core._hooks import notes_of
+from sknet.core._missed import missed
 from sknet.core._modes import Context, modes
+from sknet.core._numpy import OF_NUMPY
 from sknet.core._repeat import first_run, repeatable
 from sknet.core._tensor import make_tensor
 from sknet.core._user_line import line_of, shown
 
 __all__ = [
+    "OF_NUMPY",
     "Context",
     "Node",
     "exchange_push",

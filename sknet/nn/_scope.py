@@ -22,13 +22,6 @@ Binding = Hashable
 Key = tuple[int, int]
 T = TypeVar("T", bound=Tensor)
 
-# `__array_ufunc__ = None` refuses NumPy, as array + tensor needs it: a method there would slow that down.
-NUMPY_SAYS = "'Tensor' does not support ufuncs"
-OF_NUMPY = (
-    "NumPy's functions do not compute with tensors, since a gradient would be lost: use the operation of the "
-    "same name in sknet.ops, such as ops.tanh(x) for np.tanh(x)"
-)
-
 
 class Scope:
     """What one forward pass sees: values for parameters and buffers, the mode, the random stream.
@@ -127,28 +120,14 @@ def run(module: Callable[..., Any], scope: Scope, args: "tuple[Any, ...] | dict[
     -------
     object
         What the module returns; the buffers it set are in ``scope.updates``.
-
-    Notes
-    -----
-    A TypeError because of a function of NumPy's is given a note that names `sknet.ops`.
     """
     scope.updates = {}
     scope.site = 0
     token = _active.set(scope)
     try:
         return module(**args) if isinstance(args, dict) else module(*args)
-    except TypeError as error:
-        _note_numpy(error)
-        raise
     finally:
         _active.reset(token)
-
-
-def _note_numpy(error: TypeError) -> None:
-    """Add to an error of NumPy's functions, which do not take tensors, what to use."""
-    known = OF_NUMPY in getattr(error, "__notes__", ())  # a pass inside a pass
-    if NUMPY_SAYS in str(error) and not known:
-        error.add_note(OF_NUMPY)
 
 
 def bound_parameter(parameter: T) -> "T | Tensor":

@@ -1,4 +1,4 @@
-"""Which functions are methods of a tensor too, and the names here of other libraries' functions.
+"""Which functions are methods of a tensor too, which NumPy has, and the names of other libraries' functions.
 
 A method is the function itself, with the tensor as its first operand.
 """
@@ -7,8 +7,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from sknet import ops
 from sknet.core import Methods, Tensor
+from sknet.core.extend import OF_NUMPY
 
 __all__ = ["HINTS", "METHODS", "OPERATORS"]
 
@@ -36,12 +39,21 @@ def _is_method(name: str) -> bool:
     )
 
 
+def _is_of_numpy(name: str) -> bool:
+    """Tell whether NumPy has a function of this name that can be given a tensor."""
+    theirs = getattr(np, name, None)
+    return isinstance(theirs, np.ufunc) or (callable(theirs) and hasattr(theirs, "__wrapped__"))
+
+
 METHODS: dict[str, Callable[..., Any]] = {
     **{name: getattr(ops, name) for name in ops.__all__ if _is_method(name)},
     "unsqueeze": ops.expand_dims,
 }
 for _name, _function in METHODS.items():
     setattr(Methods, _name, _function)
+
+OF_NUMPY.update({getattr(np, name): getattr(ops, name) for name in ops.__all__ if _is_of_numpy(name)})
+OF_NUMPY.update({np.amax: ops.max, np.amin: ops.min, np.around: ops.round})
 
 HINTS = {
     **dict.fromkeys(("cat", "concatenate", "hstack", "vstack"), "use ops.concat(xs, axis)"),

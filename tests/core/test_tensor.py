@@ -209,10 +209,6 @@ class TestMethods:
 
 
 class TestNumpy:
-    def test_ufuncs_refuse_tensors(self):
-        with pytest.raises(TypeError, match="does not support ufuncs"):
-            np.exp(Tensor([1.0]))
-
     def test_conversion(self):
         t = Tensor([1.0, 2.0])
         assert np.asarray(t) is t.data or np.shares_memory(np.asarray(t), t.data)
@@ -236,7 +232,7 @@ class TestNumpy:
         message = (
             r"of shape \(2,\) that requires a gradient is converted to an array, .*ops.matmul takes a sparse"
         )
-        for convert in (lambda: matrix @ x, lambda: np.asarray(x), lambda: np.stack([x, x])):
+        for convert in (lambda: matrix @ x, lambda: np.asarray(x), lambda: np.hstack([x, x])):
             with pytest.raises(GradientError, match=message):
                 convert()
         with no_grad():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sknet import Tensor, nn, ops
+from sknet import Tensor, nn
 from sknet.nn import Scope, bindings, run
 from sknet.nn._scope import current_scope, next_draw
 
@@ -58,40 +58,3 @@ def test_registered_attributes():
     with pytest.raises(AttributeError, match="'Fast' object has no attribute 'weight'"):
         _ = fast.weight
     assert hasattr(nn.Linear, "weight")
-
-
-USES_OF_NUMPY = {
-    "tanh": np.tanh,
-    "maximum": lambda x: np.maximum(x, 0),
-    "matmul": lambda x: np.matmul(np.eye(2), x),
-    "add": lambda x: np.add(1.0, x),
-}
-
-
-class Uses(nn.Module):
-    def __init__(self, function):
-        self.function, self.scale = function, nn.Parameter(np.ones(2))
-
-    def forward(self, x):
-        return self.function(x * self.scale)
-
-
-def notes_of(function):
-    with pytest.raises(TypeError) as caught:
-        nn.run(Uses(function), nn.Scope({}), (Tensor(np.ones((2, 2))),))
-    return getattr(caught.value, "__notes__", [])
-
-
-@pytest.mark.parametrize("name", USES_OF_NUMPY)
-def test_a_function_of_numpy_is_told_what_to_use_instead(name):
-    assert callable(getattr(ops, name))
-    (note,) = notes_of(USES_OF_NUMPY[name])
-    assert "use the operation of the same name in sknet.ops, such as ops.tanh(x) for np.tanh(x)" in note
-
-
-def test_another_type_error_has_no_note():
-    assert notes_of(lambda x: x + "a") == notes_of(lambda x: x.tanh(2)) == []
-
-
-def test_a_pass_inside_a_pass_notes_it_once():
-    assert len(notes_of(lambda x: nn.run(Uses(np.tanh), nn.Scope({}), (x,)))) == 1

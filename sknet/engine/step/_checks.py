@@ -165,32 +165,33 @@ def _least(x: Tensor) -> float:
     return least
 
 
-def check_reached(loss: Tensor, leaves: Mapping[str, Tensor]) -> None:
+def check_reached(loss: Tensor, leaves: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> None:
     """Raise a GradientError unless a loss can have a gradient for a model's parameters.
 
     Parameters
     ----------
     loss : Tensor
         A loss on the tape.
-    leaves : mapping of str to Tensor
-        The parameters. The loss must depend on at least one, and all must have existed when it was computed.
+    leaves, frozen : mapping of str to Tensor
+        The parameters that are trained, and those that are not. The loss must depend on at least one of the
+        former, and all of those must have existed, and been trained, when any term of it was computed.
     """
-    if not any(parameter.requires_grad for parameter in recorded(loss, leaves)):
+    if not any(parameter.requires_grad for parameter in recorded(loss, leaves, frozen)):
         raise GradientError(
             "the loss does not depend on this model's parameters: compute it from this model's output, "
             "model.loss(model(X), y), outside of no_grad"
         )
 
 
-def recorded(output: Tensor, leaves: Mapping[str, Tensor]) -> list[Tensor]:
+def recorded(output: Tensor, leaves: Mapping[str, Tensor], frozen: Mapping[str, Tensor]) -> list[Tensor]:
     """Return a network's parameters for the penalty of an output: detached if the output was not recorded.
 
     Parameters
     ----------
     output : Tensor
         Computed by the network.
-    leaves : mapping of str to Tensor
-        The network's parameters.
+    leaves, frozen : mapping of str to Tensor
+        The network's parameters: those that are trained, and those that are not.
 
     Returns
     -------
@@ -201,14 +202,14 @@ def recorded(output: Tensor, leaves: Mapping[str, Tensor]) -> list[Tensor]:
     Raises
     ------
     GradientError
-        If a parameter was frozen when the output was computed, or added later.
+        If a parameter was frozen when the output or a term of it was computed, or added later.
     """
     parameters = list(leaves.values())
-    late = missed(output, parameters)
+    late = missed(output, parameters, list(frozen.values()))
     if late:
         name = next(name for name, leaf in leaves.items() if leaf is late[0])
         raise GradientError(
-            f"{name!r} was frozen, or not part of the network, when the output was computed, so its gradient "
-            "is unknown: compute output and loss again"
+            f"{name!r} was frozen, or not part of the network, when the output or a term of the loss was "
+            "computed, so its whole gradient is unknown: compute output and loss again"
         )
     return parameters if late is not None else [p.detach() for p in parameters]

@@ -129,7 +129,8 @@ def loss(self: "Model", output: Tensor, y: Any, sample_weight: Any = None) -> Te
     """
     y, sample_weight = checked_targets(self, y, sample_weight)
     _look_at(self, output)
-    data, penalty = batch_terms(self, output, y, sample_weight, recorded(output, self.memory.leaves))
+    parameters = recorded(output, self.memory.leaves, self.memory.frozen)
+    data, penalty = batch_terms(self, output, y, sample_weight, parameters)
     return data if penalty is None else data + penalty
 
 
@@ -174,7 +175,7 @@ def backward(self: "Model", loss: Tensor, donate: bool = False) -> Gradient:
     (2, 1)
     """
     memory = self.memory
-    check_reached(loss, memory.leaves)
+    check_reached(loss, memory.leaves, memory.frozen)
     found = gradient_into(memory, memory.zeros(), loss)
     if donate:
         release(loss)

@@ -334,6 +334,48 @@ def test_a_loss_of_before_a_parameter_was_put_in_has_no_gradient_for_it():
         model.backward(loss)
 
 
+def test_a_sum_of_terms_some_of_which_do_not_know_a_parameter_is_refused():
+    """Terms of one loss, passes and penalties of what is trained, are recorded while others are frozen.
+
+    A parameter that was frozen in one of them, before or after another, would have a part of its gradient.
+    """
+    rng = np.random.default_rng(0)
+    model = new()
+    known = dict(model.module.named_parameters())
+    outcomes = {True: 0, False: 0}
+    for _ in range(60):
+        terms, lacking = [], set()
+        for kind in rng.choice(["pass", "penalty"], rng.integers(1, 4)):
+            for name in rng.choice(list(known), rng.integers(3)):
+                known[str(name)].requires_grad = bool(rng.random() < 0.7)
+            trained = {name for name, parameter in known.items() if parameter.requires_grad}
+            penalized = [known[name] for name in sorted(trained) if rng.integers(2)]
+            if kind == "pass" and trained:
+                terms.append(lambda: model.loss(model(X), CLASSES))
+            elif penalized:
+                terms.append(lambda penalized=penalized: sum((p * p).sum() for p in penalized))
+            else:
+                continue
+            terms[-1] = (terms[-1], terms[-1]())
+            lacking |= {*known} - trained
+        for name in rng.choice(list(known), 2):
+            known[str(name)].requires_grad = bool(rng.integers(2))
+        trained = {name for name, parameter in known.items() if parameter.requires_grad}
+        if not terms or not trained:
+            continue
+        loss = sum(value for _, value in terms)
+        refused = bool(lacking & trained)
+        outcomes[refused] += 1
+        if refused:
+            with pytest.raises(
+                GradientError, match=r"was frozen, or not part .*: compute output and loss again"
+            ):
+                model.backward(loss)
+        elif any(compute().requires_grad for compute, _ in terms):
+            assert_same(model.backward(loss), model.backward(sum(compute() for compute, _ in terms)))
+    assert min(outcomes.values()) > 5
+
+
 OBJECTIVES = {
     "loss": lambda model, output: model.loss(output, CLASSES),
     "loss of something else": lambda model, output: model.loss(output * 2, CLASSES),
