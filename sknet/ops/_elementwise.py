@@ -330,8 +330,8 @@ def _extremum_rules(chosen: Any) -> Any:
     """Rules of maximum and minimum: where both are equal, each operand gets half of the gradient."""
 
     def share(g: Tensor, mine: Any, other: Any) -> Tensor:
-        weight = where(equal(mine, other), 0.5, where(chosen(mine, other), 1.0, 0.0))
-        return unbroadcast(g * astype(weight, g.dtype), mine)
+        weight = where(equal(mine, other), 0.5, astype(chosen(mine, other), g.dtype))
+        return unbroadcast(g * weight, mine)
 
     return (lambda g, _, x, y: share(g, x, y), lambda g, _, x, y: share(g, y, x))
 

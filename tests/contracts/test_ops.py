@@ -5,6 +5,7 @@ import pytest
 
 from sknet import ops
 from sknet.autograd import gradcheck
+from sknet.compile import capture
 from sknet.core import PRIMITIVES, Primitive, Tensor, gradients
 from sknet.device import Device, MetaArray
 from tests.contracts.checks import FLOATS, check_record, tensors, value_and_gradients, weighted
@@ -79,6 +80,34 @@ def test_gradients(row, case):
         return row(*inputs, **case.params) * 1.0
 
     assert gradcheck(function, [operands[i] for i in at], order=row.order)
+
+
+# Draws need the key of a step, a sparse matrix belongs to a slot, and a conversion does what it is told.
+NOT_CAPTURED = {"dropout", "dropout_mask", "sparse_matmul", "astype"}
+
+
+def in_single_precision(row, case):
+    """Tell whether all arrays that a case computes with are of single precision."""
+    given = [getattr(x, "dtype", None) for x in case.draw("float32")]
+    return differentiable(row, case) and row.op not in NOT_CAPTURED and np.float64 not in given
+
+
+@every_case(in_single_precision)
+def test_nothing_is_computed_in_double_precision_between_single_ones(row, case):
+    operands = case.draw("float32")
+    at = [i for i, x in enumerate(operands) if getattr(x, "dtype", None) == np.float32]
+
+    def gradient(*points):
+        leaves = [Tensor(point.data, requires_grad=True) for point in points]
+        inputs = tensors(operands)
+        for i, leaf in zip(at, leaves, strict=True):
+            inputs[i] = leaf
+        out = weighted(row(*inputs, **case.params))
+        return gradients(out, leaves) if out.requires_grad else out
+
+    graph = capture(gradient, *[operands[i] for i in at])
+    double = [equation for equation in graph.equations if equation.output.dtype == np.float64]
+    assert not double, f"{double[0].primitive}\n{graph}"
 
 
 @every_case(dtype=["float64", "float32", "float16", "int64", "uint8", "bool"])
