@@ -99,8 +99,8 @@ class HiddenLayers(TransformerMixin, auto_wrap_output_keys=()):  # type: ignore[
             The number of a layer in the order in which the network calls its layers, -1 for the last, or
             the path of a module, such as ``"encoder.0"``. Numbers count the layers of a `Sequential` inside
             another, and all else that the network's own forward pass calls as one layer each; -2 is the last
-            hidden layer. A module that is called several times is named with the number of the call,
-            ``"act:0"``.
+            hidden layer, which a network of a single layer lacks. A module that is called several times is
+            named with the number of the call, ``"act:0"``.
 
         Returns
         -------

@@ -118,6 +118,11 @@ class Calls:
                 f"{type(layer).__name__}"
             )
         if not -len(self.layers) <= layer < len(self.layers):
+            if layer == -2 and len(self.layers) == 1:  # what transform takes if nothing is said
+                raise ValueError(
+                    f"{self._name} has no hidden layer, which layer=-2 stands for: its only layer is "
+                    f"{self._listed()}. Give layer=-1 for the output of that one."
+                )
             raise ValueError(
                 f"there is no layer {layer}: {self._name} has {len(self.layers)}, {self._listed()}. "
                 f"Numbers go from {-len(self.layers)} to {len(self.layers) - 1}."

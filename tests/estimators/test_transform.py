@@ -314,3 +314,18 @@ def test_layers_that_are_not_there(layer, kind, message):
     ):
         with pytest.raises(kind, match=message):
             ask()
+
+
+def test_a_network_without_hidden_layers_has_outputs_alone():
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    clf = sknet.MLPClassifier((), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0] > 0)
+    for asked in (
+        lambda: clf.transform(X),
+        clf.get_feature_names_out,
+        lambda: clf.layer(-2).fit(X).transform(X),
+    ):
+        with pytest.raises(
+            ValueError, match=r"Sequential has no hidden layer, .* '0' \(Linear\)\. Give layer=-1"
+        ):
+            asked()
+    np.testing.assert_array_equal(clf.transform(X, layer=-1)[:, 0], clf.decision_function(X))

@@ -183,7 +183,7 @@ BAD = [
     ("shared", "act", ValueError, "layer 'act' is called 2 times .* 'act:0' to 'act:1'"),
     ("shared", "act:2", ValueError, "there is no call 'act:2': layer 'act' is called 2 time"),
     ("shared", "act:-3", ValueError, "there is no call 'act:-3'"),
-    ("alone", -2, ValueError, "there is no layer -2: Linear has 1"),
+    ("alone", -2, ValueError, r"Linear has no hidden layer, .* its only layer is .*\. Give layer=-1 for"),
 ]
 
 
