@@ -1,31 +1,36 @@
-"""Time predictions of one row, the import, and measure the size of a saved model: sknet and scikit-learn.
+"""Time predictions as a service asks for them: one row, several clients, imports and sizes, beside peers.
 
-Prints the median time of `predict_proba` on one row of float32, the seconds that a fresh Python
-needs for each import, and the bytes of each pickle over the bytes of the parameters.
+Prints the median time of a prediction of one row, the requests a second of several clients with the median
+and 99th percentile of how long each waits, the seconds of imports in a fresh Python, and bytes of files over
+the bytes of the parameters. The network is 20-100-3 in float32, alone and behind a scaler. Rounds alternate
+between all, so that what else the machine does meets each alike.
 
-    python examples/benchmarks/serving.py
+    python examples/benchmarks/serving.py [--quick] [--json]
 """
 
+import argparse
+import json
 import pickle
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
+import time
 import timeit
 import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from sknet import MLPClassifier
+import sknet
 
-
-def one_row(estimator: object, row: np.ndarray) -> float:
-    """Return the median microseconds of a call."""
-    calls = 500
-    times = timeit.repeat(lambda: estimator.predict_proba(row), number=calls, repeat=9)  # type: ignore[attr-defined]
-    return statistics.median(times) / calls * 1e6
-
-
+Predict = Callable[[np.ndarray], Any]
 IMPORTS = (
     "import numpy",
     "import sklearn",
@@ -35,9 +40,121 @@ IMPORTS = (
 )
 
 
-def import_seconds(statements: tuple[str, ...], rounds: int = 9) -> dict[str, float]:
+def fitted() -> tuple[Any, Any, np.ndarray]:
+    """Return sknet's estimator, scikit-learn's, and rows."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((2000, 20), dtype=np.float32), rng.integers(0, 3, 2000)
+    clf = sknet.MLPClassifier((100,), max_iter=5, random_state=0).fit(X, y)
+    return clf, ScikitLearnMLP((100,), max_iter=5, random_state=0).fit(X, y), X
+
+
+def onnx_session(clf: Any) -> Predict | None:
+    """Return what onnxruntime predicts with the exported estimator; None where it is not installed."""
+    try:
+        import onnxruntime
+
+        from sknet import onnx
+
+        model = onnx.export(clf).SerializeToString()
+    except ImportError:
+        return None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return lambda X: session.run(["probabilities"], {"X": X})
+
+
+def written(clf: Any, folder: Path) -> Predict:
+    """Return the function of the estimator's Python file."""
+    clf.freeze().to_python(folder / "written.py")
+    namespace: dict[str, Any] = {}
+    exec((folder / "written.py").read_text(), namespace)
+    return namespace["predict_proba"]  # type: ignore[no-any-return]
+
+
+def predictors(clf: Any, peer: Any, X: np.ndarray, folder: Path) -> dict[str, Predict]:
+    """Return what is compared, by name."""
+    y = clf.predict(X)
+    scaled = make_pipeline(StandardScaler(), ScikitLearnMLP((100,), max_iter=5, random_state=0)).fit(X, y)
+    found: dict[str, Predict | None] = {
+        "sknet, frozen": clf.freeze().predict_proba,
+        "sknet, estimator": clf.predict_proba,
+        "sknet, Python file": written(clf, folder),
+        "onnxruntime": onnx_session(clf),
+        "scikit-learn": peer.predict_proba,
+        "scikit-learn, pipeline": scaled.predict_proba,
+    }
+    if hasattr(sknet, "freeze"):
+        pipeline = make_pipeline(StandardScaler(), sknet.MLPClassifier((100,), max_iter=5, random_state=0))
+        found["sknet, frozen pipeline"] = sknet.freeze(pipeline.fit(X, y)).predict_proba
+    return {name: predict for name, predict in found.items() if predict is not None}
+
+
+def latencies(known: dict[str, Predict], row: np.ndarray, calls: int, rounds: int) -> dict[str, float]:
+    """Return the median microseconds of a prediction of one row."""
+    times: dict[str, list[float]] = {name: [] for name in known}
+    for _ in range(rounds):
+        for name, predict in known.items():
+            times[name].append(timeit.timeit(lambda p=predict: p(row), number=calls) / calls * 1e6)  # type: ignore[misc]
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def load(predict: Predict, X: np.ndarray, seconds: float, clients: int) -> tuple[float, float, float]:
+    """Have clients ask for one row after the other; return requests a second, and microseconds waited."""
+    waited: list[list[float]] = [[] for _ in range(clients)]
+    end = time.perf_counter() + seconds
+
+    def client(number: int) -> None:
+        rows, mine = X[number::clients], waited[number]
+        while (begun := time.perf_counter()) < end:
+            predict(rows[len(mine) % len(rows)][None])
+            mine.append(time.perf_counter() - begun)
+
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(clients)]
+    begun = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    took = time.perf_counter() - begun
+    every = np.concatenate([np.asarray(part) for part in waited])
+    return len(every) / took, float(np.median(every) * 1e6), float(np.quantile(every, 0.99) * 1e6)
+
+
+def loads(known: dict[str, Predict], X: np.ndarray, seconds: float, rounds: int) -> dict[str, list[float]]:
+    """Return requests a second, p50 and p99 in microseconds, each the median of some rounds."""
+    found: dict[str, list[Any]] = {name: [] for name in known}
+    for _ in range(rounds):
+        for name, predict in known.items():
+            found[name].append(load(predict, X, seconds, clients=4))
+    return {
+        name: [statistics.median(part) for part in zip(*each, strict=True)] for name, each in found.items()
+    }
+
+
+def sizes(clf: Any, peer: Any, folder: Path) -> dict[str, float]:
+    """Return the bytes of files, over those of the parameters."""
+    own, other = (sum(a.nbytes for a in (*e.coefs_, *e.intercepts_)) for e in (clf, peer))
+    found = {
+        "sknet, pickle": len(pickle.dumps(clf)) / own,
+        "sknet, pickle of slim()": len(pickle.dumps(clf.slim())) / own,
+        "sknet, pickle of freeze()": len(pickle.dumps(clf.freeze())) / own,
+        "scikit-learn, pickle": len(pickle.dumps(peer)) / other,
+        "sknet, Python file": (folder / "written.py").stat().st_size / own,
+    }
+    for name, model, params in (
+        ("sknet, safe file", clf, {}),
+        ('sknet, safe file, include="predict"', clf, {"include": "predict"}),
+        ("sknet, safe file of freeze()", clf.freeze(), {}),
+    ):
+        sknet.save(model, folder / "model.safetensors", **params)
+        found[name] = (folder / "model.safetensors").stat().st_size / own
+    return found
+
+
+def import_seconds(rounds: int) -> dict[str, float]:
     """Return the median seconds of imports in a fresh Python, its start included, alternating."""
-    seconds: dict[str, list[float]] = {statement: [] for statement in statements}
+    seconds: dict[str, list[float]] = {statement: [] for statement in IMPORTS}
     for _ in range(rounds):
         for statement, times in seconds.items():
             command = [sys.executable, "-c", statement]
@@ -45,19 +162,48 @@ def import_seconds(statements: tuple[str, ...], rounds: int = 9) -> dict[str, fl
     return {statement: statistics.median(times) for statement, times in seconds.items()}
 
 
+def measured(quick: bool) -> dict[str, Any]:
+    """Return all figures."""
+    calls, rounds, seconds, starts = (20, 3, 0.05, 1) if quick else (500, 9, 1.0, 9)
+    clf, peer, X = fitted()
+    with tempfile.TemporaryDirectory() as name:
+        known = predictors(clf, peer, X, Path(name))
+        for predict in known.values():
+            predict(X[:1])  # compiles
+        return {
+            "one row, us": latencies(known, X[:1], calls, rounds),
+            "load": loads(known, X, seconds, rounds if quick else 5),
+            "bytes / parameters": sizes(clf, peer, Path(name)),
+            "import, s": import_seconds(starts),
+        }
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print the figures as tables; ratios are to scikit-learn's pipeline."""
+    base, peer = "scikit-learn, pipeline", "onnxruntime"
+    rows = found["one row, us"]
+    print(f"| predict_proba, one row | us | {base} / it | {peer} / it |\n|---|---|---|---|")
+    for name, us in rows.items():
+        beside = f"{rows[peer] / us:.2f}" if peer in rows else "-"
+        print(f"| {name} | {us:.1f} | {rows[base] / us:.2f} | {beside} |")
+    print(f"\n| four clients | requests / s | p50, us | p99, us | it / {base} |\n|---|---|---|---|---|")
+    for name, (rate, middle, late) in found["load"].items():
+        print(f"| {name} | {rate:.0f} | {middle:.0f} | {late:.0f} | {rate / found['load'][base][0]:.2f} |")
+    for title, digits in (("bytes / parameters", 2), ("import, s", 2)):
+        print(f"\n| | {title} |\n|---|---|")
+        for name, value in found[title].items():
+            print(f"| {name} | {value:.{digits}f} |")
+
+
 def main() -> None:
     """Measure and print."""
+    parser = argparse.ArgumentParser(description="Time predictions as a service asks for them.")
+    parser.add_argument("--quick", action="store_true", help="a few seconds; figures mean nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args()
     warnings.simplefilter("ignore")
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((2000, 20), dtype=np.float32), rng.integers(0, 3, 2000)
-    print("| | predict_proba, one row, us | pickle / parameters |\n|---|---|---|")
-    for name, kind in (("sknet", MLPClassifier), ("scikit-learn", ScikitLearnMLP)):
-        fitted = kind((100,), max_iter=5, random_state=0).fit(X, y)
-        size = sum(array.nbytes for array in fitted.coefs_ + fitted.intercepts_)
-        print(f"| {name} | {one_row(fitted, X[:1]):.0f} | {len(pickle.dumps(fitted)) / size:.2f} |")
-    print("\n| import | seconds |\n|---|---|")
-    for statement, seconds in import_seconds(IMPORTS).items():
-        print(f"| `{statement}` | {seconds:.2f} |")
+    found = measured(given.quick)
+    print(json.dumps(found, indent=2)) if given.json else show(found)
 
 
 if __name__ == "__main__":
