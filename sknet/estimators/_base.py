@@ -139,7 +139,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, HoldsLists, ABC):
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str or PathLike, default=None
-            What a `sknet.callbacks.Checkpoint` has written, its folder or a file: the fit goes on from there,
+            What a `sknet.callbacks.Checkpoint` has written, its folder or a file, to resume from,
             and ends as if it had not been interrupted. X, y and parameters must be the same, but for
             `max_iter`, `verbose`, `warm_start` and `callbacks`.
 

@@ -168,7 +168,7 @@ class BaseTransformer(Coding, NamedOptions):
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str or PathLike, default=None
-            What a `sknet.callbacks.Checkpoint` has written: the fit goes on from there.
+            What a `sknet.callbacks.Checkpoint` has written, to resume from.
 
         Returns
         -------

@@ -48,7 +48,7 @@ def checked_codes(transformer: Any, X: Any, shape: tuple[int, ...], *, has_steps
     Raises
     ------
     ValueError
-        If they are no codes of the network.
+        If they are not codes of the network.
     """
     codes = X.X if isinstance(X, Sequences) else X
     if not is_on_device(codes):

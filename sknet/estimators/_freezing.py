@@ -52,7 +52,7 @@ def freeze(network: nn.Module, patterns: Sequence[str], before: Iterable[str] = 
     patterns : sequence of str
         Of names of parameters, or of modules all of whose parameters are meant.
     before : iterable of str
-        Names that were frozen by patterns; those that nothing matches now are thawed.
+        Names that were frozen by patterns; those that nothing matches any more are unfrozen.
 
     Returns
     -------

@@ -67,7 +67,7 @@ class _Frozen:
     targets : ClassEncoder, RealTargets or ArrayTargets
         How outputs are decoded.
     inputs : int, Inputs or Encoded
-        Columns of X, or what the inputs are if they are no table.
+        Columns of X, or a description of the inputs if they are not a table.
     label : str
         What the network is called.
     """
@@ -96,11 +96,13 @@ class _Frozen:
 
     @property
     def n_features_in_(self) -> int:
-        """Columns of X; networks whose inputs are no table have no such attribute."""
+        """Columns of X; networks with other inputs have no such attribute."""
         if isinstance(self._inputs, Encoded):
             return self._inputs.n_features
         if not isinstance(self._inputs, int):
-            raise AttributeError(f"the inputs of this {type(self).__name__} are no table: it has no columns")
+            raise AttributeError(
+                f"the inputs of this {type(self).__name__} are not a table: it has no columns"
+            )
         return self._inputs
 
     @property
@@ -263,7 +265,7 @@ class FrozenClassifier(_Frozen):
     targets : ClassEncoder
         The labels.
     inputs : int, Inputs or Encoded
-        Columns of X, or what the inputs are if they are no table.
+        Columns of X, or a description of the inputs if they are not a table.
     label : str
         What the network is called.
     temperature : float, tuple of float or None, default=None
@@ -412,7 +414,7 @@ class FrozenRegressor(_Frozen):
     targets : RealTargets
         The number of outputs.
     inputs : int, Inputs or Encoded
-        Columns of X, or what the inputs are if they are no table.
+        Columns of X, or a description of the inputs if they are not a table.
     label : str
         What the network is called.
 

@@ -1,4 +1,4 @@
-"""Inputs of networks of one's own: tables, arrays of any rank, and several inputs by name; never flattened.
+"""Inputs of custom networks: tables, arrays of any rank, and several inputs by name; never flattened.
 
 Real numbers are computed with in one dtype. Integers are turned into real numbers where the network takes
 those, and stay integers where it does not: an embedding looks rows up by them.

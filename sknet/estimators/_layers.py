@@ -243,7 +243,7 @@ class LayerOutput(TransformerMixin, BaseEstimator):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Inputs.
         lengths : array-like of shape (n_samples,), dtype=int, default=None
-            How many steps of each sequence in X are no padding, for a network that takes them.
+            Number of steps of each sequence in X that are not padding, for a network that takes them.
 
         Returns
         -------

@@ -156,7 +156,7 @@ class SequenceFit(SequenceLayers):
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights; None weights all alike.
         lengths : array-like of shape (n_samples,), dtype=int, default=None
-            How many steps of each sequence in X are no padding; given to the network as ``lengths``.
+            Number of steps of each sequence in X that are not padding; given to the network as ``lengths``.
         X_val : like X, default=None
             Inputs to validate on, instead of rows held out of X. A Pipeline transforms them as it does X
             if it is told to: ``Pipeline(..., transform_input=["X_val"])``.
@@ -172,7 +172,7 @@ class SequenceFit(SequenceLayers):
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str or PathLike, default=None
-            What a `sknet.callbacks.Checkpoint` has written, its folder or a file: the fit goes on from there,
+            What a `sknet.callbacks.Checkpoint` has written, its folder or a file, to resume from,
             and ends as if it had not been interrupted. X, y and parameters must be the same, but for
             `max_iter`, `verbose`, `warm_start` and `callbacks`.
 

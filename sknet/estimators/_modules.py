@@ -1,4 +1,4 @@
-"""Networks of one's own: built by a factory when the data are known, or copied from a ready module."""
+"""Custom networks: built by a factory when the data are known, or copied from a ready module."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,9 +59,9 @@ def _is_kind(kind: type) -> Callable[[Any], bool]:
 
 # What is given instead of a network: a test, and what to say.
 NO_NETWORKS: list[tuple[Callable[[Any], bool], str]] = [
-    (_is_torchs, " Modules of PyTorch are no modules of sknet: sknet.nn has layers of the same names."),
+    (_is_torchs, " PyTorch modules are not sknet modules: sknet.nn has layers of the same names."),
     (_is_kind(Model), " A Model owns a network: give that, model.module, or its class."),
-    (_is_kind(BaseEstimator), " An estimator is no network; one that is fitted has one, model_.module."),
+    (_is_kind(BaseEstimator), " An estimator is not a network; one that is fitted has one, model_.module."),
     (
         lambda module: isinstance(module, (int, tuple, list)),
         " Sizes of layers are for MLPClassifier and MLPRegressor; layers are joined by nn.Sequential(...).",

@@ -1,4 +1,4 @@
-"""NetClassifier and NetRegressor: estimators of networks of one's own."""
+"""NetClassifier and NetRegressor: estimators of custom networks."""
 
 from typing import Any, Self
 

@@ -27,7 +27,7 @@ __all__ = ["checked_inputs", "encode_targets", "reconstructed", "take_model"]
 
 
 def checked_inputs(fit: "Fit", X: Any, y: Any, *, reset: bool | None = None) -> tuple[Any, Any]:
-    """Return checked inputs and targets: a table, or whatever a network of one's own takes.
+    """Return checked inputs and targets: a table, or the inputs of a custom network.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def reconstructed(estimator: Any, X: Any) -> Any:
     Returns
     -------
     array or CSR matrix
-        The only one that is no lengths.
+        The only input other than lengths.
 
     Raises
     ------

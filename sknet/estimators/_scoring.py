@@ -15,7 +15,7 @@ __all__ = ["DEFAULT_SCORING", "HELD_OUT", "LOSS", "SCORE", "Scorer", "Scoring", 
 
 LOSS = "loss"
 SCORE = "score"  # the estimator's own: accuracy or R2
-TAKEN = ("epoch", LOSS, "lr", "time")  # columns of a history that are no scores
+TAKEN = ("epoch", LOSS, "lr", "time")  # columns of a history other than scores
 HELD_OUT = "validation_"
 
 
@@ -29,7 +29,7 @@ class Scorer(NamedTuple):
     call : callable
         ``call(estimator, X, y)`` returns a number.
     higher_is_better : bool or None
-        None where nobody has said.
+        None if unknown.
     takes_weight : bool
         Whether it can be called with ``sample_weight=``.
     looks_at_inputs : bool
@@ -51,7 +51,7 @@ class Scoring(NamedTuple):
     scorers : tuple of Scorer or None
         None for the estimator's own score.
     directions : mapping of str to bool or None
-        Of everything that can decide: whether higher is better, or None where nobody has said.
+        Of everything that can decide: whether higher is better, or None if unknown.
     """
 
     scorers: tuple[Scorer, ...] | None
@@ -90,7 +90,7 @@ class Scoring(NamedTuple):
         higher_is_better = self.directions[name]
         if higher_is_better is None:
             raise InvalidParameterError(
-                f"nobody has said whether a higher or a lower {name!r} is better, so {caller} cannot stop by "
+                f"it is unknown whether a higher or a lower {name!r} is better, so {caller} cannot stop by "
                 f"it. Give scoring=make_scorer(metric, greater_is_better=...) with a metric of "
                 f"(y_true, y_pred), set the attribute greater_is_better of the scorer to True or False, or "
                 f"let another one decide: monitor={LOSS!r}."
@@ -141,7 +141,7 @@ def check_scoring(scoring: Any, caller: str) -> Scoring:
     Raises
     ------
     InvalidParameterError
-        If one is no scorer, or two have one name.
+        If one is not a scorer, or two have the same name.
     """
     if scoring is None:
         return DEFAULT_SCORING
@@ -211,7 +211,7 @@ def _named(name: str, caller: str) -> Any:
     if name not in get_scorer_names():
         known = [LOSS, *get_scorer_names()]
         raise InvalidParameterError(
-            f"The 'scoring' parameter of {caller} got {name!r}, which is no scorer"
+            f"The 'scoring' parameter of {caller} got {name!r}, which is not a scorer"
             f"{suggestion(name, known, _advice(name, known))} sklearn.metrics.get_scorer_names() lists them."
         )
     return get_scorer(name)

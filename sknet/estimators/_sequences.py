@@ -328,12 +328,12 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
             Inputs of any rank, and what the network learns to return: numbers, 0/1 labels, or ids for which
             it returns logits.
         y : array-like of shape (n_samples, ...), default=None
-            Not looked at, unless ``target="y"``; then of any rank too.
+            Ignored, unless ``target="y"``; then of any rank too.
         sample_weight : array-like of shape (n_samples,), default=None
             Sample weights; None weights all alike.
         lengths : array-like of shape (n_samples,), dtype=int, default=None
-            How many steps of each sequence in X are no padding; given to the network as ``lengths``. What it
-            returns for padding counts nothing.
+            Number of steps of each sequence in X that are not padding; given to the network as ``lengths``.
+            Its outputs for padding are ignored.
         X_val, y_val, sample_weight_val, lengths_val : array-like, default=None
             Rows to validate on, instead of rows held out of X; y_val as y.
         groups : array-like of shape (n_samples,), default=None
@@ -341,7 +341,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
         resume_from : str or PathLike, default=None
-            What a `sknet.callbacks.Checkpoint` has written: the fit goes on from there.
+            What a `sknet.callbacks.Checkpoint` has written, to resume from.
 
         Returns
         -------

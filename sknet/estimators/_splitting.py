@@ -106,7 +106,7 @@ def given_split(validation_split: Any, X: Any, y: Any, groups: Any, random_state
     Raises
     ------
     ValueError
-        If they are no row numbers of X, or the same row is in both.
+        If they are not row indices of X, or a row is in both.
     """
     if hasattr(validation_split, "split"):
         seeded = _seeded(validation_split, random_state)

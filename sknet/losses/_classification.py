@@ -189,7 +189,8 @@ def numbers_for(loss: Loss, name: str, given: Any, count: int, z: Tensor) -> Ten
         unknown = [key for key in given if key not in range(count)]
         if unknown:
             raise ValueError(
-                f"{type(loss).__name__}: {name} has {unknown[0]!r}, which is no class from 0 to {count - 1}"
+                f"{type(loss).__name__}: {name} has {unknown[0]!r}, which is not a class "
+                f"from 0 to {count - 1}"
             )
         given = [given.get(k, 1.0) for k in range(count)]
     values = np.asarray(given, dtype=np.float64)

@@ -15,7 +15,7 @@ class Marks:
     Attributes
     ----------
     structure : object
-        Of parameters, buffers and modules that were registered or removed, frozen or thawed.
+        Of parameters, buffers and modules that were registered or removed, frozen or unfrozen.
     settings : object
         Of any attribute, the structure and hooks included.
     hooks : object
@@ -34,7 +34,7 @@ latest = Marks()
 
 
 def note_structure() -> None:
-    """Note that parameters, buffers or modules were added, removed, frozen or thawed."""
+    """Note that parameters, buffers or modules were added, removed, frozen or unfrozen."""
     latest.structure = object()
     latest.settings = object()
 

@@ -1,4 +1,4 @@
-"""Callbacks of estimators as users write them, and what happens to the estimator when they go wrong."""
+"""Callbacks of estimators as users write them, and the estimator after callbacks that fail."""
 
 import pickle
 import signal

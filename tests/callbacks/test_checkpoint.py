@@ -1,4 +1,4 @@
-"""What a Checkpoint writes, when, and what it says of files that cannot be used."""
+"""Checkpoint: what it writes and when, and its errors for files that cannot be used."""
 
 import shutil
 import time
@@ -34,7 +34,7 @@ def epochs(folder):
 
 
 class Writes(Callback):
-    """Notes at which step, and inside of which epoch, a new file has come."""
+    """Records the step and epoch at which a new file appears."""
 
     order = 2
     steps_per_block = 1

@@ -28,7 +28,7 @@ def cost(estimator, X, y):
 
 
 class ByHand(Callback):
-    """Computes a score of its own."""
+    """Computes a custom score."""
 
     def on_fit_begin(self, fit):
         self.scores_ = []

@@ -1,4 +1,4 @@
-"""The bar: what it says, how far it comes, and where it is silent."""
+"""The progress bar: its text, its position, and where it is silent."""
 
 import io
 import re
@@ -15,7 +15,7 @@ from tests.callbacks.helpers import X, Y, classifier, fitted, unconverged
 
 
 class Bar:
-    """Stands in for a bar of tqdm, and notes what happens to it."""
+    """Replaces a tqdm bar, and records calls."""
 
     made = []
 

@@ -1,4 +1,4 @@
-"""Running the native executor's source as plain Python: what it says, without what Numba makes of it."""
+"""Running the native executor's source as plain Python, without Numba."""
 
 import ctypes
 import math

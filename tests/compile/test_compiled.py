@@ -185,7 +185,7 @@ def test_memory_is_given_back():
 
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_flat_arrays_of_any_length(n):
-    """BLAS, which takes numbers times flat arrays, has rules of its own for what is empty or strided."""
+    """BLAS, which adds multiples of flat arrays, treats empty and strided ones differently."""
     x = np.arange(float(2 * n))
     function = compile(
         lambda x, a: (ops.exp(x[::2]) * 3.0 + a * x[1::2], x - a * ops.sin(x)), (x, np.array(0.5))

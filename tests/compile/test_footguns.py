@@ -168,7 +168,7 @@ def test_another_shape_dtype_or_structure():
 
 
 def test_constants_are_those_of_the_capture():
-    """Documented, not refused: an array that is used but not passed counts as it was."""
+    """Documented, not refused: an array that is used but not passed keeps its captured value."""
     scale = np.ones(3)
     compiled = compile(lambda x: x * scale, (X,))
     scale[:] = 7.0

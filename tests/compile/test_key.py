@@ -1,4 +1,4 @@
-"""Identity: programs are shared by what is equal in structure and bits, and by nothing else."""
+"""Identity: graphs share a program if and only if structure and bits are equal."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_one_element_of_a_long_array(at, wrap):
 
 
 class Count(int):
-    """A number of a class of its own."""
+    """A number of a custom class."""
 
 
 class Half(float):

@@ -22,7 +22,7 @@ def is_captured(row, case):
 
 
 def function_of(row, case):
-    """Return a pure function: the op's result, and the gradients of what has one."""
+    """Return a pure function that computes the op's result and all gradients."""
 
     def function(*arrays):
         given = iter(arrays)

@@ -1,4 +1,4 @@
-"""Passes: what each makes of a small graph."""
+"""Passes: the result of each on a small graph."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ X = np.arange(1.0, 7.0).reshape(2, 3)
 
 
 def names(function, *args, exact=True):
-    """Return the primitives of what is left of a function."""
+    """Return the primitives that remain of a function."""
     graph = optimize(capture(function, *args), exact=exact)
     return [equation.primitive.name for equation in graph.equations]
 

@@ -1,4 +1,4 @@
-"""The step in functional pieces: the same bits as the step in place, and nothing is changed."""
+"""The step in functional pieces gives the same bits as the step in place, and changes nothing."""
 
 import numpy as np
 import pytest

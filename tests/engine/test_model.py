@@ -1,4 +1,4 @@
-"""Model: what it is made of, its step in place, and what it refuses."""
+"""Model: its parts, its step in place, and invalid input."""
 
 import inspect
 import pickle
@@ -243,7 +243,7 @@ def test_making_one_is_checked(make, error, message):
 
 
 class Tripped(Optimizer):
-    """Fails, or returns what it should not."""
+    """Fails, or returns an invalid value."""
 
     slots = ("a", "b")
 

@@ -281,7 +281,7 @@ def test_weights_of_a_plain_optimizer_have_no_slots():
     assert model.weights().slots == {}
 
 
-# -- what goes on, and what begins anew -----------------------------------------------------------------
+# -- state that is kept, and state that is reset-------------------------------------------------------------
 
 
 def test_a_wrapped_optimizer_goes_on_only_around_the_same():

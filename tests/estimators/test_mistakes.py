@@ -116,12 +116,12 @@ def test_values_of_parameters(params, message):
 MODULES = [
     (
         torch.nn.Linear(4, 1),
-        "Modules of PyTorch are no modules of sknet: sknet.nn has layers of the same",
+        "PyTorch modules are not sknet modules: sknet.nn has layers of the same",
     ),
-    (torch.nn.Linear, "Modules of PyTorch are no modules of sknet"),
+    (torch.nn.Linear, "PyTorch modules are not sknet modules"),
     (Model(nn.LazyLinear(1)), "A Model owns a network: give that, model.module, or its class"),
     (Model, "A Model owns a network"),
-    (MLPClassifier(), "An estimator is no network; one that is fitted has one, model_.module"),
+    (MLPClassifier(), "An estimator is not a network; one that is fitted has one, model_.module"),
     ((100,), r"Sizes of layers are for MLPClassifier and MLPRegressor; layers are joined by nn.Sequential"),
     ("mlp", "must be a class of modules"),
     (None, "must be a class of modules"),

@@ -88,7 +88,7 @@ def test_what_decides(scoring, monitor, default, expected):
 
 
 BAD_SCORING = [
-    ("rocauc", r"got 'rocauc', which is no scorer\. Did you mean 'roc_auc'"),
+    ("rocauc", r"got 'rocauc', which is not a scorer\. Did you mean 'roc_auc'"),
     (
         mean_squared_error,
         r"mean_squared_error .* is a metric of .*, not a scorer .*make_scorer",
@@ -115,9 +115,9 @@ BAD_MONITOR = [
     (
         cost,
         None,
-        "nobody has said .* a lower 'cost' is better, .*make_scorer.*monitor='loss'",
+        "it is unknown .* a lower 'cost' is better, .*make_scorer.*monitor='loss'",
     ),
-    (["f1", cost], "cost", "nobody has said whether a higher or a lower 'cost' is better"),
+    (["f1", cost], "cost", "it is unknown whether a higher or a lower 'cost' is better"),
     (["f1", cost], None, r"has several scorers, \['f1', 'cost'\]: say which .* monitor='f1'"),
     ("f1", "score", r"must be one of \['f1', 'loss'\], which are measured. Got 'score' instead"),
     (None, "los", "Got 'los' instead. Did you mean 'loss'"),

@@ -406,7 +406,7 @@ BAD_PARAMETERS = [
     ({"scoring": "acuracy"}, {}, "Did you mean 'accuracy'"),
     ({"scoring": ["f1_macro", "accuracy"]}, {}, "has several scorers"),
     ({"monitor": "accuracy"}, {}, r"must be one of \['loss', 'score'\]"),
-    ({"scoring": lambda e, X, y: 0.0}, {}, "nobody has said whether"),
+    ({"scoring": lambda e, X, y: 0.0}, {}, "it is unknown whether"),
     ({"scoring": "f1"}, {}, r"scoring 'f1' of the training rows failed: ValueError: .*average"),
     (
         {"scoring": "roc_auc_ovr", "loss": "hinge"},

@@ -1,4 +1,4 @@
-"""Pipelines of scikit-learn, and what skops makes of sknet's estimators."""
+"""scikit-learn pipelines, and sknet's estimators in skops files."""
 
 import builtins
 import re
@@ -35,7 +35,7 @@ UNION = [("scaled", MinMaxScaler()), ("code", CODER)]
 
 
 class Halved(TransformerMixin, BaseEstimator):
-    """A transformer of one's own."""
+    """A custom transformer."""
 
     def fit(self, X, y=None):
         self.n_features_in_ = X.shape[1]

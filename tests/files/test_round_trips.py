@@ -1,4 +1,4 @@
-"""What is saved and loaded is what it was: the same predictions and further training, to the bit."""
+"""Round trips keep everything: the same predictions and further training, to the bit."""
 
 import inspect
 import pickle
@@ -339,7 +339,7 @@ def test_what_is_not_fitted(name, tmp_path):
 
 
 def test_a_fit_in_parts_that_stops(tmp_path):
-    """Patience and best weights go on, too."""
+    """Patience and best weights are kept, too."""
     X, y = TABLES["regression"]
     held_out = {"X_val": X[200:], "y_val": y[200:]}
     one = sknet.MLPRegressor((4,), early_stopping=True, n_iter_no_change=2, random_state=0)

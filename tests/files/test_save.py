@@ -1,4 +1,4 @@
-"""What files hold besides: sizes, trusted names, versions; what is refused, and with what message."""
+"""Sizes, trusted names and versions in files; invalid files, and their messages."""
 
 import json
 import os

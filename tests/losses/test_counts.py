@@ -140,7 +140,7 @@ def test_ignored_targets_pass_the_check():
             (4, 3),
             "class_weight must have one number for each of 3 classes or labels",
         ),
-        ({"class_weight": {3: 2.0}}, (4, 3), "class_weight has 3, which is no class from 0 to 2"),
+        ({"class_weight": {3: 2.0}}, (4, 3), "class_weight has 3, which is not a class from 0 to 2"),
         (
             {"class_weight": [1.0, -2.0, 1.0]},
             (4, 3),

@@ -1,4 +1,4 @@
-"""Fitted estimators, exported: what onnxruntime computes is what they predict."""
+"""Exported estimators: onnxruntime's outputs equal their predictions."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Pipelines with networks, converted by skl2onnx: what onnxruntime computes is what they predict."""
+"""Pipelines with networks, converted by skl2onnx: onnxruntime's outputs equal their predictions."""
 
 import sys
 import warnings
@@ -168,7 +168,7 @@ class Both(nn.Module):
 
 
 class Mine(NetRegressor):
-    """An estimator of one's own."""
+    """A custom estimator."""
 
 
 def test_networks_of_ones_own():

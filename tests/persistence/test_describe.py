@@ -1,4 +1,4 @@
-"""Descriptions of equal parameters are equal, and of others say what differs."""
+"""Descriptions of equal parameters are equal; differences of others are named."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Tables of every kind in, numbers out; what is no table is an error that says where."""
+"""Tables of every kind are encoded as numbers; errors for invalid ones say where."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Ensembles for tables: every kind of targets, what is held out, and what a user may ask for."""
+"""Ensembles for tables: every kind of target, held-out rows, and options."""
 
 import pickle
 
@@ -19,7 +19,7 @@ from tests.fuzz.tables import drawn, harmed
 QUICK = {"n_folds": 2, "members": 1, "budget": 0.3, "random_state": 0}
 SMALL = {**QUICK, "smooth": Members(hidden_layer_sizes=[16]), "sharp": Members(hidden_layer_sizes=[16])}
 TINY = {**QUICK, "budget": 0.6, "smooth": Members(hidden_layer_sizes=[8]), "sharp": None}
-# As of scikit-learn's own ensembles: what is drawn for a row is not drawn for its repetition.
+# As in scikit-learn's own ensembles: a repeated row has other draws.
 STOCHASTIC = {
     f"check_sample_weight_equivalence_on_{kind}_data": "batches, folds and dropout are drawn by rows"
     for kind in ("dense", "sparse")

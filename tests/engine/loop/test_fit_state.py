@@ -59,7 +59,7 @@ def eager():
     return network
 
 
-# network, optimizer, and what else is not as usual
+# network, optimizer, and other unusual settings
 CASES = {
     "adam": (lambda: mixed(nn.Linear(6, 8)), optim.Adam(), {}),
     "lazy": (lambda: mixed(nn.LazyLinear(8)), optim.Adam(), {"random_state": None}),
@@ -155,7 +155,7 @@ def fit(network, optimizer, options, callbacks=(), saved=None, max_iter=7):
 
 
 def assert_same_end(one, other):
-    """Compare all that a fit leaves, but for its seconds."""
+    """Compare all results of a fit, except times."""
     (a, history, outcome, stopping), (b, its_history, its_outcome, its_stopping) = one, other
     assert_same_state(a.state, b.state)
     assert_same(a.memory.untrained, b.memory.untrained)
@@ -311,7 +311,7 @@ def other_values(array):
     return changed
 
 
-# what is changed, and what the error says of it
+# the change, and its description in the error
 OTHERS = {
     "a value of X": ({"X": other_values(X)}, "other data: X has other values"),
     "the shape of X": ({"X": X[:, :5]}, r"other data: the shape of X was \(150, 6\) and is \(150, 5\)"),

@@ -1,4 +1,4 @@
-"""The order in which a loop calls callbacks, and what they can do to it; the same for steps and L-BFGS."""
+"""The order in which a loop calls callbacks, and how they can affect it; for steps and L-BFGS alike."""
 
 import sys
 from contextlib import nullcontext
@@ -22,7 +22,7 @@ BATCHES = 4  # of 16 rows
 
 
 class Recorder(Callback):
-    """Notes every call; does what it is told in one of them."""
+    """Records every call; performs an action in one of them."""
 
     def __init__(self, name="", log=None, at=None, answer=None, error=None, nth=1):
         self.name, self.log, self.at, self.answer, self.error, self.nth = name, log, at, answer, error, nth

@@ -1,4 +1,4 @@
-"""Outputs of layers for any number of rows agree with what forward hooks of a copy of the network see."""
+"""Outputs of layers for any number of rows agree with forward hooks on a copy of the network."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Whether a program still holds: whatever it read of Python is watched, for steps and predictions alike."""
+"""Stale programs are noticed: everything they read of Python is watched, for steps and predictions alike."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -141,7 +141,7 @@ def predict_one(model):
 
 
 class Distilled(SquaredError):  # noqa: N818
-    """The squared distance to targets and to what another network says of them."""
+    """The squared distance to targets and to the predictions of another network."""
 
     def __init__(self, teacher=None, weights=(1.0,)):
         self.teacher = teacher

@@ -1,4 +1,4 @@
-"""Parameters have one home: whatever way they are written, the model trains what the module shows."""
+"""Parameters have one owner: however they are written, the model trains what the module shows."""
 
 import copy
 import gc

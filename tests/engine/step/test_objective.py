@@ -1,4 +1,4 @@
-"""What held-out rows lose, in parts: a mean over what counts, as in one piece."""
+"""The loss of held-out rows in parts: a weighted mean, as for all rows at once."""
 
 import numpy as np
 import pytest

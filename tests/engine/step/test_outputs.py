@@ -20,7 +20,7 @@ class Forgetful(nn.Module):
 
 
 class Passing(Forgetful):
-    """Returns what it is told to make of its output."""
+    """Returns a given function of its output."""
 
     def __init__(self, made):
         super().__init__()

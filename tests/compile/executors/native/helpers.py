@@ -1,4 +1,4 @@
-"""A small function in the place of generated training steps: compiled in a fraction of their time."""
+"""A small function instead of generated training steps: it compiles in a fraction of the time."""
 
 import sys
 import threading
@@ -27,7 +27,7 @@ for source in json.load(sys.stdin):
 
 
 def source(mark):
-    """Return the source of a function of its own for every mark."""
+    """Return the source of a different function for every mark."""
     return SOURCE.format(mark=mark)
 
 

@@ -1,4 +1,4 @@
-"""Every primitive has native code, or is in the list of what NumPy computes when native code calls it."""
+"""Every primitive has native code, or is listed as computed by NumPy in a callback."""
 
 import numpy as np
 import pytest

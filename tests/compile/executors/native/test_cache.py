@@ -1,4 +1,4 @@
-"""Compiled functions: found on disk if they are sound, compiled if not, by a process of its own."""
+"""Compiled functions: loaded from disk if valid, otherwise compiled by a child process."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The file of machine code: whole, one's own, or not there."""
+"""The file of machine code is complete and the user's own, or is ignored."""
 
 import os
 import signal
