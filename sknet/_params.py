@@ -6,8 +6,8 @@ names in a grid (``optimizer__lr``) and pickling need nothing of ours.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Callable, Hashable, Mapping
+from functools import cache, wraps
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
@@ -32,6 +32,7 @@ __all__ = [
     "ParameterObject",
     "RealNotInt",
     "StrOptions",
+    "check_values",
     "explained",
     "explained_call",
     "resolve",
@@ -40,6 +41,8 @@ __all__ = [
     "validate_parameters",
 ]
 
+PLAIN = frozenset({bool, int, float, str, type(None)})
+MOST_VALID = 4096  # values that are known to be valid
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -58,6 +61,10 @@ class ParameterObject(BaseEstimator):
     """
 
     _parameter_constraints: dict[str, list[Any]] = {}
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return list(_names_of(cast(Hashable, cls)))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -202,6 +209,10 @@ class HoldsLists(BaseEstimator):
     >>> clf.set_params(callbacks__0__patience=5).callbacks
     [EarlyStopping(patience=5)]
     """
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return list(_names_of(cast(Hashable, cls)))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name.
@@ -358,13 +369,53 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+@cache
+def _names_of(kind: Any) -> tuple[str, ...]:
+    """Return the parameters of a class: reading its signature takes longer than what they are read for."""
+    return tuple(BaseEstimator._get_param_names.__func__(kind))
+
+
+_valid: set[tuple[Any, ...]] = set()  # classes with names and values that were found to be valid
+
+
+def check_values(holder: object, constraints: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Check values against constraints in scikit-learn's format: plain ones once in a process.
+
+    Parameters
+    ----------
+    holder : object
+        Whose values they are; its class has one set of constraints.
+    constraints : mapping of str to list
+        For names of values.
+    values : mapping of str to object
+        By name.
+
+    Raises
+    ------
+    InvalidParameterError
+        Names the class, the parameter, what it must be and what it is.
+    """
+    kind = type(holder)
+    keys = {name: (kind, name, type(value), value) for name, value in values.items() if _is_plain(value)}
+    rest = {name: value for name, value in values.items() if name not in keys or keys[name] not in _valid}
+    if not rest:
+        return
+    validate_parameter_constraints(constraints, rest, caller_name=kind.__name__)
+    if len(_valid) > MOST_VALID:
+        _valid.clear()
+    _valid.update(keys[name] for name in rest if name in keys)
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether a value never changes, and equals no other of its type that may be invalid."""
+    return type(value) in PLAIN or (type(value) is tuple and all(type(x) is int for x in value))
+
+
 def validate_parameters(estimator: BaseEstimator) -> None:
     """Check an estimator's own parameters and those of the parameter objects among them."""
     params = estimator.get_params(deep=False)
     try:
-        validate_parameter_constraints(
-            estimator._parameter_constraints, params, caller_name=type(estimator).__name__
-        )
+        check_values(estimator, estimator._parameter_constraints, params)
     except InvalidParameterError as error:
         name = next((name for name in params if f"The {name!r} parameter" in str(error)), "")
         hint = value_hint(name, params.get(name))

@@ -2,6 +2,7 @@
 
 import linecache
 import sys
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -17,10 +18,15 @@ def line_of() -> Line | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         path = frame.f_code.co_filename
-        if not path.startswith((PACKAGE, "<frozen")) and "site-packages" not in path:
+        if _is_users(path):
             return path, frame.f_lineno
         frame = frame.f_back
     return None
+
+
+@cache
+def _is_users(path: str) -> bool:
+    return not path.startswith((PACKAGE, "<frozen")) and "site-packages" not in path
 
 
 def shown(line: Line | None) -> str:

@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 
 from sknet.core import Tensor
 from sknet.device import Device, active, available, check_float_dtype, on_device
+from sknet.engine.loop import KeptSteps
 from sknet.engine.loop import _methods as many_steps
 from sknet.engine.predict import Predictors
 from sknet.engine.predict import _method as prediction
@@ -114,6 +115,7 @@ class Model:
     """
 
     _has_seen_output = False
+    _kept_steps: KeptSteps | None = None  # of a training in parts
 
     def __init__(
         self,
@@ -413,7 +415,9 @@ class Model:
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_store": self.memory}
+        state = {**self.__dict__, "_store": self.memory}
+        state.pop("_kept_steps", None)  # bound to this memory
+        return state
 
     # -- the step in functional pieces ------------------------------------------------------------------
 
@@ -552,7 +556,7 @@ class Model:
         >>> model.step(np.eye(2), np.ones((2, 1))).output.tolist()
         [[0.0], [0.0]]
         """
-        self._stepper, self._predictors = Stepper(), Predictors()
+        self._stepper, self._predictors, self._kept_steps = Stepper(), Predictors(), None
 
     # -- many steps -------------------------------------------------------------------------------------
 

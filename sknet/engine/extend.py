@@ -47,6 +47,7 @@ from sknet.engine.state import (
     computed_dtype,
     each_input,
     first_input,
+    minimises_alike,
     n_rows,
     row_shapes,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "layer_rows",
     "load_model_state",
     "mean_loss",
+    "minimises_alike",
     "minimize",
     "model_layer",
     "model_state",

@@ -282,6 +282,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
 
 def _is_of_columns(y: Any) -> bool:
+    if type(y) is np.ndarray and y.ndim == 1:
+        return False
     return bool(type_of_target(y, input_name="y") == "multiclass-multioutput")
 
 

@@ -175,7 +175,11 @@ class Fit:
     @property
     def settings(self) -> Settings:
         """Of the loop."""
-        return replace(self.recipe.settings, max_iter=1) if self.incremental else self.recipe.settings
+        return (
+            replace(self.recipe.settings, max_iter=1, is_part=True)
+            if self.incremental
+            else self.recipe.settings
+        )
 
     @property
     def best_epoch(self) -> int | None:

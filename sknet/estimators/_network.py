@@ -9,7 +9,7 @@ from sknet import nn
 from sknet._params import same
 from sknet.device import device_of
 from sknet.engine import Model
-from sknet.engine.extend import any_sparse, first_input, n_rows
+from sknet.engine.extend import any_sparse, first_input, minimises_alike, n_rows
 from sknet.estimators._encoded import Encoded
 from sknet.estimators._freezing import freeze
 from sknet.estimators._input import INTEGERS, check_X, check_X_y, check_y
@@ -109,7 +109,9 @@ def take_model(fit: "Fit") -> None:
         # a failure has no effect.
         fit.model = estimator.model_ if fit.incremental else estimator.model_.copy()
         estimator._frozen = freeze(fit.model.module, recipe.frozen, estimator._frozen)
-        fit.model.adopt(recipe.optimizer, fit.loss, recipe.alpha)
+        hyper = recipe.optimizer, fit.loss, recipe.alpha
+        if not (fit.incremental and minimises_alike(fit.model, *hyper)):
+            fit.model.adopt(*hyper)
         return
     estimator._architecture = recipe.architecture
     estimator._lasting = recipe.lasting_parameters()
@@ -123,6 +125,7 @@ def take_model(fit: "Fit") -> None:
         device=device_of(first_input(fit.X)) if recipe.device == "auto" else recipe.device,
         # What a resumed fit draws is in its checkpoint: NumPy's global state is nothing to it.
         random_state=RandomState() if fit.saved and random_state is None else random_state,
+        copy=recipe.architecture.is_foreign,  # else it was built for this fit
     )
     if recipe.architecture.is_foreign and any_sparse(fit.X):
         check_sparse_inputs(fit.model.materialize(fit.X), fit.X, fit.dtypes)

@@ -6,6 +6,7 @@ from sknet.engine.loop._full_batch import minimize
 from sknet.engine.loop._gathered import Gathered
 from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
+from sknet.engine.loop._kept import KeptSteps
 from sknet.engine.loop._loop import Outcome
 from sknet.engine.loop._model_fit import Options, fit_rows
 from sknet.engine.loop._model_state import load_model_state, model_state
@@ -20,6 +21,7 @@ __all__ = [
     "Gathered",
     "History",
     "InterruptGuard",
+    "KeptSteps",
     "Options",
     "Outcome",
     "RSquared",

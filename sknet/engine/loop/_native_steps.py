@@ -61,6 +61,20 @@ class NativeSteps(CompiledSteps):
         self._orders: tuple[np.ndarray, np.ndarray] | None = None
         self._run_for(min(batches.size, batches.n_samples))
 
+    def rebind(self, batches: Batches, planned: int) -> None:
+        super().rebind(batches, planned)
+        self._left = planned
+        for run in self._runs.values():
+            if run is not None:
+                run.rebind((batches.X, batches.y, batches.weight))
+
+    def release(self) -> None:
+        super().release()
+        self._order = self._orders = None
+        for run in self._runs.values():
+            if run is not None:
+                run.release()
+
     def _run_for(self, n_rows: int) -> NativeRun | None:
         """Return the run for batches of this size; None for a last batch that needs another function."""
         if n_rows not in self._runs:

@@ -139,6 +139,15 @@ class CompiledSteps(Steps):
     def hold(self) -> bool:
         return self._programs.are_of(self.model) and self._fingerprint.holds()
 
+    def rebind(self, batches: Batches, planned: int) -> None:
+        """Go on with other rows of the same shapes, dtypes and layouts."""
+        self.batches = batches
+
+    def release(self) -> None:
+        """Forget the rows, until others are bound."""
+        del self.batches
+        self._by_start.clear()
+
     def program_for(self, n_rows: int) -> Compiled:
         """Return the program that computes the gradient for this number of rows."""
         found = self._by_rows.get(n_rows)

@@ -1,6 +1,7 @@
 """The training loop over the rows of a data set."""
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from sknet.engine.loop._fit import Fit, Source
 from sknet.engine.loop._fit_state import FitKeeper
 from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks
+from sknet.engine.loop._kept import kept_steps
 from sknet.engine.loop._loop import Epochs, Loop, Outcome, run_loop
 from sknet.engine.loop._scores import Score
 from sknet.engine.loop._steps import NO_LOSSES, Steps
@@ -44,6 +46,8 @@ class Settings:
         The most updates, even if they end in the middle of an epoch; None for whole epochs.
     planned_steps : int or None
         The total number of updates for schedules; None is `max_iter` epochs.
+    is_part : bool
+        Whether this is one of many parts of a training: what steps need is kept for the next.
     """
 
     max_iter: int = 200
@@ -52,6 +56,7 @@ class Settings:
     seeded: bool = False
     max_steps: int | None = None
     planned_steps: int | None = None
+    is_part: bool = False
 
 
 class RowEpochs(Epochs):
@@ -83,9 +88,20 @@ class RowEpochs(Epochs):
         settings = self._settings
         whole = settings.max_iter * self._batches.n_batches
         left = whole - n_iter * self._batches.n_batches
-        self._steps = steps_for(
-            self.fit.model, self._batches, settings.check_finite, left, settings.seeded, whole
-        )
+        model, batches = self.fit.model, self._batches
+        kept = kept_steps(model).take(batches, left, self._how) if settings.is_part else None
+        self._steps = kept or steps_for(model, batches, settings.check_finite, left, settings.seeded, whole)
+
+    def keep_steps(self) -> None:
+        """Keep the steps for the next part of the training."""
+        kept_steps(self.fit.model).keep(self.fit.model, self._steps, self._how)
+
+    @property
+    def _how(self) -> Hashable:
+        """What decides which steps there are, besides model and rows."""
+        settings = self._settings
+        native = os.environ.get("SKNET_NATIVE")
+        return settings.check_finite, settings.seeded, settings.max_iter, native, self.fit.model.compile
 
     def follow(self, n_iter: int) -> None:
         if not self._steps.hold():
@@ -196,4 +212,7 @@ def train(
         if saved is not None:
             keeper.warn_of_environment(saved)
 
-    return run_loop(loop, fit, callbacks, begin)
+    outcome = run_loop(loop, fit, callbacks, begin)
+    if settings.is_part:
+        epochs.keep_steps()
+    return outcome

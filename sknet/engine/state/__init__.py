@@ -2,7 +2,13 @@
 
 from sknet.engine.state._epoch import Epoch
 from sknet.engine.state._fingerprint import Fingerprint
-from sknet.engine.state._hyper import Hyper, averaging, checked_hyper, stepping_optimizer
+from sknet.engine.state._hyper import (
+    Hyper,
+    averaging,
+    checked_hyper,
+    minimises_alike,
+    stepping_optimizer,
+)
 from sknet.engine.state._inputs import (
     any_sparse,
     are_arrays,
@@ -44,6 +50,7 @@ __all__ = [
     "each_input",
     "first_input",
     "give_shapes",
+    "minimises_alike",
     "n_rows",
     "row_shapes",
     "stepping_optimizer",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sknet.engine.state._structure import structure_of
 from sknet.exceptions import GradientError
 from sknet.losses import Loss, check_loss
 from sknet.optim import BaseOptimizer, Optimizer, check_optimizer
@@ -12,7 +13,7 @@ from sknet.optim import BaseOptimizer, Optimizer, check_optimizer
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["Hyper", "averaging", "checked_hyper", "stepping_optimizer"]
+__all__ = ["Hyper", "averaging", "checked_hyper", "minimises_alike", "stepping_optimizer"]
 
 
 class Hyper(NamedTuple):
@@ -41,6 +42,41 @@ def checked_hyper(optimizer: "str | BaseOptimizer", loss: "str | Loss", alpha: f
             f"The 'alpha' parameter of Model must be a float in the range [0, inf). Got {alpha!r} instead."
         )
     return Hyper(*found, float(alpha))
+
+
+def minimises_alike(model: "Model", optimizer: BaseOptimizer, loss: Loss, alpha: float) -> bool:
+    """Tell whether a model has these hyperparameters: then it has nothing to adopt.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from.
+    optimizer : BaseOptimizer
+        How the loss would be minimised.
+    loss : Loss
+        What would be.
+    alpha : float
+        Strength of the L2 penalty.
+
+    Returns
+    -------
+    bool
+        False also for a class of a user's own, which may differ in what its attributes do not show.
+
+    Examples
+    --------
+    >>> from sknet import Model, nn
+    >>> from sknet.losses import SquaredError
+    >>> from sknet.optim import SGD
+    >>> model = Model(nn.Linear(2, 1), optimizer=SGD(0.1))
+    >>> minimises_alike(model, SGD(0.1), SquaredError(), 0.0)
+    True
+    >>> minimises_alike(model, SGD(0.2), SquaredError(), 0.0)
+    False
+    """
+    known = structure_of(None, optimizer, loss, float(alpha))
+    mine = structure_of(None, model.optimizer, model.loss_function, model.alpha)
+    return known is not None and known == mine and bool(optimizer == model.optimizer)
 
 
 def averaging(model: "Model") -> BaseOptimizer | None:

@@ -21,7 +21,7 @@ from sknet.device import (
     to_device,
     to_host,
 )
-from sknet.engine.state._average import averaged
+from sknet.engine.state._average import averaged, same_bits
 from sknet.engine.state._layout import Arrays, Layout
 from sknet.engine.state._ownership import check_free
 from sknet.engine.state._state import ModelState, Weights, check_state, frozen, thawed
@@ -231,12 +231,15 @@ class Memory:
     @property
     def buffers(self) -> Mapping[str, Any]:
         """Every buffer by name."""
-        return MappingProxyType({name: b.data for name, b in self.module.named_buffers()})
+        return MappingProxyType(self._buffer_arrays())
+
+    def _buffer_arrays(self) -> dict[str, Any]:
+        return {name: b.data for name, b in self.module.named_buffers()} if self.has_buffers else {}
 
     @property
     def untrained(self) -> dict[str, Any]:
         """Every buffer and frozen parameter by name: all that a pass reads besides the flat buffer."""
-        found = {name: b.data for name, b in self.module.named_buffers()}
+        found = self._buffer_arrays()
         found.update({name: p.data for name, p in self.frozen.items()})
         return found
 
@@ -285,7 +288,7 @@ class Memory:
         if self._average is not None:
             average, of = self._average
             # Arrays of the module may have been written to; a state's arrays are read-only.
-            if self._flat is None or _same_bits(self._flat, of):
+            if self._flat is None or same_bits(self._flat, of):
                 return average
         flat = self.packed()
         average = averaged(optimizer, self.layout, flat, self.slots)
@@ -489,8 +492,3 @@ class Memory:
 def _is_blank(array: Any) -> bool:
     """Tell whether all bits of slots are zero, their initial state, which a pickle can leave out."""
     return not bool(namespace(array).any(array.view(f"u{array.dtype.itemsize}")).item())
-
-
-def _same_bits(x: Any, y: Any) -> bool:
-    bits = f"u{x.dtype.itemsize}"
-    return bool(namespace(x).all(x.view(bits) == y.view(bits)).item())

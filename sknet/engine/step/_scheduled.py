@@ -38,7 +38,7 @@ def follow_schedules(model: "Model") -> bool:
         scheduled = [
             (f"{path}.rate" if path else "rate", module.p)
             for path, module in memory.module.named_modules()
-            if callable(getattr(module, "p", None)) and "rate" in module._buffers
+            if "rate" in module._buffers and callable(getattr(module, "p", None))
         ]
         memory.scheduled = latest.settings, scheduled
     for path, schedule in scheduled:

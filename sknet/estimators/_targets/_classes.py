@@ -12,7 +12,7 @@ from sknet.engine.extend import Head
 from sknet.estimators._targets._base import ClassEncoder
 from sknet.losses import Loss
 
-__all__ = ["ClassTargets", "both_classes"]
+__all__ = ["ClassTargets", "both_classes", "labels_of_numbers"]
 
 
 def both_classes(link: Head, threshold: float) -> Head:
@@ -56,6 +56,10 @@ class ClassTargets(ClassEncoder):
     """
 
     def __init__(self, y: Any, classes: Any = None) -> None:
+        known = None if classes is not None else labels_of_numbers(y)
+        if known is not None:
+            self._of_labels(known)
+            return
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y")
         if kind == "multiclass-multioutput":
@@ -66,9 +70,14 @@ class ClassTargets(ClassEncoder):
         if kind == "multilabel-indicator":
             self.task, self.classes = "multilabel", np.arange(y.shape[1])
         else:
-            self.classes = unique_labels(y if classes is None else classes)
-            self.task = "binary" if len(self.classes) <= 2 else "multiclass"
-        self.n_outputs = 1 if self.task == "binary" else len(self.classes)
+            self._of_labels(unique_labels(y if classes is None else classes))
+            return
+        self.n_outputs = len(self.classes)
+
+    def _of_labels(self, classes: Any) -> None:
+        self.classes = classes
+        self.task = "binary" if len(classes) <= 2 else "multiclass"
+        self.n_outputs = 1 if self.task == "binary" else len(classes)
 
     def encode(self, y: Any) -> Any:
         if self.task == "multilabel":
@@ -102,8 +111,27 @@ class ClassTargets(ClassEncoder):
         return lambda: Accuracy(loss.threshold, getattr(loss, "ignore_index", None))
 
 
+def _is_one_number_a_row(y: Any) -> bool:
+    return type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "iu" and len(y) > 0
+
+
+def labels_of_numbers(y: Any) -> Any:
+    """Return the sorted classes of integers, one a row; None for all else, and where there are very many.
+
+    scikit-learn's functions find the same, in hundreds of calls, and warn of targets that look like numbers.
+    """
+    if not _is_one_number_a_row(y):
+        return None
+    classes = np.unique(y)
+    return classes if len(classes) <= max(2, len(y) // 4) else None
+
+
 def numbers_of(y: Any, classes: Any, name: str = "`y`") -> Any:
     """Return the places of labels among sorted classes; raise a ValueError for a label that is none."""
+    if _is_one_number_a_row(y) and _is_one_number_a_row(classes):
+        places = np.searchsorted(classes, y)
+        if (classes.take(places, mode="clip") == y).all():
+            return places
     seen = unique_labels(y)
     if len(np.setdiff1d(seen, classes)):
         raise ValueError(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sklearn.utils._param_validation import validate_parameter_constraints
+from sknet._params import check_values
 
 __all__ = ["check_arguments"]
 
@@ -16,4 +16,4 @@ def check_arguments(layer: object, **arguments: Any) -> None:
         A `ValueError` that names layer and argument, what it must be and what it is.
     """
     constraints = {name: layer._parameter_constraints[name] for name in arguments}  # type: ignore[attr-defined]
-    validate_parameter_constraints(constraints, arguments, caller_name=type(layer).__name__)
+    check_values(layer, constraints, arguments)

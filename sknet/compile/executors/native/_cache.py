@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +112,14 @@ class Function:
     def __init__(self, source: str, types: str) -> None:
         self._source, self._types = source, types
         self._key = "\n".join([versions(), processor(), types, source])
-        self._id = hashlib.sha256(self._key.encode()).hexdigest()[:32]
-        self._name = f"sknet_steps_{hashlib.sha256(source.encode()).hexdigest()[:20]}"
+        self._id = _digest(self._key)[:32]
+        self._name = f"sknet_steps_{_digest(source)[:20]}"
+
+    @cached_property
+    def _folder(self) -> Path | None:
+        """Where compiled code is kept; not looked for where this process has it."""
         folder = cache_directory()
-        self._folder = folder if folder is not None and usable(folder) else None
+        return folder if folder is not None and usable(folder) else None
 
     @property
     def is_compiled(self) -> bool:
@@ -213,6 +217,11 @@ class Function:
             command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, cwd=self._folder
         )
         threading.Thread(target=_finish, args=(process, job.encode(), claim), daemon=True).start()
+
+
+@lru_cache(maxsize=128)
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _text_of_child() -> str | None:

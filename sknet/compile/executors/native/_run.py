@@ -107,12 +107,22 @@ class NativeRun:
         output = gradient.returns.output
         self._no_outputs = np.zeros((0, *output.shape[1:]), output.dtype)
         self.in_place = set(inputs) <= program.in_place, set(targets) <= program.in_place
-        no_weight = np.zeros(1, flat.dtype)
-        self._data = [_plain(x) for x in (*inputs.values(), y, no_weight if weight is None else weight)]
+        self._no_weight = np.zeros(1, flat.dtype)
+        self.rebind(data)
         orders = (np.zeros(0, np.int64),) * 2
         example = self._arguments(orders, 0, 0, True, 0, np.zeros((0, 0)), self._no_outputs)
         self._function = Function(self.source, types_of(example))
         self.steps: Callable[..., int] | None = None
+
+    def rebind(self, data: tuple[Any, np.ndarray, np.ndarray | None]) -> None:
+        """Read other data of the same shapes, dtypes and layouts from now on."""
+        X, y, weight = data
+        given = (*_inputs(X).values(), y, self._no_weight if weight is None else weight)
+        self._data = [_plain(x) for x in given]
+
+    def release(self) -> None:
+        """Forget the data, until others are bound."""
+        self._data = []
 
     def _arguments(
         self, orders: Any, start: int, count: int, check: bool, counter: int, hyper: Any, outputs: Any

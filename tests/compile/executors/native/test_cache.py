@@ -75,12 +75,13 @@ def test_machine_code_of_others_is_named_once():
 def test_in_a_directory_of_others_nothing_is_kept(cache):
     (cache / "sknet").mkdir(parents=True)
     (cache / "sknet").chmod(0o777)
+    mine = function("a directory of others")
     with pytest.warns(UserWarning, match=r"sknet is ignored, .*others may write to it"):
-        mine = function("a directory of others")
+        assert mine.file is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         again = function("a directory of others, again")
-    assert mine.file is None
+        assert again.file is None
     assert loaded(mine)(1) == 2  # compiled in a thread
     assert again.wait()(1) == 2
     assert not list((cache / "sknet").iterdir())

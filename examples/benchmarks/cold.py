@@ -1,0 +1,78 @@
+"""Time seeded fits of six structures in a fresh process without any compiled code, against NumPy's plan.
+
+Three activations and two depths on digits, one fit after the other. Each round starts three processes in
+turns: with an empty directory for compiled code, with what the first has left in it (the bits of the weights
+have to be the same), and with NumPy's plan alone.
+
+    python examples/benchmarks/cold.py
+    python examples/benchmarks/cold.py --quick --json cold.json
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+FITS = """
+import hashlib, json, sys, time, warnings
+warnings.simplefilter("ignore")
+from sklearn.datasets import load_digits
+from sknet import MLPClassifier
+X, y = load_digits(return_X_y=True)
+digest, started = hashlib.sha256(), time.perf_counter()
+for activation in ("relu", "tanh", "logistic"):
+    for hidden in ((50,), (50, 50)):
+        clf = MLPClassifier(hidden, activation=activation, max_iter=int(sys.argv[1]), random_state=0)
+        clf.fit(X / 16, y)
+        for array in (*clf.coefs_, *clf.intercepts_):
+            digest.update(array.tobytes())
+print(json.dumps({"seconds": time.perf_counter() - started, "bits": digest.hexdigest()}))
+"""
+
+
+def fits(epochs: int, folder: str, native: bool) -> dict[str, Any]:
+    """Return seconds and a digest of all weights, of fits in a process of its own."""
+    environment = os.environ | {"SKNET_CACHE_DIR": folder, "OPENBLAS_NUM_THREADS": "1"}
+    environment["SKNET_NATIVE"] = "1" if native else "0"
+    command = [sys.executable, "-c", FITS, str(epochs)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="one short round, to see that it runs")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
+    args = parser.parse_args()
+    epochs, rounds = (2, 1) if args.quick else (20, args.rounds)
+    taken: dict[str, list[float]] = {"empty cache": [], "compiled code on disk": [], "NumPy's plan": []}
+    are_equal = True
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            cold, warm = fits(epochs, folder, True), fits(epochs, folder, True)
+            plan = fits(epochs, folder, False)
+        are_equal &= cold["bits"] == warm["bits"]
+        for name, result in zip(taken, (cold, warm, plan), strict=True):
+            taken[name].append(result["seconds"])
+    medians = {name: statistics.median(values) for name, values in taken.items()}
+    plan_takes = medians["NumPy's plan"]
+    print("| six fits | seconds | times NumPy's plan |\n|---|---|---|")
+    for name, value in medians.items():
+        print(f"| {name} | {value:.2f} | {value / plan_takes:.2f} |")
+    print(f"\nthe same bits with and without compiled code on disk: {are_equal}")
+    if args.json is not None:
+        args.json.write_text(json.dumps({**medians, "the same bits": are_equal}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Steps that are kept from one part of a training in parts to the next."""
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._steps import CompiledSteps, Steps
+from sknet.engine.state import structure_of
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
+__all__ = ["KeptSteps", "kept_steps"]
+
+
+class KeptSteps:
+    """The compiled steps of the last part, bound to the model's memory, without the rows of that part.
+
+    They are taken up again for rows of the same shapes, dtypes and layouts, if they still hold. A user's own
+    module is captured anew for every part, as for every fit.
+    """
+
+    def __init__(self) -> None:
+        self._steps: CompiledSteps | None = None
+        self._form: Hashable = None
+
+    def take(self, batches: Batches, planned: int, how: Hashable) -> Steps | None:
+        """Return the steps for these rows; None if there are none.
+
+        Parameters
+        ----------
+        batches : Batches
+            The rows.
+        planned : int
+            How many steps are planned.
+        how : hashable
+            What else decides which steps they are.
+        """
+        steps, self._steps = self._steps, None  # whatever fails from here on leaves none
+        if steps is None or self._form != (_form_of(batches), how) or not steps.hold():
+            return None
+        steps.rebind(batches, planned)
+        return steps
+
+    def keep(self, model: "Model", steps: Steps, how: Hashable) -> None:
+        """Keep steps for the next part, if they can be."""
+        if not isinstance(steps, CompiledSteps):
+            return
+        form = _form_of(steps.batches)
+        if form is None or structure_of(model.module, model.loss_function, model.optimizer) is None:
+            return
+        steps.release()
+        self._steps, self._form = steps, (form, how)
+
+
+def kept_steps(model: "Model") -> KeptSteps:
+    """Return the steps that a model keeps; its copies and pickles have none."""
+    if model._kept_steps is None:
+        model._kept_steps = KeptSteps()
+    return model._kept_steps
+
+
+def _form_of(batches: Batches) -> Hashable:
+    """Return all of some rows that steps depend on; None unless they are all the rows of one dense array."""
+    X, weight = batches.X, batches.weight
+    if type(X) is not np.ndarray or batches.chosen is not None:
+        return None
+    arrays = (X, batches.y) if weight is None else (X, batches.y, weight)
+    return batches.size, str(batches.input_dtype), *[(x.shape, x.dtype, str(x.flags)) for x in arrays]

@@ -1,0 +1,113 @@
+"""Plain arrays are taken as they are: what is found is what scikit-learn's checks find, and so are errors."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.utils.multiclass import unique_labels
+from sklearn.utils.validation import check_X_y as of_scikit_learn
+
+from sknet import MLPClassifier, MLPRegressor
+from sknet.estimators._input import check_X_y
+from sknet.estimators._targets._classes import ClassTargets, numbers_of
+
+ROWS = np.random.default_rng(0).normal(size=(40, 3))
+LABELS = np.arange(40) % 3
+KINDS = [np.int64, np.int8, np.uint8, np.uint64, np.bool_, np.float64, np.float32, "U3"]
+
+
+class Anything(MLPClassifier):
+    pass
+
+
+@pytest.mark.parametrize("numeric", [False, True])
+def test_rows_are_those_of_scikit_learn(numeric):
+    for X in (ROWS, ROWS.astype("f4"), np.asfortranarray(ROWS), ROWS[::2, ::-1], ROWS.astype(int), ROWS > 0):
+        for y in (LABELS, LABELS.astype("f4"), LABELS > 0, LABELS.reshape(-1, 1) > 0, np.c_[LABELS, LABELS]):
+            y = y[: len(X)]
+            estimator = Anything()
+            estimator.feature_names_in_ = ["of", "another", "fit"]
+            if y.ndim == 2 and y.shape[1] == 1:
+                with pytest.warns(Warning, match="column-vector"):
+                    found = check_X_y(estimator, X, y, [np.float64, np.float32], reset=True, numeric=numeric)
+                y = y.ravel()
+            else:
+                found = check_X_y(estimator, X, y, [np.float64, np.float32], reset=True, numeric=numeric)
+            expected = of_scikit_learn(X, y, dtype=[np.float64, np.float32], multi_output=True)
+            for one, other in zip(found, expected, strict=True):
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(one, other)
+            assert estimator.n_features_in_ == 3
+            assert not hasattr(estimator, "feature_names_in_")
+
+
+BAD = np.array(ROWS)
+BAD[3, 1] = np.nan
+LARGE = np.full((40, 3), 1e308)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (BAD, LABELS, "contains NaN"),
+        (np.where(np.isnan(BAD), np.inf, BAD), LABELS, "infinity"),
+        (ROWS[:39], LABELS, "inconsistent numbers of samples"),
+        (ROWS[:, :0], LABELS, "0 feature"),
+        (ROWS[:0], LABELS[:0], "0 sample"),
+        (ROWS[:, 0], LABELS, "Expected 2D array"),
+        (ROWS, np.where(LABELS == 1, np.nan, LABELS), "contains NaN"),
+        (ROWS + 1j, LABELS, "Complex data"),
+    ],
+)
+def test_errors_are_those_of_scikit_learn(X, y, message):
+    for kind in (MLPClassifier, MLPRegressor):
+        with pytest.raises(ValueError, match=message):
+            kind(max_iter=1).fit(X, y)
+
+
+def test_a_sum_that_overflows_is_no_error():
+    estimator = Anything()
+    X, _ = check_X_y(estimator, LARGE, LABELS, [np.float64], reset=True, numeric=False)
+    assert X is LARGE
+
+
+def test_a_later_call_has_to_have_the_features_of_the_first():
+    clf = MLPClassifier((4,), random_state=0)
+    clf.partial_fit(ROWS, LABELS, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="X has 2 features"):
+        clf.partial_fit(ROWS[:, :2], LABELS)
+    named = MLPClassifier((4,), random_state=0)
+    named.partial_fit(pd.DataFrame(ROWS, columns=list("abc")), LABELS, classes=[0, 1, 2])
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        named.partial_fit(ROWS, LABELS)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_labels_are_those_of_scikit_learn(kind):
+    for n in (2, 3, 7):
+        y = (np.arange(40)[::-1] % n * 3).astype(kind)
+        targets = ClassTargets(y)
+        expected = unique_labels(y)
+        assert targets.classes.dtype == expected.dtype
+        np.testing.assert_array_equal(targets.classes, expected)
+        assert targets.task == ("binary" if len(expected) <= 2 else "multiclass")
+        np.testing.assert_array_equal(numbers_of(y, targets.classes), np.searchsorted(expected, y))
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64], ids=str)
+def test_labels_that_are_no_class_are_found_wherever_they_stand(kind):
+    for label in (-1, 1, 9):
+        y = np.array([0, 2, 4, label], kind)
+        with pytest.raises(ValueError, match="has classes not in"):
+            numbers_of(y, np.array([0, 2, 4], kind))
+
+
+def test_labels_that_look_like_numbers_are_warned_of_as_by_scikit_learn():
+    with pytest.warns(UserWarning, match="unique classes is greater than 50%"):
+        ClassTargets(np.arange(40))
+
+
+def test_plain_parameters_are_checked_whatever_was_valid_before():
+    MLPClassifier(max_iter=1, alpha=0.0).fit(ROWS, LABELS)
+    for name, value in [("max_iter", 1.0), ("max_iter", 0), ("alpha", -1.0), ("tol", "0")]:
+        with pytest.raises(ValueError, match=f"'{name}' parameter"):
+            MLPClassifier(**{"max_iter": 1, name: value}).fit(ROWS, LABELS)
