@@ -10,6 +10,8 @@ from sknet import MLPClassifier, MLPRegressor
 from sknet.estimators._input import check_X_y
 from sknet.estimators._targets._classes import ClassTargets, numbers_of
 
+pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+
 ROWS = np.random.default_rng(0).normal(size=(40, 3))
 LABELS = np.arange(40) % 3
 KINDS = [np.int64, np.int8, np.uint8, np.uint64, np.bool_, np.float64, np.float32, "U3"]

@@ -78,6 +78,7 @@ def test_rows_of_another_layout_or_dtype_are_read_as_they_are():
     assert mixed(False) == mixed(True)
 
 
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_steps_are_made_once_for_equal_parts(monkeypatch):
     made = []
     original = _train.steps_for
