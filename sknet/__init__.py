@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         NetTransformer,
     )
     from sknet.files import load, save, trusted_types
+    from sknet.freezing import freeze
     from sknet.preprocessing import TableEncoder
     from sknet.tabular import TabularClassifier, TabularRegressor
 
@@ -57,6 +58,7 @@ _HOMES = {
     "sknet.preprocessing": ("TableEncoder",),
     "sknet.tabular": ("TabularClassifier", "TabularRegressor"),
     "sknet.files": ("load", "save", "trusted_types"),
+    "sknet.freezing": ("freeze",),
 }
 _MODULES = (
     *("autograd", "callbacks", "losses", "neural_network", "nn"),
@@ -81,6 +83,7 @@ __all__ = [
     "callbacks",
     "checkpoint",
     "enable_grad",
+    "freeze",
     "grad",
     "inference_mode",
     "load",

@@ -9,7 +9,7 @@ from tests.project import module_name, source_files
 
 LAYERS = [
     {"exceptions", "_hints", "_warnings"},
-    {"_indexing", "_late", "_params", "_tree"},
+    {"_available", "_frames", "_indexing", "_late", "_params", "_tree"},
     {"device"},
     {"core"},
     {"ops"},
@@ -20,6 +20,7 @@ LAYERS = [
     {"engine"},
     {"estimators"},
     {"neural_network", "tabular"},
+    {"freezing"},
     {"onnx"},
     {"files"},
     {"display", "dask"},

@@ -28,6 +28,7 @@ from sknet.engine import extend
 from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransformer, LayerOutput
 from sknet.estimators.extend import ClassTargets, ColumnTargets, Perceptron, RealTargets, Recipe
 from sknet.exceptions import NonFiniteError
+from sknet.freezing import FrozenPipeline
 from sknet.losses import LogLoss
 from sknet.nn.extend import Calls
 from sknet.onnx._writer import Node
@@ -240,6 +241,7 @@ SPECIAL = {
     FrozenClassifier: lambda: estimator(sknet.MLPClassifier, "multiclass").freeze(),
     FrozenRegressor: lambda: estimator(sknet.MLPRegressor, "regression").freeze(),
     FrozenTransformer: lambda: estimator(sknet.Autoencoder, "regression").freeze(),
+    FrozenPipeline: lambda: sknet.freeze(estimator(sknet.MLPClassifier, "multiclass")),
     LayerOutput: lambda: estimator(sknet.MLPClassifier, "multiclass").layer(0),
     Calls: lambda: Calls(model().module, lambda twin: twin(X)),
     sknet.Autoencoder: lambda: estimator(sknet.Autoencoder, "regression"),

@@ -36,6 +36,7 @@ from sknet.engine.predict import (
     predict_raw,
     predict_rows,
     rows_at_once,
+    rows_of_a_part,
     warn_of_overflow,
 )
 from sknet.engine.state import (
@@ -100,6 +101,7 @@ __all__ = [
     "restored_model",
     "row_shapes",
     "rows_at_once",
+    "rows_of_a_part",
     "slim_model",
     "take_rows",
     "train",

@@ -263,9 +263,8 @@ class BaseClassifier(ClassifierMixin, BaseNet):
         """
         check_is_fitted(self)
         label = self._architecture.label(self.model_.module)
-        return FrozenClassifier(
-            self.model_, self._targets, self._inputs or self.n_features_in_, label, self._temperature
-        )
+        inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
+        return FrozenClassifier(self.model_, self._targets, inputs, label, self._temperature, names=names)
 
     @property
     def _temperature(self) -> Any:

@@ -308,7 +308,8 @@ class BaseTransformer(Coding, NamedOptions):
         """
         code = self._meant(None)
         label = self._architecture.label(self.model_.module)
-        return FrozenTransformer(self.model_, self._targets, self._inputs or self.n_features_in_, label, code)
+        inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
+        return FrozenTransformer(self.model_, self._targets, inputs, label, code, names=names)
 
     def _chosen(self, X: Any, target: Any) -> Chosen:
         meant = model_layer(self.model_, self._example(), self._layer_of_code())

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from sknet import ops
+from sknet._frames import is_frame, read_frame
 from sknet.core import Tensor, no_grad
 from sknet.device import Device
 from sknet.engine import Model
@@ -28,8 +29,10 @@ from sknet.engine.extend import (
     each_input,
     find_layer,
     in_chunks,
+    n_rows,
     row_shapes,
     rows_at_once,
+    rows_of_a_part,
     warn_of_overflow,
 )
 from sknet.estimators._decoding import DECODER, checked_codes, has_decoder
@@ -54,6 +57,8 @@ from sknet.persistence import write_atomically
 __all__ = ["FrozenClassifier", "FrozenRegressor", "FrozenTransformer"]
 
 HOST = Device("cpu")
+KEPT = tuple(map(np.dtype, ("float32", "float64")))  # anything else becomes the dtype of the network
+MOST_REPEATED = 4  # numbers of rows that have a program because they come again and again
 Targets = ClassEncoder | RealTargets | ArrayTargets
 
 
@@ -70,12 +75,24 @@ class _Frozen:
         Columns of X, or a description of the inputs if they are not a table.
     label : str
         What the network is called.
+    names : array of str, default=None
+        Of the columns of X, if they have names.
     """
 
     _kind: str
+    _names: "tuple[str, ...] | None" = None  # predictors of earlier versions have none
 
-    def __init__(self, model: Model, targets: Targets, inputs: "int | Inputs | Encoded", label: str) -> None:
+    def __init__(
+        self,
+        model: Model,
+        targets: Targets,
+        inputs: "int | Inputs | Encoded",
+        label: str,
+        *,
+        names: Any = None,
+    ) -> None:
         self._dtype = model.dtype
+        self._names = None if names is None else tuple(names)
         self._loss, self._targets = model.loss_function, targets
         self._inputs, self._label = inputs, label
         module = copy.deepcopy(model.module).eval().to(device="cpu")
@@ -93,6 +110,8 @@ class _Frozen:
             trained[path].data = view
         self._predictors: dict[str, Predictor | None] = {}
         self._rows: dict[Any, int] = {}
+        self._latest = 0
+        self._repeated: tuple[int, ...] = ()
 
     @property
     def n_features_in_(self) -> int:
@@ -104,6 +123,13 @@ class _Frozen:
                 f"the inputs of this {type(self).__name__} are not a table: it has no columns"
             )
         return self._inputs
+
+    @property
+    def feature_names_in_(self) -> Any:
+        """Names of the columns of X, if the fit has seen some."""
+        if self._names is None:
+            raise AttributeError("the fit has seen no names of columns")
+        return np.array(self._names, dtype=object)
 
     @property
     def nbytes(self) -> int:
@@ -120,16 +146,36 @@ class _Frozen:
 
     def _computed(self, X: Any, name: str, head: Head | None, by: Pass, part: str = "") -> Any:
         rows = self._rows_at_once(X, part)
-        if are_arrays(X):
+        of_layer = by is not run and type(X) is np.ndarray  # an estimator computes these in parts, too
+        if of_layer or (are_arrays(X) and self._has_program(X, min(rows, MOST_ROWS))):
             try:
                 predictor = self._predictor(name, head, by, rows)
                 if predictor is not None:
-                    return predictor(X)
+                    return predictor(X) if of_layer else predictor.at_once(X)
             except (CaptureError, GraphError):
                 self._predictors[name] = None  # computed one operation after the other
         return in_chunks(
             lambda chunk: apply_head(head, self._raw(chunk, by)), X, rows, self._flat.dtype, HOST
         )
+
+    def _has_program(self, X: Any, most: int) -> bool:
+        """Tell whether a program computes all rows, to the same bits as the estimator does.
+
+        Products of matrices round differently where rows are split, or where columns are contiguous.
+        """
+        n = X.shape[0] if type(X) is np.ndarray else n_rows(X)
+        if n == 1:
+            return True
+        arrays = X.values() if isinstance(X, dict) else (X,)
+        if n > most or not all(x.flags.c_contiguous for x in arrays):
+            return False
+        before, self._latest = self._latest, n
+        if n == rows_of_a_part(n) or n in self._repeated:
+            return True
+        if n != before or len(self._repeated) == MOST_REPEATED:
+            return False
+        self._repeated = (*self._repeated, n)  # batches of one size are worth a program
+        return True
 
     def _rows_at_once(self, X: Any, part: str = "") -> int:
         shapes = tuple([(name, x.shape[1:]) for name, x in X.items()]) if isinstance(X, dict) else X.shape[1:]
@@ -148,18 +194,29 @@ class _Frozen:
             return self._inputs.read(None, X, [np.float32, np.float64])
         if isinstance(X, Sequences):
             raise TypeError(f"lengths= are for sequences, and this {type(self).__name__} takes a table")
-        X = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
-        if X.ndim != 2 or X.shape[1] != self.n_features_in_ or X.dtype.kind not in "biuf":
+        if type(X) is not np.ndarray:
+            X = self._opened(X)
+        if X.ndim != 2 or X.shape[1] != self._inputs or X.dtype.kind not in "biufO":
             raise ValueError(
                 f"expected a 2-D array of numbers with {self.n_features_in_} columns, got {X.dtype} of shape "
                 f"{X.shape}"
             )
+        if X.dtype not in KEPT:
+            X = X.astype(self._dtype)
         if not X.shape[0]:
             raise ValueError("expected at least one row, got none")
         values = X if type(X) is np.ndarray else X.data
         if not math.isfinite(np.add.reduce(values, axis=None)) and not np.isfinite(values).all():
             raise ValueError("Input X contains NaN or infinity: impute or drop such rows first")
         return X
+
+    def _opened(self, X: Any) -> Any:
+        if hasattr(X, "tocsr"):
+            return X.tocsr()
+        if not is_frame(X):
+            return np.asarray(X)
+        X = read_frame(X, self._names, self.n_features_in_)
+        return X.array((self._dtype, *(dtype for dtype in KEPT if dtype != self._dtype)))
 
     def _predictor(self, name: str, head: Head | None, by: Pass, rows: int) -> Predictor | None:
         if name not in self._predictors:
@@ -239,7 +296,7 @@ class _Frozen:
         write_atomically(Path(path), [text.encode()])
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("_loss", "_targets", "_inputs", "_label", "_dtype", "_module")
+        kept = ("_loss", "_targets", "_inputs", "_label", "_dtype", "_module", "_names")
         return {name: getattr(self, name) for name in kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -270,6 +327,8 @@ class FrozenClassifier(_Frozen):
         What the network is called.
     temperature : float, tuple of float or None, default=None
         By which probabilities are calibrated.
+    names : array of str, default=None
+        Of the columns of X, if they have names.
 
     Examples
     --------
@@ -294,8 +353,10 @@ class FrozenClassifier(_Frozen):
         inputs: "int | Inputs | Encoded",
         label: str,
         temperature: Any = None,
+        *,
+        names: Any = None,
     ) -> None:
-        super().__init__(model, targets, inputs, label)
+        super().__init__(model, targets, inputs, label, names=names)
         self._temperature = temperature
 
     def __getstate__(self) -> dict[str, Any]:
@@ -351,6 +412,8 @@ class FrozenTransformer(_Frozen):
         What the network is called.
     code : int or str
         The layer whose output `transform` returns.
+    names : array of str, default=None
+        Of the columns of X, if they have names.
 
     Examples
     --------
@@ -372,8 +435,10 @@ class FrozenTransformer(_Frozen):
         inputs: "int | Inputs | Encoded",
         label: str,
         code: Any,
+        *,
+        names: Any = None,
     ) -> None:
-        super().__init__(model, targets, inputs, label)
+        super().__init__(model, targets, inputs, label, names=names)
         self._code = code
 
     def __getstate__(self) -> dict[str, Any]:
@@ -417,6 +482,8 @@ class FrozenRegressor(_Frozen):
         Columns of X, or a description of the inputs if they are not a table.
     label : str
         What the network is called.
+    names : array of str, default=None
+        Of the columns of X, if they have names.
 
     Examples
     --------

@@ -56,13 +56,17 @@ __all__ = {all}
 {arrays}
 '''
 IN_PARTS = '''
-def in_parts(function, given, most):
+def in_parts(function, given, most, in_powers):
     """Compute some rows at a time, as many as the predictor does, so that products are rounded alike."""
+    if in_powers:
+        most = min(most, {most})
+        most = most if most <= {few} else 1 << most.bit_length() - 1
     total, start, parts = len(next(iter(given.values()))), 0, []
     with np.errstate(all="ignore"):
         while start < total:
             left = total - start
-            stop = start + min(most, left if left <= {few} else 1 << left.bit_length() - 1)
+            size = left if left <= {few} or not in_powers else 1 << left.bit_length() - 1
+            stop = start + min(most, size)
             parts.append(function(*[x[start:stop] for x in given.values()]))
             start = stop
     if isinstance(parts[0], list):  # an array for each column of labels
@@ -316,8 +320,10 @@ class _File:
                 f"    X = {{**(X if isinstance(X, dict) else {{{first!r}: X}}), 'lengths': lengths}}",
             ]
         given = "X" if is_named else f"{{{next(iter(self.inputs[method.source]))!r}: X}}"
+        # The outputs of layers are computed in parts of powers of two, all others whole.
+        in_powers = not is_named and (method.source == "codes" or method.name == "transform")
         lines += [
-            f"found = in_parts({function}, checked({given}, {expected}), {most})",
+            f"found = in_parts({function}, checked({given}, {expected}), {most}, {in_powers})",
             f"return {method.then}",
         ]
         std = self._with_std(method)
@@ -352,8 +358,7 @@ class _File:
         facts = {key: (x.shape[1:], kinds[key].name if kinds[key].kind == "f" else None)
                  for key, x in examples.items()}  # fmt: skip
         given = examples if source == "X" and self.is_named else next(iter(examples.values()))
-        rows = min(MOST_ROWS, self.frozen._rows_at_once(given, part))
-        rows = rows if rows <= FEW_ROWS else 1 << rows.bit_length() - 1
+        rows = self.frozen._rows_at_once(given, part)
         shown = ", ".join(f"{key!r}: {fact!r}" for key, fact in facts.items())
         return [f"{name} = {{{shown}}}  # shape of a row, and dtype (None: integers)", f"{most} = {rows}"]
 
@@ -393,7 +398,7 @@ def python_file(frozen: Any, kind: str, layer: Any, coverage: float | None) -> s
         facts=facts,
         methods="\n\n\n".join(methods),
         passes="\n\n\n".join(file.texts),
-        inputs=f"{IN_PARTS.format(few=FEW_ROWS).strip()}\n\n\n{CHECKED.format().strip()}",
+        inputs=f"{IN_PARTS.format(few=FEW_ROWS, most=MOST_ROWS).strip()}\n\n\n{CHECKED.format().strip()}",
         helpers="\n\n\n".join([*source.helpers, *source.decoder]),
         arrays="\n".join(source.arrays),
     )

@@ -132,7 +132,8 @@ class BaseRegressor(RegressorMixin, BaseNet):
         """
         check_is_fitted(self)
         label = self._architecture.label(self.model_.module)
-        return FrozenRegressor(self.model_, self._targets, self._inputs or self.n_features_in_, label)
+        inputs, names = self._inputs or self.n_features_in_, getattr(self, "feature_names_in_", None)
+        return FrozenRegressor(self.model_, self._targets, inputs, label, names=names)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

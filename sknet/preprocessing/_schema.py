@@ -145,13 +145,15 @@ class Schema:
         row = self._single_row(estimator, X)
         if row is not None:
             return self._of_row(row)
-        X = opened(estimator, X)
+        return self.read_opened(opened(estimator, X), getattr(estimator, "feature_names_in_", None))
+
+    def read_opened(self, X: Any, names: "Sequence[Any] | None") -> Table:
+        """Read `X`, a frame, array or CSC matrix with the columns of the fit, whose `names` are these."""
         if issparse(X) and not self.is_sparse:
             X = X.toarray()
         elif self.is_sparse and not issparse(X):
             X = csc_array(np.asarray(X))
-        columns = columns_of(X, getattr(estimator, "feature_names_in_", None))
-        return self._read(X, columns)
+        return self._read(X, columns_of(X, names))
 
     @property
     def names(self) -> list[str]:

@@ -3,7 +3,14 @@
 from sknet.engine.predict._input_gradients import Chosen, input_gradients, integrated_gradients
 from sknet.engine.predict._layers import Layer, Part, find_layer, layer_rows, model_layer, part_rows
 from sknet.engine.predict._overflow import warn_of_overflow
-from sknet.engine.predict._predictor import FEW_ROWS, MOST_ROWS, Head, Pass, Predictor
+from sknet.engine.predict._predictor import (
+    FEW_ROWS,
+    MOST_ROWS,
+    Head,
+    Pass,
+    Predictor,
+    rows_of_a_part,
+)
 from sknet.engine.predict._predictors import Predictors
 from sknet.engine.predict._rows import (
     apply_head,
@@ -38,5 +45,6 @@ __all__ = [
     "predict_raw",
     "predict_rows",
     "rows_at_once",
+    "rows_of_a_part",
     "warn_of_overflow",
 ]

@@ -18,7 +18,7 @@ from sknet.engine.state import (
 )
 from sknet.nn import Module, Scope, bindings, run
 
-__all__ = ["MOST_ROWS", "Head", "Pass", "Predictor"]
+__all__ = ["MOST_ROWS", "Head", "Pass", "Predictor", "rows_of_a_part"]
 
 
 class Head(Protocol):
@@ -40,8 +40,19 @@ MOST_PROGRAMS = 64  # per predictor: each has its own memory
 MOST_ROWS = 1024  # for larger chunks, the overhead of one call each is negligible
 
 
-def _rows_of_a_part(n: int) -> int:
-    """Return the size of the next chunk of n rows: all of a few, or the largest power of two up to n."""
+def rows_of_a_part(n: int) -> int:
+    """Return how many of some rows a program computes at once.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+
+    Returns
+    -------
+    int
+        All of a few, or the largest power of two up to `n`.
+    """
     return n if n <= FEW_ROWS else 1 << (n.bit_length() - 1)
 
 
@@ -102,7 +113,7 @@ class Predictor:
         by: Pass = run,
     ) -> None:
         self.flat = flat
-        self._most_rows = _rows_of_a_part(most_rows)
+        self._most_rows = rows_of_a_part(most_rows)
         self._module, self._layout, self._head, self._by = module, layout, head, by
         # One tuple, so that a thread never combines programs with another thread's fingerprint.
         self._made: tuple[Fingerprint | None, dict[Any, list[Any]]] = (None, {})
@@ -124,26 +135,26 @@ class Predictor:
         ndarray
             The result of `head`.
         """
-        fingerprint, _ = self._made
-        if fingerprint is not None and not fingerprint.holds():
-            self._made = None, {}
         rows = X.shape[0] if type(X) is np.ndarray else n_rows(X)
-        size = min(_rows_of_a_part(rows), self._most_rows)
+        size = min(rows_of_a_part(rows), self._most_rows)
         if size == rows:
-            return self._part(X)
+            return self.at_once(X)
         whole, start = None, 0
         while start < rows:
-            stop = start + min(_rows_of_a_part(rows - start), size)
+            stop = start + min(rows_of_a_part(rows - start), size)
             chosen = slice(start, stop)
-            part = self._part(each_input(lambda x, chosen=chosen: x[chosen], X))
+            part = self.at_once(each_input(lambda x, chosen=chosen: x[chosen], X))
             if whole is None:
                 whole = np.empty((rows, *part.shape[1:]), part.dtype)
             whole[start:stop], start = part, stop
         return whole
 
-    def _part(self, X: Any) -> Any:
-        """Return the result for a chunk of the size of a program."""
-        _, by_rows = self._made
+    def at_once(self, X: Any) -> Any:
+        """Return the result for as many rows as `X` has, by a program of their own."""
+        fingerprint, by_rows = self._made
+        if fingerprint is not None and not fingerprint.holds():
+            self._made = None, {}
+            by_rows = self._made[1]
         key = _shape_of(X)
         waiting = by_rows.get(key)
         if waiting is None:
@@ -189,7 +200,7 @@ class Predictor:
             args = (self.flat, {**buffers, **frozen}, inputs)
             known = structure_of(module, head, by)
             structure = None if known is None else ("forward", known, tuple(layout.shapes))
-            program = recalled(structure, forward, args, slots=(self.flat, frozen, None))
+            program = recalled(structure, forward, args, slots=(self.flat, frozen, None), exact=True)
         replaced = {name: program.slots[1][name] for name in buffers}
         return program.run, program.slots[2], program.result, replaced
 

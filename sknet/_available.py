@@ -1,0 +1,49 @@
+"""Methods that an object has or lacks: scikit-learn's `available_if`, for what must not import that."""
+
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+__all__ = ["available_if"]
+
+
+class _Available:
+    """A method that `hasattr` finds only where a check holds."""
+
+    def __init__(self, function: Callable[..., Any], check: Callable[[Any], Any]) -> None:
+        self.function, self.check = function, check
+        self.__doc__, self.__name__ = function.__doc__, function.__name__
+
+    def __get__(self, owner: Any, cls: type) -> Any:
+        if owner is None:
+            return self.function
+        if not self.check(owner):
+            raise AttributeError(f"{cls.__name__!r} object has no attribute {self.function.__name__!r}")
+        return MethodType(self.function, owner)
+
+
+def available_if(check: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator of methods that are there only where a check holds.
+
+    Parameters
+    ----------
+    check : callable
+        ``check(object)`` returns whether it has the method, or raises an AttributeError that says why not.
+
+    Returns
+    -------
+    callable
+        The decorator.
+
+    Examples
+    --------
+    >>> class Door:
+    ...     is_locked = True
+    ...
+    ...     @available_if(lambda door: not door.is_locked)
+    ...     def open(self):
+    ...         return "open"
+    >>> hasattr(Door(), "open")
+    False
+    """
+    return lambda function: _Available(function, check)

@@ -1,0 +1,169 @@
+"""Frames of pandas and polars, read as scikit-learn reads them, and without importing any of the three."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from sknet._hints import suggestion
+
+__all__ = ["FLOATS", "Frame", "is_frame", "read_frame"]
+
+FLOATS = tuple(map(np.dtype, ("float64", "float32", "float16")))
+"""The dtypes that transformers keep; anything else becomes the first."""
+
+
+def is_frame(X: Any) -> bool:
+    """Tell whether X is a frame of pandas or polars."""
+    return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "get_columns"))
+
+
+class Frame:
+    """A frame whose columns are known by their positions in the fit.
+
+    Parameters
+    ----------
+    frame : DataFrame of pandas or polars
+        The table.
+    names : tuple of str, default=None
+        Of the columns of the fit, in their order; None if it had none, and positions count.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> Frame(pd.DataFrame({"b": [1, 2], "a": [3, 4]}), ("a", "b")).take([0]).array()
+    array([[3],
+           [4]])
+    """
+
+    def __init__(self, frame: Any, names: "tuple[str, ...] | None" = None) -> None:
+        self.frame, self.names = frame, names
+        self.is_pandas = hasattr(frame, "iloc")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, and columns of the fit."""
+        rows, columns = self.frame.shape
+        return rows, columns if self.names is None else len(self.names)
+
+    def take(self, positions: Sequence[int]) -> "Frame":
+        """Return some columns, by their positions in the fit."""
+        if self.names is not None:
+            chosen = tuple([self.names[i] for i in positions])
+            return Frame(self.frame[list(chosen)], chosen)
+        if self.is_pandas:
+            return Frame(self.frame.take(positions, axis=1))
+        return Frame(self.frame[:, list(positions)])
+
+    def array(self, dtypes: "tuple[Any, ...] | Any" = None) -> Any:
+        """Return the table as an array.
+
+        Parameters
+        ----------
+        dtypes : dtype or tuple of dtype, default=None
+            What it shall have; of several the first, unless it has one of them. None for what it has.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            In the order of memory that ``sklearn.utils.check_array`` gives it.
+        """
+        own = self.ordered()
+        found, is_early = _common(list(own.dtypes)) if self.is_pandas else (None, False)
+        if isinstance(dtypes, tuple):
+            dtypes = None if found is not None and found in dtypes else dtypes[0]
+        if is_early:  # NumPy would make objects of such columns
+            own, dtypes = own.astype(found if dtypes is None else dtypes), None
+        return np.asarray(own, dtype=dtypes)
+
+    def plain(self) -> Any:
+        """Return the table as NumPy alone reads it."""
+        return np.asarray(self.ordered())
+
+    def columns(self) -> Iterator[Any]:
+        """Yield the columns one by one as arrays, each with a dtype of its own where the frame has that."""
+        if not self.is_pandas:
+            array = self.plain()
+            yield from (array[:, i] for i in range(array.shape[1]))
+            return
+        own = self.ordered()
+        for i in range(own.shape[1]):
+            series = own.iloc[:, i]
+            if _needs_conversion(series.dtype):
+                series = series.astype(series.dtype if isinstance(series.dtype, np.dtype) else None)
+            yield np.asarray(series)
+
+    def ordered(self) -> Any:
+        """Return the frame with the columns of the fit in their order."""
+        names, frame = self.names, self.frame
+        return frame if names is None or list(frame.columns) == list(names) else frame[list(names)]
+
+
+def read_frame(
+    X: Any, names: "tuple[str, ...] | None", n_features: int, used: "frozenset[int] | None" = None
+) -> Frame:
+    """Return a frame by the columns of a fit.
+
+    Parameters
+    ----------
+    X : DataFrame of pandas or polars
+        With these columns in any order.
+    names : tuple of str or None
+        Of the columns of the fit; None if it had none.
+    n_features : int
+        How many there were.
+    used : frozenset of int, default=None
+        Positions of the columns that are read, so that others may be missing or be more; None for exactly
+        those of the fit.
+
+    Returns
+    -------
+    Frame
+        The same table.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, or is one too many.
+    """
+    found = list(X.columns)
+    if names is None:
+        if len(found) != n_features:
+            raise ValueError(f"X has {len(found)} columns, and the fit had {n_features}")
+        return Frame(X)
+    if found == list(names):
+        return Frame(X, names)
+    needed = names if used is None else [name for i, name in enumerate(names) if i in used]
+    known = set(found)
+    missing = [name for name in needed if name not in known]
+    if missing:
+        raise ValueError(
+            f"X has no column {missing[0]!r}{suggestion(missing[0], [str(name) for name in found])} "
+            f"Columns are found by the names of the fit; missing are {missing}"
+        )
+    unknown = [name for name in found if name not in names]
+    if unknown and used is None:
+        raise ValueError(f"X has columns {unknown} that the fit has not seen: leave them out")
+    return Frame(X, names)
+
+
+def _common(dtypes: list[Any]) -> tuple[Any, bool]:
+    """Return the dtype of columns of pandas together, and whether they have to be converted at once."""
+    is_early = any(map(_needs_conversion, dtypes))
+    if all(isinstance(dtype, np.dtype) for dtype in dtypes):
+        return np.result_type(*dtypes), is_early
+    has_objects = is_early and any(dtype == np.dtype(object) for dtype in dtypes)
+    return (np.dtype(object) if has_objects or any(map(_is_string, dtypes)) else None), is_early
+
+
+def _is_string(dtype: Any) -> bool:
+    return type(dtype).__name__ == "StringDtype"
+
+
+def _needs_conversion(dtype: Any) -> bool:
+    """Tell whether pandas has to convert a column: booleans, or numbers with a missing value of their own."""
+    if isinstance(dtype, np.dtype):
+        return dtype.kind == "b"
+    if str(dtype) == "category":
+        return bool(dtype.categories.dtype.kind == "b")
+    return getattr(dtype, "kind", "O") in "biuf" and type(dtype).__name__ != "SparseDtype"

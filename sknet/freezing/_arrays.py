@@ -1,0 +1,60 @@
+"""What steps hand to each other: arrays, CSR matrices and frames, read as scikit-learn reads them."""
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from sknet._frames import FLOATS, Frame
+
+__all__ = ["as_array", "as_floats", "as_plain"]
+
+
+def as_floats(X: Any) -> Any:
+    """Return a table as real numbers; NaN may be among them.
+
+    Parameters
+    ----------
+    X : ndarray, sparse matrix or Frame of shape (n_samples, n_features)
+        The table.
+
+    Returns
+    -------
+    ndarray or CSR matrix of shape (n_samples, n_features)
+        In half, single or double precision.
+
+    Raises
+    ------
+    ValueError
+        If a value is no number, or infinite.
+    """
+    if issparse(X):
+        X = X.tocsr()
+        X = X if X.dtype in FLOATS else X.astype(FLOATS[0])
+        _check_finite(X.data)
+        return X
+    if type(X) is Frame:
+        X = X.array(FLOATS)
+    elif X.dtype not in FLOATS:
+        X = np.asarray(X, dtype=FLOATS[0])
+    _check_finite(X)
+    return X
+
+
+def as_array(X: Any, dtype: Any = None) -> Any:
+    """Return a dense table as an array, of a dtype if one is asked for."""
+    if issparse(X):
+        raise TypeError("this pipeline takes no sparse X: use X.toarray()")
+    return X.array(dtype) if type(X) is Frame else np.asarray(X, dtype=dtype)
+
+
+def as_plain(X: Any) -> Any:
+    """Return a table as NumPy reads it."""
+    return X.plain() if type(X) is Frame else X
+
+
+def _check_finite(values: Any) -> None:
+    # A sum is finite unless an element is not, or it overflows; NaN alone is allowed.
+    if not math.isfinite(np.add.reduce(values, axis=None)) and np.isinf(values).any():
+        raise ValueError("Input X contains infinity or a value too large for its dtype")

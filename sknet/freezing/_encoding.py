@@ -1,0 +1,215 @@
+"""Encoders of categories."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, csr_matrix
+
+from sknet._frames import Frame
+from sknet.freezing._arrays import as_array
+
+__all__ = ["Levels", "OneHot", "Ordinal", "one_hot_encoder", "ordinal_encoder"]
+
+NOWHERE = -1  # the place of a level that has no output
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What each level of a column becomes.
+
+    Attributes
+    ----------
+    known : dict
+        By level, without NaN.
+    nan : object
+        What NaN becomes; None if the fit has not seen it.
+    unknown : object
+        What all others become; None if they are an error.
+    column : str
+        For the message.
+    """
+
+    known: Mapping[Any, Any]
+    nan: Any
+    unknown: Any
+    column: str
+
+    def of(self, values: list[Any]) -> tuple[list[Any], bool]:
+        """Return what values become, and whether one is unknown."""
+        found = [*map(self.known.get, values)]
+        if None not in found:
+            return found, False
+        has_unknown = False
+        for row, place in enumerate(found):
+            if place is None:
+                found[row], is_unknown = self.other(values[row])
+                has_unknown = has_unknown or is_unknown
+        return found, has_unknown
+
+    def other(self, value: Any) -> tuple[Any, bool]:
+        """Return what a value that is not among the known ones becomes, and whether it is unknown."""
+        if isinstance(value, (float, np.floating)):
+            if self.nan is not None and value != value:
+                return self.nan, False
+            if value in (np.inf, -np.inf):
+                raise ValueError(f"{self.column} contains infinity")
+        if self.unknown is None:
+            raise ValueError(f"Found unknown category {value!r} in {self.column}")
+        return self.unknown, True
+
+
+def _columns_of(X: Any) -> Iterator[list[Any]]:
+    if type(X) is Frame:
+        yield from (column.tolist() for column in X.columns())
+    else:
+        array = as_array(X)
+        yield from (array[:, i].tolist() for i in range(array.shape[1]))
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """An output for every level of every column.
+
+    Attributes
+    ----------
+    levels : tuple of Levels
+        Numbers of outputs, for each column.
+    width : int
+        How many outputs there are.
+    dtype : dtype
+        Of the outputs.
+    container : str
+        What they are in: "array", "csr_array" or "csr_matrix".
+    warns : bool
+        Whether unknown levels are told.
+    """
+
+    levels: tuple[Levels, ...]
+    width: int
+    dtype: Any
+    container: str
+    warns: bool
+
+    def __call__(self, X: Any) -> Any:
+        """Return the outputs."""
+        places = self.places(X)
+        mask = places != NOWHERE
+        if self.container == "array":
+            out = np.zeros((len(places), self.width), self.dtype)
+            rows, _ = np.nonzero(mask)
+            out[rows, places[mask]] = 1
+            return out
+        ends = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int32)
+        indices = places[mask].astype(np.int32)
+        make = csr_array if self.container == "csr_array" else csr_matrix
+        return make((np.ones(len(indices), self.dtype), indices, ends), shape=(len(places), self.width))
+
+    def places(self, X: Any) -> Any:
+        """Return the numbers of the outputs of shape (n_samples, n_features)."""
+        columns, unknown = [], []
+        for i, (levels, values) in enumerate(zip(self.levels, _columns_of(X), strict=True)):
+            places, is_unknown = levels.of(values)
+            columns.append(places)
+            if is_unknown:
+                unknown.append(i)
+        if unknown and self.warns:
+            self.warn(unknown)
+        return np.array(columns, dtype=np.int64).T
+
+    def warn(self, columns: list[int]) -> None:
+        """Tell in which columns there are unknown levels."""
+        names = ", ".join(self.levels[i].column for i in columns)
+        warnings.warn(f"Found unknown categories in {names}", UserWarning, stacklevel=2)
+
+
+@dataclass(frozen=True)
+class Ordinal:
+    """A number for every level.
+
+    Attributes
+    ----------
+    levels : tuple of Levels
+        Numbers, for each column.
+    dtype : dtype
+        Of the outputs.
+    """
+
+    levels: tuple[Levels, ...]
+    dtype: Any
+
+    def __call__(self, X: Any) -> Any:
+        """Return the numbers."""
+        columns = [levels.of(values)[0] for levels, values in zip(self.levels, _columns_of(X), strict=True)]
+        return np.ascontiguousarray(np.array(columns, dtype=self.dtype).T)
+
+
+# -- from the encoders of scikit-learn ----------------------------------------------------------------
+
+
+class _Unseen:
+    """A value that no fit has seen."""
+
+
+def one_hot_encoder(encoder: Any) -> OneHot:
+    """Freeze a OneHotEncoder: ask it where it puts every level."""
+    found = _encoded(encoder, has_unknown=encoder.handle_unknown != "error")
+    container = "array" if not encoder.sparse_output else f"csr_{_kind_of_sparse(found)}"
+    table = found.toarray() if encoder.sparse_output else found
+    widths = encoder._n_features_outs
+    levels, start = [], 0
+    for i, (categories, width) in enumerate(zip(encoder.categories_, widths, strict=True)):
+        part = table[:, start : start + width]
+        is_there = part.any(axis=1)
+        places = np.where(is_there, start + part.argmax(axis=1), NOWHERE) if width else [NOWHERE] * len(part)
+        levels.append(_levels(encoder, i, categories.tolist(), [int(place) for place in places]))
+        start += width
+    warns = encoder.handle_unknown == "warn" or (
+        encoder.drop is not None and encoder.handle_unknown in ("ignore", "infrequent_if_exist")
+    )
+    return OneHot(tuple(levels), start, np.dtype(encoder.dtype), container, warns)
+
+
+def ordinal_encoder(encoder: Any) -> Ordinal:
+    """Freeze an OrdinalEncoder: ask it what every level becomes."""
+    found = _encoded(encoder, has_unknown=encoder.handle_unknown != "error")
+    levels = [
+        _levels(encoder, i, categories.tolist(), found[:, i].tolist())
+        for i, categories in enumerate(encoder.categories_)
+    ]
+    return Ordinal(tuple(levels), found.dtype)
+
+
+def _encoded(encoder: Any, *, has_unknown: bool) -> Any:
+    """Return what an encoder makes of a table with every level, and at last, maybe, unknown ones."""
+    n_rows = max(map(len, encoder.categories_))
+    table = np.empty((n_rows + has_unknown, len(encoder.categories_)), dtype=object)
+    for i, categories in enumerate(encoder.categories_):
+        known = categories.tolist()
+        table[:n_rows, i] = known + [known[0]] * (n_rows - len(known))
+    if has_unknown:
+        table[n_rows] = [_Unseen() for _ in encoder.categories_]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names that an array does not have, and of what is unknown
+        return encoder.transform(table)
+
+
+def _levels(encoder: Any, i: int, categories: list[Any], found: list[Any]) -> Levels:
+    """Return the levels of a column from what became of them."""
+    names = getattr(encoder, "feature_names_in_", None)
+    column = f"column {i}" if names is None else f"column {names[i]!r}"
+    nan = None
+    known = {}
+    for level, place in zip(categories, found, strict=False):
+        if isinstance(level, (float, np.floating)) and level != level:
+            nan = place
+        else:
+            known[level] = place
+    unknown = found[-1] if encoder.handle_unknown != "error" else None
+    return Levels(known, nan, unknown, column)
+
+
+def _kind_of_sparse(X: Any) -> str:
+    return "matrix" if isinstance(X, csr_matrix) else "array"

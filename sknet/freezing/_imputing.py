@@ -1,0 +1,97 @@
+"""Imputers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import hstack, issparse
+
+from sknet.freezing._arrays import as_array, as_floats
+
+__all__ = ["Imputing", "simple_imputer"]
+
+
+@dataclass(frozen=True)
+class Imputing:
+    """A value for each column in the place of what is missing.
+
+    Attributes
+    ----------
+    reads : str
+        As what X is read: "floats", "objects", or "any" for what it is.
+    missing : object
+        What stands for a missing value.
+    values : ndarray of shape (n_kept,)
+        To put in their places.
+    kept : ndarray of shape (n_kept,) or None
+        Columns that are kept; None for all.
+    flagged : ndarray of shape (n_flags,) or None
+        Columns with an output that says where they were missing.
+    """
+
+    reads: str
+    missing: Any
+    values: Any
+    kept: Any = None
+    flagged: Any = None
+
+    def __call__(self, X: Any) -> Any:
+        """Return the table without missing values."""
+        if issparse(X):
+            return self._sparse(X)
+        X = self._read(X)
+        mask = self._missing_in(X)
+        out, holes = (X, mask) if self.kept is None else (X[:, self.kept], mask[:, self.kept])
+        out = np.array(out)  # of the memory order that the steps after it are used to
+        if holes.any():
+            np.copyto(out, self.values, where=holes, casting="unsafe")
+        return out if self.flagged is None else np.hstack((out, mask[:, self.flagged]))
+
+    def _sparse(self, X: Any) -> Any:
+        """Return a sparse matrix without missing values: what is not stored is not missing."""
+        X = (as_floats(X) if self.reads == "floats" else X).tocsc(copy=True)
+        mask = type(X)((self._missing_in(X.data), X.indices.copy(), X.indptr.copy()), X.shape, dtype=bool)
+        X = X if self.kept is None else X[:, self.kept]
+        holes = self._missing_in(X.data)
+        X.data[holes] = self.values[np.repeat(np.arange(X.shape[1]), np.diff(X.indptr))[holes]]
+        if self.flagged is None:
+            return X
+        mask.eliminate_zeros()
+        return type(X)(hstack((X, mask[:, self.flagged]), format="csc"))
+
+    def _read(self, X: Any) -> Any:
+        if self.reads == "floats":
+            X = as_array(as_floats(X))
+        else:
+            X = as_array(X, np.dtype(object) if self.reads == "objects" else None)
+        if X.dtype.kind not in "iufO":
+            raise ValueError(f"an imputer takes numbers or objects, got an array of {X.dtype}")
+        return X
+
+    def _missing_in(self, X: Any) -> Any:
+        if not _is_nan(self.missing):
+            return X == self.missing  # noqa: SIM300  not a constant
+        if X.dtype.kind == "f":
+            return np.isnan(X)
+        return np.zeros(X.shape, dtype=bool) if X.dtype.kind in "iu" else X != X
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, (float, np.floating)) and bool(value != value)
+
+
+def simple_imputer(imputer: Any) -> Imputing:
+    """Freeze a SimpleImputer."""
+    if type(imputer.missing_values).__name__ == "NAType":
+        raise ValueError("missing_values=pandas.NA: use missing_values=np.nan")
+    reads = "floats" if imputer.strategy not in ("most_frequent", "constant") else "any"
+    if imputer._fit_dtype.kind == "O":
+        reads = "objects"
+    statistics, kept = imputer.statistics_, None
+    if not imputer.keep_empty_features:
+        is_empty = np.array([_is_nan(value) for value in statistics.tolist()], dtype=bool)
+        kept = np.flatnonzero(~is_empty) if is_empty.any() else None
+    values = statistics if kept is None else statistics[kept]
+    values = values.astype(getattr(imputer, "_fill_dtype", imputer._fit_dtype))
+    flagged = np.array(imputer.indicator_.features_) if imputer.add_indicator else None
+    return Imputing(reads, imputer.missing_values, values, kept, flagged)

@@ -1,0 +1,158 @@
+"""Scalers, and functions of single numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from sknet._frames import Frame
+from sknet.freezing._arrays import as_array, as_floats
+
+__all__ = [
+    "FUNCTIONS",
+    "Elementwise",
+    "Scaling",
+    "max_abs_scaler",
+    "min_max_scaler",
+    "robust_scaler",
+    "standard_scaler",
+]
+
+UFUNCS: Mapping[str, Any] = {
+    "add": np.add,
+    "divide": np.divide,
+    "multiply": np.multiply,
+    "subtract": np.subtract,
+}
+INVERSE = {"add": "subtract", "subtract": "add", "multiply": "divide", "divide": "multiply"}
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Arithmetic with a number for each column.
+
+    Attributes
+    ----------
+    operations : tuple of (str, ndarray of shape (n_features,))
+        One after the other.
+    bounds : tuple of float or None
+        Between which the result is clipped.
+    rounds : bool
+        Whether the numbers are rounded to the precision of X before.
+    """
+
+    operations: tuple[tuple[str, Any], ...]
+    bounds: tuple[float, float] | None = None
+    rounds: bool = False
+
+    def __call__(self, X: Any) -> Any:
+        """Return the columns scaled."""
+        X = as_floats(X)
+        if issparse(X):
+            return self._sparse(X)
+        found = X
+        for name, values in self.operations:
+            if self.rounds and values.dtype != X.dtype:
+                values = values.astype(X.dtype)
+            out = np.empty_like(X) if found is X else found
+            found = UFUNCS[name](found, values, out=out, casting="same_kind")
+        if self.bounds is not None:
+            lowest, highest = (X.dtype.type(bound) for bound in self.bounds)
+            found = np.clip(found, lowest, highest, out=np.empty_like(X) if found is X else found)
+        return np.array(X) if found is X else found
+
+    def _sparse(self, X: Any) -> Any:
+        if any(name != "divide" for name, _ in self.operations):
+            raise TypeError("a sparse X cannot be shifted: use X.toarray()")
+        X = X.copy()
+        for _, values in self.operations:
+            X.data *= (1 / values).take(X.indices)
+        if self.bounds is not None:
+            np.clip(X.data, *self.bounds, out=X.data)
+        return X
+
+    @property
+    def inverse(self) -> "Scaling":
+        """What takes it back."""
+        undone = [(INVERSE[name], values) for name, values in reversed(self.operations)]
+        return Scaling(tuple(undone), None, self.rounds)
+
+
+def standard_scaler(scaler: Any) -> Scaling:
+    """Freeze a StandardScaler."""
+    import sklearn
+
+    operations = []
+    if scaler.with_mean:
+        operations.append(("subtract", np.array(scaler.mean_)))
+    if scaler.with_std:
+        operations.append(("divide", np.array(scaler.scale_)))
+    version = tuple(map(int, sklearn.__version__.split(".")[:2]))
+    return Scaling(tuple(operations), rounds=version >= ROUNDING_SINCE)
+
+
+ROUNDING_SINCE = (1, 8)
+
+
+def min_max_scaler(scaler: Any) -> Scaling:
+    """Freeze a MinMaxScaler."""
+    operations = (("multiply", np.array(scaler.scale_)), ("add", np.array(scaler.min_)))
+    lowest, highest = scaler.feature_range
+    return Scaling(operations, (float(lowest), float(highest)) if scaler.clip else None)
+
+
+def max_abs_scaler(scaler: Any) -> Scaling:
+    """Freeze a MaxAbsScaler."""
+    bounds = (-1.0, 1.0) if getattr(scaler, "clip", False) else None
+    return Scaling((("divide", np.array(scaler.scale_)),), bounds)
+
+
+def robust_scaler(scaler: Any) -> Scaling:
+    """Freeze a RobustScaler."""
+    operations = []
+    if scaler.with_centering:
+        operations.append(("subtract", np.array(scaler.center_)))
+    if scaler.with_scaling:
+        operations.append(("divide", np.array(scaler.scale_)))
+    return Scaling(tuple(operations))
+
+
+FUNCTIONS: Mapping[str, Any] = {
+    ufunc.__name__: ufunc
+    for ufunc in (
+        *(np.absolute, np.arcsinh, np.arctan, np.cbrt, np.ceil, np.cos, np.exp, np.exp2, np.expm1, np.floor),
+        *(np.log, np.log10, np.log1p, np.log2, np.negative, np.reciprocal, np.rint, np.sign, np.sin, np.sinh),
+        *(np.sqrt, np.square, np.tanh, np.trunc),
+    )
+}
+"""Functions of NumPy that a FunctionTransformer may have."""
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """A function of NumPy, by its name.
+
+    Attributes
+    ----------
+    name : str or None
+        A key of `FUNCTIONS`; None for what it is given.
+    checks : bool
+        Whether X is made an array of finite numbers before.
+    """
+
+    name: str | None
+    checks: bool = False
+
+    def __call__(self, X: Any) -> Any:
+        """Return the function of X."""
+        if self.checks and not issparse(X):
+            X = as_array(X)
+            X = X if X.dtype.kind != "O" else X.astype(np.float64)
+            if X.dtype.kind == "f" and not np.isfinite(X).all():
+                raise ValueError("Input X contains NaN or infinity")
+        if self.name is None:
+            return X
+        found = FUNCTIONS[self.name](X.frame if type(X) is Frame else X)
+        return Frame(found, X.names) if type(X) is Frame and hasattr(found, "columns") else found

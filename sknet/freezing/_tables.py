@@ -1,0 +1,51 @@
+"""sknet's own encoder of tables."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from sknet._frames import Frame
+from sknet.preprocessing.extend import Plan, Schema
+
+__all__ = ["Encoding", "table_encoder"]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """A table as numbers.
+
+    Attributes
+    ----------
+    schema : Schema
+        What the columns are.
+    plan : Plan
+        How they are encoded.
+    names : tuple of str or None
+        Of the columns, for messages.
+    dtype : str
+        Of the outputs.
+    is_sparse : bool
+        Whether they are a CSR array.
+    """
+
+    schema: Schema
+    plan: Plan
+    names: tuple[str, ...] | None
+    dtype: str
+    is_sparse: bool
+
+    def __call__(self, X: Any) -> Any:
+        """Return the outputs."""
+        X = X.ordered() if type(X) is Frame else X.tocsc() if issparse(X) else X
+        table = self.schema.read_opened(X, self.names)
+        encode = self.plan.csr if self.is_sparse else self.plan.dense
+        return encode(table, np.dtype(self.dtype))
+
+
+def table_encoder(encoder: Any) -> Encoding:
+    """Freeze a TableEncoder."""
+    names = getattr(encoder, "feature_names_in_", None)
+    names = None if names is None else tuple(map(str, names))
+    return Encoding(encoder._schema, encoder._plan, names, encoder.dtype, encoder._is_sparse())
