@@ -145,6 +145,9 @@ class _Frozen:
         return result
 
     def _computed(self, X: Any, name: str, head: Head | None, by: Pass, part: str = "") -> Any:
+        known = self._predictors.get(name)
+        if known is not None and type(X) is np.ndarray and X.shape[0] == 1 and known.is_for(self._flat, head):
+            return known.at_once(X)
         rows = self._rows_at_once(X, part)
         of_layer = by is not run and type(X) is np.ndarray  # an estimator computes these in parts, too
         if of_layer or (are_arrays(X) and self._has_program(X, min(rows, MOST_ROWS))):
@@ -219,10 +222,13 @@ class _Frozen:
         return X.array((self._dtype, *(dtype for dtype in KEPT if dtype != self._dtype)))
 
     def _predictor(self, name: str, head: Head | None, by: Pass, rows: int) -> Predictor | None:
-        if name not in self._predictors:
-            rows = min(MOST_ROWS, rows)
-            self._predictors[name] = Predictor(self._module, self._layout, self._flat, head, rows, by)
-        return self._predictors[name]
+        if name in self._predictors:
+            known = self._predictors[name]
+            if known is None or known.is_for(self._flat, head):
+                return known
+        found = Predictor(self._module, self._layout, self._flat, head, min(MOST_ROWS, rows), by)
+        self._predictors[name] = found
+        return found
 
     def _raw(self, X: Any, by: Pass) -> Any:
         with no_grad():

@@ -8,7 +8,7 @@ from scipy.sparse import issparse
 
 from sknet._frames import FLOATS, Frame
 
-__all__ = ["as_array", "as_floats", "as_plain"]
+__all__ = ["as_array", "as_floats", "as_plain", "check_finite"]
 
 
 def as_floats(X: Any) -> Any:
@@ -32,13 +32,13 @@ def as_floats(X: Any) -> Any:
     if issparse(X):
         X = X.tocsr()
         X = X if X.dtype in FLOATS else X.astype(FLOATS[0])
-        _check_finite(X.data)
+        check_finite(X.data)
         return X
     if type(X) is Frame:
         X = X.array(FLOATS)
     elif X.dtype not in FLOATS:
         X = np.asarray(X, dtype=FLOATS[0])
-    _check_finite(X)
+    check_finite(X)
     return X
 
 
@@ -54,7 +54,8 @@ def as_plain(X: Any) -> Any:
     return X.plain() if type(X) is Frame else X
 
 
-def _check_finite(values: Any) -> None:
+def check_finite(values: Any) -> None:
+    """Raise a ValueError if a value is infinite; NaN is allowed."""
     # A sum is finite unless an element is not, or it overflows; NaN alone is allowed.
     if not math.isfinite(np.add.reduce(values, axis=None)) and np.isinf(values).any():
         raise ValueError("Input X contains infinity or a value too large for its dtype")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,15 @@ from scipy.sparse import hstack, issparse
 
 from sknet._frames import Frame
 from sknet.freezing._arrays import as_plain
+from sknet.freezing._encoding import OneHot, Ordinal
+from sknet.freezing._imputing import Imputing
+from sknet.freezing._scaling import Elementwise, Scaling
 
 __all__ = ["Branch", "Chain", "Columns", "Positions"]
 
 Step = Callable[[Any], Any]
 Positions = slice | tuple[int, ...]
+IN_PLACE = (Imputing, Scaling)
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,24 @@ class Chain:
         for step in self.steps:
             X = step(X)
         return X
+
+    def row_width(self, n_features: int) -> int | None:
+        """Return how many outputs `write` writes for some columns; None where it cannot."""
+        width: int | None = n_features
+        for i, step in enumerate(self.steps):
+            before, width = width, _row_width(step, width)
+            # Steps after the first write over what the one before has written.
+            if width is None or (i and (width != before or not isinstance(step, IN_PLACE))):
+                return None
+        return width
+
+    def write(self, row: Any, out: Any) -> None:
+        """Write what becomes of a row into `out`."""
+        if not self.steps:
+            out[:] = row
+        for step in self.steps:
+            step.write(row, out)  # type: ignore[attr-defined]
+            row = out
 
 
 @dataclass(frozen=True)
@@ -82,6 +105,8 @@ class Columns:
 
     def __call__(self, X: Any) -> Any:
         """Return the outputs of all steps."""
+        if type(X) is np.ndarray and len(X) == 1 and self._writers is not None and X.dtype.char in "dO":
+            return self._row(X)
         if not self.branches:
             return np.zeros((X.shape[0], 0))
         parts = [branch(X) for branch in self.branches]
@@ -89,10 +114,67 @@ class Columns:
             return hstack([_numbers(part) for part in parts]).tocsr()
         return np.hstack([part.toarray() if issparse(part) else as_plain(part) for part in parts])
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_writers"}
+
+    def _row(self, X: Any) -> Any:
+        """Return the outputs of one row: each step writes into its part of one array."""
+        width, writers = self._writers  # type: ignore[misc]
+        out, row, is_object = np.zeros((1, width)), X[0], X.dtype.char == "O"
+        flat = out[0]
+        for write, positions, reads_numbers, part in writers:
+            values = row[positions]
+            write(values.astype(np.float64) if is_object and reads_numbers else values, flat[part])
+        return out
+
+    @cached_property
+    def _writers(self) -> "tuple[int, list[Any]] | None":
+        """For each branch what writes a row of it, from where and to where; None where one cannot."""
+        found, start = [], 0
+        for branch in self.branches:
+            positions = _numbered(branch.positions)
+            if self.is_sparse or branch.weight is not None or not positions:
+                return None
+            width = _row_width(branch.step, len(positions))
+            if width is None:
+                return None
+            first = branch.step
+            while isinstance(first, Chain) and first.steps:
+                first = first.steps[0]
+            reads_numbers = not isinstance(first, (OneHot, Ordinal))
+            if isinstance(first, (Chain, Elementwise)):
+                return None  # passes objects on as they are
+            write = branch.step.write  # type: ignore[attr-defined]
+            found.append((write, _as_slice(positions), reads_numbers, slice(start, start + width)))
+            start += width
+        return (start, found) if found else None
+
     @property
     def used(self) -> Sequence[Positions]:
         """Which columns are read."""
         return [branch.positions for branch in self.branches]
+
+
+def _row_width(step: Any, n_features: int | None) -> int | None:
+    known = getattr(step, "row_width", None)
+    found: int | None = None if known is None or n_features is None else known(n_features)
+    return found
+
+
+def _numbered(positions: Positions) -> tuple[int, ...]:
+    """Return positions one by one; none where a slice counts from the end."""
+    if not isinstance(positions, slice):
+        return positions
+    start, stop, step = positions.start or 0, positions.stop, positions.step or 1
+    return () if stop is None or min(start, stop, step) < 0 else tuple(range(start, stop, step))
+
+
+def _as_slice(positions: tuple[int, ...]) -> Any:
+    """Return positions as a slice, if they follow each other: it needs no copy."""
+    first = positions[0]
+    if positions == tuple(range(first, first + len(positions))):
+        return slice(first, first + len(positions))
+    return np.array(positions)
 
 
 def _numbers(part: Any) -> Any:

@@ -107,6 +107,24 @@ class OneHot:
         make = csr_array if self.container == "csr_array" else csr_matrix
         return make((np.ones(len(indices), self.dtype), indices, ends), shape=(len(places), self.width))
 
+    def row_width(self, n_features: int) -> int | None:
+        """Return how many outputs `write` writes; None where it cannot."""
+        return self.width if self.dtype == np.float64 else None
+
+    def write(self, row: Any, out: Any) -> None:
+        """Write the outputs of a row of shape (n_features,) into `out`, zeros of shape (width,)."""
+        unknown = []
+        for i, (levels, value) in enumerate(zip(self.levels, row.tolist(), strict=True)):
+            place = levels.known.get(value)
+            if place is None:
+                place, is_unknown = levels.other(value)
+                if is_unknown:
+                    unknown.append(i)
+            if place >= 0:
+                out[place] = 1.0
+        if unknown and self.warns:
+            self.warn(unknown)
+
     def places(self, X: Any) -> Any:
         """Return the numbers of the outputs of shape (n_samples, n_features)."""
         columns, unknown = [], []
@@ -144,6 +162,14 @@ class Ordinal:
         """Return the numbers."""
         columns = [levels.of(values)[0] for levels, values in zip(self.levels, _columns_of(X), strict=True)]
         return np.ascontiguousarray(np.array(columns, dtype=self.dtype).T)
+
+    def row_width(self, n_features: int) -> int | None:
+        """Return how many outputs `write` writes; None where it cannot."""
+        return len(self.levels) if self.dtype == np.float64 else None
+
+    def write(self, row: Any, out: Any) -> None:
+        """Write the numbers of a row into `out`; both have shape (n_features,)."""
+        out[:] = [levels.of([value])[0][0] for levels, value in zip(self.levels, row.tolist(), strict=True)]
 
 
 # -- from the encoders of scikit-learn ----------------------------------------------------------------

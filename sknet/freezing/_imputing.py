@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import hstack, issparse
 
-from sknet.freezing._arrays import as_array, as_floats
+from sknet.freezing._arrays import as_array, as_floats, check_finite
 
 __all__ = ["Imputing", "simple_imputer"]
 
@@ -46,6 +46,17 @@ class Imputing:
         if holes.any():
             np.copyto(out, self.values, where=holes, casting="unsafe")
         return out if self.flagged is None else np.hstack((out, mask[:, self.flagged]))
+
+    def row_width(self, n_features: int) -> int | None:
+        """Return how many outputs `write` writes for some columns; None where it cannot."""
+        is_plain = self.reads == "floats" and self.kept is None and self.flagged is None
+        return n_features if is_plain and _is_nan(self.missing) else None
+
+    def write(self, row: Any, out: Any) -> None:
+        """Write what becomes of a row in double precision into `out`; both have shape (n_features,)."""
+        check_finite(row)
+        out[:] = row
+        np.copyto(out, self.values, where=np.isnan(row), casting="unsafe")
 
     def _sparse(self, X: Any) -> Any:
         """Return a sparse matrix without missing values: what is not stored is not missing."""

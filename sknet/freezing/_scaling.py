@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from sknet._frames import Frame
-from sknet.freezing._arrays import as_array, as_floats
+from sknet.freezing._arrays import as_array, as_floats, check_finite
 
 __all__ = [
     "FUNCTIONS",
@@ -62,6 +62,21 @@ class Scaling:
             lowest, highest = (X.dtype.type(bound) for bound in self.bounds)
             found = np.clip(found, lowest, highest, out=np.empty_like(X) if found is X else found)
         return np.array(X) if found is X else found
+
+    def row_width(self, n_features: int) -> int | None:
+        """Return how many outputs `write` writes for some columns."""
+        return n_features
+
+    def write(self, row: Any, out: Any) -> None:
+        """Write what becomes of a row in double precision into `out`; both have shape (n_features,)."""
+        check_finite(row)
+        for name, values in self.operations:
+            UFUNCS[name](row, values, out)
+            row = out
+        if self.bounds is not None:
+            np.clip(row, *self.bounds, out=out)
+        elif row is not out:
+            out[:] = row
 
     def _sparse(self, X: Any) -> Any:
         if any(name != "divide" for name, _ in self.operations):
@@ -156,3 +171,11 @@ class Elementwise:
             return X
         found = FUNCTIONS[self.name](X.frame if type(X) is Frame else X)
         return Frame(found, X.names) if type(X) is Frame and hasattr(found, "columns") else found
+
+    def row_width(self, n_features: int) -> int | None:
+        """Return how many outputs `write` writes for some columns; None where it cannot."""
+        return None if self.checks else n_features
+
+    def write(self, row: Any, out: Any) -> None:
+        """Write what becomes of a row into `out`; both have shape (n_features,)."""
+        out[:] = row if self.name is None else FUNCTIONS[self.name](row)

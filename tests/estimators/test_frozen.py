@@ -138,7 +138,11 @@ def test_several_quantiles(task):
     estimator = fitted(task, loss=Quantile([0.1, 0.3, 0.6, 0.9]), dtype="float64")
     assert_frozen_is(estimator, TABLES[task][0])
     X = TABLES[task][0][:7]
+    frozen = estimator.freeze()
     for coverage in (0.8, 0.8 + 1e-12):
+        for n in (1, 7):
+            found, expected = (each.predict_interval(X[:n], coverage) for each in (frozen, estimator))
+            np.testing.assert_array_equal(found, expected)
         np.testing.assert_allclose(
             estimator.freeze().predict_interval(X, coverage), estimator.predict_interval(X, coverage)
         )

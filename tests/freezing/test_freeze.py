@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
@@ -337,3 +338,51 @@ def test_threads_and_pickles():
     with ThreadPoolExecutor(4) as pool:
         for found, wanted in zip(pool.map(frozen.predict_proba, parts), expected, strict=True):
             np.testing.assert_array_equal(found, wanted)
+
+
+def test_files_hold_frozen_pipelines(tmp_path):
+    """Every kind of step goes through a file that executes nothing."""
+    pipeline, table = mixed()
+    rng = np.random.default_rng(5)
+    tables = sknet.TableEncoder(random_state=0).fit(table, rng.normal(size=len(table)))
+    log = TransformedTargetRegressor(small(sknet.MLPRegressor), func=np.log1p, inverse_func=np.expm1)
+    steps = make_pipeline(
+        SimpleImputer(add_indicator=True), MinMaxScaler(clip=True), FunctionTransformer(np.cbrt)
+    )
+    cases = [(pipeline, table), (tables, table), (log.fit(NUMBERS, NUMBERS[:, 0] ** 2), NUMBERS)]
+    cases += [(steps.fit(HOLED), HOLED), *((clone(encoder).fit(CODES), CODES) for encoder in ENCODERS)]
+    cases += [(clone(encoder).fit(TEXTS), TEXTS) for encoder in ENCODERS if not has_list(encoder)]
+    for number, (estimator, X) in enumerate(cases):
+        path = tmp_path / f"{number}.safetensors"
+        frozen = sknet.freeze(estimator)
+        sknet.save(frozen, path)
+        loaded = sknet.load(path)
+        for method in METHODS:
+            if hasattr(frozen, method):
+                for n in (1, 9):
+                    found, expected = getattr(loaded, method)(X[:n]), getattr(frozen, method)(X[:n])
+                    assert_same(found, expected)
+
+
+def test_single_rows_are_written_into_one_array():
+    """The quick way of one row of numbers and categories, for arrays of numbers and of objects."""
+    rng = np.random.default_rng(6)
+    for dtype in (np.float64, object):
+        X = np.c_[HOLED, CODES].astype(dtype)
+        seen = np.c_[NUMBERS, np.where(rng.random(CODES.shape) < 0.3, 8, CODES)].astype(dtype)
+        for scaler in (StandardScaler(), MinMaxScaler(clip=True), RobustScaler()):
+            columns = ColumnTransformer(
+                [
+                    ("numbers", make_pipeline(SimpleImputer(), scaler), slice(1, 4)),
+                    ("one", scaler, [0]),
+                    ("codes", OneHotEncoder(handle_unknown="ignore", sparse_output=False), [5, 4]),
+                    ("order", OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1), [6]),
+                ],
+                sparse_threshold=0.0,
+            )
+            columns.fit(X)
+            frozen = sknet.freeze(columns)
+            for row in (*X[:20], *seen[:20]):
+                np.testing.assert_array_equal(frozen.transform(row[None]), columns.transform(row[None]))
+    with pytest.raises(ValueError, match="infinity"):
+        frozen.transform(np.where(np.arange(7) == 1, np.inf, X[:1]))
