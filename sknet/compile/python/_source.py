@@ -10,7 +10,6 @@ import numpy as np
 
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._rows import Length, Rows, graph_of_any_rows
-from sknet.compile._views import Views
 from sknet.compile.passes import optimize
 from sknet.compile.python._functions import Functions
 from sknet.exceptions import CaptureError
@@ -26,7 +25,6 @@ NOT_WRITTEN = {
 }
 SHORT = 16  # elements of an array that are written as numbers
 WIDTH = 100  # characters of a line of encoded bytes
-BLAS = "fd"  # dtypes of BLAS
 SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
@@ -201,12 +199,10 @@ class PythonSource:
 
 def _optimized(captured: Callable[[int], Graph]) -> Rows:
     """Return what programs execute, or where that depends on the rows, what was captured."""
-    for prepared in (optimize, lambda graph: optimize(graph, exact=True)):
-        try:
-            return graph_of_any_rows(lambda n, prepared=prepared: prepared(captured(n)))  # type: ignore[misc]
-        except CaptureError:
-            continue
-    return graph_of_any_rows(captured)
+    try:  # the passes that keep every bit, as in the programs of predictors
+        return graph_of_any_rows(lambda n: optimize(captured(n), exact=True))
+    except CaptureError:
+        return graph_of_any_rows(captured)
 
 
 class _Body:
@@ -216,7 +212,6 @@ class _Body:
         self, source: PythonSource, rows: Rows, names: dict[Variable, str], layers: Mapping[str, str]
     ) -> None:
         self._source, self._rows, self._names, self._layers = source, rows, names, layers
-        self._views = Views(rows.graph, rows.graph.equations)
         self._known = rows.graph.names()
 
     def operand(self, x: Variable) -> str:
@@ -285,21 +280,7 @@ def _matmul(body: _Body, equation: Equation, operands: list[str], params: Mappin
     return " @ ".join(operands)
 
 
-def _sum(body: _Body, equation: Equation, operands: list[str], params: Mapping[str, Any]) -> str:
-    """Add up along one axis of a matrix as programs do: by a product with ones."""
-    [x], [name], axis = equation.operands, operands, params["axis"]
-    is_flat = 1 <= x.ndim <= 2 and body._views.is_contiguous(x)
-    if x.dtype.char not in BLAS or not is_flat or len(axis) != 1:
-        return body._source.operation(equation, operands, params)
-    length = body._source.value(body._rows.shape(x)[axis[0]])
-    ones = f"np.ones({length}, {x.dtype.name!r})"
-    text = f"np.dot({ones}, {name})" if axis[0] == -x.ndim else f"np.dot({name}, {ones})"
-    shape = body._rows.shape(equation.output)
-    return f"{text}.reshape({body._source.value(shape)})" if params["keepdims"] else text
-
-
-# What programs compute otherwise than by the record's forward, in the last digits.
+# What has a shorter line than the call of the record's forward.
 LINES: dict[str, Callable[[_Body, Equation, list[str], Mapping[str, Any]], str]] = {
     "matmul": _matmul,
-    "sum": _sum,
 }
