@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
-from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,7 +12,7 @@ __all__ = ["NO_VALUES", "OutputIndex", "Pure", "Signature", "Stateful", "pure_of
 
 Tree = Any
 Arrays = Mapping[str, np.ndarray[Any, Any]]
-NO_VALUES: Arrays = MappingProxyType({})
+NO_VALUES: Arrays = {}  # of functions; a read-only view could not be pickled
 
 
 class OutputIndex(int):

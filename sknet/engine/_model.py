@@ -115,7 +115,7 @@ class Model:
     """
 
     _has_seen_output = False
-    _kept_steps: KeptSteps | None = None  # of a training in parts
+    _kept_steps: KeptSteps | None  # of a training in parts
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Model:
         self._is_seeded = random_state is not None
         self.progress = Progress(counts_epochs=False)
         self._epoch = Epoch()
-        self._stepper, self._predictors = Stepper(), Predictors()
+        self._stepper, self._predictors, self._kept_steps = Stepper(), Predictors(), None
         place = available(device)
         module = copy_of(module) if copy else module
         if not is_lazy(module):
@@ -415,9 +415,7 @@ class Model:
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**self.__dict__, "_store": self.memory}
-        state.pop("_kept_steps", None)  # bound to this memory
-        return state
+        return {**self.__dict__, "_store": self.memory, "_kept_steps": None}  # steps are bound to this memory
 
     # -- the step in functional pieces ------------------------------------------------------------------
 

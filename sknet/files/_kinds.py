@@ -173,12 +173,17 @@ def _of_parameters(x: Any) -> dict[str, Any]:
     return {"params": params, "state": _checked(type(x), state)}
 
 
+# Parameters that objects in earlier files do not have yet, and their values there.
+ADDED = {"encoder": None}
+
+
 def _with_parameters(cls: Any, state: dict[str, Any]) -> Any:
-    made = cls.__new__(cls)
-    if set(state["params"]) != set(cls._get_param_names()):
+    made, names = cls.__new__(cls), set(cls._get_param_names())
+    params = {**{name: value for name, value in ADDED.items() if name in names}, **state["params"]}
+    if set(params) != names:
         raise ValueError(f"the parameters of {cls.__name__} are {cls._get_param_names()}")
-    own = {name: value for name, value in state["state"].items() if name not in state["params"]}
-    vars(made).update({**state["params"], **_checked(cls, own)})
+    own = {name: value for name, value in state["state"].items() if name not in params}
+    vars(made).update({**params, **_checked(cls, own)})
     if isinstance(made, ParameterObject):
         made.validate()
     return made

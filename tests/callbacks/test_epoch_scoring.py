@@ -161,7 +161,7 @@ def test_rows_that_are_not_there():
 def test_a_name_is_there_once():
     with pytest.raises(ValueError, match="already has a number 'accuracy': give EpochScoring another"):
         fitted(EpochScoring("accuracy", on="training"), EpochScoring("accuracy", on="training"))
-    with pytest.raises(ValueError, match="'loss' already"):
+    with pytest.raises(ValueError, match="already has a number 'loss'"):
         fitted(EpochScoring("accuracy", on="training", name="loss"))
 
 

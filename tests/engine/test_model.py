@@ -448,7 +448,7 @@ def test_fits_of_lazy_models(optimizer):
 def test_before_its_first_batch_a_lazy_model_has_no_state():
     model = lazy_model()
     for ask in (lambda: model.state, lambda: model.parameters, lambda: model.replace(None)):
-        with pytest.raises(StateError, match=r"lazy, and has no parameters .* model\.materialize\(X\)"):
+        with pytest.raises(StateError, match=r"lazy and has no parameters .* model\.materialize\(X\)"):
             ask()
     with pytest.raises(ShapeError):
         model.step(X[:, 0], CLASSES)

@@ -53,9 +53,8 @@ def structure_of(module: Module | None, *parts: Any) -> Hashable | None:
     True
     >>> structure_of(nn.LeakyReLU(0.1)) == structure_of(nn.LeakyReLU(0.2))
     False
-    >>> layer = nn.Linear(2, 1)
-    >>> handle = layer.register_forward_hook(lambda module, args, output: None)
-    >>> structure_of(layer) is None
+    >>> Mine = type("Mine", (nn.LeakyReLU,), {"__module__": "mine"})
+    >>> structure_of(Mine(0.1)) is None
     True
     """
     seen: dict[int, int] = {}
