@@ -1,4 +1,4 @@
-"""From a fitted pipeline to a predictor without scikit-learn: one row of a table for each transformer."""
+"""From a fitted pipeline to a predictor on arrays: one row of a table for each transformer."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,7 +31,7 @@ def freeze(estimator: Any) -> Any:
     """Return a predictor that computes what a fitted pipeline does, and nothing else.
 
     The transformers of a pipeline and the network after them become one function on arrays: the same
-    results to the last bit, in microseconds for one row, without scikit-learn.
+    results to the last bit, without calls of scikit-learn.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def freeze(estimator: Any) -> Any:
     FrozenPipeline
         With the methods of the estimator that predict or transform. It takes arrays, lists of rows and
         frames of pandas and polars by the names of the columns; several threads may use it, and it can be
-        pickled, and saved by `sknet.save`. Loading it does not import scikit-learn.
+        pickled, and saved by `sknet.save`.
 
     Raises
     ------
