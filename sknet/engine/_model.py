@@ -115,7 +115,7 @@ class Model:
     """
 
     _has_seen_output = False
-    _kept_steps: KeptSteps | None  # of a training in parts
+    _kept_steps: KeptSteps | None = None  # of a training in parts; pickles of earlier versions have none
 
     def __init__(
         self,
