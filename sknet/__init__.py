@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sknet._late import completed_by as _completed_by
+from sknet._late import offered as _offered
 
 if TYPE_CHECKING:
     from sknet import (
@@ -42,6 +43,8 @@ __version__ = "0.1.0"
 _completed_by(
     "sknet.core", lambda: import_module("sknet.ops")
 )  # core names primitives, ops attach their rules
+_offered("export", lambda: import_module("sknet.graphs").export)
+_offered("save", lambda: import_module("sknet.files").save)
 
 _HOMES = {
     "sknet.autograd": ("Function", "checkpoint", "grad", "value_and_grad", "vmap"),

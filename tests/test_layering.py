@@ -15,7 +15,7 @@ LAYERS = [
     {"ops"},
     {"autograd"},
     {"nn", "losses", "optim", "compile"},
-    {"persistence", "preprocessing"},
+    {"persistence", "preprocessing", "graphs"},
     {"callbacks"},
     {"engine"},
     {"estimators"},
@@ -154,7 +154,17 @@ def test_exports_and_ones_own_modules_may_be_imported(module, source):
 ORDERS = {
     "sknet.compile": [
         *("_key", "_signature", "_evaluate", "_graph", "_rows", "_layout", "_internal", "_views", "_group"),
-        *("_plan", "_capture", "passes", "python", "executors", "_compiled", "_recalled", "extend"),
+        *(
+            "_plan",
+            "_capture",
+            "passes",
+            "python",
+            "executors",
+            "_compiled",
+            "_recalled",
+            "_symbolic",
+            "extend",
+        ),
     ],
     "sknet.engine": ["state", "step", "predict", "loop", "_model", "_stored", "extend"],
     "sknet.compile.executors": [

@@ -18,6 +18,7 @@ from sknet import Tensor, engine, nn, onnx, ops, optim
 from sknet.callbacks import Checkpoint, CSVLog, EarlyStopping, FitView, Pruning, TimeLimit
 from sknet.callbacks.extend import Rows, SavedFit
 from sknet.compile import Equation, Graph, Plan, Variable, capture, compile
+from sknet.compile import extend as compiling
 from sknet.compile.executors import NumpyProgram
 from sknet.compile.extend import Length, Share, graph_of_any_rows
 from sknet.compile.extend import Rows as CommonRows
@@ -29,6 +30,7 @@ from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransforme
 from sknet.estimators.extend import ClassTargets, ColumnTargets, Perceptron, RealTargets, Recipe
 from sknet.exceptions import NonFiniteError
 from sknet.freezing import FrozenPipeline
+from sknet.graphs import GraphModule
 from sknet.losses import LogLoss
 from sknet.nn.extend import Calls
 from sknet.onnx._writer import Node
@@ -210,7 +212,19 @@ SPECIAL = {
     Pruning: lambda: Pruning(None),
     TimeLimit: lambda: TimeLimit(2.5),
     Equation: lambda: graph().equations[0],
-    Graph: graph,
+    Graph: lambda: capture(nn.Linear(4, 3).initialize(0), X),
+    GraphModule: lambda: nn.Linear(4, 3).initialize(0).export(X),
+    compiling.Counted: lambda: compiling.Counted(np.dtype("int64"), (compiling.Length(1, 0),)),
+    compiling.Filled: lambda: compiling.Filled(np.array(1.5), (compiling.Length(1, 0), 3)),
+    compiling.Input: lambda: compiling.Input((compiling.Length(1, 0), 4), np.dtype("float32"), "x"),
+    compiling.Length: lambda: compiling.Length(2, 1),
+    compiling.Line: lambda: compiling.Line("exp", (compiling.Position(0),), {}),
+    compiling.OutputIndex: lambda: compiling.OutputIndex(1),
+    compiling.Position: lambda: compiling.Position(1),
+    compiling.Rows: lambda: compiling.graph_of_any_rows(lambda n: capture(ops.tanh, X)),
+    compiling.Share: lambda: compiling.Share(compiling.Length(1, 0)),
+    compiling.Signature: lambda: capture(nn.Linear(4, 3).initialize(0), X).signature,
+    compiling.SymbolicGraph: lambda: compiling.SymbolicGraph.of(capture(ops.tanh, X)),
     Plan: plan,
     Group: lambda: Group(graph().equations, 3),
     Primitive: lambda: PRIMITIVES["add"],
@@ -294,7 +308,7 @@ def made(cls):
 
 
 # What is made again when it is needed.
-PROGRAMS = ("_stepper", "_predictors", "verified", "shown", "scheduled")
+PROGRAMS = ("_stepper", "_predictors", "_graphs", "verified", "shown", "scheduled")
 
 
 def state_of(x):

@@ -1,6 +1,6 @@
 """Capture: run a function once on arrays without data and record its operations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ import scipy.sparse
 
 from sknet._tree import leaves, map_leaves, paths
 from sknet.compile._graph import Equation, Graph, Operand, Variable
-from sknet.compile._signature import NO_VALUES, OutputIndex, Pure, Signature, pure_of
+from sknet.compile._signature import OutputIndex, Pure, Signature, pure_of
 from sknet.core import Primitive, Tensor, TracedArray, capturing, user_line
 from sknet.device import Device, MetaArray, backend, device_of, is_array, to_host
 from sknet.exceptions import CaptureError, DeviceError
@@ -175,7 +175,7 @@ def capture(function: Callable[..., Any], *args: Any) -> Graph:
     names: tuple[str, ...] = ()
     if pure is None:
         graph, result = trace(function, args)
-        values = NO_VALUES
+        values: Mapping[str, Any] = {}
     else:
         graph, result = trace(pure.call, (pure.values, *args))
         names, values = _names(pure, args), pure.values

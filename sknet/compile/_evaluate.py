@@ -7,10 +7,10 @@ import numpy as np
 
 from sknet._tree import leaves, map_leaves, paths
 from sknet.compile._key import same_value
-from sknet.compile._signature import OutputIndex, Signature
+from sknet.compile._signature import OutputIndex
 from sknet.core import PRIMITIVES, Tensor, as_tensor, bind, is_grad_enabled
 from sknet.device import Device, MetaArray, to_device
-from sknet.exceptions import CaptureError, DtypeError, GradientError, GraphError, ShapeError, StateError
+from sknet.exceptions import CaptureError, DtypeError, GradientError, ShapeError, StateError
 
 if TYPE_CHECKING:
     from sknet.compile._graph import Graph
@@ -38,13 +38,11 @@ def evaluated(graph: "Graph", args: tuple[Tree, ...], values: Mapping[str, Any])
     tree of Tensor
         Like the function's result.
     """
-    signature = graph.signature
-    if signature is None:
-        raise GraphError("this graph was not captured from a function, so nothing says how it is called")
+    signature = graph.called()
     unknown = [name for name in values if name not in signature.values]
     if unknown:
         raise StateError(f"the graph has no {', '.join(map(repr, unknown))}, only {list(signature.values)}")
-    given = flat_arguments(signature, args)
+    given = flat_arguments(signature.args, args)
     device = next((x.device for x in given if isinstance(x, Tensor)), HOST)
     own = [
         to_device(x, device) if type(x) is np.ndarray else x for x in {**signature.values, **values}.values()
@@ -54,13 +52,13 @@ def evaluated(graph: "Graph", args: tuple[Tree, ...], values: Mapping[str, Any])
     return map_leaves(lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, signature.result)
 
 
-def flat_arguments(signature: Signature, args: tuple[Tree, ...]) -> list[Any]:
+def flat_arguments(takes: Tree, args: tuple[Tree, ...]) -> list[Any]:
     """Return the arrays among the arguments, once the rest is known to be as in the capture.
 
     Parameters
     ----------
-    signature : Signature
-        What was captured.
+    takes : tuple of trees
+        As in a `Signature`.
     args : tuple of trees
         The arguments.
 
@@ -74,7 +72,6 @@ def flat_arguments(signature: Signature, args: tuple[Tree, ...]) -> list[Any]:
     CaptureError
         If anything differs from the examples.
     """
-    takes = signature.args
     expected, got = paths(takes), paths(_like(takes, args))
     if expected != got:
         raise CaptureError(

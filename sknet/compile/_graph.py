@@ -2,10 +2,12 @@
 
 import functools
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from sknet._late import above
 from sknet.compile._evaluate import evaluated
 from sknet.compile._key import key_of
 from sknet.compile._signature import NO_VALUES, Signature
@@ -168,6 +170,32 @@ class Graph:
         mine = {name: getattr(self, name) for name in self.__slots__}
         return Graph(**{**mine, **parts})
 
+    def with_values(self, values: Mapping[str, np.ndarray]) -> "Graph":
+        """Return this graph with other values of what the captured function's object held.
+
+        Parameters
+        ----------
+        values : mapping of str to ndarray
+            By the names of the first inputs.
+
+        Returns
+        -------
+        Graph
+            With the same inputs and equations.
+
+        Raises
+        ------
+        GraphError
+            If the graph was not captured from a function.
+        """
+        return self.replaced(signature=self.called()._replace(values=values))
+
+    def called(self) -> Signature:
+        """Return the signature; raise a GraphError if there is none."""
+        if self.signature is None:
+            raise GraphError("this graph was not captured from a function, so nothing says how it is called")
+        return self.signature
+
     # -- computing ----------------------------------------------------------------------------
 
     @property
@@ -203,6 +231,16 @@ class Graph:
             If passes have replaced operations by some that have no gradient.
         """
         return evaluated(self, args, values)
+
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Write the graph and `values` to a file, which `sknet.load` reads: ``sknet.save(graph, path)``.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            The file; replaced if it is there.
+        """
+        above("save")(self, path)
 
     # -- checking -----------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Lengths that depend on the number of rows: found by capturing the same function for several numbers."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.exceptions import CaptureError
 
-__all__ = ["ROWS", "Length", "Rows", "Share", "graph_of_any_rows"]
+__all__ = ["ROWS", "Counted", "Filled", "Length", "Rows", "Share", "graph_of_any_rows"]
 
 ROWS = (5, 6, 8)  # numbers of rows to capture for; the first graph is exported
 
@@ -40,6 +41,36 @@ class Share(NamedTuple):
     """
 
     of: Length
+
+
+class Filled(NamedTuple):
+    """A constant that is one number everywhere.
+
+    Attributes
+    ----------
+    number : ndarray of shape ()
+        The number.
+    shape : tuple of int or Length
+        Lengths of its axes.
+    """
+
+    number: np.ndarray[Any, Any]
+    shape: tuple[Any, ...]
+
+
+class Counted(NamedTuple):
+    """The constant 0, 1, 2, ...
+
+    Attributes
+    ----------
+    dtype : dtype
+        Its dtype.
+    shape : tuple of one Length
+        How many numbers it has.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[Any, ...]
 
 
 class Rows:
@@ -114,6 +145,42 @@ class Rows:
         """Return the values of a constant, the `variable`, for each number of `ROWS`."""
         return self._constants[variable]
 
+    def form(self, variable: Variable) -> np.ndarray[Any, Any] | Filled | Counted:
+        """Return the value of a constant, or what it is for any number of rows.
+
+        Parameters
+        ----------
+        variable : Variable
+            Of the first graph.
+
+        Returns
+        -------
+        ndarray, Filled or Counted
+            An array if it is the same for every number.
+
+        Raises
+        ------
+        CaptureError
+            If it depends on the rows in any other way.
+        """
+        values, shape = self._constants[variable], self._shapes[variable]
+        first = values[0]
+        if all(isinstance(n, int) for n in shape):
+            if any(v.tobytes() != first.tobytes() for v in values):
+                raise CaptureError(
+                    "a constant depends on the number of rows, so the function cannot be exported for any"
+                )
+            repeats = first.size > 1 and not any(first.strides)
+            return Filled(np.array(first.flat[0]), shape) if repeats else first
+        if first.size and all(v.tobytes() == first.flat[0].tobytes() * v.size for v in values):
+            return Filled(np.array(first.flat[0]), shape)
+        if all(v.ndim == 1 and (v == np.arange(len(v))).all() for v in values):
+            return Counted(first.dtype, shape)
+        raise CaptureError(
+            "a constant has another length for another number of rows, and is neither one number everywhere "
+            "nor 0, 1, 2, ...: the function cannot be exported for any number of rows"
+        )
+
 
 def graph_of_any_rows(captured: Callable[[int], Graph]) -> Rows:
     """Capture a function for several numbers of rows.
@@ -153,8 +220,8 @@ def _common(values: tuple[Any, ...], where: str) -> Any:
     if isinstance(first, np.ndarray):
         _check_same(all(v.shape == first.shape and (v == first).all() for v in values), where)
         return first
-    if type(first) is int and any(v != first for v in values):
-        return _length(values, where)
+    if isinstance(first, int) and type(first) is not bool:
+        return int(first) if all(v == first for v in values) else _length(values, where)
     _check_same(all(_are_same(v, first) for v in values), where)
     return first
 
@@ -166,9 +233,12 @@ def _are_same(x: Any, y: Any) -> bool:
 def _length(values: tuple[int, ...], where: str) -> Length:
     (a, b, c), (m, n, k) = values, ROWS
     per_row, rest = divmod(b - a, n - m)
-    found = Length(per_row, a - per_row * m)
+    found = _interned(per_row, a - per_row * m)
     _check_same(rest == 0 and c == found.per_row * k + found.more, where)
     return found
+
+
+_interned = cache(Length)  # one object for equal lengths, which a file then holds once
 
 
 def _number(values: tuple[Any, ...], where: str) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -16,7 +16,23 @@ NO_VALUES: Arrays = {}  # of functions; a read-only view could not be pickled
 
 
 class OutputIndex(int):
-    """The position of an output; it replaces the array in a tree of results."""
+    """The position of an output; it replaces the array in a tree of results.
+
+    Parameters
+    ----------
+    position : int
+        Among the outputs.
+
+    Examples
+    --------
+    >>> from sknet.compile.extend import OutputIndex
+    >>> OutputIndex(1)
+    1
+    """
+
+    def __new__(cls, position: int) -> Self:
+        """Make it of a number."""
+        return super().__new__(cls, position)
 
 
 class Signature(NamedTuple):

@@ -1,8 +1,34 @@
 """What finds programs by keys, and writes graphs in other forms; users do without it."""
 
+from sknet.compile._evaluate import checked_inputs, flat_arguments, outputs_of
 from sknet.compile._key import key_of
 from sknet.compile._recalled import recalled
-from sknet.compile._rows import Length, Rows, Share, graph_of_any_rows
+from sknet.compile._rows import ROWS, Counted, Filled, Length, Rows, Share, graph_of_any_rows
+from sknet.compile._signature import OutputIndex, Signature
+from sknet.compile._symbolic import Input, Line, Position, SymbolicGraph
 from sknet.compile.python import PythonSource
 
-__all__ = ["Length", "PythonSource", "Rows", "Share", "graph_of_any_rows", "key_of", "recalled"]
+__all__ = [
+    "PARTS",
+    "ROWS",
+    "Counted",
+    "Filled",
+    "Input",
+    "Length",
+    "Line",
+    "OutputIndex",
+    "Position",
+    "PythonSource",
+    "Rows",
+    "Share",
+    "Signature",
+    "SymbolicGraph",
+    "checked_inputs",
+    "flat_arguments",
+    "graph_of_any_rows",
+    "key_of",
+    "outputs_of",
+    "recalled",
+]
+
+PARTS = {"Counted": Counted, "Filled": Filled, "Length": Length, "Share": Share}

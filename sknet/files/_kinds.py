@@ -14,11 +14,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from sknet._params import ParameterObject
+from sknet.compile import Graph
 from sknet.core import Tensor
 from sknet.device import MetaArray
 from sknet.engine import History, Model
 from sknet.engine.extend import parts_of, restored_model
 from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransformer
+from sknet.files import _graphs
+from sknet.graphs import GraphModule
 from sknet.nn import Module, ModuleFactory, Parameter, StateDict, is_lazy
 
 __all__ = ["Kind", "is_stored", "kind_of"]
@@ -242,6 +245,8 @@ KINDS = (
     Kind((Model,), parts_of, _model),
     Kind((Parameter,), _of_parameter, _parameter),
     Kind((Tensor,), _of_tensor, _tensor),
+    Kind((Graph,), _graphs.of_graph, _graphs.graph),
+    Kind((GraphModule,), _graphs.of_graph_module, _graphs.graph_module),
     Kind((Module,), _of_module, _module),
     Kind((ModuleFactory,), _of_factory, _factory),
     Kind((FrozenClassifier, FrozenRegressor, FrozenTransformer), _attributes, _predictor),

@@ -21,7 +21,7 @@ from sknet.files._kinds import is_stored
 __all__ = ["NotKnownError", "Registry", "all_known", "full_name", "inner_names", "splitters", "stored_name"]
 
 HOUSE = Path(__file__).parents[1]
-NOT_STORED = ("compile", "display", "files", "dask", "exceptions", "persistence")
+NOT_STORED = ("display", "files", "dask", "exceptions", "persistence")
 NUMPYS = {f"numpy.random.{each.__name__}": each for each in (np.random.RandomState, np.random.Generator)}
 INNER = ("sknet.device", "sknet.engine", "sknet.estimators", "sknet.nn", "sknet.optim")
 SPLITTERS = "sklearn.model_selection"  # splitters, for `validation_split`

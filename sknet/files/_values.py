@@ -4,6 +4,7 @@ import functools
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ Tree = Any
 PLAIN = (bool, int, float, str, type(None))
 LONG = 8  # from this length on, a list of numbers is stored as an array
 NUMBER = 32  # bytes of a number in a Python list
+MOST_IN_RANGE = 1 << 20
 EXACT = {float: np.float64, int: np.int64}
 TIMES = ("M", "m")
 LAST_CHARACTER = 0x10FFFF
@@ -148,6 +150,11 @@ class Encoder:
             raise TypeError(f"{place} is the method {x.__qualname__}, which a file cannot hold")
         return {"draw": [x.__name__, self.value(x.__self__, place)]}
 
+    def _range(self, x: range, place: str) -> Tree:
+        if len(x[: MOST_IN_RANGE + 1]) > MOST_IN_RANGE:
+            raise TypeError(f"{place} is {x}: a file holds ranges of up to {MOST_IN_RANGE} numbers")
+        return {"range": self._items((x.start, x.stop, x.step), place)}
+
     def _partial(self, x: "functools.partial[Any]", place: str) -> Tree:
         parts = (x.func, list(x.args), x.keywords)
         return {"partial": [self.value(part, f"{place}.{x.func!r}") for part in parts]}
@@ -161,9 +168,10 @@ ENCODED: dict[type, Callable[[Encoder, Any, str], Tree]] = {
     frozenset: lambda self, x, place: {"frozenset": self._items(sorted(x, key=repr), place)},
     types.MappingProxyType: lambda self, x, place: self._dict(x, place),
     slice: lambda self, x, place: {"slice": self._items((x.start, x.stop, x.step), place)},
-    range: lambda self, x, place: {"range": self._items((x.start, x.stop, x.step), place)},
+    range: Encoder._range,
     np.ndarray: Encoder._array,
     np.dtype: lambda self, x, place: {"dtype": x.str},
+    EllipsisType: lambda self, x, place: {"ellipsis": []},
     Device: lambda self, x, place: {"device": str(x)},
     types.MethodType: Encoder._method,
     functools.partial: Encoder._partial,
@@ -256,6 +264,13 @@ class Decoder:
         if self._budget < 0:
             raise ValueError("its lists need more memory than the file justifies")
 
+    def _range(self, items: Any) -> range:
+        found = range(*self.value(list(items)))
+        if len(found[: MOST_IN_RANGE + 1]) > MOST_IN_RANGE:
+            raise ValueError(f"{found} has more than {MOST_IN_RANGE} numbers")
+        self._spend(NUMBER * len(found))  # whoever restores an object may make a list of it
+        return found
+
     def _texts(self, array: Any) -> Any:
         if array.dtype != np.uint32 or not array.ndim or (array.size and array.max() > LAST_CHARACTER):
             raise ValueError("an array of texts must be an array of characters")
@@ -335,7 +350,8 @@ DECODED: dict[str, Callable[[Decoder, Any], Any]] = {
     "set": lambda self, items: set(self.value(list(items))),
     "frozenset": lambda self, items: frozenset(self.value(list(items))),
     "slice": lambda self, items: slice(*self.value(list(items))),
-    "range": lambda self, items: range(*self.value(list(items))),
+    "range": Decoder._range,
+    "ellipsis": lambda self, nothing: ...,
     "device": lambda self, text: Device.parse(text),
     "class": Decoder._class,
     "function": Decoder._function,

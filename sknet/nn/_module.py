@@ -9,6 +9,7 @@ from numpy.random import RandomState
 from numpy.typing import DTypeLike
 from sklearn.utils import check_random_state
 
+from sknet._late import above
 from sknet.core import HookHandle
 from sknet.device import Device, available, check_float_dtype
 from sknet.nn import _hooks, _repr, _state_dict
@@ -188,6 +189,37 @@ class Module(Registry):
             ``call(values, *args)``.
         """
         return as_pure(self, function)
+
+    def export(self, *example: Any, any_rows: bool = True) -> Any:
+        """Return this module as a graph with its parameters, which needs no class of one's own to compute.
+
+        The short way to `sknet.graphs.export`.
+
+        Parameters
+        ----------
+        *example : trees of arrays, each of shape (n_samples, ...)
+            Examples of the arguments of `forward`: dtypes count, and the lengths of all axes but the first.
+        any_rows : bool, default=True
+            Whether the first axis of each array may have any length; False takes the example's shapes only.
+
+        Returns
+        -------
+        GraphModule
+            In evaluation mode for ever: dropout does nothing, and batch norms use their running statistics.
+
+        Raises
+        ------
+        CaptureError
+            If `forward` does something that a graph would freeze; names the line.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sknet import nn
+        >>> nn.Linear(3, 2).export(np.ones((1, 3), "float32"))
+        GraphModule(2 operations, x: float32[n,3])
+        """
+        return above("export")(self, *example, any_rows=any_rows)
 
     # -- hooks ------------------------------------------------------------------------------------
 

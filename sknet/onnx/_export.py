@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from sknet import nn
+from sknet.compile import Graph
+from sknet.compile.extend import SymbolicGraph
 from sknet.estimators.extend import is_estimator
+from sknet.graphs import GraphModule
 from sknet.onnx._proto import model_of
 from sknet.onnx._written import Written, written_estimator, written_module
 from sknet.persistence import write_atomically
@@ -20,16 +23,16 @@ def export(
 
     Parameters
     ----------
-    model : Module or estimator
-        The object to export: a module whose parameters have values, which is exported in evaluation mode; or
-        a fitted estimator, a frozen predictor, or a layer of one.
+    model : Module, Graph or estimator
+        The object to export: a module whose parameters have values, which is exported in evaluation mode; a
+        `Graph`, for the shapes of its example; or a fitted estimator, a frozen predictor, or a layer of one.
     path : path-like, default=None
         The file to write; None for no file.
     example : array, tuple of arrays or dict of str to array, each of shape (n_samples, ...), default=None
         Example inputs, which determine dtypes and the lengths of all axes but the first. The model takes any
         number of rows. Several inputs are a tuple in the order of the arguments of `forward`, or a dict by
         name. An estimator knows its inputs; it needs an example only if axes have other lengths than in the
-        fit, such as the steps of sequences.
+        fit, such as the steps of sequences. A `Graph` or `GraphModule` needs none.
     dtype : {"float16", "float32", "float64"}, default=None
         The floating-point dtype of the model; None for that of the module or estimator.
 
@@ -88,6 +91,8 @@ def export(
 def _written(model: Any, example: Any, dtype: Any) -> Written:
     if is_estimator(model):
         return written_estimator(model, example, dtype)
+    if isinstance(model, Graph):
+        model = graph_module_of(model)
     if not isinstance(model, nn.Module):
         advice = (
             ": call sknet.onnx.register(), and convert it by skl2onnx.to_onnx(pipeline, X[:1])"
@@ -98,8 +103,13 @@ def _written(model: Any, example: Any, dtype: Any) -> Written:
             "export expects an instance of nn.Module, or an estimator of a network, got "
             f"{type(model).__name__}{advice}"
         )
-    if example is None:
+    if example is None and not isinstance(model, GraphModule):
         raise TypeError(
             "export of a module needs example=, inputs of any number of rows, whose shapes and dtypes count"
         )
     return written_module(model, example, dtype)
+
+
+def graph_module_of(graph: Graph) -> GraphModule:
+    """Return a graph as a module of its values."""
+    return GraphModule(SymbolicGraph.of(graph), dict(graph.values))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.compile import Variable
-from sknet.compile.extend import Length, Rows, Share
+from sknet.compile.extend import Counted, Filled, Length, Rows, Share
 from sknet.exceptions import CaptureError
 
 __all__ = ["Node", "Value", "Writer"]
@@ -118,25 +118,16 @@ class Writer:
         return found
 
     def _constant_of(self, variable: Variable) -> Value:
-        values = self.rows.constant(variable)
-        shape = self.rows.shape(variable)
-        if all(isinstance(n, int) for n in shape):
-            if any(v.tobytes() != values[0].tobytes() for v in values):
-                raise CaptureError(
-                    "a constant depends on the number of rows, so the function cannot be exported for any"
-                )
-            return self.constant(values[0])
-        if values[0].size and all((v == values[0].flat[0]).all() for v in values):
-            return self.expanded(self.constant(values[0].reshape(-1)[:1].reshape(())), shape)
-        counted = all(v.ndim == 1 and (v == np.arange(len(v))).all() for v in values)
-        if counted:
+        found = self.rows.form(variable)
+        if isinstance(found, Filled) and not any(isinstance(n, Length) for n in found.shape):
+            return self.constant(np.broadcast_to(found.number, found.shape))
+        if isinstance(found, Filled):
+            return self.expanded(self.constant(found.number), found.shape)
+        if isinstance(found, Counted):
             start, step = self.constant(np.array(0, np.int64)), self.constant(np.array(1, np.int64))
-            stop = self.squeezed(self.lengths(shape))
-            return self.cast(self.add("Range", start, stop, step, shape=shape), values[0].dtype)
-        raise CaptureError(
-            "a constant has another length for another number of rows, and is neither one number everywhere "
-            "nor 0, 1, 2, ...: the function cannot be exported for any number of rows"
-        )
+            stop = self.squeezed(self.lengths(found.shape))
+            return self.cast(self.add("Range", start, stop, step, shape=found.shape), found.dtype)
+        return self.constant(found)
 
     def constant(self, array: Any, dtype: Any = None) -> Value:
         """Return a constant; equal ones are shared."""

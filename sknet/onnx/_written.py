@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet import nn
+from sknet._tree import map_leaves
 from sknet.compile import Graph, capture
 from sknet.core import Tensor, no_grad
 from sknet.device import is_array, to_host
 from sknet.estimators.extend import computation_of
 from sknet.exceptions import StateError
+from sknet.graphs import GraphModule
 from sknet.onnx._graph import exported
 from sknet.onnx._writer import Value, Writer
 
@@ -67,11 +69,19 @@ def written_module(module: nn.Module, example: Any, dtype: Any) -> Written:
     StateError, CaptureError, ValueError
         As `export`.
     """
+    any_rows = True
+    if isinstance(module, GraphModule):
+        given, takes, any_rows = _graph_inputs(module), module.symbolic.args, module.symbolic.any_rows
+    else:
+        given = _named_inputs(module, example)
+        takes = tuple(given.values())
 
     def compute(bound: Bound, args: list[Tensor]) -> Any:
-        return nn.functional_call(module, bound, tuple(args), training=False)[0]
+        free = iter(args)
+        tree = map_leaves(lambda leaf: next(free) if is_array(leaf) else leaf, takes)
+        return nn.functional_call(module, bound, tree, training=False)[0]
 
-    w, inputs, outputs, is_half = _written(module, _named_inputs(module, example), compute, dtype, ["output"])
+    w, inputs, outputs, is_half = _written(module, given, compute, dtype, ["output"], any_rows=any_rows)
     names = ["output"] if len(outputs) == 1 else [f"output_{i}" for i in range(len(outputs))]
     return Written(w, inputs, dict(zip(names, outputs, strict=True)), type(module).__name__, is_half)
 
@@ -158,6 +168,8 @@ def _written(
     compute: Callable[[Bound, list[Tensor]], Any],
     dtype: Any,
     reserved: Iterable[str],
+    *,
+    any_rows: bool = True,
 ) -> tuple[Writer, list[Value], list[Value], bool]:
     if nn.is_lazy(module):
         raise StateError(
@@ -175,7 +187,8 @@ def _written(
         return compute(bound, list(arrays[len(values) :]))
 
     def captured(n_rows: int) -> Graph:
-        rows = [np.zeros((n_rows, *x.shape[1:]), x.dtype) for x in inputs.values()]
+        shapes = [(n_rows, *x.shape[1:]) if any_rows and x.ndim else x.shape for x in inputs.values()]
+        rows = [np.zeros(shape, x.dtype) for shape, x in zip(shapes, inputs.values(), strict=True)]
         with no_grad():
             return capture(forward, *values.values(), *rows)
 
@@ -183,6 +196,12 @@ def _written(
     w, outputs = exported(captured, public, list(inputs))
     given = [w.value(x) for x in w.rows.graph.inputs[len(values) :]]
     return w, given, outputs, half
+
+
+def _graph_inputs(module: GraphModule) -> Arrays:
+    """Return what a graph takes, for as many rows as its example had."""
+    variables = module.graph.inputs[module.symbolic.n_values :]
+    return {name: np.zeros(x.shape, x.dtype) for name, x in zip(module.input_names, variables, strict=True)}
 
 
 def _named_inputs(module: nn.Module, example: Any) -> Arrays:

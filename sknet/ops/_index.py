@@ -31,12 +31,33 @@ def _zeros(xp: Namespace, shape: Shape, dtype: Any, out: Any) -> Any:
 
 
 def _getitem_shape(x: Any, index: Any) -> tuple[Shape, np.dtype[Any]]:
-    # NumPy's own indexing of an array of x's shape whose elements all share one byte of memory.
-    ghost = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), tuple(x.shape), (0,) * len(x.shape))
+    # NumPy's own indexing of an array of x's shape whose elements all share one byte of memory. Arrays of
+    # indices would copy it: one more axis of length 0 leaves nothing to copy.
+    shape = tuple(x.shape)
+    is_copied = not is_basic(index) and _n_axes(index) <= len(shape)
+    shown = (*shape, 0) if is_copied else shape
+    ghost = np.lib.stride_tricks.as_strided(np.zeros(1, np.int8), shown, (0,) * len(shown))
     try:
+        if is_copied:
+            return ghost[(*with_ellipsis(index), slice(None))].shape[:-1], x.dtype
         return ghost[index].shape, x.dtype
     except IndexError as error:
         raise IndexError(f"indexing: {error} (the tensor has shape {tuple(x.shape)})") from None
+
+
+def _n_axes(index: Any) -> int:
+    """Return how many axes an index takes away or cuts: a mask has several, a new axis none."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return sum(_n_axes_of(part) for part in parts if part is not None and part is not Ellipsis)
+
+
+def _n_axes_of(part: Any) -> int:
+    if isinstance(part, (bool, np.bool_)):
+        return 0
+    if isinstance(part, (int, np.integer, slice)):
+        return 1
+    array = np.asarray(part)
+    return array.ndim if array.dtype.kind == "b" else 1
 
 
 p.getitem.define(

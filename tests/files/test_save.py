@@ -291,6 +291,18 @@ def test_a_text_that_would_fill_the_memory_is_refused(kind, tmp_path):
         sknet.load(tmp_path / "it")
 
 
+@pytest.mark.parametrize("bounds", [(0, 2**70, 1), (0, -(2**21), -1)])
+def test_ranges_of_many_numbers_are_refused(bounds, tmp_path):
+    with pytest.raises(TypeError, match=r"\.it is range\(.*\): a file holds ranges of up to 1048576 numbers"):
+        sknet.save({"it": range(*bounds)}, tmp_path / "it")
+    sknet.save({"it": range(5)}, tmp_path / "it")
+    header, document, arrays = apart((tmp_path / "it").read_bytes())
+    text = json.dumps(document).replace("[0, 5, 1]", str(list(bounds)))
+    (tmp_path / "it").write_bytes(together(header, json.loads(text), arrays))
+    with pytest.raises(LoadError, match=r"range\(.*\) has more than 1048576 numbers"):
+        sknet.load(tmp_path / "it")
+
+
 MEMORY = """
 import sys, tracemalloc
 import sknet

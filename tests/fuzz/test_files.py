@@ -13,4 +13,5 @@ def test_changed_files(first):
 
 def test_there_are_files_of_every_kind_and_changes_that_matter():
     assert {"classifier", "model", "module", "frozen", "pipeline", "checkpoint"} <= set(originals())
+    assert {"exported", "graph"} <= set(originals())
     assert len({change.__name__ for change in CHANGES}) > 15

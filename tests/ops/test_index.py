@@ -1,12 +1,15 @@
 """Indexing: duplicates, masks, and indices that point outside."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from sknet import Tensor, grad, ops
 from sknet.autograd import gradcheck
 from sknet.compile import compile
-from sknet.core import gradients
+from sknet.core import PRIMITIVES, gradients
+from sknet.device import MetaArray
 from sknet.exceptions import DtypeError, ShapeError
 
 x = np.arange(12.0).reshape(3, 4)
@@ -99,6 +102,22 @@ class TestBrackets:
     def test_refused(self, index, message):
         with pytest.raises(IndexError, match=message):
             Tensor(x)[index]
+
+    def test_shapes_are_numpys_and_nothing_is_copied_for_them(self):
+        numbers, mask = np.array([[0], [2]]), np.array([True, False, True])
+        indices = [
+            *([0, 2], numbers, mask, True, np.array(1), (mask, [0, 1]), (numbers, ..., [0, 1, 1])),
+            *((None, [0, 1]), ([0, 1], None, slice(1, 3), numbers), (slice(None), numbers, ..., None)),
+            *((..., [0]), (0, slice(None), numbers), (np.ones((3, 4), bool), 0), np.ones((3, 4, 3), bool)),
+        ]
+        rule, array = PRIMITIVES["getitem"].shape, np.zeros((3, 4, 3))
+        for index in indices:
+            assert rule(array, index=index) == (array[index].shape, array.dtype), index
+        tracemalloc.start()
+        assert rule(MetaArray((3, 2**40), "f4"), index=[0, 2])[0] == (2, 2**40)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 1 << 20
 
     def test_tensors_of_integers_take_rows(self):
         t = Tensor(x)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet.compile.extend import SymbolicGraph
 from sknet.core import Tensor
 from sknet.device import Device, is_array, namespace
 from sknet.nn import Module
@@ -27,6 +28,7 @@ __all__ = ["Fingerprint"]
 CONSTANT = (
     *(int, float, complex, str, bytes, bool, type(None), type(Ellipsis), slice, range, type),
     *(types.ModuleType, types.BuiltinFunctionType, np.generic, np.dtype, np.ufunc, Device),
+    SymbolicGraph,
 )
 # Attributes that a pass does not read: a Scope decides the mode, the version says how weights were drawn.
 NOT_READ = frozenset({"_training", "_init_version", "_buffers", "_transient"})

@@ -1,0 +1,154 @@
+"""GraphModule: a captured function with its parameters, as a module."""
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from typing import Any
+
+from sknet._late import above
+from sknet._tree import map_leaves
+from sknet.compile import Graph
+from sknet.compile.extend import OutputIndex, SymbolicGraph, checked_inputs, flat_arguments, outputs_of
+from sknet.core import Tensor, as_tensor
+from sknet.device import to_host
+from sknet.exceptions import GraphError
+from sknet.nn import Module, Parameter
+
+__all__ = ["GraphModule"]
+
+
+class GraphModule(Module):
+    """A captured function with its parameters: a module that computes by a graph, and needs no other class.
+
+    `Module.export` and `sknet.graphs.export` make it, and `sknet.load` reads it from a file. It is trained,
+    predicted with, copied and exported like any module; its parameters and buffers have the paths that they
+    had, so that states of the original module load.
+
+    Parameters
+    ----------
+    symbolic : SymbolicGraph
+        What is computed.
+    values : mapping of str to Parameter or array
+        Parameters and buffers by path: those that are parameters are trained.
+    transient : iterable of str, default=()
+        Paths of buffers that no state contains.
+    n_rows : int, default=1
+        The number of rows for which `graph` is shown.
+
+    Notes
+    -----
+    The graph is that of evaluation mode: `train` and `eval` change nothing. Training goes on with dropout
+    switched off and with the running statistics of batch norms.
+
+    It computes in the precision of its inputs and parameters, but where the function names a dtype itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import nn
+    >>> exported = nn.Linear(3, 2).initialize(0).export(np.ones((1, 3), "float32"))
+    >>> exported
+    GraphModule(2 operations, x: float32[n,3])
+    >>> exported(np.ones((5, 3), "float32")).shape
+    (5, 2)
+    >>> [path for path, _ in exported.named_parameters()]
+    ['weight', 'bias']
+    """
+
+    def __init__(
+        self,
+        symbolic: SymbolicGraph,
+        values: Mapping[str, Any],
+        transient: Iterable[str] = (),
+        n_rows: int = 1,
+    ) -> None:
+        super().__init__()
+        self.symbolic, self.n_rows = symbolic, n_rows
+        expected = [given.name for given in symbolic.inputs[: symbolic.n_values]]
+        if sorted(expected) != sorted(values):
+            raise GraphError(f"the graph needs values of {expected}, got {list(values)}")
+        for path, value in values.items():
+            self._register(path, value, persistent=path not in transient)
+        for given, own in zip(symbolic.inputs, self._own(), strict=False):
+            if (own.shape, own.dtype.kind) != (given.shape, given.dtype.kind):
+                raise GraphError(f"the graph needs {given}, got an array {own.dtype}{list(own.shape)}")
+
+    def _register(self, path: str, value: Any, *, persistent: bool) -> None:
+        *parents, name = path.split(".")
+        owner: Module = self
+        for parent in parents:
+            if parent not in owner._children:
+                owner.register_module(parent, Module())
+            owner = owner._children[parent]
+        if isinstance(value, Parameter):
+            owner.register_parameter(name, value)
+        else:
+            owner.register_buffer(name, value, persistent)
+
+    def _own(self) -> list[Tensor]:
+        """Return parameters and buffers in the order of the graph's inputs."""
+        known: dict[str, Tensor] = {**dict(self.named_parameters()), **dict(self.named_buffers())}
+        return [known[given.name] for given in self.symbolic.inputs[: self.symbolic.n_values]]
+
+    def forward(self, *args: Any, **named: Any) -> Any:
+        """Compute what the captured function does.
+
+        Parameters
+        ----------
+        *args : trees of tensors or arrays, each of shape (n_samples, ...)
+            With the structure and kinds of dtypes of the examples.
+        **named : tensor or array
+            The last arguments by name.
+
+        Returns
+        -------
+        tree of Tensor
+            Like the function's result.
+
+        Raises
+        ------
+        CaptureError
+            If the structure of the arguments, or a number or text among them, differs from the examples.
+        ShapeError, DtypeError
+            If an array does not fit.
+        """
+        symbolic = self.symbolic
+        if named:
+            args = (*args, *self._by_name(len(args), named))
+        given = [as_tensor(x) for x in flat_arguments(symbolic.args, args)]
+        graph = symbolic.at(symbolic.n_rows(given))
+        outputs = outputs_of(graph, checked_inputs(graph, [*self._own(), *given]))
+        return map_leaves(lambda leaf: outputs[leaf] if type(leaf) is OutputIndex else leaf, symbolic.result)
+
+    def _by_name(self, n_given: int, named: Mapping[str, Any]) -> list[Any]:
+        names = self.input_names[n_given:]
+        if set(names) != set(named):
+            raise TypeError(f"the graph takes {self.input_names}, got {n_given} of them and {list(named)}")
+        return [named[name] for name in names]
+
+    @property
+    def input_names(self) -> list[str]:
+        """The names of the arrays that it takes."""
+        return [given.name for given in self.symbolic.arguments]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph for as many rows as the example had, with the current values."""
+        own = zip(self.symbolic.inputs, self._own(), strict=False)
+        return self.symbolic.at(self.n_rows).with_values({x.name: to_host(value.data) for x, value in own})
+
+    def save(self, path: "str | PathLike[str]") -> None:
+        """Write it to a file that executes nothing when it is read: ``sknet.save(module, path)``.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            The file, which `sknet.load` reads; replaced if it is there.
+        """
+        above("save")(self, path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.extra_repr()})"
+
+    def extra_repr(self) -> str:
+        """Return what is shown between the parentheses."""
+        return f"{len(self.symbolic.lines)} operations, {', '.join(map(str, self.symbolic.arguments))}"
