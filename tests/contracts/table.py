@@ -9,7 +9,7 @@ import numpy as np
 from sknet import ops
 from sknet.core import Tensor
 
-__all__ = ["Case", "Row", "Spec", "binary", "flags", "indices", "real", "reduction", "unary"]
+__all__ = ["Case", "Row", "Spec", "binary", "drawn", "flags", "indices", "real", "reduction", "unary"]
 
 
 @dataclass(frozen=True)
@@ -126,3 +126,15 @@ def reduction(**drawn: Any) -> list[Case]:
         ((0, 3), {"axis": 1}),
     ]
     return [Case((real(*shape, **drawn),), params) for shape, params in parameters]
+
+
+def drawn(row: Row, case: Case, dtype: Any = np.float64) -> tuple[Callable[..., Any], list[np.ndarray]]:
+    """Return the row's function of the arrays of a case, and these arrays."""
+    operands = case.draw(dtype)
+    arrays = [x for x in operands if isinstance(x, np.ndarray)]
+
+    def function(*given: Any) -> Any:
+        free = iter(given)
+        return row(*[next(free) if isinstance(x, np.ndarray) else x for x in operands], **case.params)
+
+    return function, arrays

@@ -5,7 +5,6 @@ It runs as plain Python, in which no index that is out of bounds goes unnoticed.
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 from sknet import nn
 from sknet.compile.executors.native import UnsupportedError
@@ -16,6 +15,7 @@ from tests.contracts.test_training_step import Shaped, headed
 from tests.losses.test_contract import CASES as LOSSES
 from tests.losses.test_contract import probability
 from tests.nn.layers.test_contract import ROWS as LAYERS
+from tests.optim.helpers import with_eps
 from tests.optim.test_contract import CASES as OPTIMIZERS
 
 pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
@@ -62,8 +62,7 @@ def test_losses(case, shape, dtype):
 @EACH_DTYPE
 def test_optimizers(case, dtype):
     X, y = RNG.normal(size=(8, 4)).astype(dtype), RNG.normal(size=(8, 3)).astype(dtype)
-    params = clone(case.optimizer).get_params()
-    optimizer = clone(case.optimizer).set_params(**{name: 1e-3 for name in params if name.endswith("eps")})
+    optimizer = with_eps(case.optimizer, 1e-3)
 
     def make():
         return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))

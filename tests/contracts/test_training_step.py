@@ -9,7 +9,6 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 from sknet import Model, Tensor, nn
 from sknet.core import no_grad
@@ -21,6 +20,7 @@ from tests.engine.helpers import assert_same
 from tests.losses.test_contract import CASES as LOSSES
 from tests.nn.layers.test_contract import ROWS as LAYERS
 from tests.nn.layers.test_contract import setup
+from tests.optim.helpers import with_eps
 from tests.optim.test_contract import CASES as OPTIMIZERS
 
 STEPS = 12
@@ -112,9 +112,7 @@ def test_losses_keep_every_bit(case, shape, dtype):
 @DTYPES
 def test_optimizers_keep_every_bit(case, dtype):
     X, y = RNG.normal(size=(8, 4)).astype(dtype), RNG.normal(size=(8, 3)).astype(dtype)
-    params = clone(case.optimizer).get_params()
-    usual = {name: 1e-8 for name in params if name.endswith("eps")}  # the tables have some that vanish
-    optimizer = clone(case.optimizer).set_params(**usual)
+    optimizer = with_eps(case.optimizer, 1e-8)  # the tables have some that vanish
     settings = {"optimizer": optimizer, "dtype": dtype, "random_state": 0}
     net = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm(6), nn.Tanh(), nn.Linear(6, 3))
     models = [Model(net.copy(), SquaredError(), compile=mode, **settings) for mode in (True, False)]

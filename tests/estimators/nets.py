@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import numpy as np
+
 import sknet
-from sknet import nn
+from sknet import nn, ops
 from sknet.nn.init import GlorotUniform
 from tests.estimators.data import CLASSIFICATIONS
 
@@ -42,6 +44,53 @@ class Normed(nn.Module):
 
     def forward(self, x):
         return self.head(self.body(x))
+
+
+class Gate(nn.Module):
+    """An activation of one's own, with a buffer, a parameter, and a parameter that is not trained."""
+
+    def __init__(self):
+        self.scale = nn.Parameter(np.array([1.5]))
+        self.fixed = nn.Parameter(np.array([0.5]))
+        self.fixed.requires_grad = False
+        self.register_buffer("seen", np.array([2.0]))
+
+    def forward(self, x):
+        return ops.tanh(x * self.scale) * self.seen + self.fixed
+
+
+class Images(nn.Module):
+    """Convolves images."""
+
+    def __init__(self, n_outputs):
+        self.body = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm(3), nn.ReLU(), nn.MaxPool2d(2))
+        self.last = nn.LazyLinear(n_outputs)
+
+    def forward(self, image):
+        return self.last(nn.Flatten()(self.body(image)))
+
+
+class Tokens(nn.Module):
+    """Reads sequences of token ids."""
+
+    def __init__(self, n_outputs, cell=nn.GRU):
+        self.embedding = nn.Embedding(20, 6)
+        self.rnn = cell(6, 5, returns="last")
+        self.last = nn.Linear(5, n_outputs)
+
+    def forward(self, tokens, lengths=None):
+        return self.last(self.rnn(self.embedding(tokens), lengths=lengths))
+
+
+class Both(nn.Module):
+    """Takes numbers and a token id."""
+
+    def __init__(self, n_outputs):
+        self.embedding = nn.Embedding(20, 4)
+        self.last = nn.Linear(4 + 3, n_outputs)
+
+    def forward(self, numbers, word):
+        return self.last(ops.concat([numbers, self.embedding(word)], axis=1))
 
 
 def sequential(n_features: int, n_outputs: int, hidden: int = 8) -> nn.Sequential:

@@ -12,25 +12,13 @@ import sknet
 from sknet import nn, ops
 from sknet.losses import LOSSES, Ordinal, Quantile
 from tests.estimators.data import TABLES, estimator_for, quiet
+from tests.estimators.nets import Gate
 
 ROWS = (1, 2, 3, 7, 64, 230)
 METHODS = (
     *("predict", "predict_proba", "predict_log_proba", "decision_function"),
     *("predict_std", "predict_quantiles", "predict_interval"),
 )
-
-
-class Gate(nn.Module):
-    """An activation of one's own with a buffer, a parameter, and a parameter that is not trained."""
-
-    def __init__(self):
-        self.scale = nn.Parameter(np.array([1.5]))
-        self.fixed = nn.Parameter(np.array([0.5]))
-        self.fixed.requires_grad = False
-        self.register_buffer("seen", np.array([2.0]))
-
-    def forward(self, x):
-        return ops.tanh(x * self.scale) * self.seen + self.fixed
 
 
 class Reading(nn.Module):

@@ -14,6 +14,7 @@ from sknet import NetClassifier, NetRegressor, NetTransformer, losses, nn, ops
 from sknet.exceptions import CaptureError
 from sknet.losses import LOSSES
 from tests.estimators.data import TABLES, estimator_for, quiet
+from tests.estimators.nets import Both, Gate, Images, Tokens
 
 METHODS = (
     *("predict", "predict_proba", "predict_log_proba", "decision_function"),
@@ -26,38 +27,6 @@ ROUNDED = {f"activation {name}" for name in ("gelu", "logistic", "sigmoid", "sil
 WITH_LOGISTIC = {"objects", "bools", "multilabel", "ordinal"}
 
 
-class Gate(nn.Module):
-    """With a buffer, a parameter, and a parameter that is not trained."""
-
-    def __init__(self):
-        self.scale = nn.Parameter(np.array([1.5]))
-        self.fixed = nn.Parameter(np.array([0.5]))
-        self.fixed.requires_grad = False
-        self.register_buffer("seen", np.array([2.0]))
-
-    def forward(self, x):
-        return ops.tanh(x * self.scale) * self.seen + self.fixed
-
-
-class Images(nn.Module):
-    def __init__(self, n_outputs):
-        self.body = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm(3), nn.ReLU(), nn.MaxPool2d(2))
-        self.last = nn.LazyLinear(n_outputs)
-
-    def forward(self, image):
-        return self.last(nn.Flatten()(self.body(image)))
-
-
-class Tokens(nn.Module):
-    def __init__(self, n_outputs, cell=nn.GRU):
-        self.embedding = nn.Embedding(20, 6)
-        self.rnn = cell(6, 5, returns="last")
-        self.last = nn.Linear(5, n_outputs)
-
-    def forward(self, tokens, lengths=None):
-        return self.last(self.rnn(self.embedding(tokens), lengths=lengths))
-
-
 class Attending(nn.Module):
     def __init__(self, n_outputs):
         self.embedding = nn.Embedding(20, 8)
@@ -68,15 +37,6 @@ class Attending(nn.Module):
     def forward(self, tokens):
         x = self.embedding(tokens)
         return self.last(self.norm(x + self.attention(x, x, x)))
-
-
-class Both(nn.Module):
-    def __init__(self, n_outputs):
-        self.embedding = nn.Embedding(20, 4)
-        self.last = nn.Linear(4 + 3, n_outputs)
-
-    def forward(self, numbers, word):
-        return self.last(ops.concat([numbers, self.embedding(word)], axis=1))
 
 
 RNG = np.random.default_rng(0)

@@ -16,6 +16,7 @@ from sknet.core import PRIMITIVES, Tensor
 from sknet.exceptions import LoadError
 from sknet.graphs import export
 from tests.contracts.rows import ROWS
+from tests.contracts.table import drawn
 from tests.fuzz.files import SPARE, apart, together
 from tests.onnx.runtime import arrays_of
 
@@ -30,18 +31,6 @@ NOT_SAVED = {
 def through_file(x, folder, **options):
     sknet.save(x, folder / "it.safetensors")
     return sknet.load(folder / "it.safetensors", **options)
-
-
-def drawn(row, case, dtype):
-    """Return arrays, and the row's function of them."""
-    operands = case.draw(dtype)
-    arrays = [x for x in operands if isinstance(x, np.ndarray)]
-
-    def function(*given):
-        free = iter(given)
-        return row(*[next(free) if isinstance(x, np.ndarray) else x for x in operands], **case.params)
-
-    return function, arrays
 
 
 def same(found, expected):

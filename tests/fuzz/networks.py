@@ -56,6 +56,7 @@ from tests.fuzz.command import run_kinds
 from tests.fuzz.tangles import KINDS, NATIVE, Tangle
 from tests.losses.test_contract import CASES as LOSS_CASES
 from tests.losses.test_contract import probability
+from tests.optim.helpers import with_eps
 from tests.optim.test_contract import CASES as OPTIMIZERS
 
 LOSSES = [case for case in LOSS_CASES if any(len(shape) == 2 for shape in case.shapes)]
@@ -173,17 +174,11 @@ def _weight(rng: np.random.Generator, n: int, smallest: int, dtype: str) -> np.n
 def _optimizer(rng: np.random.Generator) -> Any:
     known = [case.optimizer for case in OPTIMIZERS]
     if rng.random() < 0.3:
-        return _steadied(clone(COMBINED[int(rng.integers(len(COMBINED)))]))
-    found = _steadied(clone(known[int(rng.integers(len(known)))]))
+        return with_eps(COMBINED[int(rng.integers(len(COMBINED)))], 1e-3)
+    found = with_eps(known[int(rng.integers(len(known)))], 1e-3)
     if rng.random() < 0.4 and not isinstance(found, Groups):
         found.set_params(lr=clone(SCHEDULES[int(rng.integers(len(SCHEDULES)))]))
     return found
-
-
-def _steadied(optimizer: Any) -> Any:
-    """Return an optimizer whose adaptive steps stay small where a gradient is nothing but rounding."""
-    names = [name for name in optimizer.get_params() if name.rpartition("__")[2] == "eps"]
-    return optimizer.set_params(**dict.fromkeys(names, 1e-3))
 
 
 def _module(

@@ -12,6 +12,7 @@ from sknet import NetClassifier, NetRegressor, NetTransformer, losses, neural_ne
 from sknet.losses import LOSSES
 from sknet.onnx._written import plain_labels
 from tests.estimators.data import TABLES
+from tests.estimators.nets import Both, Images, Tokens
 from tests.onnx.runtime import names_and_arrays
 
 NAMES = np.array(["cold", "mild", "hot", "torrid"])
@@ -211,34 +212,6 @@ def test_half_precision_is_close():
     assert found["probabilities"].dtype == np.float16
     np.testing.assert_allclose(found["probabilities"], clf.predict_proba(X), rtol=1e-2, atol=2e-3)
     assert (found["label"] == clf.predict(X)).mean() > 0.97
-
-
-class Images(nn.Module):
-    def __init__(self, n_outputs):
-        self.body = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm(3), nn.ReLU(), nn.MaxPool2d(2))
-        self.last = nn.LazyLinear(n_outputs)
-
-    def forward(self, image):
-        return self.last(nn.Flatten()(self.body(image)))
-
-
-class Tokens(nn.Module):
-    def __init__(self, n_outputs):
-        self.embedding = nn.Embedding(20, 6)
-        self.rnn = nn.GRU(6, 5, returns="last")
-        self.last = nn.Linear(5, n_outputs)
-
-    def forward(self, tokens, lengths=None):
-        return self.last(self.rnn(self.embedding(tokens), lengths=lengths))
-
-
-class Both(nn.Module):
-    def __init__(self, n_outputs):
-        self.embedding = nn.Embedding(20, 4)
-        self.last = nn.Linear(4 + 3, n_outputs)
-
-    def forward(self, numbers, word):
-        return self.last(sknet.ops.concat([numbers, self.embedding(word)], axis=1))
 
 
 class Tags(nn.Module):

@@ -9,6 +9,7 @@ from sknet.compile import capture
 from sknet.core import PRIMITIVES, Tensor, bind, no_grad
 from sknet.onnx._table import NOT_EXPORTED, TABLE
 from tests.contracts.rows import every_case
+from tests.contracts.table import drawn
 from tests.contracts.test_executors import applications
 from tests.onnx.runtime import arrays_of, model_of_function, run
 
@@ -35,21 +36,9 @@ def is_exported(row, case):
     return row.op not in WITHOUT and not inverted and not (empty and row.op in CRASHING)
 
 
-def drawn(row, case, dtype):
-    """Return arrays, and the row's function of them."""
-    operands = case.draw(dtype)
-    arrays = [x for x in operands if isinstance(x, np.ndarray)]
-
-    def function(*given):
-        free = iter(given)
-        return row(*[next(free) if isinstance(x, np.ndarray) else x for x in operands], **case.params)
-
-    return arrays, function
-
-
 @every_case(is_exported, dtype=["float32", "float64"])
 def test_a_row_computes_the_same_in_onnxruntime(row, case, dtype):
-    arrays, function = drawn(row, case, dtype)
+    function, arrays = drawn(row, case, dtype)
     with no_grad():
         expected = arrays_of(function(*map(Tensor, arrays)))
         model = model_of_function(lambda _: capture(function, *arrays), len(arrays))

@@ -1,6 +1,7 @@
 """What the tests of the optimizers share."""
 
 import numpy as np
+from sklearn.base import clone
 
 from sknet.optim.schedules import Progress
 
@@ -9,6 +10,15 @@ def gradient_series(n_steps, shape, seed=0):
     """Draw gradients of very different sizes, as training has them."""
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n_steps, *shape)) * np.exp(rng.normal(size=shape))
+
+
+def with_eps(optimizer, eps):
+    """Return a clone with this number for each ``eps``, also of the optimizers inside.
+
+    A large one keeps adaptive steps small where a gradient is nothing but rounding.
+    """
+    names = [name for name in optimizer.get_params() if name.rpartition("__")[2] == "eps"]
+    return clone(optimizer).set_params(**dict.fromkeys(names, eps))
 
 
 def follow(optimizer, gradients, start, progress=None):

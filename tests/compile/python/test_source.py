@@ -16,6 +16,7 @@ from sknet.core import PRIMITIVES, bind, no_grad
 from sknet.device import backend
 from sknet.exceptions import CaptureError
 from tests.contracts.rows import ROWS
+from tests.contracts.table import drawn
 from tests.contracts.test_executors import applications
 from tests.nn.layers.test_contract import ROWS as LAYERS
 
@@ -43,17 +44,6 @@ def executed(captured, count, name="f"):
     namespace = {}
     exec(whole, namespace)
     return namespace[name], whole
-
-
-def drawn(row, case, dtype):
-    operands = case.draw(dtype)
-    arrays = [x for x in operands if isinstance(x, np.ndarray)]
-
-    def function(*given):
-        free = iter(given)
-        return row(*[next(free) if isinstance(x, np.ndarray) else x for x in operands], **case.params)
-
-    return function, arrays
 
 
 def arrays_in(tree):
