@@ -1,6 +1,5 @@
 """Frozen predictors: the part of a fitted estimator that prediction needs."""
 
-import copy
 import math
 import os
 from pathlib import Path
@@ -18,7 +17,6 @@ from sknet.engine.extend import (
     MOST_ROWS,
     Head,
     Layer,
-    Layout,
     Part,
     Pass,
     Predictor,
@@ -26,8 +24,10 @@ from sknet.engine.extend import (
     are_arrays,
     arguments,
     computed_dtype,
+    detached,
     each_input,
     find_layer,
+    flattened,
     in_chunks,
     n_rows,
     row_shapes,
@@ -95,19 +95,12 @@ class _Frozen:
         self._names = None if names is None else tuple(names)
         self._loss, self._targets = model.loss_function, targets
         self._inputs, self._label = inputs, label
-        module = copy.deepcopy(model.module).eval().to(device="cpu")
-        module.load_state_dict(model.evaluation_parameters, strict=False)
-        self._own(module)
+        self._own(detached(model))
 
     def _own(self, module: Module) -> None:
         """Take over a module: its parameters become views of one array, an input of the programs."""
-        trained = dict(module.named_parameters())
         self._module = module
-        self._layout = Layout({path: tuple(parameter.shape) for path, parameter in trained.items()})
-        self._flat = np.zeros(self._layout.size, self._dtype)
-        self._layout.fill(self._flat, {path: parameter.data for path, parameter in trained.items()})
-        for path, view in self._layout.views(self._flat).items():
-            trained[path].data = view
+        self._layout, self._flat = flattened(module, self._dtype)
         self._predictors: dict[str, Predictor | None] = {}
         self._rows: dict[Any, int] = {}
         self._latest = 0

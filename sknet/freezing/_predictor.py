@@ -122,13 +122,10 @@ class FrozenPipeline:
             return found
         return found.array() if self._last is None else found.ordered()
 
-    def _asked(self, method: str, X: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self._last, method)(self._before(X), *args, **kwargs)
-
     @available_if(_has("predict"))
     def predict(self, X: Any, **params: Any) -> Any:
         """Return predictions, as the pipeline's method does for X and `params`."""
-        return self._asked("predict", X, **params)
+        return self._last.predict(self._before(X), **params)
 
     @available_if(_has("predict_proba"))
     def predict_proba(self, X: Any) -> Any:

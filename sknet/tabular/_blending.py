@@ -7,7 +7,7 @@ import numpy as np
 
 from sknet import nn
 from sknet.core import Tensor
-from sknet.engine.extend import Layout, Predictor
+from sknet.engine.extend import Predictor, detached, flattened
 from sknet.preprocessing.extend import OneRow, Table
 from sknet.tabular._mixing import Mix
 from sknet.tabular._training import Member
@@ -75,12 +75,7 @@ class Blend(nn.Module):
     """
 
     def __init__(self, members: Sequence[Counted], spans: Sequence[tuple[int, int]]) -> None:
-        networks = []
-        for member, _ in members:
-            network = member.model.module.copy().eval()
-            network.load_state_dict(member.model.evaluation_parameters, strict=False)
-            networks.append(network.to(device="cpu"))
-        self.networks = nn.ModuleList(*networks)
+        self.networks = nn.ModuleList(*[detached(member.model) for member, _ in members])
         self.factors = [float(np.float32(factor)) for _, factor in members]
         self.spans = list(spans)
 
@@ -111,13 +106,7 @@ class OfOneRow:
             for encoder, width, end in zip(encoders, self._encode.widths, ends, strict=True)
         }
         module = Blend(members, [span_of[id(member.encoder)] for member, _ in members]).eval()
-        parameters = dict(module.named_parameters())
-        layout = Layout({path: tuple(parameter.shape) for path, parameter in parameters.items()})
-        flat = np.zeros(layout.size, np.float32)
-        layout.fill(flat, {path: parameter.data for path, parameter in parameters.items()})
-        for path, view in layout.views(flat).items():
-            parameters[path].data = view
-        self._predict = Predictor(module, layout, flat, most_rows=1)
+        self._predict = Predictor(module, *flattened(module, np.float32), most_rows=1)
 
     def __call__(self, table: Table) -> np.ndarray:
         """Return the outputs of the only row of a `table`, of shape (1, n_outputs)."""

@@ -1,5 +1,6 @@
 """Predictions: in chunks of bounded memory, and compiled."""
 
+from sknet.engine.predict._detached import detached, flattened
 from sknet.engine.predict._input_gradients import Chosen, input_gradients, integrated_gradients
 from sknet.engine.predict._layers import Layer, Part, find_layer, layer_rows, model_layer, part_rows
 from sknet.engine.predict._overflow import warn_of_overflow
@@ -35,7 +36,9 @@ __all__ = [
     "apply_head",
     "chunk_rows",
     "chunk_rows_of",
+    "detached",
     "find_layer",
+    "flattened",
     "in_chunks",
     "input_gradients",
     "integrated_gradients",
