@@ -1,4 +1,4 @@
-"""Four doors to one core: the same small problem through each, and who owns what behind it.
+"""Four interfaces to one core: the same small problem through each, and who owns what behind it.
 
 Run it with ``python examples/four_doors.py``; it needs sknet and nothing else, and takes a few
 seconds. The problem is to tell the two half moons of scikit-learn apart. For each door the script
