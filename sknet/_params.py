@@ -1,31 +1,31 @@
-"""Parameter objects, their constraints, and the one message for a parameter that is wrong.
+"""Parameter objects: losses, optimizers, schedules and initialisers, which only store what they were given.
 
-Losses, optimizers, schedules and initialisers are hyperparameters: objects that only store what
-they were given. scikit-learn's `BaseEstimator` is exactly that, so `clone`, `get_params`, nested
-names in a grid (``optimizer__lr``) and pickling need nothing of ours.
+They follow scikit-learn's protocol of parameters, so `clone`, nested names in a grid (``optimizer__lr``) and
+pickling work as with its estimators, and do without scikit-learn: a predictor loads them.
 """
 
 import inspect
+import sys
 from collections.abc import Callable, Hashable, Mapping
 from functools import cache, wraps
+from pprint import saferepr
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import (
+
+from sknet._constraints import (
     Interval,
     InvalidParameterError,
     Options,
     RealNotInt,
     StrOptions,
-    validate_parameter_constraints,
+    check_values,
+    invalid,
 )
-
 from sknet._hints import advice_for, argument_hint, parameter_hint, suggestion, value_hint
 
 __all__ = [
     "Composite",
-    "HoldsLists",
     "Interval",
     "InvalidParameterError",
     "Options",
@@ -35,19 +35,20 @@ __all__ = [
     "check_values",
     "explained",
     "explained_call",
+    "names_of",
     "resolve",
     "same",
     "unknown_parameter",
     "validate_parameters",
 ]
 
-PLAIN = frozenset({bool, int, float, str, type(None)})
-MOST_VALID = 4096  # values that are known to be valid
+LINE = 80  # characters of a line of a representation
+MOST_SHOWN = 700  # characters of a representation
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class ParameterObject(BaseEstimator):
+class ParameterObject:
     """Base of the objects that are hyperparameters: they store, compare, clone and validate.
 
     `_parameter_constraints` uses scikit-learn's format; `validate` checks the values against it
@@ -64,12 +65,32 @@ class ParameterObject(BaseEstimator):
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        return list(_names_of(cast(Hashable, cls)))
+        return list(names_of(cast(Hashable, cls)))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Whether also those of objects among them, as ``lr__decay``.
+
+        Returns
+        -------
+        dict
+            Values by name.
+        """
+        found: dict[str, Any] = {}
+        for name in self._get_param_names():
+            value = found[name] = getattr(self, name)
+            if deep and hasattr(value, "get_params") and not isinstance(value, type):
+                found.update({f"{name}__{key}": inner for key, inner in value.get_params().items()})
+        return found
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, also nested ones (``optimizer__lr``): all of them, or none if one does not exist.
@@ -140,11 +161,26 @@ class ParameterObject(BaseEstimator):
         """
         validate_parameters(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(vars(self))  # a dict also where there are no parameters
+
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
         mine, theirs = self.get_params(deep=False), other.get_params(deep=False)
         return all(same(value, theirs[name]) for name, value in mine.items())
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return _shortened(_filled(f"{name}(", [f"{key}={text}" for key, text in self._changes_as_text()]))
+
+    def _changes_as_text(self) -> list[tuple[str, str]]:
+        """Return names and values, as text, of the parameters that differ from their defaults."""
+        found = {name: getattr(self, name) for name in self._get_param_names()}
+        if _shows_changes_only():
+            defaults = _defaults_of(cast(Hashable, type(self)))
+            found = {name: value for name, value in found.items() if not _is_default(value, defaults[name])}
+        return [(name, saferepr(value)) for name, value in found.items()]
 
     def __hash__(self) -> int:
         return hash(type(self))  # equal objects must have equal hashes, and 1 == 1.0 == np.float32(1)
@@ -196,114 +232,6 @@ class Composite(ParameterObject):
         return own, nested + self._checked([(key, parts[key], values) for key, values in inner.items()])
 
 
-class HoldsLists(BaseEstimator):
-    """Mixin of estimators with parameters that are lists of objects, each reached by its number.
-
-    Examples
-    --------
-    >>> from sknet import MLPClassifier
-    >>> from sknet.callbacks import EarlyStopping
-    >>> clf = MLPClassifier(callbacks=[EarlyStopping(patience=3)])
-    >>> clf.get_params()["callbacks__0__patience"]
-    3
-    >>> clf.set_params(callbacks__0__patience=5).callbacks
-    [EarlyStopping(patience=5)]
-    """
-
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        return list(_names_of(cast(Hashable, cls)))
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            Whether also those of objects among them, as ``optimizer__lr`` or ``callbacks__0__patience``.
-
-        Returns
-        -------
-        dict
-            Values by name.
-        """
-        found: dict[str, Any] = super().get_params(deep)
-        if deep:
-            for name in self._get_param_names():
-                for number, item in _objects_in(found[name]):
-                    found[f"{name}__{number}"] = item
-                    found.update({f"{name}__{number}__{k}": v for k, v in item.get_params().items()})
-        return found
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones such as ``optimizer__lr`` or ``callbacks__0__patience``.
-
-        Parameters
-        ----------
-        **params : dict
-            Values by the names that `get_params` returns.
-
-        Returns
-        -------
-        self
-            The estimator.
-
-        Raises
-        ------
-        ValueError
-            If there is no parameter of such a name.
-        """
-        inside: dict[str, dict[str, Any]] = {}
-        for name in list(params):
-            own, _, rest = name.partition("__")
-            if rest and isinstance(params.get(own, getattr(self, own, None)), (list, tuple)):
-                inside.setdefault(own, {})[rest] = params.pop(name)
-        nested: list[tuple[Any, dict[str, Any]]] = []
-        for own, values in inside.items():
-            params[own], within = _with(self, own, params.get(own, getattr(self, own)), values)
-            nested += within
-        super().set_params(**params)
-        for item, values in nested:
-            item.set_params(**values)
-        return self
-
-
-def _objects_in(held: Any) -> list[tuple[int, Any]]:
-    """Return the objects with parameters that a list or tuple holds, with their numbers."""
-    if not isinstance(held, (list, tuple)):
-        return []
-    return [(i, x) for i, x in enumerate(held) if hasattr(x, "get_params") and not isinstance(x, type)]
-
-
-def _with(
-    estimator: Any, name: str, held: Any, params: Mapping[str, Any]
-) -> tuple[Any, list[tuple[Any, dict[str, Any]]]]:
-    """Return a list with objects replaced, and objects in it with the values of their parameters."""
-    new = list(held)
-    inner: dict[int, dict[str, Any]] = {}
-    for key, value in params.items():
-        number, _, rest = key.partition("__")
-        if not (number.isdecimal() and int(number) < len(new)):
-            numbers = f"from {name}__0 to {name}__{len(new) - 1}" if new else "none, as it is empty"
-            raise ValueError(
-                f"Invalid parameter '{name}__{key}' for estimator {type(estimator).__name__}: the objects in "
-                f"{name!r} are reached by number, {numbers}."
-            )
-        if rest:
-            inner.setdefault(int(number), {})[rest] = value
-        else:
-            new[int(number)] = value
-    is_replaced = any("__" not in key for key in params)
-    found = new if is_replaced and isinstance(held, list) else type(held)(new) if is_replaced else held
-    nested = [(new[number], values) for number, values in inner.items()]
-    for item, values in nested:
-        if not hasattr(item, "set_params") or isinstance(item, type):
-            raise ValueError(f"{item!r} in {name!r} has no parameters of its own: {sorted(values)}")
-        if isinstance(item, ParameterObject):
-            item._resolved(values)
-    return found, nested
-
-
 def _holder(name: str, parts: Mapping[str, Any]) -> str | None:
     """Return the key of the part that a nested name belongs to: the longest that it begins with."""
     return max((key for key in parts if name.startswith(f"{key}__")), key=len, default=None)
@@ -348,7 +276,7 @@ def explained_call(method: Method) -> Method:
     return cast(Method, told)
 
 
-def unknown_parameter(estimator: BaseEstimator, name: str) -> ValueError:
+def unknown_parameter(estimator: Any, name: str) -> ValueError:
     """Return the error for a parameter that an object does not have; it says what that is called here."""
     valid = sorted(estimator.get_params(deep=False))
     hint = parameter_hint(type(estimator), name, valid)
@@ -370,48 +298,73 @@ def same(a: Any, b: Any) -> bool:
 
 
 @cache
-def _names_of(kind: Any) -> tuple[str, ...]:
-    """Return the parameters of a class: reading its signature takes longer than what they are read for."""
-    return tuple(BaseEstimator._get_param_names.__func__(kind))
-
-
-_valid: set[tuple[Any, ...]] = set()  # classes with names and values that were found to be valid
-
-
-def check_values(holder: object, constraints: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """Check values against constraints in scikit-learn's format: plain ones once in a process.
+def names_of(kind: Any) -> tuple[str, ...]:
+    """Return the parameters of a class: reading its signature takes longer than what they are read for.
 
     Parameters
     ----------
-    holder : object
-        Whose values they are; its class has one set of constraints.
-    constraints : mapping of str to list
-        For names of values.
-    values : mapping of str to object
-        By name.
+    kind : type
+        Its constructor has the parameters.
+
+    Returns
+    -------
+    tuple of str
+        Sorted.
 
     Raises
     ------
-    InvalidParameterError
-        Names the class, the parameter, what it must be and what it is.
+    RuntimeError
+        If the constructor takes any number of arguments.
     """
-    kind = type(holder)
-    keys = {name: (kind, name, type(value), value) for name, value in values.items() if _is_plain(value)}
-    rest = {name: value for name, value in values.items() if name not in keys or keys[name] not in _valid}
-    if not rest:
-        return
-    validate_parameter_constraints(constraints, rest, caller_name=kind.__name__)
-    if len(_valid) > MOST_VALID:
-        _valid.clear()
-    _valid.update(keys[name] for name in rest if name in keys)
+    found = _parameters_of(kind)
+    if any(each.kind is each.VAR_POSITIONAL for each in found):
+        raise RuntimeError(f"the constructor of {kind.__name__} takes *args: give each parameter a name")
+    return tuple(sorted(each.name for each in found))
 
 
-def _is_plain(value: Any) -> bool:
-    """Tell whether a value never changes, and equals no other of its type that may be invalid."""
-    return type(value) in PLAIN or (type(value) is tuple and all(type(x) is int for x in value))
+def _parameters_of(kind: Any) -> list[inspect.Parameter]:
+    if kind.__init__ is object.__init__:
+        return []
+    _, *found = inspect.signature(kind.__init__).parameters.values()
+    return [each for each in found if each.kind is not each.VAR_KEYWORD]
 
 
-def validate_parameters(estimator: BaseEstimator) -> None:
+@cache
+def _defaults_of(kind: Any) -> dict[str, Any]:
+    return {each.name: each.default for each in _parameters_of(kind)}
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if default is inspect.Parameter.empty or type(value) is not type(default):
+        return False
+    return value is default or repr(value) == repr(default)
+
+
+def _shows_changes_only() -> bool:
+    """Tell whether parameters at their defaults are left out, as the settings of scikit-learn say."""
+    sklearn: Any = sys.modules.get("sklearn")
+    return sklearn is None or bool(sklearn.get_config()["print_changed_only"])
+
+
+def _filled(start: str, parts: list[str]) -> str:
+    """Return a call as text, with as many of its arguments in each line as fit."""
+    lines, indent = [start], " " * len(start)
+    for i, part in enumerate(parts):
+        text = part + (")" if i == len(parts) - 1 else ",")
+        is_first = lines[-1] in (start, indent)
+        if not is_first and len(lines[-1]) + 1 + len(text) > LINE:
+            lines.append(indent)
+            is_first = True
+        lines[-1] += text if is_first else f" {text}"
+    return "\n".join(lines) + ("" if parts else ")")
+
+
+def _shortened(text: str) -> str:
+    half = MOST_SHOWN // 2
+    return text if len(text) <= MOST_SHOWN else f"{text[:half]}...{text[-half:]}"
+
+
+def validate_parameters(estimator: Any) -> None:
     """Check an estimator's own parameters and those of the parameter objects among them."""
     params = estimator.get_params(deep=False)
     try:
@@ -421,12 +374,12 @@ def validate_parameters(estimator: BaseEstimator) -> None:
         hint = value_hint(name, params.get(name))
         if not hint:
             raise
-        raise InvalidParameterError(f"{error}{hint}") from None
+        raise type(error)(f"{error}{hint}") from None
     for name, value in params.items():
         if isinstance(value, ParameterObject):
             value.validate()
         elif isinstance(value, type) and issubclass(value, ParameterObject):  # passes as a callable
-            raise InvalidParameterError(
+            invalid(
                 f"The {name!r} parameter of {type(estimator).__name__} must not be a class. Got {value!r} "
                 f"instead: pass an object, {value.__name__}(...)."
             )
@@ -475,7 +428,7 @@ def resolve(
     hint = suggestion(value, registry, synonyms) if isinstance(value, str) else "."
     if isinstance(value, type) and issubclass(value, base):
         hint = f". Pass an instance: {value.__name__}()."
-    raise InvalidParameterError(
+    invalid(
         f"The {parameter!r} parameter of {caller} must be a str among {sorted(registry)} "
         f"or an instance of {base.__name__}. Got {value!r} instead{hint}"
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sknet._params import Interval, Options, StrOptions
+from sknet._validation import Interval, Options, StrOptions
 from sknet.device import namespace
 from sknet.estimators.extend import (
     BaseClassifier,

@@ -8,8 +8,8 @@ import pytest
 from tests.project import module_name, source_files
 
 LAYERS = [
-    {"exceptions", "_hints", "_warnings"},
-    {"_available", "_frames", "_indexing", "_late", "_params", "_tree"},
+    {"exceptions", "_constraints", "_hints", "_warnings"},
+    {"_available", "_frames", "_indexing", "_late", "_params", "_random", "_scipy", "_tree", "_validation"},
     {"device"},
     {"core"},
     {"ops"},

@@ -5,7 +5,8 @@ from numbers import Real
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn import config_context
+from sklearn.base import BaseEstimator, clone
 
 from sknet._params import (
     Composite,
@@ -217,3 +218,72 @@ def test_all_or_nothing(params, message):
     with pytest.raises(ValueError, match=message):
         target.set_params(**params)
     assert target == Pair([Rate(), 0.5])
+
+
+def constructor(self, alpha=1.0, beta=None, names=("a", "b"), table=None, part=None, *, eta=float("nan")):
+    self.alpha, self.beta, self.names, self.table, self.part, self.eta = alpha, beta, names, table, part, eta
+
+
+Ours = type("Thing", (ParameterObject,), {"__init__": constructor})
+Theirs = type("Thing", (BaseEstimator,), {"__init__": constructor})
+SETTINGS = [
+    {},
+    {"alpha": 2, "beta": "text", "eta": 0.5},
+    {"names": ["x"] * 12, "beta": {"b": 1, "a": [2]}, "alpha": -1e-5},
+    {"table": np.arange(3.0), "part": ("inner", {"alpha": 3.0})},
+    {
+        "alpha": 1,
+        "names": "a long text " * 5,
+        "beta": "another text",
+        "part": ("inner", {"beta": "text " * 9}),
+    },
+    {"eta": float("nan"), "alpha": True},
+]
+
+
+def made(kind, params):
+    inner = params.get("part")
+    return kind(**(params if inner is None else {**params, "part": kind(**inner[1])}))
+
+
+@pytest.mark.parametrize("params", SETTINGS, ids=range(len(SETTINGS)))
+@pytest.mark.parametrize("changes_only", [True, False])
+def test_the_protocol_is_scikit_learns(params, changes_only):
+    ours, theirs = made(Ours, params), made(Theirs, params)
+    with config_context(print_changed_only=changes_only):
+        assert "".join(repr(ours).split()) == "".join(repr(theirs).split())
+    for deep in (False, True):
+        mine, other = ours.get_params(deep), theirs.get_params(deep)
+        assert {**mine, "part": None, "eta": None}.items() == {
+            **other,
+            "part": None,
+            "eta": None,
+        }.items() or ("table" in params and mine.keys() == other.keys())
+    twin = clone(ours)
+    assert type(twin) is Ours
+    assert twin is not ours
+    assert repr(twin) == repr(ours)
+    if ours.part is not None:
+        assert twin.part is not ours.part
+        assert twin.set_params(part__alpha=9).part.alpha == 9
+
+
+def test_lines_of_a_representation_are_filled():
+    long = Ours(names=("first name", "second name"), beta="some text or other", alpha=12345.0, table="xyz")
+    assert repr(long).splitlines() == [
+        "Thing(alpha=12345.0, beta='some text or other',",
+        "      names=('first name', 'second name'), table='xyz')",
+    ]
+
+
+def test_a_long_representation_is_shortened():
+    assert len(repr(Ours(beta="text " * 1000))) < 800
+
+
+def test_parameters_need_names():
+    class Any(ParameterObject):
+        def __init__(self, *values):
+            self.values = values
+
+    with pytest.raises(RuntimeError, match=r"the constructor of Any takes \*args: give each"):
+        Any(1).get_params()

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
-from sklearn.base import clone
-
 from sknet._hints import suggestion, value_hint
 from sknet._params import InvalidParameterError, ParameterObject
 from sknet.callbacks._view import FitView
@@ -252,6 +250,8 @@ def fresh_callbacks(callbacks: Sequence[Callback], before: Sequence[Callback] = 
     list of Callback
         In the same order.
     """
+    from sklearn.base import clone  # of a fit, which has loaded it
+
     clones = [clone(callback) for callback in callbacks]
     for new, old in zip(clones, before, strict=False):
         if type(new) is type(old):

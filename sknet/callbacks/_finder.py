@@ -6,7 +6,6 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from sknet._params import Interval
 from sknet.callbacks._callback import Answer, Callback
@@ -176,6 +175,8 @@ def _endless(model: Any, batches: Any) -> Any:
 
 def _with_rate(optimizer: Any, schedule: Any) -> Any:
     """Return an optimizer like this one with another learning rate, wherever that is set in it."""
+    from sklearn.base import clone  # of a fit, which has loaded it
+
     changed = clone(optimizer)
     names = [name for name in changed.get_params() if f"__{name}".endswith("__lr")]
     names = [name for name in names if "lr__" not in name]  # those within a schedule

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
+from sknet._scipy import issparse
 from sknet._tree import leaves, map_leaves, paths
 from sknet.compile._graph import Equation, Graph, Operand, Variable
 from sknet.compile._signature import OutputIndex, Pure, Signature, pure_of
@@ -247,7 +247,7 @@ def make_traced(recorder: Recorder, variable: Variable) -> Tensor:
 
 def is_dense(leaf: Any) -> bool:
     """Tell whether a leaf is an array, which capture traces."""
-    if scipy.sparse.issparse(leaf):
+    if issparse(leaf):
         raise CaptureError("a sparse matrix cannot be an argument of a captured function: pass a dense array")
     return isinstance(leaf, (Tensor, Variable)) or is_array(leaf)
 
@@ -279,7 +279,7 @@ def _frozen(primitive: Primitive, value: Any) -> Any:
             "Use ops.take or ops.take_along_axis, which take indices as a tensor, or ops.where in place "
             "of a mask."
         )
-    if scipy.sparse.issparse(value):
+    if issparse(value):
         raise CaptureError(
             f"{primitive.name} is given a sparse matrix, {user_line()}, whose values would be frozen: "
             "pass a dense array, or run the function without compiling it."

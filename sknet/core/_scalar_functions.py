@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import _ufuncs  # see device/_numpy.py
+
+from sknet._scipy import SpecialFunction
 
 __all__ = ["SCALAR_FUNCTIONS", "ScalarFunction", "check_functions"]
 
@@ -66,8 +67,8 @@ SCALAR_FUNCTIONS: dict[str, ScalarFunction] = {
     "copysign": ScalarFunction(np.copysign, "copysign", "np.copysign"),
     "cos": ScalarFunction(np.cos, "cos", "math.cos"),
     "cosh": ScalarFunction(np.cosh, "cosh", "np.cosh"),
-    "erf": ScalarFunction(_ufuncs.erf, "erf", "math.erf"),
-    "erfc": ScalarFunction(_ufuncs.erfc, "erfc", "math.erfc"),
+    "erf": ScalarFunction(SpecialFunction("erf"), "erf", "math.erf"),
+    "erfc": ScalarFunction(SpecialFunction("erfc"), "erfc", "math.erfc"),
     "exp": ScalarFunction(np.exp, "exp", "math.exp"),
     "exp2": ScalarFunction(np.exp2, "exp2", "np.exp2"),
     "expm1": ScalarFunction(np.expm1, "expm1", "math.expm1"),

@@ -6,12 +6,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
-import scipy.sparse
 
+from sknet._scipy import SPECIAL_FUNCTIONS, issparse
 from sknet.device._backend import Backend, Kernel, register
 from sknet.device._device import Device
 from sknet.device._namespace import Namespace
-from sknet.device._numpy import SPECIAL_FUNCTIONS
 from sknet.exceptions import DeviceError
 
 __all__ = ["CupyBackend"]
@@ -68,7 +67,7 @@ class CupyBackend(Backend):
     def from_host(self, array: Any, device: Device) -> Any:
         self.check(device)
         with self.activate(device):
-            if scipy.sparse.issparse(array):
+            if issparse(array):
                 return self._sparse.csr_matrix(array.tocsr())
             return self._cupy.asarray(array)
 

@@ -5,21 +5,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
-import scipy.sparse
 
-# Private, too: the loop behind a sparse matrix product, which writes into a given array.
-from scipy.sparse._sparsetools import csc_matvecs
-
-# Private, but the ufuncs themselves: with SCIPY_ARRAY_API=1 the public names are plain functions around them.
-from scipy.special import _ufuncs
-
+from sknet._scipy import SPECIAL_FUNCTIONS, issparse, sparsetools, special
 from sknet.device._backend import Backend, register
 from sknet.device._device import Device
 from sknet.device._namespace import Namespace
 
 __all__ = ["NumpyBackend"]
-
-SPECIAL_FUNCTIONS = ("erf", "erfc", "expit", "logit", "xlogy")
 
 
 def _add_rows_at(out: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
@@ -29,7 +21,7 @@ def _add_rows_at(out: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
         count = rows.size
         ones, starts = np.ones(count, out.dtype), np.arange(count + 1)
         shape = (*out.shape[:1], count, *out.shape[1:])
-        csc_matvecs(*shape, starts, rows, ones, values.reshape(-1), out.reshape(-1))
+        sparsetools().csc_matvecs(*shape, starts, rows, ones, values.reshape(-1), out.reshape(-1))
     else:
         np.add.at(out, rows, values)
 
@@ -66,6 +58,17 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     return np.where(condition, x, y)
 
 
+class _Functions(SimpleNamespace):
+    """NumPy's functions, and those of SciPy that are loaded when they are first asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in SPECIAL_FUNCTIONS:
+            raise AttributeError(f"arrays of NumPy have no function {name!r}")
+        function = special(name)
+        setattr(self, name, function)
+        return function
+
+
 class NumpyBackend(Backend):
     """Arrays in the host's memory."""
 
@@ -75,11 +78,10 @@ class NumpyBackend(Backend):
 
     def __init__(self) -> None:
         functions = {name: getattr(np, name) for name in np.__all__}
-        special = {name: getattr(_ufuncs, name) for name in SPECIAL_FUNCTIONS}
         # The ufuncs' own reductions: np.sum and friends add a microsecond of dispatch on top.
         reductions = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
         own = {"where": where, "add_rows_at": _add_rows_at, "check_indices": check_indices}
-        self.xp = cast(Namespace, SimpleNamespace(**functions | special | reductions | own))
+        self.xp = cast(Namespace, _Functions(**functions | reductions | own))
 
     def from_host(self, array: Any, device: Device) -> Any:
         return array
@@ -99,7 +101,7 @@ class NumpyBackend(Backend):
         return memory[start : start + nbytes]
 
     def is_sparse(self, array: Any) -> bool:
-        return bool(scipy.sparse.issparse(array))
+        return issparse(array)
 
 
 register("cpu", NumpyBackend)

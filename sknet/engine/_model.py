@@ -5,8 +5,8 @@ from copy import deepcopy
 from typing import Any, Self
 
 from numpy.typing import DTypeLike
-from sklearn.utils import check_random_state
 
+from sknet._random import check_random_state
 from sknet.core import Tensor
 from sknet.device import Device, active, available, check_float_dtype, on_device
 from sknet.engine.loop import KeptSteps

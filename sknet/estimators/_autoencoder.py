@@ -7,7 +7,8 @@ from numbers import Integral, Real
 from typing import Any
 
 from sknet import nn, ops
-from sknet._params import Interval, resolve
+from sknet._params import resolve
+from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.core import Tensor
 from sknet.estimators._architecture import Architecture

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._params import HoldsLists, explained, explained_call, unknown_parameter, validate_parameters
+from sknet._params import explained, explained_call, unknown_parameter, validate_parameters
 from sknet.callbacks import Callback
 from sknet.device import device_of, to_device
 from sknet.engine import Batches, CompiledStep, History, Model, Score
@@ -21,6 +21,7 @@ from sknet.estimators._fitting import Fit, fit_network
 from sknet.estimators._input import check_X
 from sknet.estimators._inputs import Inputs
 from sknet.estimators._layers import HiddenLayers
+from sknet.estimators._lists import HoldsLists
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._tasks import SupportsCallbacks, fit_as_task
 from sknet.estimators._validation import Compared, Given

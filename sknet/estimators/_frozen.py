@@ -93,7 +93,8 @@ class _Frozen:
     ) -> None:
         self._dtype = model.dtype
         self._names = None if names is None else tuple(names)
-        self._loss, self._targets = model.loss_function, targets
+        self._loss: Any = model.loss_function  # which heads it has, depends on its class
+        self._targets = targets
         self._inputs, self._label = inputs, label
         self._own(detached(model))
 

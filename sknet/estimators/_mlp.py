@@ -4,7 +4,8 @@ from numbers import Integral, Real
 from typing import Any
 
 from sknet import nn
-from sknet._params import Interval, resolve
+from sknet._params import resolve
+from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Perceptron
 from sknet.estimators._encoded import ENCODER, WithEncoder

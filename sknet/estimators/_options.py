@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from sknet._params import Interval, Options, StrOptions
+from sknet._validation import Interval, Options, StrOptions
 from sknet.callbacks.extend import check_callbacks
 from sknet.device import active, device_of
 from sknet.estimators._architecture import Architecture

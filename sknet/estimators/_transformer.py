@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sknet._params import StrOptions
+from sknet._validation import StrOptions
 from sknet.callbacks import Callback
 from sknet.estimators._net import MODULE, NetOptions
 from sknet.estimators._options import CONSTRAINTS

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from sknet._params import ParameterObject
 from sknet.compile import Graph
@@ -250,13 +249,13 @@ KINDS = (
     Kind((Module,), _of_module, _module),
     Kind((ModuleFactory,), _of_factory, _factory),
     Kind((FrozenClassifier, FrozenRegressor, FrozenTransformer), _attributes, _predictor),
-    Kind((BaseEstimator,), _of_parameters, _with_parameters),
     Kind((History,), dict, lambda cls, columns: cls(columns)),
     Kind((StateDict,), lambda x: [dict(x), x.metadata], lambda cls, state: cls(*state)),
     Kind((MetaArray,), lambda x: [x.shape, str(x.dtype)], lambda cls, state: cls(*state)),
     Kind((np.random.RandomState,), lambda x: x.get_state(legacy=False), _random_state),
     Kind((np.random.Generator,), lambda x: x.bit_generator.state, _generator),
 )
+PARAMETRIZED = Kind((object,), _of_parameters, _with_parameters)  # as scikit-learn's estimators are
 OTHERS = Kind((object,), _attributes, _with_attributes)
 
 
@@ -264,7 +263,8 @@ def kind_of(cls: type) -> Kind:
     """Return the kind of a class."""
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return RECORDS
-    return next((kind for kind in KINDS if issubclass(cls, kind.bases)), OTHERS)
+    others = PARAMETRIZED if hasattr(cls, "_get_param_names") else OTHERS
+    return next((kind for kind in KINDS if issubclass(cls, kind.bases)), others)
 
 
 def is_stored(cls: type) -> bool:

@@ -240,7 +240,8 @@ class Columns(Wrapping):
         Tensor of shape (n_samples, n_outputs)
             Log probabilities.
         """
-        return self._of_each(self.loss.log_predict, output)
+        loss: Any = self.loss  # one that is for logits
+        return self._of_each(loss.log_predict, output)
 
     def tempered(self, output: Tensor, temperature: Sequence[float]) -> Tensor:
         """Return outputs divided by the temperature of their column.

@@ -4,8 +4,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from sklearn.base import clone
-
 from sknet._hints import suggestion
 from sknet._params import same
 from sknet.nn._module import Module
@@ -178,12 +176,16 @@ class ModuleFactory:
                 raise ValueError(
                     f"{name!r} of {self.name} is {known.get(name)!r}, which has no parameters of its own"
                 )
+        from sklearn.base import clone  # networks do without
+
         for name, values in inner.items():
             own[name] = clone(known[name]).set_params(**values)  # a default belongs to the class
         self._arguments = {**self._arguments, **own}
         return self
 
     def __sklearn_clone__(self) -> "ModuleFactory":
+        from sklearn.base import clone  # which has called this
+
         copied = {name: clone(value, safe=False) for name, value in self._arguments.items()}
         return type(self)(self._factory, **copied)
 

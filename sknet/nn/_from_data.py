@@ -6,9 +6,9 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.random import RandomState
-from sklearn.utils import check_random_state
 
 from sknet._params import Interval, StrOptions
+from sknet._random import check_random_state
 from sknet.core import Tensor, no_grad
 from sknet.device import to_device, to_host
 from sknet.nn._initializer import Array, Initializer, Shape

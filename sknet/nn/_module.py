@@ -7,9 +7,9 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import DTypeLike
-from sklearn.utils import check_random_state
 
 from sknet._late import above
+from sknet._random import check_random_state
 from sknet.core import HookHandle
 from sknet.device import Device, available, check_float_dtype
 from sknet.nn import _hooks, _repr, _state_dict

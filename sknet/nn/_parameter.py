@@ -10,8 +10,8 @@ from weakref import ref
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import DTypeLike
-from sklearn.utils import check_random_state
 
+from sknet._random import check_random_state
 from sknet.core import Tensor, leaf_node
 from sknet.device import (
     Device,

@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import _ufuncs  # see device/_numpy.py
 
+from sknet._scipy import SpecialFunction
 from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
 from sknet.device import Namespace
 from sknet.exceptions import ShapeError
@@ -33,7 +33,7 @@ _relu = Primitive("relu").define(
 )
 _sigmoid = Primitive("sigmoid").define(
     forward="expit",
-    shape=like(_ufuncs.expit, "sigmoid"),
+    shape=like(SpecialFunction("expit"), "sigmoid"),
     vjp=(lambda g, out, x: g * (out * (1.0 - out)),),
     saves="output",
     expression="1 / (1 + exp(-x))",

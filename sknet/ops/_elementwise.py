@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import _ufuncs  # see device/_numpy.py
 
+from sknet._scipy import SpecialFunction
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
 from sknet.core.extend import primitives as p
 from sknet.device import Namespace, result_dtype
@@ -230,13 +230,13 @@ _sign = Primitive("sign").define(
 )
 _erf = Primitive("erf").define(
     forward="erf",
-    shape=like(_ufuncs.erf, "erf"),
+    shape=like(SpecialFunction("erf"), "erf"),
     vjp=(lambda g, _, x: (g * (2 / math.sqrt(math.pi))) * exp(-square(x)),),
     expression="erf(x)",
 )
 _erfc = Primitive("erfc").define(
     forward="erfc",
-    shape=like(_ufuncs.erfc, "erfc"),
+    shape=like(SpecialFunction("erfc"), "erfc"),
     vjp=(lambda g, _, x: (g * (-2 / math.sqrt(math.pi))) * exp(-square(x)),),
     expression="erfc(x)",
 )

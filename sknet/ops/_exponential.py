@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.special import _ufuncs  # see device/_numpy.py
 
+from sknet._scipy import SpecialFunction
 from sknet.core import Primitive, Tensor
 from sknet.device import Namespace
 from sknet.ops._activation import sigmoid
@@ -44,7 +44,7 @@ _logaddexp = Primitive("logaddexp").define(
 )
 _logit = Primitive("logit").define(
     forward="logit",
-    shape=like(_ufuncs.logit, "logit"),
+    shape=like(SpecialFunction("logit"), "logit"),
     vjp=(lambda g, _, x: g / (x * (1.0 - x)),),
     expression="log(x) - log1p(-x)",
 )
@@ -91,7 +91,7 @@ def _xlogy_shape(x: Any, y: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     known = [v.dtype for v in (x, y) if hasattr(v, "dtype")]
     if len(known) == 1 and known[0].kind != "f":
         known.append(np.dtype(np.float64))
-    return broadcast("xlogy", x, y), _ufuncs.xlogy.resolve_dtypes((known[0], known[-1], None))[-1]
+    return broadcast("xlogy", x, y), SpecialFunction("xlogy").resolve_dtypes((known[0], known[-1], None))[-1]
 
 
 _xlogy = Primitive("xlogy").define(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._scipy import SpecialFunction
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
 from sknet.core.extend import primitives as p
 from sknet.exceptions import DtypeError, ShapeError
@@ -38,7 +39,7 @@ def broadcast(name: str, *operands: Any) -> tuple[int, ...]:
         ) from None
 
 
-def like(ufunc: np.ufunc, name: str, *constants: Any) -> ShapeRule:
+def like(ufunc: np.ufunc | SpecialFunction, name: str, *constants: Any) -> ShapeRule:
     """Shape rule of an elementwise operation whose dtype is that of a NumPy (or SciPy) ufunc.
 
     `constants` are operands that the operation adds to those it is given, as in ``maximum(x, 0)``.

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
 
 from sknet._params import Interval
 from sknet.exceptions import NonFiniteError, ShapeError
@@ -78,6 +78,8 @@ class LBFGS(BaseOptimizer):
     ) -> MinimizeResult:
         if np.ndim(x0) != 1:
             raise ShapeError(f"x0 must be a vector, but its shape is {np.shape(x0)}. Ravel it first.")
+        from scipy.optimize import minimize  # it takes long to load
+
         report = _Report(bool(verbose), callback)
         found = minimize(
             value_and_grad,
@@ -117,7 +119,7 @@ class _Report:
         self.n_iter = 0
 
     # SciPy passes the objective only to a callback whose one argument has this very name.
-    def __call__(self, intermediate_result: OptimizeResult) -> None:
+    def __call__(self, intermediate_result: Any) -> None:
         self.n_iter += 1
         value, x = float(intermediate_result.fun), intermediate_result.x.copy()
         if self.verbose:

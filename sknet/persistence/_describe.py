@@ -7,7 +7,6 @@ from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from sknet.device import is_array, to_host
 from sknet.nn import Module
@@ -50,6 +49,8 @@ def _described(value: Any, above: tuple[int, ...]) -> Any:
         return value
     if id(value) in above:  # a reference cycle
         return {CLASS: _named(type(value))}
+    if hasattr(type(value), "_get_param_names"):  # an estimator of scikit-learn, or a parameter object
+        return _of_params(value, (*above, id(value)))
     for kinds, found in DESCRIBED:
         if isinstance(value, kinds):
             return found(value, (*above, id(value)))
@@ -76,7 +77,7 @@ def _of_set(value: Any, above: tuple[int, ...]) -> Any:
     return sorted((_described(item, above) for item in value), key=repr)
 
 
-def _of_params(value: BaseEstimator, above: tuple[int, ...]) -> Any:
+def _of_params(value: Any, above: tuple[int, ...]) -> Any:
     if isinstance(value, type):
         return {"name": _named(value)}
     params = value.get_params(deep=False)
@@ -107,7 +108,6 @@ def _of_random_state(value: Any, above: tuple[int, ...]) -> Any:
 DESCRIBED: tuple[tuple[Any, Callable[[Any, tuple[int, ...]], Any]], ...] = (
     ((np.random.RandomState, np.random.Generator), _of_random_state),
     (Module, _of_module),
-    (BaseEstimator, _of_params),
     (Mapping, _of_mapping),
     ((list, tuple, range), _of_sequence),
     ((set, frozenset), _of_set),

@@ -4,12 +4,13 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_consistent_length, check_is_fitted
 
-from sknet._params import Interval, ParameterObject, RealNotInt, StrOptions
+from sknet._params import ParameterObject
+from sknet._validation import Interval, RealNotInt, StrOptions
 from sknet.preprocessing._plan import Options, Plan, fit_plan
 from sknet.preprocessing._schema import Schema, Table
 from sknet.preprocessing._targets import Target, target_of
@@ -20,7 +21,7 @@ __all__ = ["TableEncoder", "fit_encoder"]
 SPARSE_BELOW = 0.3
 
 
-class TableEncoder(TransformerMixin, ParameterObject):
+class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     """Encode the columns of a raw table as numbers that a network can learn from.
 
     Numbers become ``z / sqrt(1 + (z / 3)**2)`` with ``z = (x - median) / interquartile range`` and, in

@@ -16,13 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from sknet._params import (
-    Interval,
     InvalidParameterError,
-    StrOptions,
     explained,
     unknown_parameter,
     validate_parameters,
 )
+from sknet._validation import Interval, StrOptions
 from sknet.estimators.extend import check_weights, check_y
 from sknet.losses import LOSSES, Loss, check_loss
 from sknet.preprocessing import TableEncoder

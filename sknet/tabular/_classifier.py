@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import type_of_target
 
-from sknet._params import StrOptions
+from sknet._validation import StrOptions
 from sknet.estimators.extend import ClassTargets, ColumnTargets, class_weighted, probability_head
 from sknet.losses import Loss
 from sknet.tabular._base import CONSTRAINTS, BaseTabular

@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from sknet._params import Interval, ParameterObject, StrOptions
-from sknet.optim import Adam, BaseOptimizer, RateFactors, WeightDecay
+from sknet.optim import Adam, BaseOptimizer, Optimizer, RateFactors, WeightDecay
 from sknet.optim.schedules import Cosine, FlatThenCosine, WarmUp
 
 __all__ = ["KINDS", "Members", "Setting", "setting_of"]
@@ -171,7 +171,7 @@ class Setting:
         rise = max(1, n_steps // 10)
         rate = WarmUp(Cosine(self.lr, n_steps=max(1, n_steps - rise)), n_steps=rise)
         front = {"scale.weight": self.scale_factor} if scales else {}
-        found: BaseOptimizer = RateFactors(Adam(rate, beta1=0.9, beta2=0.95), {"*.bias": 0.1, **front})
+        found: Optimizer = RateFactors(Adam(rate, beta1=0.9, beta2=0.95), {"*.bias": 0.1, **front})
         if not self.weight_decay:
             return found
         decays = {"*.weight": 1.0, **{name: factor**2 for name, factor in front.items()}}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from sknet.callbacks import Callback
 from sknet.core import no_grad
@@ -111,6 +110,8 @@ def minimize(
             )
         else:
             if hooks.stopped_by is None and not found.converged:
+                from sklearn.exceptions import ConvergenceWarning  # predictors do without
+
                 warnings.warn(
                     f"lbfgs failed to converge after {found.n_iter} iteration(s): {found.message}. "
                     "Raise max_iter or max_fun, or scale the data.",

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-# Private: the loop behind a sparse matrix product, which adds into a given array; see device/_numpy.py.
-from scipy.sparse._sparsetools import csc_matvecs
-
 from sknet._indexing import is_basic, may_repeat, rows_of, with_ellipsis
+
+# Private: the loop behind a sparse matrix product, which adds into a given array; see device/_numpy.py.
+from sknet._scipy import sparsetools
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._writer import Writer
 from sknet.compile.executors.numpy._emitters import by_its_forward, emitter, scratch, unless_in_place
@@ -118,7 +118,7 @@ def _add(w: Writer, g: Variable, rows: str, count: int, length: int, output: Var
     sizes = f"{output.size // length}, {count}, {length}"
     starts, ones = w.constant(np.arange(count + 1)), w.constant(np.ones(count, g.dtype))
     values, out = w.reshaped(g, (g.size,)), w.reshaped(output, (output.size,))
-    add = w.function(csc_matvecs, "csc_matvecs")
+    add = w.function(sparsetools().csc_matvecs, "csc_matvecs")
     w.line(f"{add}({sizes}, {starts}, {rows}, {ones}, {values}, {out})")
 
 

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.linalg import blas
 
 from sknet.compile._graph import Equation, Variable
 from sknet.compile.executors._products import parts_here
@@ -265,6 +264,8 @@ def _for_level_1(w: Writer, x: Variable) -> bool:
 
 def _level_1(w: Writer, name: str, like: Variable) -> str:
     """Return the name of a function of BLAS for vectors of the dtype of `like`."""
+    from scipy.linalg import blas  # predictors seldom need it
+
     return w.function(blas.get_blas_funcs(name, dtype=like.dtype), name)
 
 

@@ -1,0 +1,223 @@
+"""What parameters may be, in scikit-learn's format, and the one message for a parameter that is not.
+
+Losses, optimizers and layers are loaded with a predictor, and scikit-learn takes longer to load than all of
+them: their constraints do without it. Estimators declare theirs with scikit-learn's own classes, which
+`sknet._validation` offers, since its checks of estimators read them; both kinds are checked here.
+"""
+
+import math
+import sys
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, NoReturn
+
+import numpy as np
+
+__all__ = [
+    "Interval",
+    "InvalidParameterError",
+    "Options",
+    "RealNotInt",
+    "StrOptions",
+    "check_values",
+    "invalid",
+]
+
+PLAIN = frozenset({bool, int, float, str, type(None)})
+MOST_VALID = 4096  # values that are known to be valid
+BOOLEANS = (bool, np.bool_)
+
+
+class InvalidParameterError(ValueError, TypeError):
+    """A parameter has a type or a value that it must not have."""
+
+
+class RealNotInt(Real):
+    """A real number of a type that is not for integers: ``1.0`` is one, ``1`` is not."""
+
+    @abstractmethod
+    def __init__(self) -> None: ...
+
+
+RealNotInt.register(float)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A range of numbers of a type.
+
+    Attributes
+    ----------
+    type : {Integral, Real, RealNotInt}
+        Of the numbers.
+    left, right : number or None
+        The bounds; None for none.
+    closed : {"left", "right", "both", "neither"}
+        Which bounds are in the range.
+    """
+
+    type: Any
+    left: float | None
+    right: float | None
+    closed: str
+
+    def is_satisfied_by(self, value: Any) -> bool:
+        """Tell whether a value is a number of this type in this range."""
+        if not isinstance(value, self.type) or math.isnan(value):
+            return False
+        left = -math.inf if self.left is None else self.left
+        right = math.inf if self.right is None else self.right
+        is_above = value >= left if self.closed in ("left", "both") else value > left
+        return bool(is_above and (value <= right if self.closed in ("right", "both") else value < right))
+
+    def __str__(self) -> str:
+        left, right = (self._shown(bound) for bound in (self.left, self.right))
+        opening = "[" if self.closed in ("left", "both") else "("
+        closing = "]" if self.closed in ("right", "both") else ")"
+        kind = "an int" if self.type is Integral else "a float"
+        return f"{kind} in the range {opening}{left or '-inf'}, {right or 'inf'}{closing}"
+
+    def _shown(self, bound: Any) -> str:
+        if bound is None:
+            return ""
+        return str(bound) if self.type is Integral else str(float(bound))
+
+
+@dataclass(frozen=True)
+class Options:
+    """One of some values of a type.
+
+    Attributes
+    ----------
+    type : type
+        Of the values.
+    options : set
+        The values.
+    """
+
+    type: Any
+    options: frozenset[Any] | set[Any]
+
+    def is_satisfied_by(self, value: Any) -> bool:
+        """Tell whether a value is among them."""
+        return isinstance(value, self.type) and value in self.options
+
+    def __str__(self) -> str:
+        return f"a {_type_name(self.type)} among {{{', '.join(map(repr, sorted(self.options)))}}}"
+
+
+class StrOptions(Options):
+    """One of some strings.
+
+    Parameters
+    ----------
+    options : set of str
+        The strings.
+    """
+
+    def __init__(self, options: frozenset[str] | set[str]) -> None:
+        super().__init__(str, options)
+
+
+def _type_name(kind: type) -> str:
+    name = "int" if kind is Integral else "float" if kind in (Real, RealNotInt) else None
+    module = kind.__module__
+    return name or (kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}")
+
+
+def is_array_like(value: Any) -> bool:
+    """Tell whether NumPy makes an array of a value, and it is no single number or text."""
+    return any(hasattr(value, name) for name in ("__len__", "shape", "__array__")) and not np.isscalar(value)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A constraint by its name, as "array-like"."""
+
+    check: Any
+    shown: str
+
+    def is_satisfied_by(self, value: Any) -> bool:
+        return bool(self.check(value))
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+NAMED: Mapping[Any, _Named] = {
+    None: _Named(lambda value: value is None, "None"),
+    callable: _Named(callable, "a callable"),
+    "array-like": _Named(is_array_like, "an array-like"),
+    "boolean": _Named(
+        lambda value: isinstance(value, BOOLEANS), "an instance of 'bool' or an instance of 'numpy.bool'"
+    ),
+}
+
+
+def _constraint(of: Any) -> Any:
+    """Return an object that tells whether a value satisfies a constraint, and that says so as text."""
+    if isinstance(of, type):
+        return _Named(lambda value: isinstance(value, of), f"an instance of {_type_name(of)!r}")
+    if hasattr(of, "is_satisfied_by"):
+        return of
+    if of in NAMED:
+        return NAMED[of]
+    from sklearn.utils._param_validation import make_constraint  # of an estimator, which has loaded it
+
+    return make_constraint(of)
+
+
+_valid: set[tuple[Any, ...]] = set()  # classes with names and values that were found to be valid
+
+
+def check_values(holder: object, constraints: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Check values against constraints in scikit-learn's format: plain ones once in a process.
+
+    Parameters
+    ----------
+    holder : object
+        Whose values they are; its class has one set of constraints.
+    constraints : mapping of str to list
+        For names of values; a value is valid if it satisfies one of them. What has none is valid.
+    values : mapping of str to object
+        By name.
+
+    Raises
+    ------
+    InvalidParameterError
+        Names the class, the parameter, what it must be and what it is.
+    """
+    kind = type(holder)
+    for name, value in values.items():
+        key = (kind, name, type(value), value) if _is_plain(value) else None
+        if key is not None and key in _valid:
+            continue
+        _check(kind.__name__, name, constraints.get(name, "no_validation"), value)
+        if key is not None:
+            if len(_valid) > MOST_VALID:
+                _valid.clear()
+            _valid.add(key)
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether a value never changes, and equals no other of its type that may be invalid."""
+    return type(value) in PLAIN or (type(value) is tuple and all(type(x) is int for x in value))
+
+
+def _check(caller: str, name: str, constraints: Any, value: Any) -> None:
+    if isinstance(constraints, str):  # "no_validation"
+        return
+    found = [_constraint(each) for each in constraints]
+    if any(each.is_satisfied_by(value) for each in found):
+        return
+    *others, last = [str(each) for each in found if not getattr(each, "hidden", False)]
+    must = f"{', '.join(others)} or {last}" if others else last
+    invalid(f"The {name!r} parameter of {caller} must be {must}. Got {value!r} instead.")
+
+
+def invalid(message: str) -> NoReturn:
+    """Raise the error of an invalid parameter: where estimators are loaded, it is scikit-learn's as well."""
+    loaded: Any = sys.modules.get("sknet._validation")
+    raise (InvalidParameterError if loaded is None else loaded.InvalidEstimatorError)(message)

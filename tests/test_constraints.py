@@ -1,0 +1,99 @@
+"""Constraints of parameters: what they accept and say is what scikit-learn's do."""
+
+import math
+import pickle
+from numbers import Integral, Real
+
+import numpy as np
+import pytest
+from sklearn.utils import _param_validation as theirs
+
+from sknet import _constraints as ours
+from sknet import _validation as both
+from sknet.optim import Adam
+
+VALUES = (
+    *(0, 1, -1, 7, 0.0, 1.0, -0.5, 1e300, math.nan, math.inf, -math.inf, True, False, None, "a", "b", "c"),
+    *(
+        np.float32(0.5),
+        np.int64(3),
+        np.bool_(True),
+        np.float64(np.nan),
+        [1],
+        (),
+        {},
+        {1},
+        np.ones(2),
+        np.array(1.0),
+    ),
+    *(len, Adam, Adam(), object(), range(3)),
+)
+RANGES = [
+    (kind, left, right, closed)
+    for kind in (Integral, Real, "RealNotInt")
+    for left, right in ((0, 1), (-1, 7), (0, None), (None, 1), (None, None))
+    for closed in ("left", "right", "both", "neither")
+    if not (kind is Integral and (None in (left, right)) and closed != "neither")
+]
+
+
+def intervals(module):
+    return [
+        module.Interval(getattr(module, kind) if isinstance(kind, str) else kind, left, right, closed=closed)
+        for kind, left, right, closed in RANGES
+    ]
+
+
+def constraints(module):
+    """Return the same lists of constraints of one of the modules."""
+    single = [
+        *intervals(module),
+        module.StrOptions({"a"}),
+        module.Options(Real, {7}),
+        *(None, callable, "array-like", "boolean", Adam, list, dict, str, Integral, Real),
+    ]
+    several = [single[i : i + n] for i in range(0, len(single), 3) for n in (2, 3)]
+    return [*([each] for each in single), *several]
+
+
+class Thing:
+    pass
+
+
+def test_they_accept_and_say_what_scikit_learns_do():
+    n_refused = 0
+    for mine, other in zip(constraints(ours), constraints(theirs), strict=True):
+        for value in VALUES:
+            expected = found = None
+            try:
+                theirs.validate_parameter_constraints({"x": other}, {"x": value}, caller_name="Thing")
+            except theirs.InvalidParameterError as error:
+                expected = str(error)
+            try:
+                ours.check_values(type("Thing", (), {})(), {"x": mine}, {"x": value})
+            except theirs.InvalidParameterError as error:
+                found = str(error)
+                n_refused += 1
+            assert found == expected, (mine, value)
+    assert n_refused > len(VALUES)
+
+
+def test_options_are_sorted():
+    with pytest.raises(ours.InvalidParameterError, match=r"must be a str among \{'a', 'b', 'c'\}. Got 1"):
+        ours.check_values(Thing(), {"x": [ours.StrOptions({"c", "a", "b"})]}, {"x": 1})
+
+
+@pytest.mark.parametrize("constraint", ["random_state", "verbose", both.Interval(Real, 0, 1, closed="both")])
+def test_those_of_estimators_are_scikit_learns(constraint):
+    ours.check_values(Thing(), {"x": [constraint]}, {"x": 1})
+    with pytest.raises(ours.InvalidParameterError, match=r"The 'x' parameter of Thing must be .* Got 'zzz'"):
+        ours.check_values(Thing(), {"x": [constraint]}, {"x": "zzz"})
+
+
+def test_the_error_is_one_of_scikit_learn_and_is_pickled():
+    with pytest.raises(theirs.InvalidParameterError) as caught:
+        ours.invalid("wrong")
+    same = pickle.loads(pickle.dumps(caught.value))
+    assert type(same) is both.InvalidEstimatorError
+    assert isinstance(same, ours.InvalidParameterError)
+    assert str(same) == "wrong"
