@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-__all__ = ["SPECIAL_FUNCTIONS", "SpecialFunction", "issparse", "sparsetools", "special"]
+__all__ = ["SPECIAL_FUNCTIONS", "SpecialFunction", "issparse", "scipy_sparse", "sparsetools", "special"]
 
 SPECIAL_FUNCTIONS = ("erf", "erfc", "expit", "logit", "xlogy")
 
@@ -45,6 +45,12 @@ class SpecialFunction:
 
 
 @cache
+def scipy_sparse() -> Any:
+    """Return `scipy.sparse`."""
+    return import_module("scipy.sparse")
+
+
+@cache
 def sparsetools() -> Any:
     """Return the loops behind sparse matrices, which write into given arrays; private, too."""
     return import_module("scipy.sparse._sparsetools")
@@ -52,5 +58,5 @@ def sparsetools() -> Any:
 
 def issparse(x: Any) -> bool:
     """Tell whether x is a sparse matrix or array of SciPy: none is unless SciPy has been loaded."""
-    sparse: Any = sys.modules.get("scipy.sparse")
-    return sparse is not None and bool(sparse.issparse(x))
+    loaded: Any = sys.modules.get("scipy.sparse")
+    return loaded is not None and bool(loaded.issparse(x))

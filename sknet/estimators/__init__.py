@@ -1,11 +1,16 @@
-"""Networks as scikit-learn estimators."""
+"""Networks as scikit-learn estimators; each is loaded when it is used, predictors without the others."""
 
-from sknet.estimators._autoencoder import Autoencoder
-from sknet.estimators._frozen import FrozenClassifier, FrozenRegressor, FrozenTransformer
-from sknet.estimators._layers import LayerOutput
-from sknet.estimators._mlp import MLPClassifier, MLPRegressor
-from sknet.estimators._net import NetClassifier, NetRegressor
-from sknet.estimators._transformer import NetTransformer
+from typing import TYPE_CHECKING
+
+from sknet._late import Names as _Names
+
+if TYPE_CHECKING:
+    from sknet.estimators._autoencoder import Autoencoder
+    from sknet.estimators._frozen import FrozenClassifier, FrozenRegressor, FrozenTransformer
+    from sknet.estimators._layers import LayerOutput
+    from sknet.estimators._mlp import MLPClassifier, MLPRegressor
+    from sknet.estimators._net import NetClassifier, NetRegressor
+    from sknet.estimators._transformer import NetTransformer
 
 __all__ = [
     "Autoencoder",
@@ -19,3 +24,15 @@ __all__ = [
     "NetRegressor",
     "NetTransformer",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = _Names(
+        {
+            "sknet.estimators._autoencoder": ("Autoencoder",),
+            "sknet.estimators._frozen": ("FrozenClassifier", "FrozenRegressor", "FrozenTransformer"),
+            "sknet.estimators._layers": ("LayerOutput",),
+            "sknet.estimators._mlp": ("MLPClassifier", "MLPRegressor"),
+            "sknet.estimators._net": ("NetClassifier", "NetRegressor"),
+            "sknet.estimators._transformer": ("NetTransformer",),
+        }
+    ).into(globals())

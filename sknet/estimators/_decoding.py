@@ -1,13 +1,13 @@
 """Codes on their way back through a decoder, as estimators and frozen transformers take them."""
 
+import math
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array
 
 from sknet import nn
-from sknet.estimators._input import is_on_device
 from sknet.estimators._inputs import Sequences, forward_of, with_checked_lengths
+from sknet.estimators._namespace import is_on_device
 
 __all__ = ["DECODER", "checked_codes", "has_decoder"]
 
@@ -24,6 +24,13 @@ def has_decoder(transformer: Any) -> bool:
             f"called {DECODER!r}, which would take what transform returns"
         )
     return True
+
+
+def _are_plain(codes: Any, dtypes: list[Any]) -> bool:
+    """Tell whether codes are valid as they are."""
+    is_array = type(codes) is np.ndarray and codes.ndim > 1 and codes.dtype in dtypes
+    # A sum is finite unless an element is not, or it overflows; the full check decides then.
+    return is_array and codes.size > 0 and math.isfinite(np.add.reduce(codes, axis=None))
 
 
 def checked_codes(transformer: Any, X: Any, shape: tuple[int, ...], *, has_steps: bool) -> Any:
@@ -53,7 +60,10 @@ def checked_codes(transformer: Any, X: Any, shape: tuple[int, ...], *, has_steps
     codes = X.X if isinstance(X, Sequences) else X
     if not is_on_device(codes):
         dtypes = [np.float32, np.float64]
-        codes = check_array(codes, dtype=dtypes, allow_nd=True, input_name="X", estimator=transformer)
+        if not _are_plain(codes, dtypes):
+            from sklearn.utils.validation import check_array  # it takes long to load
+
+            codes = check_array(codes, dtype=dtypes, allow_nd=True, input_name="X", estimator=transformer)
     given = tuple(codes.shape[1:])
     if len(given) != len(shape) if has_steps and len(shape) > 1 else given != shape:
         raise ValueError(

@@ -3,16 +3,15 @@
 import math
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from sknet import ops
+from sknet._available import available_if
 from sknet._frames import is_frame, read_frame
 from sknet.core import Tensor, no_grad
 from sknet.device import Device
-from sknet.engine import Model
 from sknet.engine.extend import (
     MOST_ROWS,
     Head,
@@ -47,12 +46,15 @@ from sknet.estimators._heads import (
     probability_head,
 )
 from sknet.estimators._inputs import Inputs, Sequences, with_lengths
-from sknet.estimators._layers import LayerOutput
 from sknet.estimators._python import python_file
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
 from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Scope, run
 from sknet.persistence import write_atomically
+
+if TYPE_CHECKING:
+    from sknet.engine import Model
+    from sknet.estimators._layers import LayerOutput
 
 __all__ = ["FrozenClassifier", "FrozenRegressor", "FrozenTransformer"]
 
@@ -84,7 +86,7 @@ class _Frozen:
 
     def __init__(
         self,
-        model: Model,
+        model: "Model",
         targets: Targets,
         inputs: "int | Inputs | Encoded",
         label: str,
@@ -236,8 +238,10 @@ class _Frozen:
         found = self._layer(layer)
         return self._predicted(with_lengths(X, lengths), found.name, by=found)
 
-    def layer(self, layer: int | str = -2) -> LayerOutput:
+    def layer(self, layer: int | str = -2) -> "LayerOutput":
         """Return a transformer whose output is that of a layer, as the estimator's method does."""
+        from sknet.estimators._layers import LayerOutput  # an estimator of scikit-learn
+
         return LayerOutput(self, layer).fit()
 
     def _layer(self, layer: int | str) -> Layer:
@@ -348,7 +352,7 @@ class FrozenClassifier(_Frozen):
 
     def __init__(
         self,
-        model: Model,
+        model: "Model",
         targets: ClassEncoder,
         inputs: "int | Inputs | Encoded",
         label: str,
@@ -379,12 +383,12 @@ class FrozenClassifier(_Frozen):
         head = self._targets.deciding(self._loss)
         return self._predicted(X, "raw" if head is None else "decisions", head)
 
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(gives_probabilities)
     def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
         """Return probabilities, as the estimator's method of this name does for X and its `lengths`."""
         return self._probable(with_lengths(X, lengths), "probabilities", "predict")
 
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(gives_probabilities)
     def predict_log_proba(self, X: Any, *, lengths: Any = None) -> Any:
         """Return log probabilities, as the estimator's method of this name does for X and its `lengths`."""
         return self._probable(with_lengths(X, lengths), "log_probabilities", "log_predict")
@@ -430,7 +434,7 @@ class FrozenTransformer(_Frozen):
 
     def __init__(
         self,
-        model: Model,
+        model: "Model",
         targets: RealTargets | ArrayTargets,
         inputs: "int | Inputs | Encoded",
         label: str,
@@ -448,7 +452,7 @@ class FrozenTransformer(_Frozen):
         """Return the code or the output of a layer, as the estimator's method does for X and `lengths`."""
         return super().transform(X, self._code if layer is None else layer, lengths=lengths)
 
-    @available_if(has_decoder)  # type: ignore[untyped-decorator]
+    @available_if(has_decoder)
     def inverse_transform(self, X: Any, *, lengths: Any = None) -> Any:
         """Return what the decoder makes of codes, as the estimator's method does for X and `lengths`."""
         shape, has_steps = self._layer_shape(self._code), not isinstance(self._inputs, int)
@@ -461,7 +465,7 @@ class FrozenTransformer(_Frozen):
     def _network(self) -> Module:
         return self._module
 
-    def layer(self, layer: int | str | None = None) -> LayerOutput:
+    def layer(self, layer: int | str | None = None) -> "LayerOutput":
         """Return a transformer whose output is that of a layer, the code by default."""
         return super().layer(self._code if layer is None else layer)
 
@@ -507,17 +511,17 @@ class FrozenRegressor(_Frozen):
         check_deviations(self._loss)
         return found, self.predict_std(X)
 
-    @available_if(gives_deviations)  # type: ignore[untyped-decorator]
+    @available_if(gives_deviations)
     def predict_std(self, X: Any, *, lengths: Any = None) -> Any:
         """Return standard deviations, as the estimator's method of this name does for X and its `lengths`."""
         return self._of_targets(X, lengths, "deviations", self._loss.predict_std)
 
-    @available_if(gives_quantiles)  # type: ignore[untyped-decorator]
+    @available_if(gives_quantiles)
     def predict_quantiles(self, X: Any, *, lengths: Any = None) -> Any:
         """Return every quantile, as the estimator's method of this name does for X and its `lengths`."""
         return self._of_targets(X, lengths, "quantiles", self._loss.predict_quantiles)
 
-    @available_if(gives_intervals)  # type: ignore[untyped-decorator]
+    @available_if(gives_intervals)
     def predict_interval(self, X: Any, coverage: float = 0.8, *, lengths: Any = None) -> Any:
         """Return bounds of targets, as the estimator's method of this name does for X and its `lengths`."""
         return self._of_targets(X, lengths, "interval", interval_head(self._loss, coverage))

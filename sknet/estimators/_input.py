@@ -16,16 +16,11 @@ from sklearn.utils.validation import (
 
 from sknet import ops
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
-from sknet.estimators._namespace import as_host, note_namespace
+from sknet.estimators._namespace import as_host, is_on_device, note_namespace
 
-__all__ = ["INTEGERS", "check_X", "check_X_y", "check_weights", "check_y", "is_on_device"]
+__all__ = ["INTEGERS", "check_X", "check_X_y", "check_weights", "check_y"]
 
 INTEGERS = [np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16, np.uint8, np.bool_]
-
-
-def is_on_device(X: Any) -> bool:
-    """Tell whether X is an array of a device that scikit-learn's own checks cannot read."""
-    return not isinstance(X, np.ndarray) and is_array(X) and device_of(X).kind != "cpu"
 
 
 def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool = False) -> Any:  # noqa: N802  X, as in scikit-learn

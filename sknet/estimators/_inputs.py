@@ -12,7 +12,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_array, validate_data
 
 from sknet import nn
 from sknet._hints import suggestion
@@ -135,6 +134,8 @@ def read_inputs(estimator: Any, X: Any, forward: Forward | None, dtypes: list[ty
         X = with_checked_lengths(X, lengths, forward)
     elif len(names) > 1 and hasattr(X, "columns"):
         if estimator is not None:
+            from sklearn.utils.validation import validate_data  # of an estimator, which has loaded it
+
             validate_data(estimator, X, skip_check_array=True, reset=reset)
         X = _by_columns(X, forward or {})
     if not _is_named(X):
@@ -174,6 +175,8 @@ def _rank(X: Any) -> int:
 def _array(x: Any, name: str, dtypes: list[type]) -> Any:
     """Return an input of any rank as an array of finite numbers."""
     if hasattr(x, "tocsr"):
+        from sklearn.utils.validation import check_array  # it takes long to load
+
         return check_array(x, accept_sparse="csr", dtype=dtypes, input_name=name)
     if is_array(x) and not isinstance(x, np.ndarray):
         return x

@@ -8,7 +8,7 @@ from sknet._params import resolve
 from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Perceptron
-from sknet.estimators._encoded import ENCODER, WithEncoder
+from sknet.estimators._encoders import ENCODER, WithEncoder
 from sknet.estimators._options import (
     CALIBRATE,
     CLASS_WEIGHT,

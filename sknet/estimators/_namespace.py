@@ -4,17 +4,17 @@ Networks compute with NumPy or on a device of sknet's own. An array of any other
 standard becomes a NumPy array at the door, and what is computed from it goes back to where it came from.
 """
 
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any
 
 import numpy as np
-from sklearn import get_config
 
-from sknet.device import is_array, to_host
+from sknet.device import device_of, is_array, to_host
 
-__all__ = ["as_host", "follows_namespace", "note_namespace", "on_host"]
+__all__ = ["as_host", "follows_namespace", "is_on_device", "note_namespace", "on_host"]
 
 # Whether a method is called by another, with what that has converted.
 _is_converted: ContextVar[bool] = ContextVar("sknet.estimators.is_converted", default=False)
@@ -84,7 +84,7 @@ def note_namespace(estimator: Any, X: Any) -> None:
 
 def _check_namespace(estimator: Any, X: Any, method: str) -> None:
     """Raise what scikit-learn asks of an estimator that was fitted in another namespace than X's."""
-    if get_config()["array_api_dispatch"] and _place_of(X) != estimator._namespace:
+    if _dispatches() and _place_of(X) != estimator._namespace:
         name, (fitted, there), (given, here) = type(estimator).__name__, estimator._namespace, _place_of(X)
         raise ValueError(
             f"Inputs passed to {name}.{method}() must use the same namespace and the same device as those "
@@ -141,4 +141,15 @@ def _is_foreign(x: Any) -> bool:
     """Tell whether x is of a namespace that is not ours, and scikit-learn has been told to dispatch on it."""
     kind = type(x)
     has_namespace = hasattr(kind, "__array_namespace__") or kind.__module__ == "torch"
-    return has_namespace and not is_array(x) and bool(get_config()["array_api_dispatch"])
+    return has_namespace and not is_array(x) and _dispatches()
+
+
+def _dispatches() -> bool:
+    """Tell whether scikit-learn has been told to; a predictor does without it."""
+    sklearn: Any = sys.modules.get("sklearn")
+    return sklearn is not None and bool(sklearn.get_config()["array_api_dispatch"])
+
+
+def is_on_device(X: Any) -> bool:
+    """Tell whether X is an array of a device that scikit-learn's own checks cannot read."""
+    return not isinstance(X, np.ndarray) and is_array(X) and device_of(X).kind != "cpu"

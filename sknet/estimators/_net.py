@@ -5,7 +5,7 @@ from typing import Any, Self
 from sknet import nn
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Architecture
-from sknet.estimators._encoded import ENCODER, WithEncoder
+from sknet.estimators._encoders import ENCODER, WithEncoder
 from sknet.estimators._modules import architecture_of
 from sknet.estimators._options import (
     CALIBRATE,

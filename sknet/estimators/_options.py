@@ -12,7 +12,7 @@ from sknet.device import active, device_of
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._base import BaseNet
 from sknet.estimators._classifier import BaseClassifier
-from sknet.estimators._encoded import ENCODERS, check_encoder
+from sknet.estimators._encoders import ENCODERS, check_encoder
 from sknet.estimators._freezing import check_patterns
 from sknet.estimators._namespace import follows_namespace
 from sknet.estimators._recipe import Recipe, settings_of

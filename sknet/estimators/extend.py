@@ -1,36 +1,34 @@
 """What estimators of other signatures are built on; users of estimators do without it."""
 
-from sknet.estimators._architecture import Architecture, Perceptron
-from sknet.estimators._autoencoder import Coder, SymmetricCoder, Transposed
-from sknet.estimators._base import BaseNet
-from sknet.estimators._calibration import best_temperature
-from sknet.estimators._class_weights import class_weighted
-from sknet.estimators._classifier import BaseClassifier
-from sknet.estimators._computation import computation_of, is_estimator
-from sknet.estimators._encoded import Encoded
-from sknet.estimators._heads import (
-    gives_deviations,
-    gives_intervals,
-    gives_probabilities,
-    gives_quantiles,
-    interval_head,
-    probability_head,
-)
-from sknet.estimators._input import check_weights, check_y
-from sknet.estimators._inputs import Inputs
-from sknet.estimators._modules import Built, Ready
-from sknet.estimators._namespace import follows_namespace
-from sknet.estimators._perceptron import PerceptronLayers
-from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
-from sknet.estimators._regressor import BaseRegressor
-from sknet.estimators._targets import (
-    ClassTargets,
-    ColumnTargets,
-    OrderedTargets,
-    PositionTargets,
-    RealTargets,
-)
-from sknet.estimators._validation import Compared
+from typing import TYPE_CHECKING
+
+from sknet._late import Names as _Names
+
+if TYPE_CHECKING:
+    from sknet.estimators._architecture import Architecture, Perceptron
+    from sknet.estimators._base import BaseNet
+    from sknet.estimators._calibration import best_temperature
+    from sknet.estimators._class_weights import class_weighted
+    from sknet.estimators._classifier import BaseClassifier
+    from sknet.estimators._computation import computation_of, is_estimator
+    from sknet.estimators._heads import (
+        gives_deviations,
+        gives_intervals,
+        gives_probabilities,
+        gives_quantiles,
+        interval_head,
+        probability_head,
+    )
+    from sknet.estimators._input import check_weights, check_y
+    from sknet.estimators._namespace import follows_namespace
+    from sknet.estimators._perceptron import PerceptronLayers
+    from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
+    from sknet.estimators._regressor import BaseRegressor
+    from sknet.estimators._targets import (
+        ClassTargets,
+        ColumnTargets,
+        RealTargets,
+    )
 
 __all__ = [
     "PARTS",
@@ -61,12 +59,59 @@ __all__ = [
     "settings_of",
 ]
 
-PARTS = {
-    each.__name__: each
-    for each in (
-        *(ClassTargets, ColumnTargets, OrderedTargets, PositionTargets, RealTargets),
-        *(Built, Perceptron, Ready, SymmetricCoder),
-        *(Coder, Transposed),
-        *(Compared, Encoded, Inputs),
-    )
-}
+_NAMES = _Names(
+    {
+        "sknet.estimators._architecture": ("Architecture", "Perceptron"),
+        "sknet.estimators._autoencoder": ("Coder", "SymmetricCoder", "Transposed"),
+        "sknet.estimators._base": ("BaseNet",),
+        "sknet.estimators._calibration": ("best_temperature",),
+        "sknet.estimators._class_weights": ("class_weighted",),
+        "sknet.estimators._classifier": ("BaseClassifier",),
+        "sknet.estimators._computation": ("computation_of", "is_estimator"),
+        "sknet.estimators._encoded": ("Encoded",),
+        "sknet.estimators._heads": (
+            "gives_deviations",
+            "gives_intervals",
+            "gives_probabilities",
+            "gives_quantiles",
+            "interval_head",
+            "probability_head",
+        ),
+        "sknet.estimators._input": ("check_weights", "check_y"),
+        "sknet.estimators._inputs": ("Inputs",),
+        "sknet.estimators._modules": ("Built", "Ready"),
+        "sknet.estimators._namespace": ("follows_namespace",),
+        "sknet.estimators._perceptron": ("PerceptronLayers",),
+        "sknet.estimators._recipe": ("Recipe", "layer_sizes", "settings_of"),
+        "sknet.estimators._regressor": ("BaseRegressor",),
+        "sknet.estimators._targets": (
+            "ClassTargets",
+            "ColumnTargets",
+            "OrderedTargets",
+            "PositionTargets",
+            "RealTargets",
+        ),
+        "sknet.estimators._validation": ("Compared",),
+    }
+)
+# Classes of the parts of fitted estimators, by their names in files.
+PARTS = _Names(
+    {
+        "sknet.estimators._modules": ("Built", "Ready"),
+        "sknet.estimators._targets": (
+            "ClassTargets",
+            "ColumnTargets",
+            "OrderedTargets",
+            "PositionTargets",
+            "RealTargets",
+        ),
+        "sknet.estimators._autoencoder": ("Coder", "SymmetricCoder", "Transposed"),
+        "sknet.estimators._validation": ("Compared",),
+        "sknet.estimators._encoded": ("Encoded",),
+        "sknet.estimators._inputs": ("Inputs",),
+        "sknet.estimators._architecture": ("Perceptron",),
+    }
+)
+
+if not TYPE_CHECKING:
+    __getattr__ = _NAMES.into(globals())

@@ -9,9 +9,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Bunch
 
 from sknet.exceptions import LoadError
-from sknet.files._registry import full_name, splitters
+from sknet.files._registry import full_name, is_ours, splitters
 
-__all__ = ["Seat", "is_foreign", "packed", "unpacked"]
+__all__ = ["Seat", "packed", "unpacked"]
 
 Bytes = np.ndarray[Any, Any]
 LEAVES = (np.ndarray, str, bytes, int, float, type(None), type)
@@ -28,17 +28,6 @@ class Seat(BaseEstimator):
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
-
-
-def is_ours(x: Any) -> bool:
-    """Tell whether an object's class is sknet's, or derived from one of sknet's."""
-    packages = [cls.__module__.partition(".")[0] for cls in type(x).__mro__]
-    return "sknet" in packages and not isinstance(x, type)
-
-
-def is_foreign(x: Any) -> bool:
-    """Tell whether an object is an estimator of another library."""
-    return isinstance(x, BaseEstimator) and not is_ours(x)
 
 
 def packed(estimator: Any) -> tuple[Bytes, list[Any]]:

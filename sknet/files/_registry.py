@@ -1,8 +1,8 @@
 """The classes and functions that a file may name, and their names.
 
 All come from the public packages of sknet: from their ``__all__``, or from the table ``PARTS`` of a package's
-``extend`` for parts of fitted objects that users never name. A name in a file is looked up only here: a file
-cannot cause an import.
+``extend`` for parts of fitted objects that users never name. A name in a file is looked up only here: of
+modules, a file can load sknet's own.
 """
 
 import pkgutil
@@ -18,7 +18,16 @@ import numpy as np
 
 from sknet.files._kinds import is_stored
 
-__all__ = ["NotKnownError", "Registry", "all_known", "full_name", "inner_names", "splitters", "stored_name"]
+__all__ = [
+    "NotKnownError",
+    "Registry",
+    "all_known",
+    "full_name",
+    "inner_names",
+    "is_ours",
+    "splitters",
+    "stored_name",
+]
 
 HOUSE = Path(__file__).parents[1]
 NOT_STORED = ("display", "files", "dask", "exceptions", "persistence")
@@ -53,6 +62,19 @@ def _names_in(package: str) -> Mapping[str, Any]:
     return {**known, **getattr(module, "PARTS", {})}
 
 
+def _named(package: str, name: str) -> Any:
+    """Return the object that files may name so, or None; others of its package are not loaded."""
+    if package == SPLITTERS:
+        return _names_in(package).get(name)
+    module = import_module(package)
+    parts: Mapping[str, Any] = getattr(module, "PARTS", {})
+    if name in parts:
+        return parts[name]
+    value: Any = getattr(module, name) if name in getattr(module, "__all__", ()) else None
+    is_function = package == "sknet.ops" and isinstance(value, FunctionType)
+    return value if is_function or (_is_ours(value) and is_stored(value)) else None
+
+
 def _is_ours(value: Any) -> bool:
     return isinstance(value, type) and value.__module__.startswith("sknet.")
 
@@ -81,6 +103,12 @@ def stored_name(thing: Any) -> str:
     if top.startswith("sknet.") and vars(sys.modules[home]).get(thing.__qualname__) is thing:
         raise TypeError(f"{full_name(thing)} cannot be stored in a file")
     return full_name(thing)
+
+
+def is_ours(x: Any) -> bool:
+    """Tell whether an object's class is sknet's, or derived from one of sknet's."""
+    packages = [cls.__module__.partition(".")[0] for cls in type(x).__mro__]
+    return "sknet" in packages and not isinstance(x, type)
 
 
 def splitters() -> Iterable[type]:
@@ -147,7 +175,7 @@ class Registry:
             If the name is neither known nor trusted, or stands for an object of another kind.
         """
         package, _, last = name.rpartition(".")
-        found = _names_in(package).get(last) if package in _packages() else NUMPYS.get(name)
+        found = _named(package, last) if package in _packages() else NUMPYS.get(name)
         if found is None:
             found = self._trusted.get(name) or self._by_qualified_name(name)
         if found is None or not fits(found):

@@ -1,6 +1,7 @@
 """`save` writes an object to a file, `load` reads it; no code in a file is executed."""
 
 import platform
+import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
@@ -10,8 +11,15 @@ from typing import Any
 from sknet.engine import Model
 from sknet.engine.extend import slim_model
 from sknet.exceptions import LoadError
-from sknet.files._pipelines import is_foreign, packed, unpacked
-from sknet.files._registry import NotKnownError, Registry, all_known, full_name, inner_names, splitters
+from sknet.files._registry import (
+    NotKnownError,
+    Registry,
+    all_known,
+    full_name,
+    inner_names,
+    is_ours,
+    splitters,
+)
 from sknet.files._values import Decoder, Encoder
 from sknet.persistence import read_any, write
 
@@ -74,12 +82,20 @@ def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> N
         raise ValueError(f"include must be one of {list(INCLUDE)}. Got {include!r} instead.")
     document: dict[str, Any] = {"schema": SCHEMA, "versions": _versions(), "include": include}
     encoder = Encoder()
-    if is_foreign(estimator):
+    if _is_foreign(estimator):
+        from sknet.files._pipelines import packed  # needs scikit-learn
+
         frame, inside = packed(estimator)
         document |= {"frame": frame, "value": [encoder.value(_slim(x, include), "") for x in inside]}
     else:
         document["value"] = encoder.value(_slim(estimator, include))
     write(path, {**document, "objects": encoder.objects}, KIND)
+
+
+def _is_foreign(x: Any) -> bool:
+    """Tell whether an object is an estimator of another library."""
+    sklearn: Any = sys.modules.get("sklearn.base")  # whoever has such an estimator has loaded it
+    return sklearn is not None and isinstance(x, sklearn.BaseEstimator) and not is_ours(x)
 
 
 def _slim(x: Any, include: str) -> Any:
@@ -164,7 +180,11 @@ def load(path: "str | PathLike[str]", trusted: Iterable[Any] = ()) -> Any:
         for described in _taken(document["objects"]):
             decoder.add(described)
         found = decoder.value(document["value"])
-        return unpacked(document["frame"], found, trusted) if "frame" in document else found
+        if "frame" not in document:
+            return found
+        from sknet.files._pipelines import unpacked  # needs scikit-learn
+
+        return unpacked(document["frame"], found, trusted)
     except NotKnownError as error:
         raise LoadError(f"{path} cannot be loaded: {error.args[0]}") from None
     except ImportError:

@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from sknet._frames import FLOATS, Frame
+from sknet._scipy import issparse
 
 __all__ = ["as_array", "as_floats", "as_plain", "check_finite"]
 

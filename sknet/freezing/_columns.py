@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.sparse import hstack, issparse
 
 from sknet._frames import Frame
+from sknet._scipy import issparse, scipy_sparse
 from sknet.freezing._arrays import as_plain
 from sknet.freezing._encoding import OneHot, Ordinal
 from sknet.freezing._imputing import Imputing
@@ -111,7 +111,7 @@ class Columns:
             return np.zeros((X.shape[0], 0))
         parts = [branch(X) for branch in self.branches]
         if self.is_sparse:
-            return hstack([_numbers(part) for part in parts]).tocsr()
+            return scipy_sparse().hstack([_numbers(part) for part in parts]).tocsr()
         return np.hstack([part.toarray() if issparse(part) else as_plain(part) for part in parts])
 
     def __getstate__(self) -> dict[str, Any]:

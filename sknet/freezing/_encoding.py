@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, csr_matrix
 
 from sknet._frames import Frame
+from sknet._scipy import scipy_sparse
 from sknet.freezing._arrays import as_array
 
 __all__ = ["Levels", "OneHot", "Ordinal", "one_hot_encoder", "ordinal_encoder"]
@@ -104,7 +104,7 @@ class OneHot:
             return out
         ends = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int32)
         indices = places[mask].astype(np.int32)
-        make = csr_array if self.container == "csr_array" else csr_matrix
+        make = scipy_sparse().csr_array if self.container == "csr_array" else scipy_sparse().csr_matrix
         return make((np.ones(len(indices), self.dtype), indices, ends), shape=(len(places), self.width))
 
     def row_width(self, n_features: int) -> int | None:
@@ -238,4 +238,4 @@ def _levels(encoder: Any, i: int, categories: list[Any], found: list[Any]) -> Le
 
 
 def _kind_of_sparse(X: Any) -> str:
-    return "matrix" if isinstance(X, csr_matrix) else "array"
+    return "matrix" if isinstance(X, scipy_sparse().csr_matrix) else "array"

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import hstack, issparse
 
+from sknet._scipy import issparse, scipy_sparse
 from sknet.freezing._arrays import as_array, as_floats, check_finite
 
 __all__ = ["Imputing", "simple_imputer"]
@@ -68,7 +68,7 @@ class Imputing:
         if self.flagged is None:
             return X
         mask.eliminate_zeros()
-        return type(X)(hstack((X, mask[:, self.flagged]), format="csc"))
+        return type(X)(scipy_sparse().hstack((X, mask[:, self.flagged]), format="csc"))
 
     def _read(self, X: Any) -> Any:
         if self.reads == "floats":

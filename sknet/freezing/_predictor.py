@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from sknet._available import available_if
 from sknet._frames import Frame, is_frame, read_frame
+from sknet._scipy import issparse
 from sknet.freezing._columns import Chain
 
 __all__ = ["Features", "FrozenPipeline", "Retargeted"]

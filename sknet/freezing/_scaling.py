@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from sknet._frames import Frame
+from sknet._scipy import issparse
 from sknet.freezing._arrays import as_array, as_floats, check_finite
 
 __all__ = [

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from sknet._frames import Frame
+from sknet._scipy import issparse
 from sknet.preprocessing.extend import Plan, Schema
 
 __all__ = ["Encoding", "table_encoder"]

@@ -1,7 +1,12 @@
 """Encoding of raw tables as numbers that a network can learn from."""
 
+from typing import TYPE_CHECKING
+
+from sknet._late import Names as _Names
 from sknet.preprocessing import _categories, _numbers, _plan, _schema, _sparse_numbers, _targets
-from sknet.preprocessing._encoder import TableEncoder
+
+if TYPE_CHECKING:
+    from sknet.preprocessing._encoder import TableEncoder
 
 __all__ = ["TableEncoder"]
 
@@ -12,3 +17,6 @@ PARTS = {
     for name, value in vars(module).items()
     if isinstance(value, type) and value.__module__ == module.__name__
 }
+
+if not TYPE_CHECKING:
+    __getattr__ = _Names({"sknet.preprocessing._encoder": ("TableEncoder",)}).into(globals())

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
+from sknet._scipy import scipy_sparse
 from sknet.preprocessing._schema import MISSING, UNSEEN
 from sknet.preprocessing._targets import Target
 
@@ -37,7 +37,7 @@ class CategoryColumn:
 
     def sparse(self, codes: np.ndarray) -> Any:
         """Return the same outputs as a CSR array of shape (n_samples, n_outputs)."""
-        return csr_array(self.values)[codes + FIRST]
+        return scipy_sparse().csr_array(self.values)[codes + FIRST]
 
     @property
     def density(self) -> float:

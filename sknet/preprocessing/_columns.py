@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
+from sknet._scipy import issparse
 from sknet.preprocessing._values import is_missing, is_number, to_number
 
 __all__ = ["CATEGORY", "DATE", "NUMBER", "Column", "columns_of", "not_a_level"]

@@ -4,8 +4,8 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csc_array, csc_matrix, issparse, sparray
-from sklearn.utils.validation import validate_data
+
+from sknet._scipy import issparse, scipy_sparse
 
 __all__ = ["opened"]
 
@@ -45,6 +45,8 @@ def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
                 f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required by "
                 f"{type(estimator).__name__}."
             )
+    from sklearn.utils.validation import validate_data  # of an estimator, which has loaded it
+
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     return X
 
@@ -53,7 +55,8 @@ def _contained(X: Any) -> Any:
     if issparse(X):
         if X.dtype.kind == "c":
             raise ValueError("Complex data not supported: X is a sparse matrix of complex numbers")
-        return csc_array(X) if isinstance(X, sparray) else csc_matrix(X)
+        sparse = scipy_sparse()
+        return sparse.csc_array(X) if isinstance(X, sparse.sparray) else sparse.csc_matrix(X)
     if hasattr(X, "iloc") or hasattr(X, "get_columns"):
         return X
     if hasattr(X, "to_pandas"):

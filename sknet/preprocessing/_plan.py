@@ -5,8 +5,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, hstack
 
+from sknet._scipy import scipy_sparse
 from sknet.preprocessing._categories import CategoryColumn, fit_levels, fit_means
 from sknet.preprocessing._numbers import Numbers, fit_number
 from sknet.preprocessing._one_row import OneRow
@@ -129,15 +129,15 @@ class Plan:
         if self.numbers.names:
             block = np.empty((table.n_rows, len(self.numbers.names)), dtype)
             self.numbers.encode(table.numbers, block)
-            parts.append(csr_array(block))
+            parts.append(scipy_sparse().csr_array(block))
         if self.sparse is not None:
             parts.append(self.sparse.encode(table.sparse))
         for i, category in enumerate(self.categories):
             if fitted is not None and i in fitted:
-                parts.append(csr_array(fitted[i]))
+                parts.append(scipy_sparse().csr_array(fitted[i]))
             elif category.names:
                 parts.append(category.sparse(table.codes[:, i]))
-        return hstack(parts, format="csr", dtype=dtype)
+        return scipy_sparse().hstack(parts, format="csr", dtype=dtype)
 
     @cached_property
     def density(self) -> float:

@@ -6,10 +6,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csc_array, csr_array, issparse
-from sklearn.base import BaseEstimator
 
 from sknet._hints import suggestion
+from sknet._scipy import issparse, scipy_sparse
 from sknet.preprocessing._columns import CATEGORY, DATE, NUMBER, Column, columns_of, not_a_level
 from sknet.preprocessing._dates import PERIODS, has_period, phases, seconds
 from sknet.preprocessing._opening import opened
@@ -100,7 +99,7 @@ class Schema:
     is_sparse: bool
 
     @classmethod
-    def learn(cls, estimator: BaseEstimator, X: Any, categorical_features: Any) -> "tuple[Schema, Table]":
+    def learn(cls, estimator: Any, X: Any, categorical_features: Any) -> "tuple[Schema, Table]":
         """Determine the kinds of the columns, and read them.
 
         Parameters
@@ -138,7 +137,7 @@ class Schema:
         schema = cls(tuple(features), issparse(X))
         return schema, schema._read(X, columns)
 
-    def read(self, estimator: BaseEstimator, X: Any) -> Table:
+    def read(self, estimator: Any, X: Any) -> Table:
         """Read another table, `X`; `estimator` holds number and names of the features."""
         if self._is_plain(estimator, X):
             return Table(_bounded(X.astype(np.float64)), np.empty((len(X), 0), np.int64))
@@ -152,7 +151,7 @@ class Schema:
         if issparse(X) and not self.is_sparse:
             X = X.toarray()
         elif self.is_sparse and not issparse(X):
-            X = csc_array(np.asarray(X))
+            X = scipy_sparse().csc_array(np.asarray(X))
         return self._read(X, columns_of(X, names))
 
     @property
@@ -177,7 +176,8 @@ class Schema:
         coded = np.stack(codes, axis=1) if codes else np.empty((n_rows, 0), dtype=np.int64)
         if self.is_sparse:
             kept = [i for i, feature in enumerate(self.features) if feature.kind == NUMBER]
-            sparse = csr_array(X[:, kept] if len(kept) < X.shape[1] else X, dtype=np.float64, copy=True)
+            X = X[:, kept] if len(kept) < X.shape[1] else X
+            sparse = scipy_sparse().csr_array(X, dtype=np.float64, copy=True)
             sparse.data = _bounded(sparse.data)
             return Table(np.empty((n_rows, 0)), coded, sparse)
         numbers = [x for f, column in pairs if f.kind != CATEGORY for x in _numbers(f, column)]
@@ -189,7 +189,7 @@ class Schema:
     def _is_all_numbers(self) -> bool:
         return not self.is_sparse and all(feature.kind == NUMBER for feature in self.features)
 
-    def _is_plain(self, estimator: BaseEstimator, X: Any) -> bool:
+    def _is_plain(self, estimator: Any, X: Any) -> bool:
         """Tell whether X is a numeric array, whose columns need no inspection."""
         return (
             self._is_all_numbers
@@ -201,7 +201,7 @@ class Schema:
             and "feature_names_in_" not in vars(estimator)
         )
 
-    def _single_row(self, estimator: BaseEstimator, X: Any) -> "Sequence[Any] | None":
+    def _single_row(self, estimator: Any, X: Any) -> "Sequence[Any] | None":
         """Return the values of a one-row frame with the columns of the fit; otherwise None."""
         if self.is_sparse or getattr(X, "shape", (0,))[0] != 1 or not hasattr(X, "columns"):
             return None
@@ -213,7 +213,7 @@ class Schema:
         return X.row(0) if hasattr(X, "row") else None
 
     @staticmethod
-    def _names_of(estimator: BaseEstimator) -> "list[Any] | None":
+    def _names_of(estimator: Any) -> "list[Any] | None":
         names = vars(estimator).get("feature_names_in_")
         return None if names is None else names.tolist()
 

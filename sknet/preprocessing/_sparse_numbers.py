@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, hstack
 
+from sknet._scipy import scipy_sparse
 from sknet.preprocessing._numbers import smoothly_clipped
 from sknet.preprocessing._values import HUGE
 
@@ -36,18 +36,18 @@ class SparseNumbers:
     def encode(self, sparse: Any) -> Any:
         """Return the outputs of a CSR matrix as another CSR matrix."""
         is_missing = np.isnan(sparse.data)
-        values = csr_array(sparse, copy=True)
+        values = scipy_sparse().csr_array(sparse, copy=True)
         values.data[is_missing] = 0.0
         values = values[:, self.kept]
         z = values.data / self.scales[values.indices]
         values.data = smoothly_clipped(np.clip(z, -HUGE, HUGE))
         if not len(self.flagged):
             return values
-        missing = csr_array(
+        missing = scipy_sparse().csr_array(
             (is_missing.astype(np.float64), sparse.indices.copy(), sparse.indptr.copy()), sparse.shape
         )
         missing.eliminate_zeros()
-        return hstack([values, missing[:, self.flagged]], format="csr")
+        return scipy_sparse().hstack([values, missing[:, self.flagged]], format="csr")
 
 
 def fit_sparse(names: list[str], sparse: Any) -> SparseNumbers:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import type_of_target
 
 __all__ = ["Target", "target_of"]
 
@@ -63,6 +62,8 @@ def target_of(y: Any, target_type: str) -> Target:
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise ValueError("Input y contains NaN or infinity.")
     if target_type == "auto":
+        from sklearn.utils.multiclass import type_of_target  # encoding does without it
+
         found = type_of_target(y, input_name="y")
         if found == "unknown":
             raise ValueError(f"Unknown label type: y holds neither labels nor numbers, got dtype {y.dtype}")

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import unique_labels
 
 from sknet.device import to_host
 from sknet.engine import Score
 from sknet.engine.extend import Head
+from sknet.estimators._targets._labels import unique_labels
 from sknet.losses import Loss
 
 __all__ = ["Agreement", "ClassEncoder"]

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets, type_of_target, unique_labels
 
 from sknet import ops
 from sknet.engine import Accuracy, Score
 from sknet.engine.extend import Head
 from sknet.estimators._targets._base import ClassEncoder
+from sknet.estimators._targets._labels import check_labels, kind_of_labels, unique_labels
 from sknet.losses import Loss
 
 __all__ = ["ClassTargets", "both_classes", "labels_of_numbers"]
@@ -60,8 +60,8 @@ class ClassTargets(ClassEncoder):
         if known is not None:
             self._of_labels(known)
             return
-        check_classification_targets(y)
-        kind = type_of_target(y, input_name="y")
+        check_labels(y)
+        kind = kind_of_labels(y)
         if kind == "multiclass-multioutput":
             raise ValueError(
                 "Multioutput target data is not supported: expected one label a row, or a 0/1 indicator "

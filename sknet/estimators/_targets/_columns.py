@@ -5,13 +5,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
 from sknet import ops
 from sknet.core import Tensor
 from sknet.engine import Score
 from sknet.estimators._targets._base import Agreement, ClassEncoder
 from sknet.estimators._targets._classes import numbers_of
+from sknet.estimators._targets._labels import check_labels, unique_labels
 from sknet.losses import Loss
 from sknet.losses.extend import Columns
 
@@ -52,7 +52,7 @@ class ColumnTargets(ClassEncoder):
     task = "multiclass"
 
     def __init__(self, y: Any, classes: Any = None) -> None:
-        check_classification_targets(y)
+        check_labels(y)
         if classes is not None and len(classes) != y.shape[1]:
             raise ValueError(
                 f"classes must be a list of the classes of each of {y.shape[1]} columns of y, got "

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets, type_of_target, unique_labels
 
 from sknet import ops
 from sknet.core import Tensor, as_tensor, no_grad
@@ -12,6 +11,7 @@ from sknet.engine import Score
 from sknet.engine.extend import Head
 from sknet.estimators._targets._base import Agreement, ClassEncoder
 from sknet.estimators._targets._classes import numbers_of
+from sknet.estimators._targets._labels import check_labels, kind_of_labels, unique_labels
 
 __all__ = ["OrderedTargets"]
 
@@ -54,8 +54,8 @@ class OrderedTargets(ClassEncoder):
     task = "ordinal"
 
     def __init__(self, y: Any, classes: Any = None, order: Any = None) -> None:
-        check_classification_targets(y)
-        if type_of_target(y, input_name="y") not in ("binary", "multiclass"):
+        check_labels(y)
+        if kind_of_labels(y) not in ("binary", "multiclass"):
             raise ValueError(f"loss='ordinal' needs one label a row, got y of shape {np.shape(y)}")
         labels = unique_labels(y if classes is None else classes)
         self.order = labels if order is None else np.asarray(order)

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import unique_labels
 
 from sknet.engine import Accuracy, Score
 from sknet.estimators._targets._base import ClassEncoder
 from sknet.estimators._targets._classes import numbers_of
+from sknet.estimators._targets._labels import unique_labels
 from sknet.losses import Loss
 
 __all__ = ["PositionTargets"]

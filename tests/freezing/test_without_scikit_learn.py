@@ -1,0 +1,127 @@
+"""Frozen predictors are loaded, and predict, without scikit-learn, and most of them without SciPy."""
+
+import json
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+import sknet
+from sknet import nn
+from tests.project import ROOT
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 4))
+LABELS = np.array(["low", "middle", "high"])[RNG.integers(0, 3, 60)]
+Y = X @ RNG.normal(size=4)
+
+# Prints the outputs of every method, as bytes, and how long the first took to load.
+SCRIPT = """
+import json, sys, time
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in BLOCKED:
+            raise ImportError(f"{name} is blocked")
+folder, BLOCKED, methods = json.loads(sys.stdin.read())
+sys.meta_path.insert(0, Blocked())
+import pickle, numpy as np
+X = np.load(f"{folder}/X.npy")
+start = time.perf_counter()
+seconds, found = 0.0, {}
+for name, (kind, calls) in methods.items():
+    if kind == "pickle":
+        with open(f"{folder}/{name}.pickle", "rb") as file:
+            predictor = pickle.load(file)
+    else:
+        import sknet
+        predictor = sknet.load(f"{folder}/{name}.safetensors")
+    seconds = seconds or time.perf_counter() - start
+    found[name] = [getattr(predictor, call)(X).tobytes().hex() for call in calls]
+loaded = [name for name in sys.modules if name.partition(".")[0] in BLOCKED]
+print(json.dumps([found, loaded, seconds]))
+"""
+NOT_NEEDED = ["sklearn", "joblib", "pandas", "numba", "matplotlib"]
+
+
+def net(*layers):
+    return nn.Sequential(nn.Linear(4, 6), *layers)
+
+
+MLP = {"hidden_layer_sizes": (5,), "max_iter": 2, "random_state": 0}
+CLASSIFIERS = {
+    "classes": sknet.MLPClassifier(**MLP),
+    "tanh": sknet.MLPClassifier(activation="tanh", dtype="float32", **MLP),
+    "module": sknet.NetClassifier(
+        net(nn.LayerNorm(6), nn.ReLU(), nn.Linear(6, 3)), max_iter=2, random_state=0
+    ),
+    "scaled": make_pipeline(StandardScaler(), sknet.MLPClassifier(**MLP)),
+}
+REGRESSORS = {
+    "numbers": sknet.MLPRegressor(**MLP),
+    "huber": sknet.MLPRegressor(loss="huber", **MLP),
+    "quantiles": sknet.MLPRegressor(loss=sknet.losses.Quantile([0.1, 0.5, 0.9]), **MLP),
+    "imputed": make_pipeline(SimpleImputer(add_indicator=True), MinMaxScaler(), sknet.MLPRegressor(**MLP)),
+    "target": TransformedTargetRegressor(
+        make_pipeline(StandardScaler(), sknet.MLPRegressor(**MLP)), transformer=StandardScaler()
+    ),
+}
+WITH_SCIPY = {
+    "sigmoid": sknet.MLPClassifier(activation="logistic", **MLP),
+    "gelu": sknet.MLPRegressor(activation="gelu", **MLP),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Return every estimator fitted, and its methods."""
+    found = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for name, estimator in (CLASSIFIERS | REGRESSORS | WITH_SCIPY).items():
+            is_classifier = hasattr(estimator, "predict_proba")
+            estimator.fit(X, LABELS if is_classifier else Y)
+            found[name] = estimator, ["predict", "predict_proba"] if is_classifier else ["predict"]
+    return found
+
+
+def outputs(tmp_path, fitted, names, kind, blocked):
+    """Return what a process returns that loads frozen predictors without some packages."""
+    np.save(tmp_path / "X.npy", X)
+    for name in names:
+        frozen = sknet.freeze(fitted[name][0])
+        if kind == "pickle":
+            (tmp_path / f"{name}.pickle").write_bytes(pickle.dumps(frozen))
+        else:
+            sknet.save(frozen, tmp_path / f"{name}.safetensors")
+    methods = {name: (kind, fitted[name][1]) for name in names}
+    given = json.dumps([str(tmp_path), blocked, methods])
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], input=given, capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("kind", ["pickle", "file"])
+@pytest.mark.parametrize(
+    ("names", "blocked"),
+    [([*CLASSIFIERS, *REGRESSORS], ["scipy"]), ([*WITH_SCIPY], [])],
+    ids=["numpy", "scipy"],
+)
+def test_predictors(kind, names, blocked, fitted, tmp_path):
+    also = ["safetensors", "skops"] if kind == "pickle" else ["skops"]
+    found, loaded, seconds = outputs(tmp_path, fitted, names, kind, [*NOT_NEEDED, *also, *blocked])
+    assert not loaded
+    print(f"\nloading the first predictor took {seconds:.2f} s")
+    for name in names:
+        estimator, methods = fitted[name]
+        expected = [getattr(estimator, method)(X).tobytes().hex() for method in methods]
+        assert found[name] == expected, name
