@@ -1,6 +1,7 @@
 """Capture: run a function once on arrays without data and record its operations."""
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,17 @@ from sknet._tree import leaves, map_leaves, paths
 from sknet.compile._graph import Equation, Graph, Operand, Variable
 from sknet.compile._signature import OutputIndex, Pure, Signature, pure_of
 from sknet.core import Primitive, Tensor, TracedArray, capturing, user_line
+from sknet.core.extend import line_of
 from sknet.device import Device, MetaArray, backend, device_of, is_array, to_host
 from sknet.exceptions import CaptureError, DeviceError
 
-__all__ = ["capture", "device_among", "trace"]
+__all__ = ["capture", "device_among", "lines_of", "trace"]
 
 # Types of immutable parameters.
 UNCHANGEABLE = frozenset({bool, int, float, str, slice, type(None), type(Ellipsis)})
 
 backend("meta")  # registers its arrays, traced ones included
+HOST = backend("cpu")
 
 
 class _Traced(TracedArray):
@@ -51,8 +54,22 @@ class _Traced(TracedArray):
         return CaptureError(
             f"{what}, of shape {self.shape}, {user_line()}. A captured function runs once, without data; a "
             "value read from it would be frozen. Compute with sknet.ops on tensors (ops.where instead of a "
-            "branch), or pass what is decided outside the function as an argument."
+            "branch), pass what is decided outside the function as an argument, or let capture(..., unroll=True) "
+            "use the values of the example."
         )
+
+
+class _Followed(_Traced):
+    """A traced array that has the values of the example, so that Python may read them."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, recorder: "Recorder", variable: Variable, value: np.ndarray) -> None:
+        super().__init__(recorder, variable)
+        self.value = value
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        return np.array(self.value, *args, **kwargs)
 
 
 class Recorder:
@@ -62,10 +79,14 @@ class Recorder:
     ----------
     device : Device
         Where the function will run.
+    unroll : bool, default=False
+        Compute with the example's values, too.
     """
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, unroll: bool = False) -> None:
         self.device = device
+        self.lines = _lines.get()
+        self._unroll = unroll
         self.is_open = True
         self.equations: list[Equation] = []
         self.constants: dict[Variable, np.ndarray] = {}
@@ -89,7 +110,13 @@ class Recorder:
                 "it: return new values of buffers and counters instead of storing them."
             )
         self.equations.append(equation)
-        return _Traced(self, equation.output)
+        if self.lines is not None:
+            self.lines.append(line_of())
+        return self.traced(equation.output, *(_values(equation, inputs) if self._unroll else ()))
+
+    def traced(self, variable: Variable, *value: np.ndarray) -> TracedArray:
+        """Return the traced array of a variable, and of its value in the example where that is followed."""
+        return _Followed(self, variable, *value) if value else _Traced(self, variable)
 
     def _operand(self, x: Any) -> Operand:
         if isinstance(x, Tensor):
@@ -130,7 +157,39 @@ class Recorder:
         return found[0]
 
 
-def capture(function: Callable[..., Any], *args: Any) -> Graph:
+# Where a capture notes the line of each equation, if somebody asks.
+_lines: ContextVar[list[Any] | None] = ContextVar("sknet.compile.lines", default=None)
+
+
+def lines_of(captured: Callable[[], Any]) -> list[Any]:
+    """Return the user's line of each equation that is recorded while a function is captured.
+
+    Parameters
+    ----------
+    captured : callable
+        Captures a function.
+
+    Returns
+    -------
+    list of (str, int) or None
+        File and number, as `sknet.core.extend.line_of` returns them.
+    """
+    found: list[Any] = []
+    token = _lines.set(found)
+    try:
+        captured()
+    finally:
+        _lines.reset(token)
+    return found
+
+
+def _values(equation: Equation, inputs: tuple[Any, ...]) -> tuple[np.ndarray]:
+    """Return the result of an equation for the example."""
+    arrays = [to_host(x.data) if isinstance(x, Tensor) else x for x in inputs]
+    return (np.asarray(equation.primitive.forward_on(HOST)(*arrays, **equation.params)),)
+
+
+def capture(function: Callable[..., Any], *args: Any, unroll: bool = False) -> Graph:
     """Run a function once on tensors without data and return the graph of its operations.
 
     Parameters
@@ -142,6 +201,9 @@ def capture(function: Callable[..., Any], *args: Any) -> Graph:
     *args : trees of arrays
         Examples of its arguments: only their shapes, dtypes and device count. Other
         leaves (numbers, text) are passed as they are and become part of the graph.
+    unroll : bool, default=False
+        Let Python read the example's values: branches are taken, loops run and numbers frozen as they are for
+        the example, silently. Otherwise reading a value is an error.
 
     Returns
     -------
@@ -174,10 +236,10 @@ def capture(function: Callable[..., Any], *args: Any) -> Graph:
     pure = pure_of(function)
     names: tuple[str, ...] = ()
     if pure is None:
-        graph, result = trace(function, args)
+        graph, result = trace(function, args, unroll=unroll)
         values: Mapping[str, Any] = {}
     else:
-        graph, result = trace(pure.call, (pure.values, *args))
+        graph, result = trace(pure.call, (pure.values, *args), unroll=unroll)
         names, values = _names(pure, args), pure.values
     given = iter(graph.inputs[len(values) :])
     takes = map_leaves(lambda leaf: next(given) if is_dense(leaf) else leaf, args)
@@ -197,7 +259,7 @@ def _names(pure: Pure, args: tuple[Any, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Graph, Any]:
+def trace(function: Callable[..., Any], args: tuple[Any, ...], *, unroll: bool = False) -> tuple[Graph, Any]:
     """Capture a function; return the graph and a tree like its result that holds output positions.
 
     Parameters
@@ -205,6 +267,8 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Graph, A
     function : callable
         As for `capture`.
     args : tuple
+        As for `capture`.
+    unroll : bool, default=False
         As for `capture`.
 
     Returns
@@ -215,13 +279,13 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Graph, A
         Like what the function returned, with an `OutputIndex` in place of every array.
     """
     inputs: list[Variable] = []
-    recorder = Recorder(device_among(args))
+    recorder = Recorder(device_among(args), unroll)
 
     def traced(leaf: Any) -> Any:
         if not is_dense(leaf):
             return leaf
         inputs.append(Variable(leaf.shape, leaf.dtype))
-        return make_traced(recorder, inputs[-1])
+        return Tensor(recorder.traced(inputs[-1], *([_example(leaf)] if unroll else [])))
 
     with capturing():
         try:
@@ -240,9 +304,12 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Graph, A
     return Graph(inputs, recorder.constants, recorder.equations, outputs).verify(), template
 
 
-def make_traced(recorder: Recorder, variable: Variable) -> Tensor:
-    """Return a tensor without data that represents `variable`."""
-    return Tensor(_Traced(recorder, variable))
+def _example(leaf: Any) -> np.ndarray:
+    if isinstance(leaf, MetaArray):
+        raise CaptureError(
+            f"unroll=True reads the example's values, and an array of shape {leaf.shape} has none"
+        )
+    return np.array(to_host(leaf.data if isinstance(leaf, Tensor) else leaf))
 
 
 def is_dense(leaf: Any) -> bool:
@@ -273,6 +340,8 @@ def _frozen(primitive: Primitive, value: Any) -> Any:
         return kind([_frozen(primitive, part) for part in value])
     if kind is dict:
         return {name: _frozen(primitive, part) for name, part in value.items()}
+    if isinstance(value, _Followed):
+        return _frozen(primitive, value.value)
     if isinstance(value, TracedArray):
         raise CaptureError(
             f"{primitive.name} is given a computed index, {user_line()}; it would be frozen. "

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sknet.compile._capture import lines_of
 from sknet.compile._graph import Equation, Graph, Variable
+from sknet.core.extend import shown
 from sknet.exceptions import CaptureError
 
 __all__ = ["ROWS", "Counted", "Filled", "Length", "Rows", "Share", "graph_of_any_rows"]
@@ -102,15 +104,23 @@ class Rows:
         first = graphs[0]
         for variables in zip(*(g.inputs for g in graphs), strict=True):
             self._shapes[variables[0]] = _common(tuple(v.shape for v in variables), "an input")
+        self._add_all(graphs)
         _check_same(len({len(g.constants) for g in graphs}) == 1)
         for variables in zip(*(g.constants for g in graphs), strict=True):
             values = tuple(g.constants[v] for g, v in zip(graphs, variables, strict=True))
             self._constants[variables[0]] = values
             self._shapes[variables[0]] = _common(tuple(v.shape for v in values), "a constant")
-        _check_same(len({len(g.equations) for g in graphs}) == 1)
-        for equations in zip(*(g.equations for g in graphs), strict=True):
-            self._add(equations)
         self.graph = first
+
+    def _add_all(self, graphs: Sequence[Graph]) -> None:
+        number = -1
+        for number, equations in enumerate(zip(*(g.equations for g in graphs), strict=False)):
+            try:
+                self._add(equations)
+            except CaptureError as error:
+                raise OtherOperationsError(str(error), number) from None
+        if len({len(g.equations) for g in graphs}) > 1:
+            raise OtherOperationsError(_told("there are more"), number + 1)
 
     def _add(self, equations: tuple[Equation, ...]) -> None:
         first = equations[0]
@@ -195,15 +205,35 @@ def graph_of_any_rows(captured: Callable[[int], Graph]) -> Rows:
     Rows
         The graph, with its dependence on the number of rows.
     """
-    return Rows([captured(n) for n in ROWS])
+    try:
+        return Rows([captured(n) for n in ROWS])
+    except OtherOperationsError as error:
+        lines = lines_of(lambda: captured(ROWS[-1]))
+        where = f" The first is {shown(lines[error.number])}." if error.number < len(lines) else ""
+        raise CaptureError(f"{error}{where}") from None
+
+
+class OtherOperationsError(CaptureError):
+    """A function does other operations for another number of rows; `number` counts those before."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.number = number
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.number)
 
 
 def _check_same(condition: bool, where: str = "it") -> None:
     if not condition:
-        raise CaptureError(
-            f"the operations of this function depend on the number of rows ({where} differs), so it cannot "
-            "be exported for any number: let them depend on the other axes only"
-        )
+        raise CaptureError(_told(f"{where} differs"))
+
+
+def _told(what: str) -> str:
+    return (
+        f"the operations of this function depend on the number of rows ({what}), so it cannot be exported "
+        "for any number: let them depend on the other axes only."
+    )
 
 
 def _common(values: tuple[Any, ...], where: str) -> Any:

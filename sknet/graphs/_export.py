@@ -14,7 +14,9 @@ from sknet.nn import Module
 __all__ = ["export"]
 
 
-def export(function: Callable[..., Any], *example: Any, any_rows: bool = True) -> GraphModule:
+def export(
+    function: Callable[..., Any], *example: Any, any_rows: bool = True, unroll: bool = False
+) -> GraphModule:
     """Return a module, or a function, as a graph with its parameters, which needs no class to compute.
 
     Parameters
@@ -27,6 +29,10 @@ def export(function: Callable[..., Any], *example: Any, any_rows: bool = True) -
         are passed as they are and become part of the graph.
     any_rows : bool, default=True
         Whether the first axis of each array may have any length; False takes the example's shapes only.
+    unroll : bool, default=False
+        Let Python read the example's values: branches are taken, loops run and numbers frozen as they are for
+        the example, silently. The graph then takes the example's shapes only. Otherwise reading a value is
+        an error that names the line.
 
     Returns
     -------
@@ -51,10 +57,10 @@ def export(function: Callable[..., Any], *example: Any, any_rows: bool = True) -
     >>> exported(np.ones((100, 3), "float32")).shape
     (100, 2)
     """
-    if any_rows:
+    if any_rows and not unroll:
         symbolic = SymbolicGraph.of_rows(lambda n: _captured(function, _with_rows(example, n)))
     else:
-        symbolic = SymbolicGraph.of(_captured(function, example))
+        symbolic = SymbolicGraph.of(_captured(function, example, unroll=unroll))
     owner = function if isinstance(function, Module) else getattr(function, "__self__", None)
     values, transient = _state(owner) if isinstance(owner, Module) else ({}, [])
     n_rows = next((leaf.shape[0] for leaf in leaves(example) if is_dense(leaf) and leaf.shape), 0)
@@ -66,9 +72,9 @@ def is_dense(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) or is_array(leaf)
 
 
-def _captured(function: Callable[..., Any], args: tuple[Any, ...]) -> Graph:
+def _captured(function: Callable[..., Any], args: tuple[Any, ...], *, unroll: bool = False) -> Graph:
     """Return a graph without values, which are copied once, for the module."""
-    return capture(function, *args).with_values({})
+    return capture(function, *args, unroll=unroll).with_values({})
 
 
 def _with_rows(example: tuple[Any, ...], n_rows: int) -> Any:

@@ -190,7 +190,7 @@ class Module(Registry):
         """
         return as_pure(self, function)
 
-    def export(self, *example: Any, any_rows: bool = True) -> Any:
+    def export(self, *example: Any, any_rows: bool = True, unroll: bool = False) -> Any:
         """Return this module as a graph with its parameters, which needs no class of one's own to compute.
 
         The short way to `sknet.graphs.export`.
@@ -201,6 +201,8 @@ class Module(Registry):
             Examples of the arguments of `forward`: dtypes count, and the lengths of all axes but the first.
         any_rows : bool, default=True
             Whether the first axis of each array may have any length; False takes the example's shapes only.
+        unroll : bool, default=False
+            Let Python read the example's values, and freeze what it does with them; for its shapes only.
 
         Returns
         -------
@@ -219,7 +221,7 @@ class Module(Registry):
         >>> nn.Linear(3, 2).export(np.ones((1, 3), "float32"))
         GraphModule(2 operations, x: float32[n,3])
         """
-        return above("export")(self, *example, any_rows=any_rows)
+        return above("export")(self, *example, any_rows=any_rows, unroll=unroll)
 
     # -- hooks ------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ import pytest
 
 import sknet
 from sknet import Tensor, nn, ops
+from sknet.compile import Variable, capture
 from sknet.exceptions import CaptureError, DtypeError, GraphError, ShapeError, StateError
 from sknet.graphs import GraphModule, export
 from tests.estimators.data import quiet
@@ -180,3 +181,64 @@ def test_onnx_of_a_graph_needs_no_example(tmp_path):
     options = export(lambda x, o: x * o["scale"] + o["add"], X, {"scale": 2.0, "add": X})
     [found] = run(sknet.onnx.export(options), X, X)
     np.testing.assert_allclose(found, 3 * X, rtol=1e-6)
+
+
+# -- values that Python reads ------------------------------------------------------------------
+
+
+class Reads(nn.Module):
+    """Branches, loops and numbers that depend on values."""
+
+    def __init__(self):
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("n_steps", np.array(3))
+
+    def forward(self, x):
+        for _ in range(int(self.n_steps)):
+            x = ops.tanh(self.linear(x))
+        if x.sum() > 0:
+            x = x * float(x.max())
+        largest = x[0].numpy().argmax()
+        return x[:, largest] + x[x.argmax(axis=0)][:, 0].sum() * x[:, [int(i) for i in x[0].argsort()]][:, 1]
+
+
+def test_values_are_read_only_where_that_is_asked_for():
+    module = Reads().initialize(0)
+    with pytest.raises(CaptureError, match=r"test_export.py, line \d+: `for _ in range\(int\(self.n_steps"):
+        module.export(X)
+    exported = module.export(X, unroll=True)
+    same(exported(X), module(Tensor(X)))
+    assert sum(line.primitive == "tanh" for line in exported.symbolic.lines) == 3
+    found, expected = (dict(gradients(m)) for m in (exported, module.eval()))
+    for path in expected:
+        np.testing.assert_array_equal(found[path], expected[path])
+    with pytest.raises(ShapeError, match=r"x must have shape \(5, 4\), got \(2, 4\)"):
+        exported(X[:2])
+    other = X + RNG.normal(size=X.shape).astype("float32")  # another input runs what the example ran
+    assert exported(other).shape == (5,)
+    with pytest.raises(CaptureError, match=r"reads the example's values, and an array of shape \(5, 4\) has"):
+        capture(module, Variable((5, 4), "float32"), unroll=True)
+
+
+def gradients(module):
+    module.zero_grad()
+    module(Tensor(X)).sum().backward()
+    return [(path, parameter.grad.numpy()) for path, parameter in module.named_parameters()]
+
+
+def test_the_line_that_depends_on_the_rows_is_named():
+    class Recurs(nn.Module):
+        def forward(self, x):
+            total = ops.exp(x[0])
+            for row in x:
+                total = total + ops.sin(row)
+            return total
+
+    class Shifts(nn.Module):
+        def forward(self, x):
+            return ops.pad(ops.tanh(x), ((0, 0), (0, x.shape[0] ** 2)))
+
+    with pytest.raises(CaptureError, match=r"there are more.*test_export.py, line \d+: `for row in x:`"):
+        Recurs().export(X)
+    with pytest.raises(CaptureError, match=r"pad differs.*test_export.py, line \d+: `return ops.pad"):
+        Shifts().export(X)
