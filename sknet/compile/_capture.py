@@ -54,8 +54,8 @@ class _Traced(TracedArray):
         return CaptureError(
             f"{what}, of shape {self.shape}, {user_line()}. A captured function runs once, without data; a "
             "value read from it would be frozen. Compute with sknet.ops on tensors (ops.where instead of a "
-            "branch), pass what is decided outside the function as an argument, or let capture(..., unroll=True) "
-            "use the values of the example."
+            "branch), pass what is decided outside the function as an argument, or let capture(..., "
+            "unroll=True) use the values of the example."
         )
 
 
