@@ -153,10 +153,11 @@ def test_exports_and_ones_own_modules_may_be_imported(module, source):
 # The order inside of packages that a graph passes through: each imports only what comes before it.
 ORDERS = {
     "sknet.compile": [
-        *("_key", "_signature", "_evaluate", "_graph", "_rows", "_layout", "_internal", "_views", "_group"),
+        *("_key", "_signature", "_evaluate", "_graph", "_layout", "_internal", "_views", "_group"),
         *(
             "_plan",
             "_capture",
+            "_rows",
             "passes",
             "python",
             "executors",

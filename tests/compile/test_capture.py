@@ -173,3 +173,36 @@ def test_what_a_module_does_besides_is_refused():
         capture(hooked, X)
     with pytest.raises(StateError, match="LazyLinear"):
         capture(nn.LazyLinear(3), X)
+
+
+def halved(x):
+    n_steps = 0
+    while float(abs(x).max()) > 0.1:
+        x, n_steps = x * 0.5, n_steps + 1
+    return x * n_steps
+
+
+READ = {
+    "mask": lambda x: x[x > 0].sum(),
+    "mask of NumPy": lambda x: x[x.numpy() > 0].sum(),
+    "item": lambda x: x * x.max().item(),
+    "int": lambda x: x[int(x.argmax()) // 4],
+    "while": halved,
+    "sorted": lambda x: x[:, sorted(range(4), key=lambda i: float(x[0, i]))],
+    "array": lambda x: x * np.asarray(x).mean(),
+    "list": lambda x: ops.stack([row for row in x if row.sum() > 0]).sum(),
+    "tolist": lambda x: x * x.sum(axis=0).tolist()[1],
+    "branch": lambda x: ops.exp(x) if (x > 0).any() else -x,
+    "max": lambda x: max(x[0, 0], x[0, 1]),
+}
+
+
+@pytest.mark.parametrize("function", READ.values(), ids=READ)
+def test_values_that_python_reads_are_refused_or_taken_from_the_example(function):
+    x = np.random.default_rng(0).normal(size=(5, 4)).astype("float32")
+    with pytest.raises(CaptureError, match=r"test_capture.py, line \d+: `"):
+        capture(function, x)
+    unrolled = capture(function, x, unroll=True)
+    expected = function(Tensor(x)).numpy()
+    np.testing.assert_array_equal(unrolled(x).numpy(), expected)
+    assert unrolled(-x).shape == expected.shape  # does what it did for the example
