@@ -1,6 +1,6 @@
-"""sknet: neural networks as scikit-learn estimators, on a tensor and autograd core of their own.
+"""sknet: neural networks as scikit-learn estimators, on their own tensor and autograd core.
 
-What has a name here is loaded when it is first used, so that ``import sknet`` costs next to nothing.
+The names here are loaded lazily, so ``import sknet`` costs next to nothing.
 """
 
 from importlib import import_module
@@ -42,7 +42,7 @@ __version__ = "0.1.0"
 
 _completed_by(
     "sknet.core", lambda: import_module("sknet.ops")
-)  # core names primitives, ops attach their rules
+)  # core declares primitives, ops attach their rules
 _offered("export", lambda: import_module("sknet.graphs").export)
 _offered("save", lambda: import_module("sknet.files").save)
 
@@ -118,7 +118,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _suggestion(name: str) -> str:
-    """Say where a function is that PyTorch or NumPy has at the top, or what it is called here."""
+    """Return the end of a message about an unknown name: where PyTorch's and NumPy's functions are here."""
     if name.startswith("__"):
         return ""
     ops, hints = import_module("sknet.ops"), import_module("sknet._hints")

@@ -1,4 +1,4 @@
-"""Methods that an object has or lacks: scikit-learn's `available_if`, for what must not import that."""
+"""Methods that are available under a condition: `available_if` without importing scikit-learn."""
 
 from collections.abc import Callable
 from types import MethodType
@@ -8,7 +8,7 @@ __all__ = ["available_if"]
 
 
 class _Available:
-    """A method that `hasattr` finds only where a check holds."""
+    """A method that `hasattr` finds only if a check succeeds."""
 
     def __init__(self, function: Callable[..., Any], check: Callable[[Any], Any]) -> None:
         self.function, self.check = function, check
@@ -23,7 +23,7 @@ class _Available:
 
 
 def available_if(check: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator of methods that are there only where a check holds.
+    """Return a decorator of methods that exist only if a check succeeds.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Frames of pandas and polars, read as scikit-learn reads them, and without importing any of the three."""
+"""Data frames of pandas and polars, read as scikit-learn reads them, without importing any of the three."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,23 +10,23 @@ from sknet._hints import suggestion
 __all__ = ["FLOATS", "Frame", "is_frame", "read_frame"]
 
 FLOATS = tuple(map(np.dtype, ("float64", "float32", "float16")))
-"""The dtypes that transformers keep; anything else becomes the first."""
+"""The dtypes that transformers preserve; all others are converted to the first."""
 
 
 def is_frame(X: Any) -> bool:
-    """Tell whether X is a frame of pandas or polars."""
+    """Tell whether X is a pandas or polars data frame."""
     return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "get_columns"))
 
 
 class Frame:
-    """A frame whose columns are known by their positions in the fit.
+    """A data frame whose columns are addressed by their positions in the fit.
 
     Parameters
     ----------
     frame : DataFrame of pandas or polars
         The table.
     names : tuple of str, default=None
-        Of the columns of the fit, in their order; None if it had none, and positions count.
+        Column names of the fit, in order; None if there were none, and columns are matched by position.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class Frame:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows, and columns of the fit."""
+        """Number of rows, and of columns in the fit."""
         rows, columns = self.frame.shape
         return rows, columns if self.names is None else len(self.names)
 
@@ -61,12 +61,13 @@ class Frame:
         Parameters
         ----------
         dtypes : dtype or tuple of dtype, default=None
-            What it shall have; of several the first, unless it has one of them. None for what it has.
+            The dtype of the result. If a tuple, the first, unless the table has one of the others. None
+            keeps the table's.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
-            In the order of memory that ``sklearn.utils.check_array`` gives it.
+            With the memory layout of the result of ``sklearn.utils.check_array``.
         """
         own = self.ordered()
         found, is_early = _common(list(own.dtypes)) if self.is_pandas else (None, False)
@@ -77,11 +78,11 @@ class Frame:
         return np.asarray(own, dtype=dtypes)
 
     def plain(self) -> Any:
-        """Return the table as NumPy alone reads it."""
+        """Return the table as NumPy converts it."""
         return np.asarray(self.ordered())
 
     def columns(self) -> Iterator[Any]:
-        """Yield the columns one by one as arrays, each with a dtype of its own where the frame has that."""
+        """Yield the columns as arrays, each with its own dtype if the frame has one per column."""
         if not self.is_pandas:
             array = self.plain()
             yield from (array[:, i] for i in range(array.shape[1]))
@@ -94,7 +95,7 @@ class Frame:
             yield np.asarray(series)
 
     def ordered(self) -> Any:
-        """Return the frame with the columns of the fit in their order."""
+        """Return the data frame with the columns of the fit in order."""
         names, frame = self.names, self.frame
         return frame if names is None or list(frame.columns) == list(names) else frame[list(names)]
 
@@ -102,19 +103,19 @@ class Frame:
 def read_frame(
     X: Any, names: "tuple[str, ...] | None", n_features: int, used: "frozenset[int] | None" = None
 ) -> Frame:
-    """Return a frame by the columns of a fit.
+    """Return a data frame whose columns are matched to those of the fit.
 
     Parameters
     ----------
     X : DataFrame of pandas or polars
         With these columns in any order.
     names : tuple of str or None
-        Of the columns of the fit; None if it had none.
+        Column names of the fit; None if there were none.
     n_features : int
-        How many there were.
+        Number of columns in the fit.
     used : frozenset of int, default=None
-        Positions of the columns that are read, so that others may be missing or be more; None for exactly
-        those of the fit.
+        Positions of the columns that are read; others may be missing or additional. None requires exactly
+        the columns of the fit.
 
     Returns
     -------
@@ -124,7 +125,7 @@ def read_frame(
     Raises
     ------
     ValueError
-        If a column is missing, or is one too many.
+        If a column is missing, or unknown.
     """
     found = list(X.columns)
     if names is None:
@@ -148,7 +149,7 @@ def read_frame(
 
 
 def _common(dtypes: list[Any]) -> tuple[Any, bool]:
-    """Return the dtype of columns of pandas together, and whether they have to be converted at once."""
+    """Return the common dtype of pandas columns, and whether pandas has to convert them."""
     is_early = any(map(_needs_conversion, dtypes))
     if all(isinstance(dtype, np.dtype) for dtype in dtypes):
         return np.result_type(*dtypes), is_early
@@ -161,7 +162,7 @@ def _is_string(dtype: Any) -> bool:
 
 
 def _needs_conversion(dtype: Any) -> bool:
-    """Tell whether pandas has to convert a column: booleans, or numbers with a missing value of their own."""
+    """Tell whether pandas has to convert a column: booleans, or nullable numbers."""
     if isinstance(dtype, np.dtype):
         return dtype.kind == "b"
     if str(dtype) == "category":

@@ -1,7 +1,7 @@
-"""What a name that does not exist was probably meant to be, for the messages of errors.
+"""Suggestions for unknown names, for error messages.
 
-People come with the names of other libraries in their fingers. A table says what such a name is called here,
-or how the same is done; for what no table knows, the most similar names are given.
+Users are used to the names of other libraries. Tables map these to sknet's names, or to another way to do
+the same; for all other names, the most similar ones are suggested.
 """
 
 import difflib
@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["advice_for", "argument_hint", "module_getattr", "parameter_hint", "suggestion", "value_hint"]
 
-# What other libraries call a parameter, and its names here: the first that the class has is given.
+# Parameter names of other libraries, and sknet's: the first that the class has is suggested.
 RENAMED = {
     **dict.fromkeys(("learning_rate", "learning_rate_init", "initial_lr", "base_lr", "eta"), ("lr",)),
     "max_lr": ("peak_lr", "lr"),
@@ -60,18 +60,18 @@ RENAMED = {
 }
 
 _COMPILED = "leave it out: every step is compiled"
-_PARTS = "the owner of the parameters is given the optimizer, Model(module, optimizer={0}(...))"
+_PARTS = "a Model gives it the parameters, Model(module, optimizer={0}(...))"
 _CLIPPED = "wrap it, ClipNorm({0}(...), 1.0)"
-_RATE = "the rate may be a schedule, {0}(lr=Cosine(1e-3))"
-_SCHEDULED = "a schedule is the optimizer's rate: Adam(lr={0}(...))"
+_RATE = "the learning rate can be a schedule, {0}(lr=Cosine(1e-3))"
+_SCHEDULED = "a schedule is the learning rate of an optimizer: Adam(lr={0}(...))"
 
 _INSIDE = "it belongs to the optimizer, optimizer=Adam({}=...)"
 _SGDS = "it belongs to the optimizer, optimizer=SGD({}=...)"
 _L2 = "alpha is the strength of the L2 penalty; decoupled weight decay is optimizer=AdamW()"
 _CLIP = "clip gradients in the optimizer, optimizer=ClipNorm(Adam(), 1.0)"
-_SCHEDULE = "the optimizer's rate may be a schedule, optimizer=Adam(lr=Cosine(1e-3))"
+_SCHEDULE = "the optimizer's learning rate can be a schedule, optimizer=Adam(lr=Cosine(1e-3))"
 
-# What perceptrons are given elsewhere, whatever their other parameters are called.
+# Parameters of perceptrons in other libraries, for both families of estimators.
 _ANY_PERCEPTRON = {
     **dict.fromkeys(
         ("epochs", "n_epochs", "num_epochs", "max_epochs", "nb_epoch", "n_iter", "max_steps"), "use max_iter"
@@ -101,15 +101,15 @@ _ANY_PERCEPTRON = {
     **dict.fromkeys(("patience", "early_stopping_rounds", "n_iter_no_improvement"), "use n_iter_no_change"),
     **dict.fromkeys(("validation_split", "val_fraction", "test_size"), "use validation_fraction"),
     "min_delta": "use tol",
-    "sample_weight": "weights of samples are an argument of fit",
+    "sample_weight": "sample weights are an argument of fit",
     **dict.fromkeys(
         ("metrics", "metric", "scoring"),
-        "history_ has accuracy or R2; scikit-learn's scorers compute others from a fitted estimator",
+        "history_ has accuracy or R2; compute other scores with scikit-learn's scorers after the fit",
     ),
-    **dict.fromkeys(("n_jobs", "num_workers"), "leave it out: threads are those of NumPy's matrix product"),
+    **dict.fromkeys(("n_jobs", "num_workers"), "leave it out: NumPy's matrix products are multithreaded"),
 }
 
-# What is not a parameter in a family (by the name of its base class), but is done in another way.
+# Parameters that a family of classes (by the name of its base class) lacks, and how to do the same.
 ELSEWHERE = {
     "Optimizer": {
         "weight_decay": "wrap it, WeightDecay({0}(...), 0.01), or use AdamW",
@@ -122,10 +122,10 @@ ELSEWHERE = {
         **dict.fromkeys(("schedule", "scheduler", "lr_scheduler"), _RATE),
         **dict.fromkeys(("params", "parameters"), _PARTS),
         **dict.fromkeys(("foreach", "fused", "capturable", "differentiable", "jit_compile"), _COMPILED),
-        "maximize": "give the loss the other sign",
+        "maximize": "negate the loss",
         "amsgrad": "there is no AMSGrad here; leave it out",
     },
-    "Combinator": {"lr": "give it to the optimizer inside, {0}(Adam(lr=1e-3))"},
+    "Combinator": {"lr": "pass it to the wrapped optimizer, {0}(Adam(lr=1e-3))"},
     "Schedule": {
         "optimizer": _SCHEDULED,
         "last_epoch": "leave it out: a continued fit keeps the rate",
@@ -150,10 +150,10 @@ ELSEWHERE = {
         **dict.fromkeys(("class_weights", "pos_weight"), "use class_weight, a parameter of classifiers"),
         **dict.fromkeys(
             ("batch_norm", "batch_normalization", "use_bn", "normalization"),
-            "give it to the activation, activation=nn.Sequential(nn.LazyBatchNorm(), nn.ReLU())",
+            "put it into the activation, activation=nn.Sequential(nn.LazyBatchNorm(), nn.ReLU())",
         ),
         **dict.fromkeys(
-            ("module", "network", "net", "model"), "a network of your own is trained by NetClassifier(MyNet)"
+            ("module", "network", "net", "model"), "your own network is trained by NetClassifier(MyNet)"
         ),
         **dict.fromkeys(("use_cuda", "gpu", "cuda"), 'use device="cuda"'),
         **dict.fromkeys(("precision", "float_type"), "use dtype"),
@@ -183,7 +183,7 @@ ELSEWHERE = {
         "nesterov": "use nesterovs_momentum",
         "weight_decay": "alpha is the strength of the L2 penalty",
         **dict.fromkeys(
-            ("loss", "dropout", "class_weight", "device", "dtype"), "sknet.{0} has it, and scikit-learn's not"
+            ("loss", "dropout", "class_weight", "device", "dtype"), "only sknet.{0} has it, this does not"
         ),
     },
     "Callback": {
@@ -193,22 +193,22 @@ ELSEWHERE = {
         **dict.fromkeys(("filepath", "dirpath", "dirname", "fn_prefix", "filename", "log_dir"), "use path"),
         **dict.fromkeys(("save_freq", "period", "every_n_epochs", "event_name"), "use every"),
         **dict.fromkeys(("save_best_only", "save_top_k", "save_last"), "leave it out: the last and the best "
-                        "are kept"),
+                        "are always kept"),
         **dict.fromkeys(("max_time", "time_limit", "duration"), "use seconds"),
     },
     "Loss": {
         **dict.fromkeys(
             ("reduction", "reduce", "size_average"),
-            "leave it out: a loss has one value per sample, and its owner averages them",
+            "leave it out: a loss returns one value per sample, a Model averages them",
         ),
-        "from_logits": "leave it out: a loss expects the network's raw outputs, and applies its link itself",
+        "from_logits": "leave it out: a loss expects logits, and applies its link itself",
     },
 }  # fmt: skip
 
 
-_VALIDATION = "rows to validate on are X_val and y_val"
+_VALIDATION = "pass validation rows as X_val and y_val"
 
-# What other libraries' `fit` is given, and what it is here.
+# Arguments of `fit` in other libraries, and sknet's.
 ARGUMENTS = {
     **dict.fromkeys(
         ("validation_data", "val_data", "valid_data", "validation_set", "eval_set", "eval_data"), _VALIDATION
@@ -218,7 +218,7 @@ ARGUMENTS = {
     **dict.fromkeys(("weights", "sample_weights", "weight", "w"), "use sample_weight"),
     **dict.fromkeys(("checkpoint", "ckpt_path", "resume", "checkpoint_path"), "use resume_from"),
     "initial_epoch": "use resume_from, or set warm_start=True",
-    "lengths": "sequences are learned by a network of your own, NetClassifier(MyNet) or NetRegressor(MyNet)",
+    "lengths": "for sequences use your own network, NetClassifier(MyNet) or NetRegressor(MyNet)",
 }
 
 
@@ -226,19 +226,19 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-# What was meant by a value that a parameter cannot have: a test, and what to say.
+# Advice for invalid values of a parameter: a test of the value, and the text.
 VALUES: "dict[str, list[tuple[Callable[[Any], bool], str]]]" = {
     "early_stopping": [
         (lambda value: hasattr(value, "on_epoch_end"), "Pass it as callbacks=[{0!r}]."),
-        (_is_int, "Patience is early_stopping=True, n_iter_no_change={0!r}."),
+        (_is_int, "For patience use early_stopping=True, n_iter_no_change={0!r}."),
     ],
-    "batch_size": [(lambda value: value is None, "All rows at once are batch_size=len(X).")],
-    "callbacks": [(lambda value: isinstance(value, dict), "Give their values alone, in a list.")],
+    "batch_size": [(lambda value: value is None, "For all rows at once use batch_size=len(X).")],
+    "callbacks": [(lambda value: isinstance(value, dict), "Pass only the values, in a list.")],
     "validation_fraction": [
-        (lambda value: value == 0, "No rows are held out with early_stopping=False."),
+        (lambda value: value == 0, "To hold out no rows, use early_stopping=False."),
         (
             lambda value: _is_int(value) and value > 1,
-            "It is a share of the rows: a number of rows is "
+            "It is a fraction of the rows: for a number of rows use "
             "validation_split=ShuffleSplit(1, test_size={0!r}).",
         ),
     ],
@@ -246,7 +246,7 @@ VALUES: "dict[str, list[tuple[Callable[[Any], bool], str]]]" = {
 
 
 def value_hint(name: str, value: Any) -> str:
-    """Return what to do about a value that a parameter cannot have, a sentence after a space, or nothing.
+    """Return advice for an invalid value of a parameter: a space and a sentence, or an empty string.
 
     Parameters
     ----------
@@ -264,24 +264,24 @@ def value_hint(name: str, value: Any) -> str:
     --------
     >>> from sknet._hints import value_hint
     >>> value_hint("early_stopping", 5)
-    ' Patience is early_stopping=True, n_iter_no_change=5.'
+    ' For patience use early_stopping=True, n_iter_no_change=5.'
     """
     return next((" " + text.format(value) for fits, text in VALUES.get(name, ()) if fits(value)), "")
 
 
 def argument_hint(cls: type, name: str, arguments: Iterable[str], parameters: Iterable[str]) -> str:
-    """Return the end of a message about an argument that a method does not have.
+    """Return the end of a message about an unknown argument of a method.
 
     Parameters
     ----------
     cls : type
-        Of the estimator.
+        The estimator's class.
     name : str
-        The argument.
+        The unknown argument.
     arguments : iterable of str
-        Those that the method has.
+        The method's arguments.
     parameters : iterable of str
-        Those of the estimator's constructor.
+        The parameters of the estimator's constructor.
 
     Returns
     -------
@@ -299,21 +299,21 @@ def argument_hint(cls: type, name: str, arguments: Iterable[str], parameters: It
 
 
 def suggestion(name: str, known: Iterable[str], advice: Mapping[str, str] | None = None) -> str:
-    """Return the end of a message about a name that does not exist, its full stop included.
+    """Return the end of a message about an unknown name, including its full stop.
 
     Parameters
     ----------
     name : str
-        What was asked for.
+        The unknown name.
     known : iterable of str
         The names that exist.
     advice : mapping of str to str or None, default=None
-        What to do instead, for names of which that is known.
+        What to do instead, by unknown name.
 
     Returns
     -------
     str
-        Advice, the names most similar, or nothing but the full stop.
+        Advice, the most similar names, or only the full stop.
 
     Examples
     --------
@@ -330,16 +330,16 @@ def suggestion(name: str, known: Iterable[str], advice: Mapping[str, str] | None
 
 
 def parameter_hint(cls: type, name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about a parameter that a class does not have.
+    """Return the end of a message about an unknown parameter of a class.
 
     Parameters
     ----------
     cls : type
-        The class; its bases say which family it belongs to.
+        The class; its bases determine its family.
     name : str
-        The parameter.
+        The unknown parameter.
     known : iterable of str
-        The parameters that it has.
+        The parameters of the class.
 
     Returns
     -------
@@ -352,17 +352,17 @@ def parameter_hint(cls: type, name: str, known: Iterable[str]) -> str:
 
 
 def advice_for(cls: type) -> dict[str, str]:
-    """Return what is not a parameter of a class or its family, and what to do instead.
+    """Return what to do instead of using parameters that a class and its family lack.
 
     Parameters
     ----------
     cls : type
-        The class; its bases say which family it belongs to.
+        The class; its bases determine its family.
 
     Returns
     -------
     dict of str to str
-        By the names of the parameters.
+        Advice by parameter name.
     """
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
@@ -371,7 +371,7 @@ def advice_for(cls: type) -> dict[str, str]:
 
 
 def module_getattr(module: str, known: Iterable[str], advice: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a module's ``__getattr__``: an AttributeError that says what a name is called here.
+    """Return a module's ``__getattr__``, which raises an AttributeError that suggests the right name.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ def module_getattr(module: str, known: Iterable[str], advice: Mapping[str, str])
     known : iterable of str
         Its public names.
     advice : mapping of str to str
-        What to use instead of a name that others have.
+        What to use instead, by names from other libraries.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Indices as NumPy knows them: which take a view, which may take an element twice."""
+"""NumPy's indices: which return a view, which may select an element twice."""
 
 import math
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["is_basic", "may_repeat", "rows_of", "with_ellipsis"]
 
 
 def is_basic(index: Any) -> bool:
-    """Tell whether an index takes a view: integers, slices, new axes and an ellipsis do."""
+    """Tell whether an index returns a view: integers, slices, new axes and an ellipsis do."""
     return all(
         part is None
         or part is Ellipsis
@@ -19,20 +19,20 @@ def is_basic(index: Any) -> bool:
 
 
 def with_ellipsis(index: Any) -> Any:
-    """Return the same index in a form that gives an array even where it chooses one element."""
+    """Return the same index in a form that returns an array even for a single element."""
     parts = _parts(index)
     return parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
 
 
 def may_repeat(index: Any) -> bool:
-    """Tell whether an index can take an element twice: only arrays of integers do."""
+    """Tell whether an index can select an element twice: only integer arrays can."""
     return any(getattr(part, "ndim", 0) > 0 and part.dtype.kind in "iu" for part in _parts(index))
 
 
 def rows_of(xp: Any, index: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
-    """Return the numbers of the rows that an index takes of an array of a shape, and how long a row is.
+    """Return the flat numbers of the rows that an index selects in an array of `shape`, and the row length.
 
-    An array of integers takes rows as they are; for other indices a row is a single element.
+    For an integer array these are rows of the first axis; for other indices a row is a single element.
     """
     n = 1 if hasattr(index, "dtype") and index.dtype.kind in "iu" else len(shape)
     positions = xp.arange(math.prod(shape[:n])).reshape(shape[:n])

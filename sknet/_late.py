@@ -1,9 +1,9 @@
-"""What is loaded late: names of a package when they are used, and what it needs from a package above it.
+"""Late binding: names of a package loaded on first use, and what a package needs from one above it.
 
-Imports point down only, so the package below cannot load it, and a user may well import nothing but
-the package below. The root of sknet, which Python always loads first and which knows all packages,
-says what completes which; the package below ends by calling `complete`. A method
-that is the short way to a function of a package above asks for it by `above`.
+Imports point down only, so a lower package cannot import an upper one, and a user may import only the
+lower package. `sknet/__init__.py`, which Python always loads first, registers what completes which
+package; the lower package calls `complete` at its end. A method that calls a function of an upper
+package looks it up by `above`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,13 +74,13 @@ def completed_by(package: str, load: Callable[[], object]) -> None:
     package : str
         Its full name.
     load : callable
-        Imports what attaches something to the package's objects.
+        Imports the module that attaches something to the package's objects.
     """
     _loaders[package] = load
 
 
 def complete(package: str) -> None:
-    """Load what completes a package; its last statement.
+    """Load what completes a package; called in its last statement.
 
     Parameters
     ----------
@@ -91,12 +91,12 @@ def complete(package: str) -> None:
 
 
 def offered(name: str, load: Callable[[], Any]) -> None:
-    """Let packages below call a function.
+    """Make a function available to lower packages.
 
     Parameters
     ----------
     name : str
-        What they call it.
+        Its name for `above`.
     load : callable
         Returns the function.
     """
@@ -104,7 +104,7 @@ def offered(name: str, load: Callable[[], Any]) -> None:
 
 
 def above(name: str) -> Any:
-    """Return a function of a package above, for a method that is the short way to it.
+    """Return a function of an upper package, for a method that calls it.
 
     Parameters
     ----------

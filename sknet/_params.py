@@ -1,7 +1,7 @@
-"""Parameter objects: losses, optimizers, schedules and initialisers, which only store what they were given.
+"""Parameter objects: losses, optimizers, schedules and initializers, which only store their parameters.
 
-They follow scikit-learn's protocol of parameters, so `clone`, nested names in a grid (``optimizer__lr``) and
-pickling work as with its estimators, and do without scikit-learn: a predictor loads them.
+They follow scikit-learn's parameter protocol, so `clone`, nested names in a grid (``optimizer__lr``) and
+pickling work as for its estimators, but without importing scikit-learn, since predictors load them.
 """
 
 import inspect
@@ -93,13 +93,13 @@ class ParameterObject:
         return found
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters, also nested ones (``optimizer__lr``): all of them, or none if one does not exist.
+        """Set parameters, also nested ones (``optimizer__lr``): all of them, or none if a name is unknown.
 
         Parameters
         ----------
         **params : dict
-            Values by the names that `get_params` returns, in any order: what is set in a nested object is
-            set in the new one if that is replaced by the same call.
+            Values by the names that `get_params` returns, in any order. If a nested object is replaced in the
+            same call, its parameters are set on the new object.
 
         Returns
         -------
@@ -109,7 +109,7 @@ class ParameterObject:
         Raises
         ------
         ValueError
-            If there is no parameter of such a name; the message says what it is called here.
+            If there is no such parameter; the message suggests the right name.
         """
         own, nested = self._resolved(params)
         for name, value in own.items():
@@ -121,9 +121,9 @@ class ParameterObject:
     def _resolved(
         self, params: Mapping[str, Any]
     ) -> "tuple[dict[str, Any], list[tuple[Any, dict[str, Any]]]]":
-        """Return the values of one's own parameters, and the nested objects with the values of theirs.
+        """Return the values of the object's own parameters, and nested objects with the values of theirs.
 
-        All names have been checked, at any depth.
+        All names are checked, at any depth.
         """
         names = self._get_param_names()
         own: dict[str, Any] = {}
@@ -152,12 +152,12 @@ class ParameterObject:
         return [(part, values) for _, part, values in parts]
 
     def validate(self) -> None:
-        """Check every parameter, also those of nested parameter objects.
+        """Check every parameter, including those of nested parameter objects.
 
         Raises
         ------
         InvalidParameterError
-            A `ValueError` that names the parameter, what it must be and what it is.
+            A `ValueError` that states the parameter, its allowed values and its value.
         """
         validate_parameters(self)
 
@@ -187,7 +187,7 @@ class ParameterObject:
 
 
 class Composite(ParameterObject):
-    """Base of parameter objects that hold others in a dict or list, each reached by its key or number.
+    """Base of parameter objects that hold others in a dict or list, addressed by key or index.
 
     Examples
     --------
@@ -197,7 +197,7 @@ class Composite(ParameterObject):
     """
 
     container: ClassVar[str]
-    """Which parameter holds the others."""
+    """Name of the parameter that holds the others."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name; if `deep`, also those of the objects inside."""
@@ -233,12 +233,12 @@ class Composite(ParameterObject):
 
 
 def _holder(name: str, parts: Mapping[str, Any]) -> str | None:
-    """Return the key of the part that a nested name belongs to: the longest that it begins with."""
+    """Return the key of the part that a nested name belongs to: its longest matching prefix."""
     return max((key for key in parts if name.startswith(f"{key}__")), key=len, default=None)
 
 
 def explained(init: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that says what a parameter that it does not have is called here."""
+    """Return a constructor whose error for an unknown parameter suggests the right one."""
 
     @wraps(init)
     def told(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -260,7 +260,7 @@ def explained(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def explained_call(method: Method) -> Method:
-    """Return a method of an estimator that says what an argument that it does not have is called here."""
+    """Return a method of an estimator whose error for an unknown argument suggests the right one."""
     names = list(inspect.signature(method).parameters)[1:]
 
     @wraps(method)
@@ -277,7 +277,7 @@ def explained_call(method: Method) -> Method:
 
 
 def unknown_parameter(estimator: Any, name: str) -> ValueError:
-    """Return the error for a parameter that an object does not have; it says what that is called here."""
+    """Return the error for an unknown parameter, which suggests the right one."""
     valid = sorted(estimator.get_params(deep=False))
     hint = parameter_hint(type(estimator), name, valid)
     return ValueError(
@@ -286,12 +286,12 @@ def unknown_parameter(estimator: Any, name: str) -> ValueError:
 
 
 def _by_key(held: Any) -> dict[str, Any]:
-    """Return the objects that a dict or list holds by what they are reached by."""
+    """Return the objects in a dict or list by key or index."""
     return held if isinstance(held, dict) else {str(i): value for i, value in enumerate(held)}
 
 
 def same(a: Any, b: Any) -> bool:
-    """Tell whether two values of a parameter are equal, arrays among them."""
+    """Tell whether two values of a parameter are equal; they may be arrays."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         return type(a) is type(b) and np.array_equal(a, b)
     return bool(a == b)
@@ -299,12 +299,12 @@ def same(a: Any, b: Any) -> bool:
 
 @cache
 def names_of(kind: Any) -> tuple[str, ...]:
-    """Return the parameters of a class: reading its signature takes longer than what they are read for.
+    """Return the parameter names of a class; cached, since inspecting a signature is slow.
 
     Parameters
     ----------
     kind : type
-        Its constructor has the parameters.
+        The class.
 
     Returns
     -------
@@ -314,7 +314,7 @@ def names_of(kind: Any) -> tuple[str, ...]:
     Raises
     ------
     RuntimeError
-        If the constructor takes any number of arguments.
+        If the constructor takes ``*args``.
     """
     found = _parameters_of(kind)
     if any(each.kind is each.VAR_POSITIONAL for each in found):
@@ -341,13 +341,13 @@ def _is_default(value: Any, default: Any) -> bool:
 
 
 def _shows_changes_only() -> bool:
-    """Tell whether parameters at their defaults are left out, as the settings of scikit-learn say."""
+    """Tell whether scikit-learn is configured to omit parameters at their defaults."""
     sklearn: Any = sys.modules.get("sklearn")
     return sklearn is None or bool(sklearn.get_config()["print_changed_only"])
 
 
 def _filled(start: str, parts: list[str]) -> str:
-    """Return a call as text, with as many of its arguments in each line as fit."""
+    """Return a call as text, with its arguments wrapped to the line length."""
     lines, indent = [start], " " * len(start)
     for i, part in enumerate(parts):
         text = part + (")" if i == len(parts) - 1 else ",")
@@ -394,30 +394,30 @@ def resolve(
     caller: str,
     synonyms: Mapping[str, str] | None = None,
 ) -> Any:
-    """Turn a name into a fresh object of the registry, and let objects of `base` pass.
+    """Turn a name into a new object of the registry, and pass objects of `base` through.
 
     Parameters
     ----------
     value : str or object
-        What the user gave.
+        The user's value.
     registry : mapping of str to type
-        The names that can be given.
+        The valid names.
     base : type
         Objects of this class pass through.
     parameter, caller : str
         For the message: which parameter of which estimator.
     synonyms : mapping of str to str or None, default=None
-        What to use instead of names that other libraries have.
+        Suggestions for names from other libraries.
 
     Returns
     -------
     object
-        The object; its own parameters are validated.
+        The object, with validated parameters.
 
     Raises
     ------
     InvalidParameterError
-        If the value is neither; the message lists the nearest names.
+        If the value is neither; the message suggests similar names.
     """
     if isinstance(value, str) and value in registry:
         return registry[value]()

@@ -1,4 +1,4 @@
-"""Warnings that show the line of the user, however deep inside of sknet they are issued."""
+"""Warnings that point at the user's line, however deep inside sknet they are issued."""
 
 import sys
 import warnings
@@ -11,12 +11,12 @@ PACKAGE = str(Path(__file__).parent)
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Issue a warning at the innermost line outside of sknet.
+    """Issue a warning at the innermost line outside sknet.
 
     Parameters
     ----------
     message : str
-        What it says.
+        The text.
     category : type of Warning
         Its class.
     """

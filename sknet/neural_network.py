@@ -1,6 +1,6 @@
-"""scikit-learn's module of this name, over sknet's engine: a script moves over by changing one import.
+"""A drop-in for scikit-learn's module of this name, on sknet's engine: port a script by changing one import.
 
-Signatures, defaults and results are those of scikit-learn from 1.7 on; the parameters are translated into
+Signatures, defaults and results are those of scikit-learn 1.7 and later; the parameters are translated into
 sknet's losses and optimizers. `BernoulliRBM` is scikit-learn's own.
 """
 
@@ -33,7 +33,7 @@ __all__ = ["BernoulliRBM", "MLPClassifier", "MLPRegressor"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "BernoulliRBM":  # loaded when it is used: it imports half of scikit-learn
+    if name == "BernoulliRBM":  # imported lazily: it loads half of scikit-learn
         from sklearn.neural_network import BernoulliRBM
 
         return BernoulliRBM
@@ -89,7 +89,7 @@ def _optimizer(estimator: Any) -> BaseOptimizer:
 
 
 def _reported(n_iter: int, record: Mapping[str, float]) -> str:
-    """Return the lines that scikit-learn prints of an epoch."""
+    """Return the lines that scikit-learn prints for an epoch."""
     said = [f"Iteration {n_iter}, loss = {record['loss']:.8f}"]
     if "validation_score" in record:
         said.append(f"Validation score: {record['validation_score']:f}")
@@ -106,7 +106,7 @@ class _ScikitLearnParameters(PerceptronLayers):
             optimizer=_optimizer(self),
             alpha=self.alpha,
             batch_size=self.batch_size,
-            # With early stopping a fit that diverges still has its best weights, and ends with them.
+            # With early stopping a diverging fit still ends with its best weights.
             settings=settings_of(self, check_finite=not self.early_stopping),
             early_stopping=self.early_stopping,
             validation_fraction=self.validation_fraction,
@@ -130,7 +130,7 @@ class MLPClassifier(_ScikitLearnParameters, BaseClassifier):
     hidden_layer_sizes : array-like of int, default=(100,)
         Units of each hidden layer.
     activation : {"identity", "logistic", "tanh", "relu"}, default="relu"
-        Of the hidden layers.
+        Activation of the hidden layers.
     solver : {"lbfgs", "sgd", "adam"}, default="adam"
         Optimizer.
     alpha : float, default=0.0001
@@ -138,39 +138,39 @@ class MLPClassifier(_ScikitLearnParameters, BaseClassifier):
     batch_size : int or "auto", default="auto"
         Rows in a step; "auto" is ``min(200, n_samples)``.
     learning_rate : {"constant", "invscaling", "adaptive"}, default="constant"
-        Schedule of "sgd".
+        Learning rate schedule of "sgd".
     learning_rate_init : float, default=0.001
-        Learning rate to begin with.
+        Initial learning rate.
     power_t : float, default=0.5
         Exponent of "invscaling".
     max_iter : int, default=200
-        Epochs at most; for "lbfgs" iterations.
+        Maximum number of epochs; of iterations for "lbfgs".
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
     random_state : int, RandomState instance or None, default=None
-        Decides initial weights, held-out rows and order of rows.
+        Determines initial weights, held-out rows and row order.
     tol : float, default=1e-4
-        By how much loss or score must improve to count.
+        The least improvement of loss or score that counts.
     verbose : bool or int, default=False
         Print the loss of every epoch.
     warm_start : bool, default=False
         Let `fit` continue the previous fit, with the optimizer's state.
     momentum : float, default=0.9
-        Of "sgd".
+        Momentum of "sgd".
     nesterovs_momentum : bool, default=True
-        Of "sgd".
+        Whether "sgd" uses Nesterov's momentum.
     early_stopping : bool, default=False
         Stop when the score of held-out rows does not improve.
     validation_fraction : float, default=0.1
         Share of rows to hold out.
     beta_1, beta_2 : float, default=0.9, 0.999
-        Of "adam".
+        Decay rates of the moments of "adam".
     epsilon : float, default=1e-8
-        Of "adam".
+        Numerical stability of "adam".
     n_iter_no_change : int, default=10
         Epochs without improvement before stopping.
     max_fun : int, default=15000
-        Of "lbfgs": evaluations at most.
+        Maximum number of function evaluations of "lbfgs".
 
     Examples
     --------
@@ -181,9 +181,9 @@ class MLPClassifier(_ScikitLearnParameters, BaseClassifier):
     True
     """
 
-    _several_columns = False  # as there
+    _several_columns = False  # as in scikit-learn
     _parameter_constraints = CONSTRAINTS
-    loss = "log_loss"  # an attribute and no parameter, as there
+    loss = "log_loss"  # an attribute, not a parameter, as in scikit-learn
 
     def __init__(
         self,
@@ -260,11 +260,11 @@ class MLPRegressor(_ScikitLearnParameters, BaseRegressor):
     Parameters
     ----------
     loss : {"squared_error", "poisson"}, default="squared_error"
-        What is minimised, both halved; "poisson" has a log link and needs y >= 0.
+        The loss to minimize, both halved; "poisson" has a log link and needs y >= 0.
     hidden_layer_sizes : array-like of int, default=(100,)
         Units of each hidden layer.
     activation : {"identity", "logistic", "tanh", "relu"}, default="relu"
-        Of the hidden layers.
+        Activation of the hidden layers.
     solver : {"lbfgs", "sgd", "adam"}, default="adam"
         Optimizer.
     alpha : float, default=0.0001
@@ -272,39 +272,39 @@ class MLPRegressor(_ScikitLearnParameters, BaseRegressor):
     batch_size : int or "auto", default="auto"
         Rows in a step; "auto" is ``min(200, n_samples)``.
     learning_rate : {"constant", "invscaling", "adaptive"}, default="constant"
-        Schedule of "sgd".
+        Learning rate schedule of "sgd".
     learning_rate_init : float, default=0.001
-        Learning rate to begin with.
+        Initial learning rate.
     power_t : float, default=0.5
         Exponent of "invscaling".
     max_iter : int, default=200
-        Epochs at most; for "lbfgs" iterations.
+        Maximum number of epochs; of iterations for "lbfgs".
     shuffle : bool, default=True
         Draw a new order of the rows in each epoch.
     random_state : int, RandomState instance or None, default=None
-        Decides initial weights, held-out rows and order of rows.
+        Determines initial weights, held-out rows and row order.
     tol : float, default=1e-4
-        By how much loss or score must improve to count.
+        The least improvement of loss or score that counts.
     verbose : bool or int, default=False
         Print the loss of every epoch.
     warm_start : bool, default=False
         Let `fit` continue the previous fit, with the optimizer's state.
     momentum : float, default=0.9
-        Of "sgd".
+        Momentum of "sgd".
     nesterovs_momentum : bool, default=True
-        Of "sgd".
+        Whether "sgd" uses Nesterov's momentum.
     early_stopping : bool, default=False
         Stop when the score of held-out rows does not improve.
     validation_fraction : float, default=0.1
         Share of rows to hold out.
     beta_1, beta_2 : float, default=0.9, 0.999
-        Of "adam".
+        Decay rates of the moments of "adam".
     epsilon : float, default=1e-8
-        Of "adam".
+        Numerical stability of "adam".
     n_iter_no_change : int, default=10
         Epochs without improvement before stopping.
     max_fun : int, default=15000
-        Of "lbfgs": evaluations at most.
+        Maximum number of function evaluations of "lbfgs".
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Compiled functions that are found again by what they were made of, without capturing them."""
+"""Compiled functions cached by a key of their structure, so that they need not be captured again."""
 
 import threading
 from collections import OrderedDict
@@ -14,7 +14,7 @@ from sknet.ops import SparseSlot
 __all__ = ["forget_programs", "recalled"]
 
 Tree = Any
-KEPT = 256  # functions; most share a program with others
+KEPT = 256  # functions; most share a program
 
 
 class Known(NamedTuple):
@@ -25,14 +25,14 @@ class Known(NamedTuple):
     made : Prepared
         Its program.
     places : tuple of int
-        Which slots for sparse matrices among the arguments the program reads, in its order.
+        Which sparse slots among the arguments the program reads, in its order.
     """
 
     made: Prepared
     places: tuple[int, ...]
 
 
-# Functions by key; None in the place of one whose key has its random stream as well.
+# Functions by key; None for one whose key also includes its random stream.
 _known: OrderedDict[Hashable, Known | None] = OrderedDict()
 _lock = threading.Lock()
 
@@ -47,30 +47,30 @@ def recalled(
     exact: bool = False,
     slots: Tree = None,
 ) -> Compiled:
-    """Compile a function, or find the program of one that does the same operations.
+    """Compile a function, or reuse the program of one that does the same operations.
 
     Parameters
     ----------
     structure : hashable or None
-        Equal for two functions only if captures of them, with arguments of equal structure, are equal. None
-        captures, as `compile` does.
+        Equal for two functions only if their captures, with arguments of equal structure, are equal. None
+        always captures, as `compile` does.
     function : callable
         A pure function of trees of tensors, as for `compile`.
     args : tuple of trees of arrays
         Example arguments.
     stream : tuple of two int, default=None
-        From which random numbers are drawn, if any are.
+        The random stream, if random numbers are drawn.
     donate : iterable of int, default=()
         Positions of arguments whose memory the caller gives up.
     exact : bool, default=False
-        Keep every bit of the operations done one after the other.
+        Whether results are bitwise identical to eager execution.
     slots : tuple of trees of arrays, default=None
         Arrays to use as slots.
 
     Returns
     -------
     Compiled
-        With memory of its own.
+        It has its own memory.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def _keep(key: Hashable, stream: Hashable, known: Known) -> None:
 
 
 def _form(leaf: Any) -> Hashable:
-    """Return all of an argument that a program depends on."""
+    """Return everything about an argument that a program depends on."""
     if isinstance(leaf, SparseSlot):
         return leaf.key
     if is_array(leaf):
@@ -125,7 +125,7 @@ def _form(leaf: Any) -> Hashable:
 
 
 def forget_programs() -> None:
-    """Forget all cached programs, so that functions compiled from now on are captured and planned again."""
+    """Clear all cached programs, so that functions are captured and planned again."""
     with _lock:
         _known.clear()
     forget_plans()

@@ -124,7 +124,7 @@ class _Frozen:
     def feature_names_in_(self) -> Any:
         """Names of the columns of X, if the fit has seen some."""
         if self._names is None:
-            raise AttributeError("the fit has seen no names of columns")
+            raise AttributeError("X had no column names in the fit")
         return np.array(self._names, dtype=object)
 
     @property

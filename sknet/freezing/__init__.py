@@ -1,4 +1,4 @@
-"""Fitted pipelines frozen into predictors of arrays, without the state of a training."""
+"""Fitted pipelines frozen into predictors on arrays, without training state."""
 
 from sknet.freezing import _columns, _encoding, _imputing, _predictor, _scaling, _tables
 from sknet.freezing._freeze import freeze
@@ -6,7 +6,7 @@ from sknet.freezing._predictor import FrozenPipeline
 
 __all__ = ["FrozenPipeline", "freeze"]
 
-# What a frozen pipeline consists of, by the names in files.
+# The parts of a frozen pipeline, by their names in files.
 PARTS = {
     name: value
     for module in (_columns, _encoding, _imputing, _predictor, _scaling, _tables)

@@ -1,4 +1,4 @@
-"""What steps hand to each other: arrays, CSR matrices and frames, read as scikit-learn reads them."""
+"""The data between steps: arrays, CSR matrices and data frames, converted as scikit-learn does."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["as_array", "as_floats", "as_plain", "check_finite"]
 
 
 def as_floats(X: Any) -> Any:
-    """Return a table as real numbers; NaN may be among them.
+    """Return a table as real numbers; NaN is allowed.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def as_floats(X: Any) -> Any:
     Raises
     ------
     ValueError
-        If a value is no number, or infinite.
+        If a value is not a number, or infinite.
     """
     if issparse(X):
         X = X.tocsr()
@@ -43,14 +43,14 @@ def as_floats(X: Any) -> Any:
 
 
 def as_array(X: Any, dtype: Any = None) -> Any:
-    """Return a dense table as an array, of a dtype if one is asked for."""
+    """Return a dense table as an array, optionally of a given dtype."""
     if issparse(X):
         raise TypeError("this pipeline takes no sparse X: use X.toarray()")
     return X.array(dtype) if type(X) is Frame else np.asarray(X, dtype=dtype)
 
 
 def as_plain(X: Any) -> Any:
-    """Return a table as NumPy reads it."""
+    """Return a table as NumPy converts it."""
     return X.plain() if type(X) is Frame else X
 
 

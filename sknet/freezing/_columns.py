@@ -1,4 +1,4 @@
-"""Steps one after the other, and steps side by side."""
+"""Steps in sequence, and steps side by side."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,34 +23,34 @@ IN_PLACE = (Imputing, Scaling)
 
 @dataclass(frozen=True)
 class Chain:
-    """Steps one after the other.
+    """Steps in sequence.
 
     Attributes
     ----------
     steps : tuple of callable
-        Maybe none.
+        The steps; may be empty.
     """
 
     steps: tuple[Step, ...]
 
     def __call__(self, X: Any) -> Any:
-        """Return what the last step makes of X."""
+        """Return the output of the last step."""
         for step in self.steps:
             X = step(X)
         return X
 
     def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes for some columns; None where it cannot."""
+        """Return how many outputs `write` writes for `n_features` columns; None if it cannot."""
         width: int | None = n_features
         for i, step in enumerate(self.steps):
             before, width = width, _row_width(step, width)
-            # Steps after the first write over what the one before has written.
+            # Steps after the first overwrite the previous step's outputs.
             if width is None or (i and (width != before or not isinstance(step, IN_PLACE))):
                 return None
         return width
 
     def write(self, row: Any, out: Any) -> None:
-        """Write what becomes of a row into `out`."""
+        """Transform a row into `out`."""
         if not self.steps:
             out[:] = row
         for step in self.steps:
@@ -67,9 +67,9 @@ class Branch:
     step : callable
         From these columns to outputs.
     positions : slice or tuple of int
-        Of the columns.
+        Positions of the columns.
     weight : float or None
-        By which outputs are multiplied.
+        Factor of the outputs.
     """
 
     step: Step
@@ -90,7 +90,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Columns:
-    """Steps for some of the columns each, and their outputs side by side.
+    """Steps for some of the columns each, with their outputs concatenated.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Columns:
         return {name: value for name, value in vars(self).items() if name != "_writers"}
 
     def _row(self, X: Any) -> Any:
-        """Return the outputs of one row: each step writes into its part of one array."""
+        """Return the outputs for one row: each step writes into its part of one array."""
         width, writers = self._writers  # type: ignore[misc]
         out, row, is_object = np.zeros((1, width)), X[0], X.dtype.char == "O"
         flat = out[0]
@@ -129,7 +129,7 @@ class Columns:
 
     @cached_property
     def _writers(self) -> "tuple[int, list[Any]] | None":
-        """For each branch what writes a row of it, from where and to where; None where one cannot."""
+        """For each branch its step, and its slices of input and output row; None if a branch cannot write."""
         found, start = [], 0
         for branch in self.branches:
             positions = _numbered(branch.positions)
@@ -143,7 +143,7 @@ class Columns:
                 first = first.steps[0]
             reads_numbers = not isinstance(first, (OneHot, Ordinal))
             if isinstance(first, (Chain, Elementwise)):
-                return None  # passes objects on as they are
+                return None  # passes objects through
             write = branch.step.write  # type: ignore[attr-defined]
             found.append((write, _as_slice(positions), reads_numbers, slice(start, start + width)))
             start += width
@@ -151,7 +151,7 @@ class Columns:
 
     @property
     def used(self) -> Sequence[Positions]:
-        """Which columns are read."""
+        """The columns that are read."""
         return [branch.positions for branch in self.branches]
 
 
@@ -162,7 +162,7 @@ def _row_width(step: Any, n_features: int | None) -> int | None:
 
 
 def _numbered(positions: Positions) -> tuple[int, ...]:
-    """Return positions one by one; none where a slice counts from the end."""
+    """Return the individual positions; none if a slice counts from the end."""
     if not isinstance(positions, slice):
         return positions
     start, stop, step = positions.start or 0, positions.stop, positions.step or 1
@@ -170,7 +170,7 @@ def _numbered(positions: Positions) -> tuple[int, ...]:
 
 
 def _as_slice(positions: tuple[int, ...]) -> Any:
-    """Return positions as a slice, if they follow each other: it needs no copy."""
+    """Return contiguous positions as a slice, which needs no copy."""
     first = positions[0]
     if positions == tuple(range(first, first + len(positions))):
         return slice(first, first + len(positions))

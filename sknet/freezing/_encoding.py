@@ -13,23 +13,23 @@ from sknet.freezing._arrays import as_array
 
 __all__ = ["Levels", "OneHot", "Ordinal", "one_hot_encoder", "ordinal_encoder"]
 
-NOWHERE = -1  # the place of a level that has no output
+NOWHERE = -1  # the index of a level without an output
 
 
 @dataclass(frozen=True)
 class Levels:
-    """What each level of a column becomes.
+    """The code of each level of a column.
 
     Attributes
     ----------
     known : dict
-        By level, without NaN.
+        Codes by level, without NaN.
     nan : object
-        What NaN becomes; None if the fit has not seen it.
+        The code of NaN; None if the fit has not seen it.
     unknown : object
-        What all others become; None if they are an error.
+        The code of all other values; None if they are an error.
     column : str
-        For the message.
+        Name of the column, for the message.
     """
 
     known: Mapping[Any, Any]
@@ -38,7 +38,7 @@ class Levels:
     column: str
 
     def of(self, values: list[Any]) -> tuple[list[Any], bool]:
-        """Return what values become, and whether one is unknown."""
+        """Return the codes of values, and whether one is unknown."""
         found = [*map(self.known.get, values)]
         if None not in found:
             return found, False
@@ -50,7 +50,7 @@ class Levels:
         return found, has_unknown
 
     def other(self, value: Any) -> tuple[Any, bool]:
-        """Return what a value that is not among the known ones becomes, and whether it is unknown."""
+        """Return the code of a value that is not in `known`, and whether it is unknown."""
         if isinstance(value, (float, np.floating)):
             if self.nan is not None and value != value:
                 return self.nan, False
@@ -76,15 +76,15 @@ class OneHot:
     Attributes
     ----------
     levels : tuple of Levels
-        Numbers of outputs, for each column.
+        For each column, the output indices of its levels.
     width : int
-        How many outputs there are.
+        The number of outputs.
     dtype : dtype
         Of the outputs.
     container : str
-        What they are in: "array", "csr_array" or "csr_matrix".
+        Type of the result: "array", "csr_array" or "csr_matrix".
     warns : bool
-        Whether unknown levels are told.
+        Whether unknown levels cause a warning.
     """
 
     levels: tuple[Levels, ...]
@@ -108,7 +108,7 @@ class OneHot:
         return make((np.ones(len(indices), self.dtype), indices, ends), shape=(len(places), self.width))
 
     def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes; None where it cannot."""
+        """Return how many outputs `write` writes; None if it cannot."""
         return self.width if self.dtype == np.float64 else None
 
     def write(self, row: Any, out: Any) -> None:
@@ -126,7 +126,7 @@ class OneHot:
             self.warn(unknown)
 
     def places(self, X: Any) -> Any:
-        """Return the numbers of the outputs of shape (n_samples, n_features)."""
+        """Return the output indices, of shape (n_samples, n_features)."""
         columns, unknown = [], []
         for i, (levels, values) in enumerate(zip(self.levels, _columns_of(X), strict=True)):
             places, is_unknown = levels.of(values)
@@ -138,7 +138,7 @@ class OneHot:
         return np.array(columns, dtype=np.int64).T
 
     def warn(self, columns: list[int]) -> None:
-        """Tell in which columns there are unknown levels."""
+        """Warn of the columns with unknown levels."""
         names = ", ".join(self.levels[i].column for i in columns)
         warnings.warn(f"Found unknown categories in {names}", UserWarning, stacklevel=2)
 
@@ -150,7 +150,7 @@ class Ordinal:
     Attributes
     ----------
     levels : tuple of Levels
-        Numbers, for each column.
+        The codes of each column.
     dtype : dtype
         Of the outputs.
     """
@@ -164,7 +164,7 @@ class Ordinal:
         return np.ascontiguousarray(np.array(columns, dtype=self.dtype).T)
 
     def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes; None where it cannot."""
+        """Return how many outputs `write` writes; None if it cannot."""
         return len(self.levels) if self.dtype == np.float64 else None
 
     def write(self, row: Any, out: Any) -> None:
@@ -176,11 +176,11 @@ class Ordinal:
 
 
 class _Unseen:
-    """A value that no fit has seen."""
+    """A value unseen in any fit."""
 
 
 def one_hot_encoder(encoder: Any) -> OneHot:
-    """Freeze a OneHotEncoder: ask it where it puts every level."""
+    """Freeze a OneHotEncoder, by transforming every level."""
     found = _encoded(encoder, has_unknown=encoder.handle_unknown != "error")
     container = "array" if not encoder.sparse_output else f"csr_{_kind_of_sparse(found)}"
     table = found.toarray() if encoder.sparse_output else found
@@ -199,7 +199,7 @@ def one_hot_encoder(encoder: Any) -> OneHot:
 
 
 def ordinal_encoder(encoder: Any) -> Ordinal:
-    """Freeze an OrdinalEncoder: ask it what every level becomes."""
+    """Freeze an OrdinalEncoder, by transforming every level."""
     found = _encoded(encoder, has_unknown=encoder.handle_unknown != "error")
     levels = [
         _levels(encoder, i, categories.tolist(), found[:, i].tolist())
@@ -209,7 +209,7 @@ def ordinal_encoder(encoder: Any) -> Ordinal:
 
 
 def _encoded(encoder: Any, *, has_unknown: bool) -> Any:
-    """Return what an encoder makes of a table with every level, and at last, maybe, unknown ones."""
+    """Return an encoder's output for a table with every level, and optionally a last row of unknown ones."""
     n_rows = max(map(len, encoder.categories_))
     table = np.empty((n_rows + has_unknown, len(encoder.categories_)), dtype=object)
     for i, categories in enumerate(encoder.categories_):
@@ -218,12 +218,12 @@ def _encoded(encoder: Any, *, has_unknown: bool) -> Any:
     if has_unknown:
         table[n_rows] = [_Unseen() for _ in encoder.categories_]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of names that an array does not have, and of what is unknown
+        warnings.simplefilter("ignore")  # about names that an array does not have, and about unknown levels
         return encoder.transform(table)
 
 
 def _levels(encoder: Any, i: int, categories: list[Any], found: list[Any]) -> Levels:
-    """Return the levels of a column from what became of them."""
+    """Return the levels of a column from their codes."""
     names = getattr(encoder, "feature_names_in_", None)
     column = f"column {i}" if names is None else f"column {names[i]!r}"
     nan = None

@@ -1,4 +1,4 @@
-"""From a fitted pipeline to a predictor on arrays: one row of a table for each transformer."""
+"""From a fitted pipeline to a predictor on arrays: one table row for each transformer."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -24,32 +24,32 @@ __all__ = ["freeze"]
 
 
 class _RefusedError(Exception):
-    """What cannot be frozen: where it is, and why not."""
+    """An estimator cannot be frozen: which one, and why."""
 
 
 def freeze(estimator: Any) -> Any:
-    """Return a predictor that computes what a fitted pipeline does, and nothing else.
+    """Freeze a fitted pipeline into a predictor on arrays.
 
-    The transformers of a pipeline and the network after them become one function on arrays: the same
-    results to the last bit, without calls of scikit-learn.
+    The transformers of a pipeline and the network after them become one function on arrays, with bitwise
+    identical results and without calls of scikit-learn.
 
     Parameters
     ----------
     estimator : estimator
-        Fitted: a `Pipeline` of transformers and an estimator of sknet, a transformer or an estimator alone,
-        a `TransformedTargetRegressor` or a search around them.
+        A fitted `Pipeline` of transformers and a sknet estimator, a single transformer or estimator, or a
+        `TransformedTargetRegressor` or search around them.
 
     Returns
     -------
     FrozenPipeline
-        With the methods of the estimator that predict or transform. It takes arrays, lists of rows and
-        frames of pandas and polars by the names of the columns; several threads may use it, and it can be
-        pickled, and saved by `sknet.save`.
+        Has the estimator's methods that predict or transform. It takes arrays, lists of rows and pandas and
+        polars data frames, whose columns are matched by name. It is thread-safe, and can be pickled and
+        saved by `sknet.save`.
 
     Raises
     ------
     TypeError
-        If a step cannot be frozen; the message names it, and the kinds that can.
+        If a step cannot be frozen; the message names it, and the supported classes.
     NotFittedError
         If the estimator is not fitted.
 
@@ -75,7 +75,7 @@ def freeze(estimator: Any) -> Any:
         parts = _parts(estimator, "")
     except _RefusedError as refused:
         raise TypeError(
-            f"{refused.args[0]}. What can be frozen are estimators of sknet, Pipeline, "
+            f"{refused.args[0]}. Supported are sknet's estimators, Pipeline, "
             f"{', '.join(sorted({*STEPS, *LASTS} - {'Pipeline'}))}"
         ) from None
     *before, (_, last) = parts
@@ -87,7 +87,7 @@ def freeze(estimator: Any) -> Any:
 
 
 def _parts(estimator: Any, path: str) -> list[tuple[str, Any]]:
-    """Return what an estimator consists of, by name: functions, and at last maybe a predictor."""
+    """Return the parts of an estimator by name: functions, and optionally a predictor at the end."""
     name = _kind(estimator)
     if name == "Pipeline":
         found = []
@@ -108,7 +108,7 @@ def _parts(estimator: Any, path: str) -> list[tuple[str, Any]]:
 
 
 def _kind(estimator: Any) -> str:
-    """Return the name of a class of scikit-learn or sknet itself; of any other none."""
+    """Return the name of a class of scikit-learn or sknet; None for any other class."""
     cls = type(estimator)
     return cls.__name__ if cls.__module__.partition(".")[0] in ("sklearn", "sknet") else ""
 
@@ -131,7 +131,7 @@ def _check_output(estimator: Any, path: str) -> None:
 
 
 def _chain(estimator: Any, path: str) -> Chain:
-    """Freeze a transformer inside of another estimator."""
+    """Freeze a transformer inside another estimator."""
     steps = [step for _, step in _parts(estimator, path)]
     return Chain(tuple([getattr(step, "transform", step) for step in steps]))
 
@@ -154,7 +154,7 @@ def _column_transformer(transformer: Any, path: str) -> Columns:
 
 
 def _positions(columns: Any, indices: Any) -> Positions:
-    """Return where columns are; a slice of numbers as it is, which needs no copy."""
+    """Return positions of columns; a slice of numbers is kept, since it needs no copy."""
     whole = isinstance(columns, slice) and all(
         each is None or isinstance(each, int) for each in (columns.start, columns.stop, columns.step)
     )
@@ -169,7 +169,7 @@ def _elementwise(function: Any, arguments: Any, checks: bool) -> Elementwise:
     name = None if function is None else str(getattr(function, "__name__", ""))
     if name is not None and (FUNCTIONS.get(name) is not function or arguments):
         raise ValueError(
-            f"its function is {function!r}; known are None and, without arguments, those of NumPy: "
+            f"its function is {function!r}; supported are None and, without arguments, NumPy's: "
             f"{', '.join(FUNCTIONS)}"
         )
     return Elementwise(name, bool(checks))
@@ -192,7 +192,7 @@ def _inverse(transformer: Any) -> Any:
     found = STEPS[_kind(transformer)](transformer, "") if _kind(transformer) in STEPS else None
     if not isinstance(found, Scaling):
         raise ValueError(
-            f"the transformer of its targets is {transformer!r}; known are scalers and functions"
+            f"the transformer of its targets is {transformer!r}; supported are scalers and functions"
         )
     return found.inverse
 
@@ -204,7 +204,7 @@ def _search(search: Any, path: str) -> Any:
 
 
 def _alone(function: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
-    """Return a function of a transformer that holds no others."""
+    """Return a function that freezes a transformer without nested ones."""
     return lambda transformer, path: function(transformer)
 
 
@@ -220,14 +220,14 @@ STEPS: Mapping[str, Callable[[Any, str], Any]] = {
     "StandardScaler": _alone(standard_scaler),
     "TableEncoder": _alone(table_encoder),
 }
-"""What becomes of each transformer: its name, and a function that returns one of arrays."""
+"""Transformers by name, each with a function that freezes it into a function on arrays."""
 
 LASTS: Mapping[str, Callable[[Any, str], Any]] = {
     "GridSearchCV": _search,
     "RandomizedSearchCV": _search,
     "TransformedTargetRegressor": _transformed_target,
 }
-"""Estimators around others."""
+"""Meta-estimators."""
 
 
 # -- columns of X -------------------------------------------------------------------------------------

@@ -13,20 +13,20 @@ __all__ = ["Imputing", "simple_imputer"]
 
 @dataclass(frozen=True)
 class Imputing:
-    """A value for each column in the place of what is missing.
+    """Replaces missing values by a value for each column.
 
     Attributes
     ----------
     reads : str
-        As what X is read: "floats", "objects", or "any" for what it is.
+        How X is read: as "floats", as "objects", or "any" for no conversion.
     missing : object
-        What stands for a missing value.
+        The marker of missing values.
     values : ndarray of shape (n_kept,)
-        To put in their places.
+        Their replacements.
     kept : ndarray of shape (n_kept,) or None
         Columns that are kept; None for all.
     flagged : ndarray of shape (n_flags,) or None
-        Columns with an output that says where they were missing.
+        Columns with an additional output that indicates missing values.
     """
 
     reads: str
@@ -42,24 +42,24 @@ class Imputing:
         X = self._read(X)
         mask = self._missing_in(X)
         out, holes = (X, mask) if self.kept is None else (X[:, self.kept], mask[:, self.kept])
-        out = np.array(out)  # of the memory order that the steps after it are used to
+        out = np.array(out)  # in the memory order of scikit-learn's imputer, which affects rounding
         if holes.any():
             np.copyto(out, self.values, where=holes, casting="unsafe")
         return out if self.flagged is None else np.hstack((out, mask[:, self.flagged]))
 
     def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes for some columns; None where it cannot."""
+        """Return how many outputs `write` writes for `n_features` columns; None if it cannot."""
         is_plain = self.reads == "floats" and self.kept is None and self.flagged is None
         return n_features if is_plain and _is_nan(self.missing) else None
 
     def write(self, row: Any, out: Any) -> None:
-        """Write what becomes of a row in double precision into `out`; both have shape (n_features,)."""
+        """Transform a row in double precision into `out`; both have shape (n_features,)."""
         check_finite(row)
         out[:] = row
         np.copyto(out, self.values, where=np.isnan(row), casting="unsafe")
 
     def _sparse(self, X: Any) -> Any:
-        """Return a sparse matrix without missing values: what is not stored is not missing."""
+        """Return a sparse matrix without missing values; elements that are not stored are not missing."""
         X = (as_floats(X) if self.reads == "floats" else X).tocsc(copy=True)
         mask = type(X)((self._missing_in(X.data), X.indices.copy(), X.indptr.copy()), X.shape, dtype=bool)
         X = X if self.kept is None else X[:, self.kept]

@@ -1,4 +1,4 @@
-"""The predictor that a pipeline is frozen into."""
+"""The predictor of a frozen pipeline."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class Features:
     Attributes
     ----------
     count : int
-        How many there are.
+        Their number.
     names : tuple of str or None
-        What they are called, if they have names.
+        Their names, if they have names.
     used : frozenset of int or None
-        Those that are read, where others may be missing; None for all.
+        The columns that are read, if others may be missing; None for all.
     """
 
     count: int
@@ -38,7 +38,7 @@ class Features:
         Raises
         ------
         ValueError
-            If it has other columns, or no rows.
+            If the columns differ, or there are no rows.
         """
         if type(X) is not np.ndarray:
             if is_frame(X):
@@ -55,7 +55,7 @@ class Features:
 
 
 def _of_rows(X: Any) -> Any:
-    """Return lists of rows as an array; one of objects where there are others than numbers."""
+    """Return a list of rows as an array, of objects unless all values are numbers."""
     array = np.asarray(X)
     return array if array.dtype.kind in "biuf" or hasattr(X, "dtype") else np.array(X, dtype=object)
 
@@ -64,27 +64,27 @@ def _has(method: str) -> Callable[[Any], bool]:
     def check(frozen: "FrozenPipeline") -> bool:
         if frozen._last is None:
             return method == "transform"
-        getattr(frozen._last, method)  # raises the error that says why not
+        getattr(frozen._last, method)  # raises the error that gives the reason
         return True
 
     return check
 
 
 class FrozenPipeline:
-    """A pipeline that only predicts: transformers and the network after them in one function.
+    """A pipeline for prediction only: transformers and network in one function.
 
-    Made by `sknet.freeze`. It has the methods of what the pipeline ends in.
+    Created by `sknet.freeze`. It has the methods of the pipeline's last step.
 
     Parameters
     ----------
     features : Features
         The columns of X.
     steps : Chain
-        What is done with X before.
+        The transformers.
     last : predictor or None
-        What predicts then; None where `transform` returns what the steps have made.
+        The predictor after them; None if `transform` returns the output of the steps.
     labels : tuple of str
-        What the parts are called.
+        Names of the parts.
 
     Examples
     --------
@@ -101,19 +101,19 @@ class FrozenPipeline:
 
     @property
     def n_features_in_(self) -> int:
-        """Columns of X."""
+        """Number of columns of X."""
         return self._features.count
 
     @property
     def feature_names_in_(self) -> Any:
-        """Names of the columns of X, if the fit has seen some."""
+        """Names of the columns of X, if X had names in the fit."""
         if self._features.names is None:
-            raise AttributeError("the fit has seen no names of columns")
+            raise AttributeError("X had no column names in the fit")
         return np.array(self._features.names, dtype=object)
 
     @property
     def classes_(self) -> Any:
-        """The labels, sorted; of a classifier."""
+        """The sorted labels of a classifier."""
         return self._last.classes_
 
     def _before(self, X: Any) -> Any:
@@ -124,32 +124,32 @@ class FrozenPipeline:
 
     @available_if(_has("predict"))
     def predict(self, X: Any, **params: Any) -> Any:
-        """Return predictions, as the pipeline's method does for X and `params`."""
+        """Return the pipeline's predictions for X; `params` are passed to the last step."""
         return self._last.predict(self._before(X), **params)
 
     @available_if(_has("predict_proba"))
     def predict_proba(self, X: Any) -> Any:
-        """Return probabilities, as the pipeline's method does for X."""
+        """Return the pipeline's probabilities for X."""
         return self._last.predict_proba(self._before(X))
 
     @available_if(_has("predict_log_proba"))
     def predict_log_proba(self, X: Any) -> Any:
-        """Return logarithms of probabilities, as the pipeline's method does for X."""
+        """Return the pipeline's log probabilities for X."""
         return self._last.predict_log_proba(self._before(X))
 
     @available_if(_has("decision_function"))
     def decision_function(self, X: Any) -> Any:
-        """Return raw outputs, as the pipeline's method does for X."""
+        """Return the pipeline's decision function for X."""
         return self._last.decision_function(self._before(X))
 
     @available_if(_has("predict_std"))
     def predict_std(self, X: Any) -> Any:
-        """Return standard deviations for X, as the last step's method does."""
+        """Return the last step's standard deviations for X."""
         return self._last.predict_std(self._before(X))
 
     @available_if(_has("predict_quantiles"))
     def predict_quantiles(self, X: Any) -> Any:
-        """Return quantiles for X, as the last step's method does."""
+        """Return the last step's quantiles for X."""
         return self._last.predict_quantiles(self._before(X))
 
     @available_if(_has("predict_interval"))
@@ -159,7 +159,7 @@ class FrozenPipeline:
 
     @available_if(_has("transform"))
     def transform(self, X: Any) -> Any:
-        """Return what the pipeline's method does for X."""
+        """Return the pipeline's output for X."""
         found = self._before(X)
         return found if self._last is None else self._last.transform(found)
 
@@ -173,18 +173,18 @@ class Retargeted:
     Parameters
     ----------
     regressor : predictor
-        Frozen.
+        A frozen regressor.
     inverse : callable
-        From its predictions, with two axes, to those in the units of y.
+        From its predictions, with two axes, to the units of y.
     is_single : bool
-        Whether y had one axis.
+        Whether y was one-dimensional.
     """
 
     def __init__(self, regressor: Any, inverse: Callable[[Any], Any], is_single: bool) -> None:
         self._regressor, self._inverse, self._is_single = regressor, inverse, is_single
 
     def predict(self, X: Any, **params: Any) -> Any:
-        """Return predictions for X in the units of y; the regressor is given `params`."""
+        """Return predictions for X in the units of y; `params` are passed to the regressor."""
         found = self._regressor.predict(X, **params)
         found = self._inverse(found.reshape(-1, 1) if found.ndim == 1 else found)
         is_column = self._is_single and found.ndim == 2 and found.shape[1] == 1

@@ -1,4 +1,4 @@
-"""Scalers, and functions of single numbers."""
+"""Scalers and elementwise functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,16 +31,16 @@ INVERSE = {"add": "subtract", "subtract": "add", "multiply": "divide", "divide":
 
 @dataclass(frozen=True)
 class Scaling:
-    """Arithmetic with a number for each column.
+    """Arithmetic with one number per column.
 
     Attributes
     ----------
     operations : tuple of (str, ndarray of shape (n_features,))
-        One after the other.
+        The operations, in order.
     bounds : tuple of float or None
-        Between which the result is clipped.
+        Limits to which the result is clipped.
     rounds : bool
-        Whether the numbers are rounded to the precision of X before.
+        Whether the numbers are first rounded to the precision of X.
     """
 
     operations: tuple[tuple[str, Any], ...]
@@ -64,11 +64,11 @@ class Scaling:
         return np.array(X) if found is X else found
 
     def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes for some columns."""
+        """Return how many outputs `write` writes for `n_features` columns."""
         return n_features
 
     def write(self, row: Any, out: Any) -> None:
-        """Write what becomes of a row in double precision into `out`; both have shape (n_features,)."""
+        """Transform a row in double precision into `out`; both have shape (n_features,)."""
         check_finite(row)
         for name, values in self.operations:
             UFUNCS[name](row, values, out)
@@ -90,7 +90,7 @@ class Scaling:
 
     @property
     def inverse(self) -> "Scaling":
-        """What takes it back."""
+        """The inverse transformation."""
         undone = [(INVERSE[name], values) for name, values in reversed(self.operations)]
         return Scaling(tuple(undone), None, self.rounds)
 
@@ -142,19 +142,19 @@ FUNCTIONS: Mapping[str, Any] = {
         *(np.sqrt, np.square, np.tanh, np.trunc),
     )
 }
-"""Functions of NumPy that a FunctionTransformer may have."""
+"""The NumPy functions supported in a FunctionTransformer."""
 
 
 @dataclass(frozen=True)
 class Elementwise:
-    """A function of NumPy, by its name.
+    """A NumPy function by its name.
 
     Attributes
     ----------
     name : str or None
-        A key of `FUNCTIONS`; None for what it is given.
+        A key of `FUNCTIONS`; None for the identity.
     checks : bool
-        Whether X is made an array of finite numbers before.
+        Whether X is first converted to an array and checked to be finite.
     """
 
     name: str | None
@@ -173,9 +173,9 @@ class Elementwise:
         return Frame(found, X.names) if type(X) is Frame and hasattr(found, "columns") else found
 
     def row_width(self, n_features: int) -> int | None:
-        """Return how many outputs `write` writes for some columns; None where it cannot."""
+        """Return how many outputs `write` writes for `n_features` columns; None if it cannot."""
         return None if self.checks else n_features
 
     def write(self, row: Any, out: Any) -> None:
-        """Write what becomes of a row into `out`; both have shape (n_features,)."""
+        """Transform a row into `out`; both have shape (n_features,)."""
         out[:] = row if self.name is None else FUNCTIONS[self.name](row)

@@ -1,4 +1,4 @@
-"""sknet's own encoder of tables."""
+"""sknet's table encoder."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,20 +14,20 @@ __all__ = ["Encoding", "table_encoder"]
 
 @dataclass(frozen=True)
 class Encoding:
-    """A table as numbers.
+    """The encoding of a table.
 
     Attributes
     ----------
     schema : Schema
-        What the columns are.
+        Describes the columns.
     plan : Plan
-        How they are encoded.
+        Their encodings.
     names : tuple of str or None
-        Of the columns, for messages.
+        Column names, for messages.
     dtype : str
         Of the outputs.
     is_sparse : bool
-        Whether they are a CSR array.
+        Whether the outputs are a CSR array.
     """
 
     schema: Schema

@@ -1,4 +1,4 @@
-"""Exported networks: graphs with their parameters, which compute without the class of the network."""
+"""Exported networks: graphs with their parameters, which do not need the network's class."""
 
 from sknet.graphs._export import export
 from sknet.graphs._module import GraphModule

@@ -17,33 +17,33 @@ __all__ = ["export"]
 def export(
     function: Callable[..., Any], *example: Any, any_rows: bool = True, unroll: bool = False
 ) -> GraphModule:
-    """Return a module, or a function, as a graph with its parameters, which needs no class to compute.
+    """Export a module or a function as a graph with its parameters, which does not need the original class.
 
     Parameters
     ----------
     function : Module or callable
-        A module or a method of one, in evaluation mode whatever its own mode: dropout does nothing, and
-        batch norms use their running statistics. Or a pure function of trees of tensors.
+        A module or a method of one, or a pure function of trees of tensors. Modules are always captured in
+        evaluation mode: dropout does nothing, and batch norms use their running statistics.
     *example : trees of arrays, each of shape (n_samples, ...)
-        Examples of its arguments: dtypes count, and the lengths of all axes but the first. Numbers and text
-        are passed as they are and become part of the graph.
+        Example arguments; they determine dtypes, and the lengths of all axes but the first. Numbers and
+        strings become part of the graph.
     any_rows : bool, default=True
-        Whether the first axis of each array may have any length; False takes the example's shapes only.
+        Whether the first axis of each array may have any length; False fixes the example's shapes.
     unroll : bool, default=False
-        Let Python read the example's values: branches are taken, loops run and numbers frozen as they are for
-        the example, silently. The graph then takes the example's shapes only. Otherwise reading a value is
-        an error that names the line.
+        Whether Python may read the example's values. If so, branches, loops and numbers are silently frozen
+        as they are for the example, whose shapes are fixed too. Otherwise reading a value is an error that
+        names the line.
 
     Returns
     -------
     GraphModule
-        With copies of parameters and buffers, under the same paths.
+        Holds copies of parameters and buffers, under the same paths.
 
     Raises
     ------
     CaptureError
-        If the function does something that a graph would freeze, such as a Python branch on a value, or
-        does other operations for another number of rows.
+        If the function does something that a graph would freeze, such as a Python branch on a value, or if
+        its operations depend on the number of rows.
     StateError
         If the module is lazy and has not seen an input.
 
@@ -73,12 +73,12 @@ def is_dense(leaf: Any) -> bool:
 
 
 def _captured(function: Callable[..., Any], args: tuple[Any, ...], *, unroll: bool = False) -> Graph:
-    """Return a graph without values, which are copied once, for the module."""
+    """Return a graph without values; they are copied only once, for the module."""
     return capture(function, *args, unroll=unroll).with_values({})
 
 
 def _with_rows(example: tuple[Any, ...], n_rows: int) -> Any:
-    """Return the arguments with another number of rows, and without data."""
+    """Return the arguments without data, with another number of rows."""
 
     def changed(leaf: Any) -> Any:
         if not is_dense(leaf):
@@ -89,7 +89,7 @@ def _with_rows(example: tuple[Any, ...], n_rows: int) -> Any:
 
 
 def _state(module: Module) -> tuple[dict[str, Any], list[str]]:
-    """Return copies of parameters and buffers, and which buffers no state contains."""
+    """Return copies of parameters and buffers, and the paths of non-persistent buffers."""
     values: dict[str, Any] = {path: parameter.copy() for path, parameter in module.own_parameters()}
     buffers = dict(module.named_buffers())
     lasting = module.state_dict()

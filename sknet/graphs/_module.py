@@ -17,29 +17,29 @@ __all__ = ["GraphModule"]
 
 
 class GraphModule(Module):
-    """A captured function with its parameters: a module that computes by a graph, and needs no other class.
+    """A captured function with its parameters: a module that runs a graph instead of a Python `forward`.
 
-    `Module.export` and `sknet.graphs.export` make it, and `sknet.load` reads it from a file. It is trained,
-    predicted with, copied and exported like any module; its parameters and buffers have the paths that they
-    had, so that states of the original module load.
+    `Module.export` and `sknet.graphs.export` create it, and `sknet.load` reads it from a file. It can be
+    trained, copied and exported like any module; its parameters and buffers keep their paths, so that state
+    dicts of the original module can be loaded.
 
     Parameters
     ----------
     symbolic : SymbolicGraph
-        What is computed.
+        The graph.
     values : mapping of str to Parameter or array
-        Parameters and buffers by path: those that are parameters are trained.
+        Parameters and buffers by path; only `Parameter` objects are trained.
     transient : iterable of str, default=()
-        Paths of buffers that no state contains.
+        Paths of non-persistent buffers.
     n_rows : int, default=1
-        The number of rows for which `graph` is shown.
+        The number of rows for which `graph` is displayed.
 
     Notes
     -----
-    The graph is that of evaluation mode: `train` and `eval` change nothing. Training goes on with dropout
-    switched off and with the running statistics of batch norms.
+    The graph was captured in evaluation mode, so `train` and `eval` change nothing. Training uses no dropout,
+    and the running statistics of batch norms.
 
-    It computes in the precision of its inputs and parameters, but where the function names a dtype itself.
+    It computes in the precision of its inputs and parameters, except where the function names a dtype.
 
     Examples
     --------
@@ -90,14 +90,14 @@ class GraphModule(Module):
         return [known[given.name] for given in self.symbolic.inputs[: self.symbolic.n_values]]
 
     def forward(self, *args: Any, **named: Any) -> Any:
-        """Compute what the captured function does.
+        """Compute the captured function.
 
         Parameters
         ----------
         *args : trees of tensors or arrays, each of shape (n_samples, ...)
-            With the structure and kinds of dtypes of the examples.
+            With the structure and dtype kinds of the examples.
         **named : tensor or array
-            The last arguments by name.
+            The last arguments, by name.
 
         Returns
         -------
@@ -107,7 +107,7 @@ class GraphModule(Module):
         Raises
         ------
         CaptureError
-            If the structure of the arguments, or a number or text among them, differs from the examples.
+            If the structure of the arguments, or a number or string among them, differs from the examples.
         ShapeError, DtypeError
             If an array does not fit.
         """
@@ -127,22 +127,22 @@ class GraphModule(Module):
 
     @property
     def input_names(self) -> list[str]:
-        """The names of the arrays that it takes."""
+        """The names of the input arrays."""
         return [given.name for given in self.symbolic.arguments]
 
     @property
     def graph(self) -> Graph:
-        """The graph for as many rows as the example had, with the current values."""
+        """The graph for the example's number of rows, with the current values."""
         own = zip(self.symbolic.inputs, self._own(), strict=False)
         return self.symbolic.at(self.n_rows).with_values({x.name: to_host(value.data) for x, value in own})
 
     def save(self, path: "str | PathLike[str]") -> None:
-        """Write it to a file that executes nothing when it is read: ``sknet.save(module, path)``.
+        """Write it to a file that executes nothing when it is loaded: ``sknet.save(module, path)``.
 
         Parameters
         ----------
         path : str or PathLike
-            The file, which `sknet.load` reads; replaced if it is there.
+            The file, which `sknet.load` reads; an existing file is replaced.
         """
         above("save")(self, path)
 
@@ -150,5 +150,5 @@ class GraphModule(Module):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
-        """Return what is shown between the parentheses."""
+        """Return the text between the parentheses of the repr."""
         return f"{len(self.symbolic.lines)} operations, {', '.join(map(str, self.symbolic.arguments))}"

@@ -53,14 +53,14 @@ def mlp(**params):
 ARGUMENTS = [
     (
         {"validation_data": (X, Y)},
-        r"MLPClassifier.fit has no argument 'validation_data': .* are X_val and y_val",
+        r"MLPClassifier.fit has no argument 'validation_data': .* as X_val and y_val",
     ),
-    ({"eval_set": [(X, Y)]}, "rows to validate on are X_val and y_val"),
+    ({"eval_set": [(X, Y)]}, "pass validation rows as X_val and y_val"),
     ({"epochs": 3}, r"'epochs': use max_iter, a parameter of MLPClassifier\(...\)"),
     ({"batch_size": 8}, r"it is a parameter of the estimator, MLPClassifier\(batch_size=...\)"),
     ({"verbose": 1}, r"it is a parameter of the estimator, MLPClassifier\(verbose=...\)"),
     ({"sample_weights": Y}, "use sample_weight"),
-    ({"lengths": Y}, r"sequences are learned by a network of your own, NetClassifier\(MyNet\)"),
+    ({"lengths": Y}, r"for sequences use your own network, NetClassifier\(MyNet\)"),
     ({"ckpt_path": "x"}, "use resume_from"),
     ({"X_vall": X}, r"Did you mean 'X_val'.* Its arguments are X, y, sample_weight, X_val"),
 ]
@@ -79,18 +79,18 @@ def test_arguments_of_fit_that_others_have(given, message):
 def test_every_estimator_names_itself(kind):
     estimator = kind(Net) if kind is NetClassifier else kind()
     with pytest.raises(
-        TypeError, match=f"{kind.__name__}.fit has no argument 'eval_set': rows to validate on"
+        TypeError, match=f"{kind.__name__}.fit has no argument 'eval_set': pass validation rows"
     ):
         estimator.fit(X, Y, eval_set=[(X, Y)])
 
 
 VALUES = [
     ({"early_stopping": EarlyStopping(patience=3)}, r"Pass it as callbacks=\[EarlyStopping\(patience=3\)\]"),
-    ({"early_stopping": 5}, "Patience is early_stopping=True, n_iter_no_change=5"),
-    ({"batch_size": None}, r"All rows at once are batch_size=len\(X\)"),
-    ({"early_stopping": True, "validation_fraction": 0}, "No rows are held out with early_stopping=False"),
+    ({"early_stopping": 5}, "For patience use early_stopping=True, n_iter_no_change=5"),
+    ({"batch_size": None}, r"For all rows at once use batch_size=len\(X\)"),
+    ({"early_stopping": True, "validation_fraction": 0}, "To hold out no rows, use early_stopping=False"),
     ({"early_stopping": True, "validation_fraction": 8}, r"ShuffleSplit\(1, test_size=8\)"),
-    ({"callbacks": {"bar": ProgressBar()}}, "must be a list of callbacks.* their values alone, in a list"),
+    ({"callbacks": {"bar": ProgressBar()}}, "must be a list of callbacks.* only the values, in a list"),
     ({"callbacks": [("bar", ProgressBar())]}, r"callbacks have no names: pass ProgressBar\(\)"),
     ({"callbacks": ["progress_bar"]}, r"not a callback: see sknet.callbacks.* derives from Callback"),
     ({"callbacks": [print]}, r"not a callback: see sknet.callbacks.* derives from Callback"),
@@ -205,7 +205,7 @@ def test_a_hook_that_no_fit_would_call(name, hint):
         (EarlyStopping, "restore_best_weights", "use restore_best"),
         (Checkpoint, "filepath", "use path"),
         (Checkpoint, "save_freq", "use every"),
-        (Checkpoint, "save_best_only", "the last and the best are kept"),
+        (Checkpoint, "save_best_only", "the last and the best are always kept"),
         (callbacks.TimeLimit, "max_time", "use seconds"),
     ],
 )

@@ -304,7 +304,7 @@ class Twice(StandardScaler):
     [
         (
             PCA(2),
-            "step 'inner.step', sklearn's PCA, cannot be frozen. What can be frozen are .*ColumnTransformer",
+            "step 'inner.step', sklearn's PCA, cannot be frozen. Supported are .*ColumnTransformer",
         ),
         (Twice(), "step 'inner.step', tests's Twice, cannot be frozen"),
         (

@@ -1,4 +1,4 @@
-"""Python that needs NumPy alone: captured functions, and the source of the operations that they call."""
+"""Python files that need only NumPy: captured functions, and the source of the operations they call."""
 
 from sknet.compile.python._source import PythonSource
 

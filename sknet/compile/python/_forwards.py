@@ -1,4 +1,4 @@
-"""The forward of a primitive as it is when it makes its own output: often a single expression."""
+"""The source of a primitive's forward without output arguments: often a single expression."""
 
 import ast
 import inspect
@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["Function", "bound_names", "expression_of", "parsed", "without_memory"]
 
-GIVEN = ("out", "scratch")  # arguments for memory that is there already, which a file does without
+GIVEN = ("out", "scratch")  # arguments for preallocated memory, which a file does not use
 
 Function = ast.FunctionDef | ast.Lambda
 Names = frozenset[str]
@@ -21,7 +21,7 @@ def _module_tree(file: str) -> ast.Module:
 
 
 def parsed(function: Any) -> Function:
-    """Return the tree of a function or lambda of the package, which may be changed."""
+    """Return a copy of the syntax tree of a function or lambda of the package."""
     code = function.__code__
     if function.__name__ != "<lambda>":
         tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
@@ -39,17 +39,17 @@ def parsed(function: Any) -> Function:
 
 
 def bound_names(tree: ast.AST) -> set[str]:
-    """Return the names that a function gives a meaning to: arguments, variables, functions inside."""
+    """Return the names that a function binds: arguments, variables, inner functions."""
     found = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     found |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     return found | {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n is not tree}
 
 
-# -- without memory that is given ---------------------------------------------------------------
+# -- without preallocated memory ----------------------------------------------------------------
 
 
 def without_memory(tree: Function) -> Function:
-    """Return a function without the arguments of `GIVEN`: they are None."""
+    """Return a function without the arguments in `GIVEN`, as if they were None."""
     arguments = tree.args
     removed = {a.arg for a in (*arguments.args, *arguments.kwonlyargs) if a.arg in GIVEN}
     count = len(arguments.args)
@@ -68,7 +68,7 @@ def without_memory(tree: Function) -> Function:
 
 
 def _block(statements: list[ast.stmt], none: Names) -> tuple[list[ast.stmt], Names | None]:
-    """Return statements in which some names are None, and which still are at the end; None if it returns."""
+    """Simplify statements given names that are None; also return those still None, or None if it returns."""
     body: list[ast.stmt] = []
     for statement in statements:
         if isinstance(statement, ast.If):
@@ -106,7 +106,7 @@ def _is_stored(node: ast.Name) -> bool:
 
 
 class _Without(ast.NodeTransformer):
-    """Puts None for some names, and decides what depends on it."""
+    """Replaces names by None, and resolves conditions that depend on them."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -132,7 +132,7 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _decided(test: ast.expr) -> bool | None:
-    """Return whether ``None is None`` holds, or ``None is not None``; None for other questions."""
+    """Return the value of ``None is None`` or ``None is not None``; None for other conditions."""
     if not isinstance(test, ast.Compare) or not all(map(_is_none, (test.left, *test.comparators))):
         return None
     return isinstance(test.ops[0], ast.Is)
@@ -142,7 +142,7 @@ def _decided(test: ast.expr) -> bool | None:
 
 
 def expression_of(tree: Function) -> ast.expr | None:
-    """Return the expression that a function returns, if that is all it does."""
+    """Return the expression that a function returns, if it does nothing else."""
     if isinstance(tree, ast.Lambda):
         return tree.body
     body = [part for part in tree.body if not _is_text(part)]

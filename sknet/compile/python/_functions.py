@@ -1,4 +1,4 @@
-"""The source of functions and of all that they use, for files that import NumPy and Python's own modules."""
+"""The source of functions and everything they use, importing only NumPy and the standard library."""
 
 import ast
 import builtins
@@ -27,8 +27,8 @@ from sknet.exceptions import CaptureError
 
 __all__ = ["Functions"]
 
-XP = "xp"  # what functions call the namespace of arrays, which is NumPy in the file
-RESERVED = LACKING.keys() | vars(builtins).keys()  # no function gets such a name
+XP = "xp"  # names of the array namespace in functions; it is NumPy in the file
+RESERVED = LACKING.keys() | vars(builtins).keys()  # names that no function may get
 Scope = Mapping[str, Any]
 
 
@@ -38,23 +38,23 @@ class Functions:
     Parameters
     ----------
     array : callable
-        Returns the name of an array, which it stores.
+        Stores an array and returns its name.
 
     Attributes
     ----------
     definitions : dict of str to str
-        Functions and classes by name; what is used comes before what uses it.
+        Functions and classes by name; each comes before those that use it.
     imports : set of str
-        Import statements of Python's own modules.
+        Import statements of the standard library.
     """
 
     def __init__(self, array: Callable[[np.ndarray[Any, Any]], str]) -> None:
         self.definitions: dict[str, str] = {}
         self.imports: set[str] = set()
         self._array = array
-        self._names: dict[int, tuple[str, Any]] = {}  # with the object, so that its id stays its own
-        self._constants: dict[str, str] = {}  # names of containers, by what is in them
-        self._asked: set[str] = set()  # attributes that the function reads which is being written
+        self._names: dict[int, tuple[str, Any]] = {}  # with the object, which keeps its id unique
+        self._constants: dict[str, str] = {}  # names of containers, by content
+        self._asked: set[str] = set()  # attributes that the current function reads
 
     # -- calls of primitives ------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class Functions:
         Parameters
         ----------
         primitive : Primitive
-            With a forward whose source can be read, or that the namespace has.
+            Its forward is a function of the namespace, or has readable source.
         operands : list of str
             Expressions of its operands.
         params : mapping of str to object
@@ -73,12 +73,12 @@ class Functions:
         Returns
         -------
         str
-            Of its result.
+            The expression.
 
         Raises
         ------
         CaptureError
-            If the forward uses what a file cannot have.
+            If the forward uses something that cannot be written to a file.
         """
         forward = primitive.forward
         given = {name: self.value(value) for name, value in params.items()}
@@ -97,7 +97,7 @@ class Functions:
         return f"{name}({_joined(operands, given)})"
 
     def of_namespace(self, name: str) -> str:
-        """Return the expression of a function that the namespace of NumPy has under this name."""
+        """Return the expression of a function of this name in NumPy's namespace."""
         if name in LACKING:
             if name not in self.definitions:
                 imports, text = LACKING[name]
@@ -160,7 +160,7 @@ class Functions:
         module = cls.__module__
         if not module.startswith("sknet."):
             return self._foreign(cls)
-        if issubclass(cls, Exception):  # of sknet's errors each is one of Python's as well
+        if issubclass(cls, Exception):  # each of sknet's errors derives from a built-in one
             return next(c.__name__ for c in cls.__mro__ if c.__module__ == "builtins")
         known = self._names.get(id(cls))
         if known is not None:
@@ -177,7 +177,7 @@ class Functions:
         return cls.__name__
 
     def _define(self, function: Any, tree: Function, scope: Scope, name: str) -> str:
-        """Write a definition under a name like the one that is wished, and return the name."""
+        """Write a definition under a name similar to the given one, and return the name."""
         known = self._names.get(id(function))
         if known is not None:
             return known[0]
@@ -190,7 +190,7 @@ class Functions:
         return name
 
     def global_value(self, name: str, value: Any, asked: set[str]) -> str:
-        """Return an expression for what a module calls `name`, of which a function reads attributes."""
+        """Return an expression for a module's global `name`, of which a function reads attributes."""
         before, self._asked = self._asked, asked
         try:
             if not isinstance(value, (dict, list)):
@@ -232,7 +232,7 @@ class Functions:
 
     def _tuple(self, values: tuple[Any, ...]) -> str:
         if hasattr(values, "_fields"):
-            # A record may have functions for other purposes, such as gradients.
+            # A record may hold functions for other purposes, such as gradients.
             named = zip(values._fields, values, strict=True)
             used = [None if callable(x) and name not in self._asked else x for name, x in named]
             return f"{self._class(type(values))}({', '.join(map(self.value, used))})"
@@ -259,7 +259,7 @@ def _length_text(length: Length) -> str:
     return f"{text} {'+' if length.more > 0 else '-'} {abs(length.more)}"
 
 
-# The kinds of values that can be written; the first that fits counts.
+# The kinds of values that can be written; the first match is used.
 WRITERS: list[tuple[Any, Callable[[Functions, Any], str]]] = [
     (Length, Functions._length),
     (Share, lambda self, share: f"(1 / {self._length(share.of)})"),
@@ -295,7 +295,7 @@ def _joined(operands: list[str], params: Mapping[str, str]) -> str:
 
 
 def _arguments(tree: Function, operands: list[str], params: Mapping[str, str]) -> dict[str, ast.expr]:
-    """Return the expression of each argument of a forward, whose first is the namespace."""
+    """Return the expression of each argument of a forward; the first argument is the namespace."""
     names = [a.arg for a in tree.args.args[1:]]
     texts = dict(zip(names, operands, strict=False)) | dict(params)
     if tree.args.vararg is not None:
@@ -307,7 +307,7 @@ def _arguments(tree: Function, operands: list[str], params: Mapping[str, str]) -
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Makes a function of a module one of the file: without namespace and types, and with known names."""
+    """Turns a module's function into one of the file: without namespace and types, with resolved names."""
 
     def __init__(
         self, functions: Functions, scope: Scope, bound: set[str], known: Mapping[str, ast.expr]
@@ -370,7 +370,7 @@ class _Rewriter(ast.NodeTransformer):
 
 
 class _Indexed(ast.NodeTransformer):
-    """Writes ``x[(slice(None, 2, None), 0)]`` as ``x[:2, 0]``."""
+    """Rewrites ``x[(slice(None, 2, None), 0)]`` as ``x[:2, 0]``."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)

@@ -1,8 +1,8 @@
-"""What the arrays' namespace has and NumPy lacks, in NumPy's functions: for files that need NumPy alone."""
+"""Functions of the array namespace that NumPy lacks, written with NumPy's functions."""
 
 __all__ = ["LACKING"]
 
-# By its name in the namespace: a definition of a function of this name, with what it needs imported.
+# By name in the namespace: the definition of a function of this name, and its imports.
 LACKING: dict[str, tuple[tuple[str, ...], str]] = {
     "erf": (
         ("import math",),

@@ -1,4 +1,4 @@
-"""A captured function as a Python function that needs NumPy alone: one line for each equation."""
+"""A captured function as a Python function that needs only NumPy: one line for each equation."""
 
 import ast
 import base64
@@ -23,7 +23,7 @@ NOT_WRITTEN = {
     "sparse_matmul": "NumPy has no sparse matrices, give a dense example",
     "uniform_draws": "predictions draw no random numbers",
 }
-SHORT = 16  # elements of an array that are written as numbers
+SHORT = 16  # up to so many elements of an array are written as numbers
 WIDTH = 100  # characters of a line of encoded bytes
 SYMBOLS: dict[type[ast.AST], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
@@ -31,12 +31,12 @@ SYMBOLS: dict[type[ast.AST], str] = {
     ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
 }  # fmt: skip
 DECODER = '''def decoded(text, dtype, shape):
-    """Return the array whose bytes a text encodes."""
+    """Return the array whose bytes are encoded in a text."""
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)'''
 
 
 class PythonSource:
-    """Functions of NumPy alone, written from graphs, with what they use.
+    """Functions that need only NumPy, written from graphs, with everything they use.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class PythonSource:
         self._encoded = False
 
     def array(self, array: Any, name: str) -> str:
-        """Store an array under a name like this one, and return the name."""
+        """Store an array under a name similar to this one, and return the name."""
         name = re.sub(r"\W", "_", name)
         name = f"layer_{name}" if name[:1].isdigit() else name
         while name in self._taken:
@@ -73,14 +73,14 @@ class PythonSource:
         return name
 
     def local(self, name: str) -> str:
-        """Return a name for an argument like `name`, which no array has."""
+        """Return a name for an argument, similar to `name`, that no array has."""
         name = re.sub(r"\W", "_", name)
         while name in self._taken:
             name += "_"
         return name
 
     def value(self, value: Any) -> str:
-        """Return an expression for a `value` that a file may hold: numbers, texts, arrays and containers.
+        """Return an expression for a number, string, array or container of these.
 
         Raises
         ------
@@ -99,22 +99,22 @@ class PythonSource:
         layers: Mapping[str, str] | None = None,
         result: Callable[[list[str]], str] = ", ".join,
     ) -> str:
-        """Return the text of a function that computes what a graph does, for any number of rows.
+        """Return the source of a function that computes a graph, for any number of rows.
 
         Parameters
         ----------
         name, doc : str
-            Of the function.
+            Name and docstring of the function.
         captured : callable
-            Returns the graph for a number of rows; its inputs are the constants and then the arguments.
+            Returns the graph for a number of rows; its inputs are the constants, then the arguments.
         constants : sequence of str
             Names of stored arrays.
         arguments : sequence of str
-            Names of arrays of rows.
+            Names of the arguments, arrays of rows.
         layers : mapping of str to str, default=None
-            What is said of a line that reads a constant of a name.
+            Comments of lines that read a constant, by its name.
         result : callable, default=", ".join
-            From the names of what the graph returns to what the function returns.
+            From the names of the graph's outputs to the function's return expression.
 
         Returns
         -------
@@ -136,11 +136,11 @@ class PythonSource:
         text = "".join(f"    {line}\n" for line in (f'"""{doc}"""', *lines, f"return {returned}"))
         return f"def {name}({', '.join(arguments)}):\n{text}".rstrip("\n")
 
-    # -- what the functions use ---------------------------------------------------------------
+    # -- dependencies of the functions --------------------------------------------------------
 
     @property
     def imports(self) -> str:
-        """Import statements, one a line."""
+        """Import statements, one per line."""
         own = self._functions.imports | ({"import base64"} if self._encoded else set())
         plain = sorted(line for line in own if line.startswith("import"))
         return "\n".join([*plain, *sorted(own - set(plain)), "", "import numpy as np"])
@@ -152,7 +152,7 @@ class PythonSource:
 
     @property
     def decoder(self) -> list[str]:
-        """The function that stored arrays call, if there are any."""
+        """The decoding function of stored arrays, if there are any."""
         return [DECODER] if self._encoded else []
 
     @property
@@ -161,7 +161,7 @@ class PythonSource:
         return list(self._arrays.values())
 
     def operation(self, equation: Equation, operands: list[str], params: Mapping[str, Any]) -> str:
-        """Return an expression for an equation, of `operands` and with `params`, by its primitive's record.
+        """Return an expression for an equation with `operands` and `params`, by its primitive's record.
 
         Raises
         ------
@@ -198,8 +198,8 @@ class PythonSource:
 
 
 def _optimized(captured: Callable[[int], Graph]) -> Rows:
-    """Return what programs execute, or where that depends on the rows, what was captured."""
-    try:  # the passes that keep every bit, as in the programs of predictors
+    """Return the optimized graph that programs execute, or the captured one if that depends on the rows."""
+    try:  # the passes that change no bit, as in the programs of predictors
         return graph_of_any_rows(lambda n: optimize(captured(n), exact=True))
     except CaptureError:
         return graph_of_any_rows(captured)
@@ -222,7 +222,7 @@ class _Body:
         return name
 
     def line(self, equation: Equation) -> str:
-        """Return the line that computes an equation, and remember the name of its result."""
+        """Return the line that computes an equation, and record the name of its result."""
         numbers = self._rows.numbers(equation)
         operands = [
             self.operand(x) if number is None else self._source.value(number)
@@ -258,7 +258,7 @@ class _Body:
 
 
 def _plain(body: _Body, equation: Equation, operands: list[str], params: Mapping[str, Any]) -> str:
-    """Write an operator where Python has one for this function of NumPy, else the record's function."""
+    """Write an operator if Python has one for this NumPy function, else call the record's function."""
     text, forward = equation.primitive.expression, equation.primitive.forward
     if text is not None and isinstance(forward, str) and len(operands) == 2:
         node = ast.parse(text, mode="eval").body
@@ -270,7 +270,7 @@ def _plain(body: _Body, equation: Equation, operands: list[str], params: Mapping
 
 
 def _operator(node: ast.expr) -> type[ast.AST]:
-    """Return the operator of a product, a comparison, ..., or the type of any other expression."""
+    """Return the operator of an arithmetic expression or comparison, or the type of any other expression."""
     if isinstance(node, ast.BinOp):
         return type(node.op)
     return type(node.ops[0]) if isinstance(node, ast.Compare) else type(node)
@@ -280,7 +280,7 @@ def _matmul(body: _Body, equation: Equation, operands: list[str], params: Mappin
     return " @ ".join(operands)
 
 
-# What has a shorter line than the call of the record's forward.
+# Primitives with a shorter form than a call of the record's forward.
 LINES: dict[str, Callable[[_Body, Equation, list[str], Mapping[str, Any]], str]] = {
     "matmul": _matmul,
 }

@@ -1,4 +1,4 @@
-"""Steps that are kept from one part of a training in parts to the next."""
+"""Compiled steps kept from one `partial_fit` to the next."""
 
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
@@ -16,10 +16,10 @@ __all__ = ["KeptSteps", "kept_steps"]
 
 
 class KeptSteps:
-    """The compiled steps of the last part, bound to the model's memory, without the rows of that part.
+    """The compiled steps of the last part, bound to the model's memory, without its rows.
 
-    They are taken up again for rows of the same shapes, dtypes and layouts, if they still hold. A user's own
-    module is captured anew for every part, as for every fit.
+    They are reused for rows of the same shapes, dtypes and layouts, if they are still valid. A user's own
+    module is captured again for every part, as for every fit.
     """
 
     def __init__(self) -> None:
@@ -27,18 +27,18 @@ class KeptSteps:
         self._form: Hashable = None
 
     def take(self, batches: Batches, planned: int, how: Hashable) -> Steps | None:
-        """Return the steps for these rows; None if there are none.
+        """Return the kept steps for these rows; None if there are none.
 
         Parameters
         ----------
         batches : Batches
             The rows.
         planned : int
-            How many steps are planned.
+            The number of planned steps.
         how : hashable
-            What else decides which steps they are.
+            Everything else that the steps depend on.
         """
-        steps, self._steps = self._steps, None  # whatever fails from here on leaves none
+        steps, self._steps = self._steps, None  # if anything fails from here on, none are kept
         if steps is None or self._form != (_form_of(batches), how) or not steps.hold():
             return None
         steps.rebind(batches, planned)
@@ -56,14 +56,14 @@ class KeptSteps:
 
 
 def kept_steps(model: "Model") -> KeptSteps:
-    """Return the steps that a model keeps; its copies and pickles have none."""
+    """Return a model's kept steps; copies and pickles have none."""
     if model._kept_steps is None:
         model._kept_steps = KeptSteps()
     return model._kept_steps
 
 
 def _form_of(batches: Batches) -> Hashable:
-    """Return all of some rows that steps depend on; None unless they are all the rows of one dense array."""
+    """Return everything about rows that steps depend on; None unless they are all rows of a dense array."""
     X, weight = batches.X, batches.weight
     if type(X) is not np.ndarray or batches.chosen is not None:
         return None

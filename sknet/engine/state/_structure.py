@@ -1,7 +1,7 @@
-"""What a pass reads of Python, as a key: models of equal keys are computed by one program.
+"""A key of everything in Python that a pass can read: models with equal keys share programs.
 
-A `Fingerprint` says whether a program still holds for the model that it was made of. A structure says for
-which other models it holds, too, so that those need not be captured: in a second fit, or in a search.
+A `Fingerprint` tells whether a program is still valid for the model it was captured from. The structure tells
+for which other models it is valid too, so that these need not be captured: in a second fit, or in a search.
 """
 
 import types
@@ -25,26 +25,26 @@ OF_LIBRARIES = ("sknet.", "numpy", "builtins")
 
 
 class _UnknownError(Exception):
-    """Something is met of which nobody knows what a pass reads of it."""
+    """An object was found of which it is unknown what a pass reads."""
 
 
 def structure_of(module: Module | None, *parts: Any) -> Hashable | None:
-    """Return a key of all that a pass reads of Python.
+    """Return a key of everything in Python that a pass can read.
 
     Parameters
     ----------
     module : Module or None
-        The network, if it is read. Of its parameters and buffers names, shapes and dtypes count, and which
-        are one and the same; values are inputs of a program.
+        The network, if it is read. The key contains names, shapes, dtypes and sharing of its parameters and
+        buffers; their values are inputs of a program.
     *parts : object
-        Losses, optimizers, functions: what the captured code reads besides.
+        Other objects that the captured code reads: losses, optimizers, functions.
 
     Returns
     -------
     hashable or None
-        Equal for two models only if their passes do the same operations. It has every attribute of every
-        module, loss, optimizer and schedule, at any depth. None if something is met whose class or function
-        is none of this package's: it could read what is not its own, such as a global variable.
+        Equal for two models only if their passes do the same operations. It contains every attribute of every
+        module, loss, optimizer and schedule, at any depth. None if a class or function from outside this
+        package is found: it might read other state, such as a global variable.
 
     Examples
     --------
@@ -95,12 +95,12 @@ def _of_array(value: np.ndarray, seen: dict[int, int]) -> Hashable:
 
 
 def _of_function(value: types.FunctionType, seen: dict[int, int]) -> Hashable:
-    """Return the key of a function of this package: its code, and what it was made with."""
+    """Return the key of a function of this package: its code, defaults and closure."""
     if not (value.__module__ or "").startswith(OWN):
         raise _UnknownError
     try:
         cells = [_of(cell.cell_contents, seen) for cell in value.__closure__ or ()]
-    except ValueError:  # nothing was assigned to the variable yet
+    except ValueError:  # the variable has no value yet
         raise _UnknownError from None
     made_with = _of(value.__defaults__, seen), _of(value.__kwdefaults__, seen)
     return types.FunctionType, value.__code__, made_with, tuple(cells)
@@ -115,7 +115,7 @@ def _of_partial(value: "partial[Any]", seen: dict[int, int]) -> Hashable:
 
 
 def _of_library(value: Any) -> Hashable:
-    """Return a class or function that nobody changes."""
+    """Return a class or function that does not change."""
     if not (value.__module__ or "").startswith(OF_LIBRARIES):
         raise _UnknownError
     return type, value
@@ -130,7 +130,7 @@ def _of_object(value: Any, seen: dict[int, int]) -> Hashable:
     kind = type(value)
     if not kind.__module__.startswith(OWN) or kind.__module__.startswith(OWNERS):
         raise _UnknownError
-    # What is no child of the network, such as a teacher, computes with values of its own.
+    # A module that is no child of the network, such as a teacher, has its own values.
     if isinstance(value, Module) or hasattr(value, "__array__"):
         raise _UnknownError
     number = seen.get(id(value))
@@ -138,7 +138,7 @@ def _of_object(value: Any, seen: dict[int, int]) -> Hashable:
         return kind, number
     seen[id(value)] = len(seen)
     state = getattr(value, "__dict__", {})
-    left_out = "lr" if isinstance(value, Optimizer) else None  # rates are numbers that the host computes
+    left_out = "lr" if isinstance(value, Optimizer) else None  # the host computes learning rates
     attributes = [(name, _of(item, seen)) for name, item in state.items() if name != left_out]
     slots = [(name, _of(getattr(value, name, None), seen)) for name in _slots(cast(Hashable, kind))]
     return kind, tuple(attributes), tuple(slots)
@@ -150,13 +150,13 @@ def _slots(kind: Any) -> tuple[str, ...]:
 
 
 def _of_module(module: Module, seen: dict[int, int]) -> Hashable:
-    """Return the key of a module and of those below."""
+    """Return the key of a module and its submodules."""
     kind = type(module)
     forward: Any = kind.forward
     if not (kind.__module__.startswith(OWN) and forward.__module__.startswith(OWN)):
         raise _UnknownError
     number = seen.get(id(module))
-    if number is not None:  # a module in two places
+    if number is not None:  # a shared module
         return kind, number
     seen[id(module)] = len(seen)
     state = vars(module)
