@@ -80,7 +80,7 @@ class PythonSource:
         return name
 
     def value(self, value: Any) -> str:
-        """Return an expression for a number, string, array or container of these.
+        """Return an expression for `value`: a number, string, array or container of these.
 
         Raises
         ------
