@@ -1,7 +1,6 @@
 """Model: the one owner of parameters, buffers, optimizer state and random state."""
 
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any, Self
 
 from numpy.typing import DTypeLike
@@ -19,16 +18,15 @@ from sknet.engine.state import (
     ModelState,
     Pending,
     StepResult,
-    Weights,
     averaging,
     begin,
     check_free,
     checked_hyper,
-    copied_random_state,
     copy_of,
     give_shapes,
     n_rows,
 )
+from sknet.engine.state import _methods as states
 from sknet.engine.step import Stepper, as_operands, checked_targets, forward, show_batch
 from sknet.engine.step import _functional as functional
 from sknet.losses import Loss
@@ -317,102 +315,10 @@ class Model:
         memory = self.memory
         return memory.state(memory.packed(), memory.copied_slots(), memory.buffers, self.progress)
 
-    @on_device
-    def load(self, state: ModelState) -> None:
-        """Load a state in place; optimizer and random state continue from there.
-
-        Parameters
-        ----------
-        state : ModelState
-            The state of a model with the same parameters; it is copied.
-
-        Raises
-        ------
-        StateError
-            If names or shapes differ; nothing is then changed.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sknet import Model, nn
-        >>> model = Model(nn.Linear(2, 1), random_state=0)
-        >>> before = model.state
-        >>> _ = model.step(np.eye(2), np.ones((2, 1)))
-        >>> model.load(before)
-        >>> model.progress.step
-        0
-        """
-        self.memory.load(state)
-        self.progress = state.progress
-
-    @on_device
-    def weights(self) -> Weights:
-        """Return a copy of all that predictions depend on, for example to keep those of the best epoch.
-
-        Returns
-        -------
-        Weights
-            Parameters, buffers, and the averages' state; for `restore_weights`.
-
-        Examples
-        --------
-        >>> from sknet import Model, nn
-        >>> sorted(Model(nn.BatchNorm(2)).weights().buffers)
-        ['num_batches', 'running_mean', 'running_var']
-        """
-        return self.memory.weights(averaging(self))
-
-    @on_device
-    def restore_weights(self, weights: Weights) -> None:
-        """Restore what `weights` returned; of the optimizer's state, only averages are restored.
-
-        Parameters
-        ----------
-        weights : Weights
-            Weights of this model, or of another with the same parameters and buffers; they are copied.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sknet import Model, nn
-        >>> model = Model(nn.Linear(2, 1), random_state=0)
-        >>> best, before = model.weights(), model.predict(np.eye(2))
-        >>> _ = model.step(np.eye(2), np.ones((2, 1)))
-        >>> model.restore_weights(best)
-        >>> bool((model.predict(np.eye(2)) == before).all())
-        True
-        """
-        self.memory.restore_weights(weights)
-
-    def copy(self) -> Self:
-        """Return an independent copy: module, state and random numbers.
-
-        Returns
-        -------
-        Model
-            Trained further, it gives the same results as this one would.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sknet import Model, nn
-        >>> model = Model(nn.Linear(2, 1), random_state=0)
-        >>> twin = model.copy()
-        >>> rows = np.eye(2), np.ones((2, 1))
-        >>> model.step(*rows).loss == twin.step(*rows).loss
-        True
-        """
-        return self._twin(deepcopy(self.memory))
-
-    __copy__ = copy  # a shallow copy would share state
-
-    def _twin(self, memory: Memory) -> Self:
-        """Return a model like this one with another memory, without programs, which are bound to memory."""
-        twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin._store, twin.random_state = memory, copied_random_state(self.random_state)
-        twin.recompile()
-        return twin
+    load = states.load
+    weights = states.weights
+    restore_weights = states.restore_weights
+    copy = __copy__ = states.copy  # a shallow copy would share state
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_store": self.memory, "_kept_steps": None}  # steps are bound to this memory
@@ -449,39 +355,7 @@ class Model:
     loss = functional.loss
     backward = functional.backward
     update = functional.update
-
-    def replace(self, state: ModelState) -> Self:
-        """Return a model with another state; this one does not change.
-
-        Parameters
-        ----------
-        state : ModelState
-            From `update`, or another model's `state`.
-
-        Returns
-        -------
-        Model
-            A model with its own module, whose parameters are the state's read-only arrays.
-
-        Raises
-        ------
-        StateError
-            If names, shapes, dtype or device differ from this model's.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from sknet import Model, nn
-        >>> model = Model(nn.Linear(2, 1), random_state=0)
-        >>> gradient = model.backward(model.loss(model(np.eye(2)), np.ones((2, 1))))
-        >>> after = model.replace(model.update(gradient))
-        >>> after.progress.step, model.progress.step
-        (1, 0)
-        """
-        store = self._store if self._store.is_spent else self.memory
-        other = self._twin(store.holding(state))
-        other.progress = state.progress
-        return other
+    replace = states.replace
 
     # -- the step in place ------------------------------------------------------------------------------
 

@@ -1,0 +1,150 @@
+"""Methods of `Model` for its state: loading, restoring and copying it."""
+
+from copy import deepcopy
+from typing import TYPE_CHECKING, TypeVar
+
+from sknet.device import on_device
+from sknet.engine.state._hyper import averaging
+from sknet.engine.state._memory import Memory
+from sknet.engine.state._state import ModelState, Weights, copied_random_state
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
+__all__ = ["copy", "load", "replace", "restore_weights", "weights"]
+
+Owner = TypeVar("Owner", bound="Model")
+
+
+@on_device
+def load(self: "Model", state: ModelState) -> None:
+    """Load a state in place; optimizer and random state continue from there.
+
+    Parameters
+    ----------
+    state : ModelState
+        The state of a model with the same parameters; it is copied.
+
+    Raises
+    ------
+    StateError
+        If names or shapes differ; nothing is then changed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> model = Model(nn.Linear(2, 1), random_state=0)
+    >>> before = model.state
+    >>> _ = model.step(np.eye(2), np.ones((2, 1)))
+    >>> model.load(before)
+    >>> model.progress.step
+    0
+    """
+    self.memory.load(state)
+    self.progress = state.progress
+
+
+@on_device
+def weights(self: "Model") -> Weights:
+    """Return a copy of all that predictions depend on, for example to keep those of the best epoch.
+
+    Returns
+    -------
+    Weights
+        Parameters, buffers, and the averages' state; for `restore_weights`.
+
+    Examples
+    --------
+    >>> from sknet import Model, nn
+    >>> sorted(Model(nn.BatchNorm(2)).weights().buffers)
+    ['num_batches', 'running_mean', 'running_var']
+    """
+    return self.memory.weights(averaging(self))
+
+
+@on_device
+def restore_weights(self: "Model", weights: Weights) -> None:
+    """Restore what `weights` returned; of the optimizer's state, only averages are restored.
+
+    Parameters
+    ----------
+    weights : Weights
+        Weights of this model, or of another with the same parameters and buffers; they are copied.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> model = Model(nn.Linear(2, 1), random_state=0)
+    >>> best, before = model.weights(), model.predict(np.eye(2))
+    >>> _ = model.step(np.eye(2), np.ones((2, 1)))
+    >>> model.restore_weights(best)
+    >>> bool((model.predict(np.eye(2)) == before).all())
+    True
+    """
+    self.memory.restore_weights(weights)
+
+
+def copy(self: Owner) -> Owner:
+    """Return an independent copy: module, state and random numbers.
+
+    Returns
+    -------
+    Model
+        Trained further, it gives the same results as this one would.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> model = Model(nn.Linear(2, 1), random_state=0)
+    >>> twin = model.copy()
+    >>> rows = np.eye(2), np.ones((2, 1))
+    >>> model.step(*rows).loss == twin.step(*rows).loss
+    True
+    """
+    return twin_of(self, deepcopy(self.memory))
+
+
+def twin_of(model: Owner, memory: Memory) -> Owner:
+    """Return a model like this one with another memory, without programs, which are bound to memory."""
+    twin = type(model).__new__(type(model))
+    twin.__dict__.update(model.__dict__)
+    twin._store, twin.random_state = memory, copied_random_state(model.random_state)
+    twin.recompile()
+    return twin
+
+
+def replace(self: Owner, state: ModelState) -> Owner:
+    """Return a model with another state; this one does not change.
+
+    Parameters
+    ----------
+    state : ModelState
+        From `update`, or another model's `state`.
+
+    Returns
+    -------
+    Model
+        A model with its own module, whose parameters are the state's read-only arrays.
+
+    Raises
+    ------
+    StateError
+        If names, shapes, dtype or device differ from this model's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> model = Model(nn.Linear(2, 1), random_state=0)
+    >>> gradient = model.backward(model.loss(model(np.eye(2)), np.ones((2, 1))))
+    >>> after = model.replace(model.update(gradient))
+    >>> after.progress.step, model.progress.step
+    (1, 0)
+    """
+    store = self._store if self._store.is_spent else self.memory
+    other = twin_of(self, store.holding(state))
+    other.progress = state.progress
+    return other
