@@ -14,7 +14,8 @@ from sknet.estimators._options import (
     SCALE_TARGET,
     NamedOptions,
 )
-from sknet.estimators._sequences import SequenceClassifier, SequenceRegressor
+from sknet.estimators._sequence_classifier import SequenceClassifier
+from sknet.estimators._sequence_regressor import SequenceRegressor
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
 from sknet.preprocessing import TableEncoder

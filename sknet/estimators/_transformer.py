@@ -6,7 +6,7 @@ from sknet._validation import StrOptions
 from sknet.callbacks import Callback
 from sknet.estimators._net import MODULE, NetOptions
 from sknet.estimators._options import CONSTRAINTS
-from sknet.estimators._sequences import SequenceTransformer
+from sknet.estimators._sequence_transformer import SequenceTransformer
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
 from sknet.preprocessing import TableEncoder
