@@ -1,7 +1,6 @@
 """Losses for classification, from logits."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,9 +9,16 @@ import numpy as np
 from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
-from sknet.device import to_device
-from sknet.exceptions import DtypeError
-from sknet.losses._base import Loss, check_task, finite_numbers, reject, shape_error
+from sknet.losses._base import Loss, check_task, finite_numbers, reject
+from sknet.losses._classes import (
+    check_classes,
+    class_counts,
+    class_values,
+    class_weights,
+    not_ignored,
+    numbers_for,
+    of_class,
+)
 
 
 class LogitLoss(Loss):
@@ -107,7 +113,7 @@ class LogitLoss(Loss):
         if self.multilabel or n_outputs == 1:
             y = finite_numbers(y, name)
             bad = (y != 0) & (y != 1)
-            reject(_counted(bad, y, self.ignore_index), y, name, f"0 or 1 for {self!r}")
+            reject(not_ignored(bad, y, self.ignore_index), y, name, f"0 or 1 for {self!r}")
         else:
             check_classes(y, name, n_outputs, self.ignore_index)
 
@@ -128,118 +134,6 @@ class LogitLoss(Loss):
 
     def _is_bernoulli(self, z: Tensor) -> bool:
         return bool(self.multilabel) or z.ndim == 1 or z.shape[-1] == 1
-
-
-def class_values(loss: Loss, values: Callable[[Tensor, Tensor], Tensor], z: Tensor, y: Tensor) -> Tensor:
-    """Return `values` of rows z and their classes, a column; for several positions per sample, the mean.
-
-    Positions whose target is the loss's `ignore_index`, if it has one, have the value 0.
-    """
-    _check_class_target(loss, z, y)
-    ignored: int | None = getattr(loss, "ignore_index", None)
-    rows = z if z.ndim == 2 else ops.reshape(z, (y.size, z.shape[-1]))
-    column = ops.expand_dims(y, axis=-1) if z.ndim == 2 else ops.reshape(y, (y.size, 1))
-    if ignored is None:
-        each = values(rows, column)
-    else:
-        counted = ops.not_equal(column, ignored)
-        each = values(rows, ops.where(counted, column, 0))
-        each = ops.where(ops.squeeze(counted, -1), each, 0.0)
-    return _over_positions(each, y.shape)
-
-
-def class_counts(loss: Loss, z: Tensor, y: Tensor) -> Tensor | None:
-    """Return how much each sample counts by its class: the mean over its positions, or None for 1 each."""
-    ignored: int | None = getattr(loss, "ignore_index", None)
-    weights = class_weights(loss, z)
-    if ignored is None:
-        if weights is None:
-            return None
-        return _over_positions(ops.take(weights, ops.reshape(y, (-1,)), from_end=False), y.shape)
-    flat = ops.reshape(y, (-1,))
-    counted = ops.not_equal(flat, ignored)
-    if weights is None:
-        return _over_positions(ops.astype(counted, z.dtype), y.shape)
-    of_each = ops.take(weights, ops.where(counted, flat, 0), from_end=False)
-    return _over_positions(ops.where(counted, of_each, 0.0), y.shape)
-
-
-def _over_positions(each: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return the mean over a sample's positions, of which `each` has the values in one axis."""
-    return (
-        each if len(shape) == 1 else ops.mean(ops.reshape(each, shape), axis=tuple(range(1 - len(shape), 0)))
-    )
-
-
-def class_weights(loss: Loss, z: Tensor) -> Tensor | None:
-    """Return the loss's `class_weight` as one number for each class of the logits z, or None."""
-    given: Any = getattr(loss, "class_weight", None)
-    return None if given is None else numbers_for(loss, "class_weight", given, z.shape[-1], z)
-
-
-def numbers_for(loss: Loss, name: str, given: Any, count: int, z: Tensor) -> Tensor:
-    """Return a parameter as `count` numbers in the dtype and on the device of z.
-
-    Raises
-    ------
-    ValueError
-        If there are more or fewer, a key is not a class, or a number is negative or not finite.
-    """
-    if isinstance(given, Mapping):
-        unknown = [key for key in given if key not in range(count)]
-        if unknown:
-            raise ValueError(
-                f"{type(loss).__name__}: {name} has {unknown[0]!r}, which is not a class "
-                f"from 0 to {count - 1}"
-            )
-        given = [given.get(k, 1.0) for k in range(count)]
-    values = np.asarray(given, dtype=np.float64)
-    where, got = f"{type(loss).__name__}: {name}", f"got {getattr(loss, name)!r}"
-    if values.shape != (count,):
-        raise ValueError(f"{where} must have one number for each of {count} classes or labels, {got}")
-    if not (np.isfinite(values).all() and (values >= 0).all()):
-        raise ValueError(f"{where} must hold finite numbers of 0 or more, {got}")
-    return Tensor(to_device(values.astype(z.dtype), z.device))
-
-
-def _check_class_target(loss: Loss, z: Tensor, y: Tensor) -> None:
-    if z.ndim < 2:
-        raise shape_error(
-            loss, z.shape, y.shape, expected="(n_samples,), and the output (n_samples, n_classes)"
-        )
-    if y.shape != z.shape[:-1]:
-        what = "a row" if z.ndim == 2 else "a position"
-        raise shape_error(loss, z.shape, y.shape, expected=f"{z.shape[:-1]}, one class number {what}")
-    if np.dtype(y.dtype).kind not in "iu":
-        name = type(loss).__name__
-        labels = f"{name}(multilabel=True)" if hasattr(loss, "multilabel") else "BinaryCrossEntropy()"
-        raise DtypeError(
-            f"{name} got targets of dtype {y.dtype} for {z.shape[-1]} classes; they must be integers. "
-            f"Cast class numbers with astype; use {labels} for 0/1 labels."
-        )
-    # As an index, a negative class number would count from the end, and one that is too large is an error
-    # that knows neither loss nor target. A captured pass has no values to look at.
-    if isinstance(y.data, np.ndarray) and y.size and not (y.data.min() >= 0 and y.data.max() < z.shape[-1]):
-        loss.check_target(y.data, n_outputs=z.shape[-1])
-
-
-def check_classes(y: Any, name: str, n_outputs: int | None, ignore_index: int | None = None) -> None:
-    """Raise a ValueError unless all targets are numbers of classes, or the one that is ignored."""
-    y = finite_numbers(y, name)
-    bad = (y < 0) | (y != np.floor(y)) | (False if n_outputs is None else y >= n_outputs)
-    expected = "a class, an integer from 0" + ("" if n_outputs is None else f" to {n_outputs - 1}")
-    if ignore_index is not None:
-        expected += f", or {ignore_index} to be ignored"
-    reject(_counted(bad, y, ignore_index), y, name, expected)
-
-
-def _counted(bad: Any, y: Any, ignore_index: int | None) -> Any:
-    return bad if ignore_index is None else bad & (y != ignore_index)
-
-
-def of_class(x: Tensor, y: Tensor) -> Tensor:
-    """Return the element of each row of x that belongs to its class, of shape (n_samples,)."""
-    return ops.reshape(ops.take_along_axis(x, y, axis=-1, from_end=False), x.shape[:1])
 
 
 class LogLoss(LogitLoss):

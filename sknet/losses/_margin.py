@@ -11,7 +11,7 @@ from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
 from sknet.losses._base import Loss, finite_numbers, reject, shape_error
-from sknet.losses._classification import check_classes, class_values, of_class
+from sknet.losses._classes import check_classes, class_values, of_class
 
 __all__ = ["CosineEmbedding", "MarginRanking", "MultiMargin", "TripletMargin"]
 

@@ -8,7 +8,7 @@ from sknet import ops
 from sknet.core import Tensor, as_tensor
 from sknet.exceptions import DtypeError
 from sknet.losses._base import Loss, shape_error
-from sknet.losses._classification import check_classes
+from sknet.losses._classes import check_classes
 
 
 class Ordinal(Loss):

@@ -9,7 +9,7 @@ import numpy as np
 from sknet import ops
 from sknet.core import Tensor, as_tensor
 from sknet.losses._base import Loss, finite_numbers, reject, shape_error
-from sknet.losses._classification import (
+from sknet.losses._classes import (
     check_classes,
     class_counts,
     class_values,

@@ -9,6 +9,7 @@ import typing as _typing
 from sknet import _hints
 from sknet.ops import linalg  # noqa: F401
 from sknet.ops._activation import *  # noqa: F403
+from sknet.ops._adaptive_pool import *  # noqa: F403
 from sknet.ops._attention import *  # noqa: F403
 from sknet.ops._conv import *  # noqa: F403
 from sknet.ops._create import *  # noqa: F403
@@ -37,6 +38,7 @@ from sknet.ops._shape import *  # noqa: F403
 from sknet.ops._softmax import *  # noqa: F403
 from sknet.ops._sort import *  # noqa: F403
 from sknet.ops._sparse import *  # noqa: F403
+from sknet.ops._take import *  # noqa: F403
 from sknet.ops._trigonometric import *  # noqa: F403
 
 __all__ = sorted(name for name in globals() if not name.startswith("_"))

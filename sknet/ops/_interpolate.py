@@ -10,10 +10,10 @@ import numpy as np
 from sknet.core import Primitive, Tensor, as_tensor, bind
 from sknet.device import to_device
 from sknet.exceptions import ShapeError
-from sknet.ops._index import take
 from sknet.ops._pool import enlarged
 from sknet.ops._rules import check_floating
 from sknet.ops._shape import broadcast_to, expand_dims, reshape
+from sknet.ops._take import take
 from sknet.ops._windows import as_image, from_image
 
 __all__ = ["interpolate"]

@@ -10,9 +10,9 @@ from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axes, norma
 from sknet.core.extend import primitives as p
 from sknet.device import result_dtype
 from sknet.exceptions import ShapeError
-from sknet.ops._index import take
 from sknet.ops._rules import EveryOperand, astype_like
 from sknet.ops._shape import broadcast_to, expand_dims, reshape
+from sknet.ops._take import take
 
 __all__ = ["concat", "flip", "repeat", "roll", "split", "stack", "tile", "unstack"]
 

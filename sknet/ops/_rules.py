@@ -10,6 +10,7 @@ import numpy as np
 from sknet._scipy import SpecialFunction
 from sknet.core import PRIMITIVES, Primitive, Tensor, as_operand, as_tensor, bind
 from sknet.core.extend import primitives as p
+from sknet.device import Namespace
 from sknet.exceptions import DtypeError, ShapeError
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "like",
     "unary",
     "unbroadcast",
+    "zeros_into",
 ]
 
 ShapeRule = Callable[..., tuple[tuple[int, ...], np.dtype[Any]]]
@@ -144,3 +146,11 @@ def check_floating(name: str, x: Any) -> None:
     """Raise for an operand that is not floating where the result would silently be another dtype."""
     if x.dtype.kind != "f":
         raise DtypeError(f"{name}: expected a floating-point operand, got {x.dtype}: use .astype('float32')")
+
+
+def zeros_into(xp: Namespace, shape: tuple[int, ...], dtype: Any, out: Any) -> Any:
+    """Return an array of zeros: `out`, unless that is None."""
+    if out is None:
+        return xp.zeros(shape, dtype=dtype)
+    out.fill(0)
+    return out

@@ -8,8 +8,8 @@ import numpy as np
 from sknet.core import Primitive, Tensor, TracedArray, as_tensor, bind, normalize_axis
 from sknet.device import Namespace, backend_of, device_of
 from sknet.exceptions import CaptureError, ShapeError
-from sknet.ops._index import put_along_axis, take_along_axis
 from sknet.ops._join import flip
+from sknet.ops._take import put_along_axis, take_along_axis
 
 __all__ = ["argsort", "nonzero", "searchsorted", "sort", "topk", "unique_values"]
 

@@ -1,0 +1,375 @@
+"""Taking rows or elements by computed indices, and adding to them."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sknet.core import Primitive, Tensor, as_tensor, bind, normalize_axis
+from sknet.core.extend import primitives as p
+from sknet.device import Namespace
+from sknet.exceptions import DtypeError, ShapeError
+from sknet.ops._create import ones
+from sknet.ops._elementwise import equal, where
+from sknet.ops._rules import zeros_into
+from sknet.ops._shape import expand_dims
+
+__all__ = ["embedding", "one_hot", "scatter_add", "take", "take_along_axis"]
+
+Shape = tuple[int, ...]
+
+
+def _check_integers(name: str, indices: Any) -> None:
+    if indices.dtype.kind not in "iu":
+        raise DtypeError(f"{name}: indices must be integers, got {indices.dtype}")
+
+
+def _around(x: Any, axis: int) -> tuple[Shape, Shape]:
+    """Return the numbers of elements before and behind a (negative) axis."""
+    at = len(x.shape) + axis
+    return tuple(x.shape[:at]), tuple(x.shape[at + 1 :])
+
+
+def _take_shape(x: Any, indices: Any, axis: int, from_end: bool = True) -> tuple[Shape, np.dtype[Any]]:
+    _check_integers("take", indices)
+    before, behind = _around(x, axis)
+    return (*before, *indices.shape, *behind), x.dtype
+
+
+def _take_forward(
+    xp: Namespace, x: Any, indices: Any, *, axis: int, from_end: bool = True, out: Any = None
+) -> Any:
+    _check_integers("take", indices)  # NumPy would treat booleans as 0 and 1
+    if not from_end:
+        xp.check_indices(indices, x.shape[axis])
+    return xp.take(x, indices, axis, out)
+
+
+p.take.define(
+    forward=_take_forward,
+    shape=_take_shape,
+    vjp=(lambda g, _, x, indices, axis, **where: _put(g, indices, x.shape[axis], axis, **where), None),
+)
+
+
+def _put_shape(
+    g: Any, indices: Any, length: int, axis: int, from_end: bool = True
+) -> tuple[Shape, np.dtype[Any]]:
+    _check_integers("scatter_add", indices)
+    behind = -axis - 1
+    at = len(g.shape) - behind
+    before = at - len(indices.shape)
+    if before < 0 or tuple(g.shape[before:at]) != tuple(indices.shape):
+        raise ShapeError(
+            f"scatter_add: values of shape {tuple(g.shape)} do not have the indices' shape "
+            f"{tuple(indices.shape)} in place of axis {axis}"
+        )
+    return (*g.shape[:before], length, *g.shape[at:]), g.dtype
+
+
+def _put_forward(
+    xp: Namespace, g: Any, indices: Any, *, length: int, axis: int, from_end: bool = True, out: Any = None
+) -> Any:
+    shape, dtype = _put_shape(g, indices, length, axis)
+    if not from_end:
+        xp.check_indices(indices, length)
+    out = zeros_into(xp, shape, dtype, out)
+    if not g.size:
+        return out
+    before, behind = (math.prod(lengths) for lengths in _around(out, axis))
+    rows = xp.arange(length).take(indices.reshape(-1))  # negative ones count from the end
+    if before != 1:
+        rows = (xp.arange(0, before * length, length).reshape(-1, 1) + rows).reshape(-1)
+    xp.add_rows_at(out.reshape(before * length, behind), rows, g.reshape(-1, behind))
+    return out
+
+
+_put_rows = Primitive("put").define(
+    forward=_put_forward,
+    shape=_put_shape,
+    vjp=(lambda g, _, x, indices, length, axis, **where: take(g, indices, axis, **where), None),
+)
+
+
+def _put(g: Tensor, indices: Tensor, length: int, axis: int, **where: bool) -> Tensor:
+    return bind(_put_rows, (g, indices), {"length": length, "axis": axis, **where})
+
+
+def _where(from_end: bool) -> dict[str, bool]:
+    """Return a primitive's parameter for whether negative indices count from the end; by default they do."""
+    return {} if from_end else {"from_end": False}
+
+
+def take(x: Any, indices: Any, axis: int = 0, *, from_end: bool = True) -> Tensor:
+    """Return the parts of x that `indices` point to along `axis`.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape.
+    indices : Tensor or array of int
+        Any shape; they may be computed. An index that is out of bounds raises on the CPU, and wraps
+        around on a GPU.
+    axis : int, default=0
+        Along which axis to take.
+    from_end : bool, default=True
+        Whether negative indices count from the end; otherwise they are out of bounds.
+
+    Returns
+    -------
+    Tensor
+        Of x's shape with the shape of `indices` in place of the axis.
+
+    Raises
+    ------
+    DtypeError, IndexError
+        If the indices are not integers, or out of bounds.
+
+    Examples
+    --------
+    >>> take([0.1, 0.2, 0.3], [[2, 0], [2, -1]]).numpy()
+    array([[0.3, 0.1],
+           [0.3, 0.3]])
+    """
+    x = as_tensor(x)
+    params = {"axis": normalize_axis(axis, x.ndim, "take"), **_where(from_end)}
+    return bind(p.take, (x, as_tensor(indices)), params)
+
+
+def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
+    """Return x with `values` added where `indices` point to along `axis`; repeated indices accumulate.
+
+    The adjoint of `take`. On a GPU the order of additions varies, and with it the last digits.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape.
+    indices : Tensor or array of int
+        Any shape; they may be computed. Negative ones count from the end.
+    values : Tensor or array
+        Of the shape that `take` would return.
+    axis : int, default=0
+        Along which axis to add.
+
+    Returns
+    -------
+    Tensor
+        Of x's shape.
+
+    Raises
+    ------
+    DtypeError, ShapeError, IndexError
+        If the indices are not integers or out of bounds, or the values have another shape.
+
+    Examples
+    --------
+    >>> scatter_add([0.0, 0.0, 1.0], [2, 0, 2], [0.1, 0.2, 0.3]).numpy()
+    array([0.2, 0. , 1.4])
+    """
+    target, places = as_tensor(x), as_tensor(indices)
+    at = normalize_axis(axis, target.ndim, "scatter_add")
+    put = _put(as_tensor(values), places, target.shape[at], at)
+    if put.shape != target.shape:
+        raise ShapeError(
+            f"scatter_add: values of shape {as_tensor(values).shape} do not fit into shape {target.shape} "
+            f"with indices of shape {places.shape} along axis {axis}"
+        )
+    return target + put
+
+
+def _take_along_shape(x: Any, indices: Any, axis: int, from_end: bool = True) -> tuple[Shape, np.dtype[Any]]:
+    _check_integers("take_along_axis", indices)
+    mine, theirs = list(x.shape), list(indices.shape)
+    mine[axis] = theirs[axis] if len(mine) == len(theirs) else -1
+    if mine != theirs:
+        raise ShapeError(
+            f"take_along_axis: outside axis {axis}, indices of shape {tuple(indices.shape)} "
+            f"must have the shape of x, {tuple(x.shape)}"
+        )
+    return tuple(indices.shape), x.dtype
+
+
+def _take_along_forward(
+    xp: Namespace, x: Any, indices: Any, *, axis: int, from_end: bool = True, out: Any = None
+) -> Any:
+    _take_along_shape(x, indices, axis)  # NumPy would broadcast, and treat booleans as a mask
+    if not from_end:
+        xp.check_indices(indices, x.shape[axis])
+    taken = x[_along(xp, indices, axis)]
+    if out is None:
+        return taken
+    out[...] = taken
+    return out
+
+
+def _along(xp: Namespace, indices: Any, axis: int) -> tuple[Any, ...]:
+    """Return an index of all axes: `indices` along `axis`, every position along the others."""
+    ndim = indices.ndim
+    parts = [xp.arange(n).reshape(n, *(1,) * (ndim - 1 - i)) for i, n in enumerate(indices.shape)]
+    parts[axis] = indices
+    return tuple(parts)
+
+
+_take_along_axis = Primitive("take_along_axis").define(
+    forward=_take_along_forward,
+    shape=_take_along_shape,
+    vjp=(
+        lambda g, _, x, indices, axis, **where: put_along_axis(g, indices, x.shape[axis], axis, **where),
+        None,
+    ),
+)
+
+
+def _put_along_forward(
+    xp: Namespace, g: Any, indices: Any, *, length: int, axis: int, from_end: bool = True, out: Any = None
+) -> Any:
+    if not from_end:
+        xp.check_indices(indices, length)
+    out = zeros_into(xp, *_put_along_shape(g, indices, length, axis), out)
+    if not g.size:
+        return out
+    if g.shape[axis] == 1:  # one element per row cannot repeat
+        out[_along(xp, indices, axis)] = g
+        return out
+    before, behind = (math.prod(lengths) for lengths in _around(out, axis))
+    places = xp.arange(out.size).reshape(before, length, behind)
+    taken = places[_along(xp, indices.reshape(before, indices.shape[axis], behind), 1)]
+    xp.add_rows_at(out.reshape(-1, 1), taken.reshape(-1), g.reshape(-1, 1))
+    return out
+
+
+def _put_along_shape(
+    g: Any, indices: Any, length: int, axis: int, from_end: bool = True
+) -> tuple[Shape, np.dtype[Any]]:
+    shape = list(g.shape)
+    shape[axis] = length
+    return tuple(shape), g.dtype
+
+
+_put_along = Primitive("put_along_axis").define(
+    forward=_put_along_forward,
+    shape=_put_along_shape,
+    vjp=(lambda g, _, x, indices, length, axis, **where: take_along_axis(g, indices, axis, **where), None),
+)
+
+
+def put_along_axis(g: Tensor, indices: Tensor, length: int, axis: int, **where: bool) -> Tensor:
+    """Return zeros of `length` along `axis`, with g added where `indices` point to: the adjoint of taking."""
+    return bind(_put_along, (g, indices), {"length": length, "axis": axis, **where})
+
+
+def take_along_axis(x: Any, indices: Any, axis: int = -1, *, from_end: bool = True) -> Tensor:
+    """Return the elements of x that `indices` point to along `axis`.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any shape.
+    indices : Tensor or array of int
+        Of x's shape outside `axis`; an index may be repeated.
+    axis : int, default=-1
+        Along which axis to take.
+    from_end : bool, default=True
+        Whether negative indices count from the end; otherwise they are out of bounds.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `indices`.
+
+    Raises
+    ------
+    DtypeError, ShapeError, IndexError
+        If the indices are not integers, have another shape, or are out of bounds.
+
+    Examples
+    --------
+    >>> take_along_axis([[0.1, 0.9], [0.6, 0.4]], [[1], [0]]).numpy()
+    array([[0.9],
+           [0.6]])
+    """
+    x = as_tensor(x)
+    params = {"axis": normalize_axis(axis, x.ndim, "take_along_axis"), **_where(from_end)}
+    return bind(_take_along_axis, (x, as_tensor(indices)), params)
+
+
+def one_hot(indices: Any, n_classes: int, dtype: Any = "float32") -> Tensor:
+    """Return rows of zeros with a one where `indices` point to.
+
+    Parameters
+    ----------
+    indices : Tensor or array of int
+        Any shape; they may be computed.
+    n_classes : int
+        Length of a row.
+    dtype : dtype, default="float32"
+        Of the result.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `indices` and one more axis, of length `n_classes`.
+
+    Raises
+    ------
+    DtypeError, IndexError
+        If the indices are not integers, or one is negative or not below `n_classes` (on the CPU).
+
+    Examples
+    --------
+    >>> one_hot([2, 0], 3).numpy()
+    array([[0., 0., 1.],
+           [1., 0., 0.]], dtype=float32)
+    """
+    places = expand_dims(indices, -1)
+    _check_integers("one_hot", places)
+    return put_along_axis(ones(places.shape, dtype, places.device), places, n_classes, -1, from_end=False)
+
+
+def embedding(indices: Any, table: Any, padding_idx: int | None = None) -> Tensor:
+    """Return the rows of a table that `indices` point to.
+
+    A row that is taken several times gets the sum of the gradients; the gradient is as large as the table.
+
+    Parameters
+    ----------
+    indices : Tensor or array of int
+        Any shape.
+    table : Tensor or array of shape (n, d)
+        A row for each of n things.
+    padding_idx : int, default=None
+        An index that marks padding: its row of the result is zero, and it has no gradient. It is compared
+        with `indices` as it is; -1 does not mean the last row, and needs no row at all.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `indices` and one more axis, of length d.
+
+    Raises
+    ------
+    ShapeError, DtypeError, IndexError
+        If the table is not a matrix, the indices are not integers, or one is negative or not below n (on the
+        CPU), and not `padding_idx`.
+
+    Examples
+    --------
+    >>> embedding([1, 1, 0], [[0.1, 0.2], [0.3, 0.4]]).numpy()
+    array([[0.3, 0.4],
+           [0.3, 0.4],
+           [0.1, 0.2]])
+    >>> embedding([1, -1], [[0.1, 0.2], [0.3, 0.4]], padding_idx=-1).numpy()
+    array([[0.3, 0.4],
+           [0. , 0. ]])
+    """
+    indices, table = as_tensor(indices), as_tensor(table)
+    if table.ndim != 2:
+        raise ShapeError(f"embedding: expected a table of shape (n, d), got shape {table.shape}")
+    _check_integers("embedding", indices)
+    limits = np.iinfo(indices.dtype)
+    if padding_idx is None or not limits.min <= padding_idx <= limits.max:
+        return take(table, indices, from_end=False)
+    is_padding = equal(indices, padding_idx)
+    rows = take(table, where(is_padding, 0, indices), from_end=False)
+    return where(expand_dims(is_padding, -1), 0, rows)
