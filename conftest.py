@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 # Before NumPy is imported: parallel test workers would otherwise each start one thread per core.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
@@ -9,6 +10,10 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", 
 # Fits of every structure come up in the tests, and each would be compiled first. Tests of native
 # code turn it on.
 os.environ.setdefault("SKNET_NATIVE", "0")
+# Images of containers often set it. Test workers, and each process that a test starts, would then compile
+# all of sknet and the tests anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 import numpy as np
 import pytest
