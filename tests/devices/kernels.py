@@ -26,7 +26,17 @@ __all__ = ["compiled", "guarded"]
 
 GUARD = 4096  # bytes on either side of an array
 ALIGNMENT = 256
-FLAGS = ("-O0", "-shared", "-fPIC", "-ffp-contract=off", "-Wall", "-Werror", "-Wno-unused-variable")
+# Without the libraries, which linking would search: the process that loads a module has libm loaded.
+FLAGS = (
+    "-O0",
+    "-shared",
+    "-fPIC",
+    "-nostdlib",
+    "-ffp-contract=off",
+    "-Wall",
+    "-Werror",
+    "-Wno-unused-variable",
+)
 
 SHIM = """
 #include <math.h>
@@ -81,7 +91,7 @@ def _library(source: str) -> str:
         with tempfile.TemporaryDirectory(dir=_folder()) as folder:
             code, made = Path(folder, "module.c"), Path(folder, "module.so")
             code.write_text(text)
-            command = [compiler(), *FLAGS, "-o", str(made), str(code), "-lm"]
+            command = [compiler(), *FLAGS, "-o", str(made), str(code)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(f"a generated module does not compile:\n{done.stderr}\n{text}")

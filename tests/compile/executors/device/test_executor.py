@@ -36,7 +36,7 @@ def off(tree):
 # -- every op ---------------------------------------------------------------------------------
 
 
-def check(row, device, compare, *, exact):
+def check(row, device, compare, dtypes, *, exact):
     """Replay all cases of an op, as one program, on the device and by NumPy's plan on the host.
 
     Return the device's function.
@@ -45,19 +45,19 @@ def check(row, device, compare, *, exact):
 
     def each(*operands):
         given = iter(operands)
-        return [function(*next(given)) for _ in FLOATS for _, function in cases]
+        return [function(*next(given)) for _ in dtypes for _, function in cases]
 
     def drawn(seed):
-        return tuple(arrays_of(case, dtype, seed) for dtype in FLOATS for case, _ in cases)
+        return tuple(arrays_of(case, dtype, seed) for dtype in dtypes for case, _ in cases)
 
     here, there = (compile(each, args, exact=exact) for args in (drawn(0), on(device, drawn(0))))
-    for seed in (1, 2, 1):
+    for seed in (1, 2):
         here.poison()
         there.poison()
         with np.errstate(all="ignore"):
             results = zip(off(there(*on(device, drawn(seed)))), here(*drawn(seed)), strict=True)
         for (dtype, case), pair in zip(
-            itertools.product(FLOATS, [case for case, _ in cases]), results, strict=True
+            itertools.product(dtypes, [case for case, _ in cases]), results, strict=True
         ):
             for found, expected in zip(*map(leaves, pair), strict=True):
                 said = f"{dtype}, {name_of(row, case)}"
@@ -86,7 +86,7 @@ def test_generated_kernels(row, fake_device):
         tolerance = 1e-13 if expected.dtype == np.float64 else 1e-5
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance, err_msg=said)
 
-    compiled = check(row, fake_device, compare, exact=False)
+    compiled = check(row, fake_device, compare, FLOATS, exact=False)
     with counted() as counts, np.errstate(all="ignore"):
         compiled.run()
     views = compiled.plan.views
@@ -97,7 +97,7 @@ def test_generated_kernels(row, fake_device):
 
 @CAPTURED
 def test_without_kernels_every_bit_is_kept(row, fake_device):
-    check(row, fake_device, np.testing.assert_array_equal, exact=True)
+    check(row, fake_device, np.testing.assert_array_equal, ["float32"], exact=True)
 
 
 def is_elementwise(row, case):
