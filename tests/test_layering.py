@@ -162,6 +162,7 @@ ORDERS = {
             "python",
             "executors",
             "_compiled",
+            "_compile",
             "_recalled",
             "_symbolic",
             "extend",

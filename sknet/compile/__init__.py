@@ -5,7 +5,8 @@ by a plan, and written out as straight-line Python. It knows neither modules nor
 """
 
 from sknet.compile._capture import capture
-from sknet.compile._compiled import Compiled, compile
+from sknet.compile._compile import compile
+from sknet.compile._compiled import Compiled
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._plan import Plan
 

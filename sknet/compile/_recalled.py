@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 from sknet._tree import leaves, paths
-from sknet.compile._compiled import Compiled, Prepared, compile, forget_plans, prepared
+from sknet.compile._compile import Prepared, compile, forget_plans, prepared
+from sknet.compile._compiled import Compiled
 from sknet.compile._key import key_of
 from sknet.device import device_of, is_array
 from sknet.ops import SparseSlot

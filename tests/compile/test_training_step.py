@@ -10,7 +10,7 @@ import pytest
 from sknet import Model, Tensor, nn
 from sknet._tree import leaves, map_leaves
 from sknet.compile import compile
-from sknet.compile._compiled import _programs
+from sknet.compile._compile import _programs
 from sknet.core import gradients
 from sknet.losses import Huber, LogLoss, SquaredError
 from sknet.optim import SGD, Adam, AdamW, RMSprop
