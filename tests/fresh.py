@@ -1,8 +1,8 @@
-"""Run names of sknet, and the examples in their docstrings, each as the first of it that a process imports.
+"""Import names of sknet, and run the examples in their docstrings, each as a process's first import of sknet.
 
-Reads ``{module: [name, ...]}`` as JSON and prints what failed as JSON. A process for every module imports it
-and forks for its names: those that load nothing more of sknet share a child, the others have one each. What
-is not part of sknet is loaded before all of them.
+Reads ``{module: [name, ...]}`` as JSON and prints failures as JSON. A process for every module imports it
+and forks for its names: those that load nothing more of sknet share a child, the others have one each.
+Modules outside sknet are loaded before.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
-LARGE = ("sknet", "sknet.neural_network")  # whose names load most of what any does
+LARGE = ("sknet", "sknet.neural_network")  # its names load most of the modules
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 class Runner(doctest.DocTestRunner):
-    """Notes exceptions; whether what is printed is right is asked elsewhere."""
+    """Records exceptions; the printed output is checked elsewhere."""
 
     def __init__(self) -> None:
         super().__init__(verbose=False, optionflags=OPTIONS)
@@ -51,7 +51,7 @@ def run_name(module: str, name: str) -> list[str]:
 
 
 def started(function: Callable[[], object]) -> tuple[int, int]:
-    """Call a function in a child process; return its number, and where its result can be read as JSON."""
+    """Call a function in a child process; return its id, and the file of its result in JSON."""
     read, write = os.pipe()
     child = os.fork()
     if child:
@@ -60,7 +60,7 @@ def started(function: Callable[[], object]) -> tuple[int, int]:
     os.close(read)
     try:
         result = function()
-    except BaseException:  # whatever it is, it is what the test is to show
+    except BaseException:  # whatever it is, the test reports it
         result = [traceback.format_exc()]
     with os.fdopen(write, "w") as pipe:
         json.dump(result, pipe)
@@ -68,7 +68,7 @@ def started(function: Callable[[], object]) -> tuple[int, int]:
 
 
 def finished(child: int, read: int) -> object:
-    """Wait for a child process and return what it returned."""
+    """Wait for a child process and return its result."""
     with os.fdopen(read) as pipe:
         text = pipe.read()
     os.waitpid(child, 0)
@@ -76,7 +76,7 @@ def finished(child: int, read: int) -> object:
 
 
 def all_of(functions: list[Callable[[], object]], at_once: int) -> list[object]:
-    """Call functions in child processes, some at once, and return what they return."""
+    """Call functions in child processes, several at a time, and return their results."""
     running: list[tuple[int, int]] = []
     found = []
     for function in functions:
@@ -91,7 +91,7 @@ def loaded_parts() -> set[str]:
 
 
 def run_some(module: str, names: list[str]) -> list[list[str]]:
-    """Try names one after the other, up to the first that loads more of sknet."""
+    """Try names in order, up to the first that loads more of sknet."""
     before, found = loaded_parts(), []
     for name in names:
         found.append(run_name(module, name))
@@ -107,14 +107,14 @@ def run_module(module: str, names: list[str]) -> dict[str, object]:
     while len(found) < len(names):
         left = names[len(found) :]
         results = finished(*started(partial(run_some, module, left)))
-        if results and isinstance(results[0], str):  # it has failed altogether: at the first name, then
+        if results and isinstance(results[0], str):  # it crashed: report the first name
             results = [results]
         found |= dict(zip(left, results, strict=False))
     return found
 
 
 def others(wanted: dict[str, list[str]]) -> list[str]:
-    """Return what is loaded for names and their examples, and is not part of sknet."""
+    """Return the modules outside sknet that names and their examples load."""
     for module, names in wanted.items():
         for name in names:
             run_name(module, name)
@@ -122,20 +122,20 @@ def others(wanted: dict[str, list[str]]) -> list[str]:
 
 
 def load_others(wanted: dict[str, list[str]]) -> None:
-    """Load what children would load each for itself."""
+    """Load the modules that each child would otherwise load."""
     for name in finished(*started(partial(others, wanted))):
-        with contextlib.suppress(ImportError):  # some names are made up by those that have loaded them
+        with contextlib.suppress(ImportError):  # some modules are created by those that loaded them
             importlib.import_module(name)
 
 
 def main() -> None:
-    """Try what standard input lists."""
+    """Try the names listed on standard input."""
     wanted = json.load(sys.stdin)
     sys.stdout, out = io.StringIO(), sys.stdout
     if sum(map(len, wanted.values())) > 1:
         load_others({m: names for m, names in wanted.items() if m in LARGE})
     gc.disable()  # a collection writes to all objects, and children share the memory
-    # The root loads what its names need when they are first used: each is an import of its own.
+    # The root loads its names lazily: each is a separate import.
     jobs = [(m, [n]) for m, names in wanted.items() for n in names if m == "sknet"]
     jobs += [(m, names) for m, names in wanted.items() if m != "sknet"]
     found = all_of([partial(run_module, *job) for job in jobs], os.cpu_count() or 1)

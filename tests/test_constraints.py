@@ -1,4 +1,4 @@
-"""Constraints of parameters: what they accept and say is what scikit-learn's do."""
+"""Constraints of parameters accept the same values and give the same messages as scikit-learn's."""
 
 import math
 import pickle
@@ -60,7 +60,7 @@ class Thing:
     pass
 
 
-def test_they_accept_and_say_what_scikit_learns_do():
+def test_they_agree_with_scikit_learns():
     n_refused = 0
     for mine, other in zip(constraints(ours), constraints(theirs), strict=True):
         for value in VALUES:
@@ -84,13 +84,13 @@ def test_options_are_sorted():
 
 
 @pytest.mark.parametrize("constraint", ["random_state", "verbose", both.Interval(Real, 0, 1, closed="both")])
-def test_those_of_estimators_are_scikit_learns(constraint):
+def test_estimators_can_use_scikit_learns(constraint):
     ours.check_values(Thing(), {"x": [constraint]}, {"x": 1})
     with pytest.raises(ours.InvalidParameterError, match=r"The 'x' parameter of Thing must be .* Got 'zzz'"):
         ours.check_values(Thing(), {"x": [constraint]}, {"x": "zzz"})
 
 
-def test_the_error_is_one_of_scikit_learn_and_is_pickled():
+def test_the_error_is_scikit_learns_and_can_be_pickled():
     with pytest.raises(theirs.InvalidParameterError) as caught:
         ours.invalid("wrong")
     same = pickle.loads(pickle.dumps(caught.value))

@@ -1,4 +1,4 @@
-"""The documents stay true: links lead somewhere, code runs, the commands are the ones that are tested."""
+"""The documents stay correct: links resolve, code runs, and the commands are the tested ones."""
 
 import ast
 import re

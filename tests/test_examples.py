@@ -1,4 +1,4 @@
-"""The examples run as a user runs them, and print what their docstrings say."""
+"""The examples run as a user runs them, and print the output in their docstrings."""
 
 import gzip
 import os
@@ -28,7 +28,7 @@ STRICT = ("-W", "error", "-W", "ignore:Stochastic Optimizer")
 
 
 def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run an example in a Python of its own, which finds the checkout and then what is installed."""
+    """Run an example in a separate process, which finds the checkout before installed packages."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, *STRICT, str(EXAMPLES / script), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
@@ -38,7 +38,7 @@ def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def refused(capsys, monkeypatch):
-    """Run an example in this process, which takes a part of the time, up to its exit; return what it says."""
+    """Run an example in this process, which is faster, up to its exit; return its output."""
 
     def run_up_to_the_exit(script: str, *arguments: object) -> tuple[str, str]:
         monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
@@ -109,13 +109,13 @@ def test_without_data_explains(script, name, refused):
 
 
 @pytest.mark.parametrize("script", ON_DATA)
-def test_data_that_is_not_there(script, tmp_path, refused):
+def test_missing_data(script, tmp_path, refused):
     _, error = refused(script, "--data", tmp_path / "none")
     assert f"{tmp_path / 'none'} does not exist" in error
 
 
 def images(random_state: np.random.RandomState, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return pictures on which a bright row tells the class, in the format of the real ones."""
+    """Return images on which a bright row marks the class, in the format of the real ones."""
     labels = np.arange(n, dtype=np.uint8) % 10
     pictures = random_state.randint(0, 100, (n, 28, 28)).astype(np.uint8)
     pictures[np.arange(n), 2 * labels] = 255
@@ -130,7 +130,7 @@ def fashion():
 
 
 def idx(array: np.ndarray) -> bytes:
-    """Encode as the published files are: two zeros, type, number of axes, lengths, bytes."""
+    """Encode in the published format: two zeros, type, number of axes, lengths, bytes."""
     header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
     return gzip.compress(header + array.tobytes())
 
@@ -182,7 +182,7 @@ PERSON = (
 
 
 def person(random_state: np.random.RandomState, ending: str) -> str:
-    """Return a line as it is published, in which the occupation tells the income."""
+    """Return a line in the published format, in which the occupation determines the income."""
     job, income = [("Sales", "<=50K"), ("Exec-managerial", ">50K"), ("?", "<=50K")][random_state.randint(3)]
     return PERSON.format(job=job, country=random_state.choice(["?", "Cuba"])) + income + ending
 

@@ -1,4 +1,4 @@
-"""Every public name can be the first thing that a process imports of sknet, and its example runs there."""
+"""Every public name can be the first import of sknet in a process, and its example runs there."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from tests.project import ROOT, public_modules
 
 
 def failures(wanted: dict[str, list[str]]) -> list[str]:
-    """Try names in fresh processes; say what failed."""
+    """Try names in fresh processes; return failures."""
     command = [sys.executable, "-W", "error", str(ROOT / "tests/fresh.py")]
     done = subprocess.run(command, input=json.dumps(wanted), capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr

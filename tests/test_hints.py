@@ -1,4 +1,4 @@
-"""A name from another library, or one that is misspelt, is answered by what it is called here."""
+"""Errors for names from other libraries, and for misspelt ones, suggest the right name."""
 
 import inspect
 import re

@@ -22,7 +22,7 @@ OPTIONAL = (
 
 @pytest.mark.parametrize("module", ["sknet", "sknet.neural_network"])
 def test_import_loads_nothing_optional(module):
-    # scikit-learn and SciPy are there anyway: what counts is what sknet adds to them. The import of
+    # scikit-learn and SciPy are loaded anyway; only what sknet adds is checked. The import of
     # warnings as errors shows, too, that nothing deprecated is touched.
     script = (
         "import sys, threading, sklearn.neural_network, scipy.sparse, scipy.optimize, joblib\n"

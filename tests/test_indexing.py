@@ -1,4 +1,4 @@
-"""What is known of an index before it is used."""
+"""Properties of indices."""
 
 import numpy as np
 import pytest

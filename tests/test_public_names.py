@@ -1,4 +1,4 @@
-"""What a user can name is listed in ``__all__``, there, complete, and described in docs/api.md."""
+"""Public names are listed in ``__all__``, exist, and are described in docs/api.md."""
 
 import re
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""The example service: what it answers, how it refuses, and that it predicts concurrent requests together."""
+"""The example service: its answers, its errors, and the batching of concurrent requests."""
 
 import asyncio
 import importlib.util
@@ -55,7 +55,7 @@ class Client:
 
 
 class Named:
-    """A pipeline of columns with names, the second a text; it counts the batches that it is given."""
+    """A pipeline of named columns, the second one text; it counts its batches."""
 
     n_features_in_ = 2
     feature_names_in_ = ("age", "city")
@@ -121,7 +121,7 @@ def test_rows_that_do_not_fit_are_named(classifier, rows, message):
         assert (done.status_code, done.json()["detail"]) == (422, message)
 
 
-def test_what_is_no_json_is_refused(classifier):
+def test_invalid_json_is_rejected(classifier):
     with Client(serve.app_of(classifier)) as client:
         done = client.post("/predict", content="rows")
         assert done.status_code == 422
@@ -143,7 +143,7 @@ def test_columns_have_names_and_the_types_of_an_example():
 
 
 async def asked_together(model, requests, **params):
-    """Ask for several requests at once; return what each gets, or the error."""
+    """Send several requests at once; return the answer or error of each."""
     batcher = serve.Batcher(model, serve.Columns(model), **params)
     task = asyncio.create_task(batcher.run())
     found = await asyncio.gather(*[batcher.ask(rows) for rows in requests], return_exceptions=True)
@@ -166,14 +166,14 @@ def test_a_batch_waits_for_a_bounded_time():
     assert found["predictions"] == [1.0]
 
 
-def test_a_row_that_fails_spoils_no_other_request():
+def test_a_failing_row_affects_no_other_request():
     requests = [[[1.0, "Bern"]], [[2.0, "Paris"]], [[3.0, "Rome"]]]
     good, bad, also = asyncio.run(asked_together(Named(), requests, most_rows=100, wait=20))
     assert (good["predictions"], also["predictions"]) == ([1.0], [3.0])
     assert (bad.status_code, bad.detail) == (422, "Found unknown category 'Paris' in column 'city'")
 
 
-def test_too_many_waiting_rows_are_refused():
+def test_too_many_waiting_rows_are_rejected():
     rows = [[1.0, "Bern"]] * (serve.MOST_WAITING + 1)
     [error] = asyncio.run(asked_together(Named(), [rows], most_rows=10, wait=1))
     assert error.status_code == 503

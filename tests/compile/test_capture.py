@@ -134,7 +134,7 @@ def test_trees_of_arguments_and_results():
         graph(X, {"y": X}, 3.0)
 
 
-def test_what_does_not_fit_is_named():
+def test_misfits_are_named():
     graph = capture(network(), X)
     with pytest.raises(ShapeError, match=r"x must have shape \(5, 4\), got \(4, 4\)"):
         graph(X[:4])

@@ -70,7 +70,7 @@ USES = {
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
-def test_a_model_that_gave_its_memory_away_says_so(use):
+def test_a_model_without_memory_raises(use):
     model = classifier()
     state = model.update(model.backward(model.loss(model(X), CLASSES)), donate=True)
     with pytest.raises(StateError, match=r"memory was given to the state .* continue with model.replace"):
@@ -78,7 +78,7 @@ def test_a_model_that_gave_its_memory_away_says_so(use):
     assert model.replace(state).step(X, CLASSES).loss > 0
 
 
-def test_a_tape_that_was_given_up_says_so():
+def test_a_freed_tape_raises():
     model = classifier()
     loss = model.loss(model(X), CLASSES)
     value = loss.item()
@@ -88,7 +88,7 @@ def test_a_tape_that_was_given_up_says_so():
         model.backward(loss)
 
 
-def test_a_state_on_loan_is_copied():
+def test_a_read_only_state_is_copied():
     """A state whose arrays cannot be written to, such as a map of a file, is left alone."""
     model = classifier()
     state = pickle.loads(pickle.dumps(model.state))

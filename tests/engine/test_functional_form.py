@@ -77,7 +77,7 @@ def test_results_are_read_only():
         state.parameters["0.weight"] = 0
 
 
-def test_models_of_one_state_go_their_own_ways():
+def test_models_with_the_same_state_train_independently():
     model = classifier(noisy=True)
     model.step(X, CLASSES)
     state = model.state
@@ -103,7 +103,7 @@ def test_a_replaced_model_gives_and_restores_its_own_weights():
     assert_same(other.parameters, state.parameters)
 
 
-def test_gradients_of_ones_own():
+def test_custom_gradients():
     model = classifier(optimizer=SGD(0.5), dtype="float64")
     gradient = model.backward(model.loss(model(X), CLASSES))
     doubled = model.update({name: (2 * array).tolist() for name, array in gradient.items()})

@@ -342,7 +342,7 @@ class FailingModule(nn.Module):
 
 
 @pytest.mark.parametrize("part", ["loss", "module"])
-def test_users_code_that_fails_changes_nothing(part):
+def test_failing_user_code_changes_nothing(part):
     module, loss = (FailingModule(), "log_loss") if part == "module" else (network(noisy=True), Failing())
     model = Model(module, loss, random_state=0)
     state = model.state
@@ -369,7 +369,7 @@ def test_finite_gradient_of_large_norm_is_no_divergence():
     assert float(np.abs(result.gradient["weight"]).max()) ** 2 > 1e39
 
 
-def test_an_empty_batch_is_no_batch():
+def test_an_empty_batch_raises():
     with pytest.raises(ShapeError, match="a batch must have at least one row, got none"):
         classifier().step(X[:0], CLASSES[:0])
 
@@ -390,7 +390,7 @@ def test_integer_targets_may_have_more_axes():
     assert labels.step(X, np.stack([CLASSES == 0, CLASSES == 1], axis=1).astype(int)).loss > 0
 
 
-def test_gradient_of_a_loss_of_ones_own():
+def test_gradient_of_a_custom_loss():
     model = Model(nn.Linear(4, 2), random_state=0, dtype="float64")
     gradient = model.backward(ops.sum(model(X)))
     np.testing.assert_allclose(gradient["weight"], np.outer(X.sum(axis=0), [1, 1]))

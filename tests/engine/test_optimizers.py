@@ -211,7 +211,7 @@ def test_averages_predict_and_the_others_are_trained(optimizer):
 
 
 @named(AVERAGING)
-def test_copies_predict_alike_and_go_on_alike(optimizer):
+def test_copies_predict_and_continue_alike(optimizer):
     model = classifier(optimizer=optimizer, dtype="float64")
     for _ in range(5):
         model.step(X, CLASSES)
@@ -284,7 +284,7 @@ def test_weights_of_a_plain_optimizer_have_no_slots():
 # -- state that is kept, and state that is reset-------------------------------------------------------------
 
 
-def test_a_wrapped_optimizer_goes_on_only_around_the_same():
+def test_a_combinator_continues_only_around_the_same_optimizer():
     model = classifier(optimizer=EMA(Adam()))
     model.step(X, CLASSES)
     kept = model.state.optimizer.slots
@@ -377,7 +377,7 @@ def test_without_it_the_patience_of_the_fit_counts():
     assert isinstance(outcome.stopped_by, EarlyStopping)
 
 
-def test_what_is_said_of_lowered_rates(capsys):
+def test_messages_about_lowered_rates(capsys):
     rates(Adaptive(0.8, factor=2.0, patience=1), 50, n_iter_no_change=3, verbose=True)
     lines = capsys.readouterr().out.splitlines()
     missed = "Training loss did not improve more than tol=10.000000 for"

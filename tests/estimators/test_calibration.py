@@ -231,7 +231,7 @@ def test_a_fit_without_it_forgets_the_temperature():
     assert estimator.temperature_ > 0
 
 
-def test_networks_of_ones_own():
+def test_custom_networks():
     network = nn.Sequential(nn.LazyLinear(16), nn.ReLU(), nn.LazyLinear(3))
     settings = {"early_stopping": True, "random_state": 0, "max_iter": 20}
     with quiet():

@@ -308,7 +308,7 @@ def test_a_network_with_other_outputs_is_explained(module, task, message):
         (lambda X, y: NetRegressor(Net, hidden_units=3), TypeError, "module=nn.ModuleFactory"),
     ],
 )
-def test_bad_use_is_explained(act, error, message):
+def test_bad_use_raises(act, error, message):
     with pytest.raises(error, match=message):
         act(*TABLES["binary"])
 

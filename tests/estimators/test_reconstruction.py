@@ -338,7 +338,7 @@ BAD = [
 @pytest.mark.parametrize(
     ("module", "X", "params", "error", "message"), BAD, ids=lambda x: getattr(x, "__name__", "")
 )
-def test_bad_use_is_explained(module, X, params, error, message):
+def test_bad_use_raises(module, X, params, error, message):
     with pytest.raises(error, match=message):
         NetTransformer(module, max_iter=2, **params).fit(X)
 

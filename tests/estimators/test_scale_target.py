@@ -259,7 +259,7 @@ def test_copies_and_frozen_predictors(kind):
     assert clone(estimator).scale_target is True
 
 
-def test_networks_of_ones_own():
+def test_custom_networks():
     settings = {"scale_target": True, "random_state": 0, "max_iter": 20, "dtype": "float64"}
     network = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.LazyLinear(6))
     with quiet():
@@ -290,7 +290,7 @@ def test_losses_that_do_not_say_how_they_scale_are_refused(loss):
         fitted(y, loss=loss)
 
 
-def test_a_loss_of_ones_own():
+def test_a_custom_loss():
     estimator = fitted(LARGE, loss=Scaled(), optimizer="lbfgs", alpha=0.0)
     assert estimator.loss_ == pytest.approx((np.abs(estimator.predict(X) - LARGE) ** 1.5).mean(), rel=1e-9)
 

@@ -4,6 +4,6 @@ from tests.fuzz.command import mismatches
 from tests.fuzz.estimators import mismatch
 
 
-def test_estimators_agree_with_themselves_whatever_is_done(monkeypatch):
+def test_estimators_stay_consistent_whatever_is_done(monkeypatch):
     monkeypatch.setenv("SKNET_NATIVE", "0")  # what native code computes is compared elsewhere
     assert not list(mismatches(mismatch, range(40)))

@@ -4,6 +4,6 @@ from tests.fuzz.command import mismatches
 from tests.fuzz.freezes import mismatch
 
 
-def test_what_is_frozen_stays_and_what_is_trained_agrees_with_eager_steps(monkeypatch):
+def test_frozen_parameters_stay_and_trained_ones_agree_with_eager_steps(monkeypatch):
     monkeypatch.setenv("SKNET_NATIVE", "0")  # machine code of so many optimizers takes long to make
     assert not list(mismatches(mismatch, range(25)))

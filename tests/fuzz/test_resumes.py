@@ -4,6 +4,6 @@ from tests.fuzz.command import mismatches
 from tests.fuzz.resumes import mismatch
 
 
-def test_fits_that_die_and_are_resumed_end_as_those_left_alone(monkeypatch):
+def test_resumed_fits_equal_uninterrupted_ones(monkeypatch):
     monkeypatch.setenv("SKNET_NATIVE", "0")  # machine code of so many optimizers takes long to make
     assert not list(mismatches(mismatch, range(12)))

@@ -1,4 +1,4 @@
-"""Exported modules take any number of rows, and compute the bits that the module computes."""
+"""Exported modules take any number of rows, and are bitwise identical to the original module."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_every_layer_takes_any_number_of_rows():
                 raise
 
 
-def test_what_is_exported_is_a_module_of_its_own():
+def test_an_exported_module_is_independent():
     net = network()
     exported = net.export(X)
     assert [p for p, _ in exported.named_parameters()] == [p for p, _ in net.named_parameters()]
@@ -61,7 +61,7 @@ def test_what_is_exported_is_a_module_of_its_own():
     same(exported.graph(X), net(X))
 
 
-def test_shared_and_frozen_parameters_stay_so():
+def test_shared_and_frozen_parameters_stay_shared_and_frozen():
     class Tied(nn.Module):
         def __init__(self):
             self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
@@ -131,7 +131,7 @@ def test_functions_are_exported_too():
         exported(X, 3.0)
 
 
-def test_what_does_not_fit_is_named():
+def test_misfits_are_named():
     exported = network().export(X)
     with pytest.raises(ShapeError, match=r"x must have shape \(7, 4\), got \(7, 3\)"):
         exported(np.zeros((7, 3), "float32"))
@@ -202,7 +202,7 @@ class Reads(nn.Module):
         return x[:, largest] + x[x.argmax(axis=0)][:, 0].sum() * x[:, [int(i) for i in x[0].argsort()]][:, 1]
 
 
-def test_values_are_read_only_where_that_is_asked_for():
+def test_values_are_read_only_with_unroll():
     module = Reads().initialize(0)
     with pytest.raises(CaptureError, match=r"test_export.py, line \d+: `for _ in range\(int\(self.n_steps"):
         module.export(X)

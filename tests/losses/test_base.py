@@ -43,7 +43,7 @@ def test_objects_pass():
     ],
     ids=str,
 )
-def test_what_is_no_loss(value, message):
+def test_objects_that_are_not_losses(value, message):
     with pytest.raises(InvalidParameterError, match=message):
         check_loss(value, caller="Net")
 
@@ -76,7 +76,7 @@ class Relative(Loss):
         return self.total(ops.square(z - ops.log(y)))
 
 
-def test_a_loss_of_ones_own():
+def test_a_custom_loss():
     loss = check_loss(Relative(), caller="Net")
     assert loss.for_task("regression") is loss
     values = loss.values(np.zeros((2, 3)), np.full((2, 3), np.e))

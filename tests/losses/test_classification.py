@@ -129,12 +129,12 @@ def test_a_class_at_every_position():
     np.testing.assert_allclose(slope.reshape(90, 4), flat / 15, rtol=1e-12)
 
 
-def test_classes_are_one_a_position():
+def test_one_class_per_position():
     with pytest.raises(ShapeError, match=r"must have shape \(2, 3\), one class number a position"):
         LogLoss().values(np.zeros((2, 3, 4)), np.zeros(2, int))
 
 
-def test_one_hot_targets_are_refused():
+def test_one_hot_targets_raise():
     with pytest.raises(ShapeError, match=r"target of shape \(2, 3\)"):
         LogLoss().values(np.zeros((2, 3)), np.eye(3, dtype=int)[:2])
 
@@ -150,7 +150,7 @@ def test_for_task_turns_to_several_labels():
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
-def test_several_labels_are_no_classes(task):
+def test_several_labels_are_not_classes(task):
     with pytest.raises(ValueError, match=rf"several 0/1 labels; the task here is {task}. Use LogLoss\(\)"):
         LogLoss(multilabel=True).for_task(task)
     with pytest.raises(ValueError, match=r"Use Focal\(gamma=1.0\), which also"):

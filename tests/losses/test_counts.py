@@ -70,7 +70,7 @@ def test_weights_of_positions_are_those_of_rows(loss, shape):
 
 
 @pytest.mark.parametrize("loss", [LogLoss(), SquaredError(), LogLoss(multilabel=True)], ids=str)
-def test_equal_weights_of_positions_change_nothing(loss):
+def test_equal_position_weights_change_nothing(loss):
     z, y = drawn((4, 5))
     y = y if loss == LogLoss() else RNG.integers(0, 2, z.shape).astype(float)
     for weight in (np.full(4, 0.5), np.full((4, 5), 0.5)):
@@ -95,7 +95,7 @@ def test_ignored_positions_may_hold_anything(shape):
     assert mean(LogLoss(ignore_index=-1), z, y)[0] == value
 
 
-def test_a_batch_of_ignored_targets_only_costs_nothing():
+def test_a_batch_with_only_ignored_targets_costs_nothing():
     value, gradient = mean(LogLoss(ignore_index=-1), np.ones((2, 3, 4)), np.full((2, 3), -1))
     assert value == 0
     assert (gradient == 0).all()
@@ -173,7 +173,7 @@ def test_weights_that_do_not_fit(settings, shape, message):
     ],
     ids=str,
 )
-def test_weights_that_belong_to_no_position(loss, z, y, weight):
+def test_weights_of_missing_positions(loss, z, y, weight):
     with pytest.raises(ShapeError, match=r"sample_weight must have shape \(2,\), or one number per position"):
         mean(loss, np.full(z, 0.5), np.zeros(y, int), np.ones(weight))
 

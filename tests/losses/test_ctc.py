@@ -88,7 +88,7 @@ def test_a_model_learns_an_alignment():
         ([[-1, 2]], r"must be -1 after the first -1, but y\[:, 1:\]\[0, 0\] is 2"),
     ],
 )
-def test_labels_that_are_none(y, message):
+def test_invalid_labels(y, message):
     with pytest.raises(ValueError, match=message):
         CTC().values(np.zeros((1, 3, 4)), np.array(y))
 

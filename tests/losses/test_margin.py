@@ -12,7 +12,7 @@ from tests.losses.helpers import value_and_gradient
 RNG = np.random.default_rng(0)
 
 
-def test_all_classes_that_come_too_near_cost():
+def test_all_classes_within_the_margin_are_penalized():
     z, y = np.array([[2.0, 1.5, 1.8, -3.0]]), np.array([0])
     np.testing.assert_allclose(MultiMargin().values(z, y).numpy(), [(0.5 + 0.8) / 4])
     np.testing.assert_allclose(Hinge().values(z, y).numpy(), [0.8])
@@ -43,7 +43,7 @@ def test_targets_are_signs(loss):
     ],
     ids=str,
 )
-def test_outputs_that_are_no_pairs_or_triplets(loss, shape, expected):
+def test_outputs_that_are_not_pairs_or_triplets(loss, shape, expected):
     with pytest.raises(ShapeError, match=f"the target must have shape {expected}"):
         loss.values(np.zeros(shape), np.ones(4))
 
@@ -60,7 +60,7 @@ def test_a_ranking_is_learned_from_pairs():
 
 
 @pytest.mark.parametrize("loss", [TripletMargin(), CosineEmbedding(0.2)], ids=str)
-def test_classes_are_drawn_together(loss):
+def test_samples_of_a_class_move_closer(loss):
     X, y = RNG.normal(size=(300, 6)), RNG.integers(0, 3, 300)
     X[np.arange(300), y] += 1.5
     anchor, positive = np.arange(300), np.array([RNG.choice(np.flatnonzero(y == k)) for k in y])

@@ -1,4 +1,4 @@
-"""Lists and dicts of modules and parameters: registered, ordered, and read as any attribute."""
+"""Lists and dicts of modules and parameters: registered, ordered, and read like any attribute."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Factories of modules: arguments are hyperparameters, checked by name."""
+"""Module factories: constructor arguments are hyperparameters, checked by name."""
 
 import copy
 import pickle
@@ -82,7 +82,7 @@ def test_equality_compares_arrays_and_classes():
         (lambda: nn.ModuleFactory(dict).build(), TypeError, "dict must return an nn.Module, got dict"),
     ],
 )
-def test_bad_use_is_explained(act, error, message):
+def test_bad_use_raises(act, error, message):
     with pytest.raises(error, match=message):
         act()
 

@@ -1,4 +1,4 @@
-"""The largest array of a pass, found without data."""
+"""The largest array of a forward pass, found by a shape pass."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_memory_that_an_operation_works_in_counts():
 
 
 class Scaled(nn.Module):
-    """Makes a new array of its weight, whose size has nothing to do with the number of rows."""
+    """Creates a new array from its weight, whose size does not depend on the number of rows."""
 
     def __init__(self):
         self.weight = nn.Parameter(np.ones((300, 300)))

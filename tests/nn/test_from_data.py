@@ -1,4 +1,4 @@
-"""Initialisation from data, without a model: an own computation, degenerate data, what waits for it."""
+"""Data-dependent initialization without a model: an independent computation, degenerate data."""
 
 import copy
 import pickle
@@ -162,7 +162,7 @@ COPIES = {
 @pytest.mark.parametrize("twin", COPIES.values(), ids=COPIES)
 @pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "not drawn"])
 @pytest.mark.parametrize("way", WAYS)
-def test_only_what_is_as_it_was_drawn_is_fitted(way, drawn, twin):
+def test_only_initial_weights_are_fitted(way, drawn, twin):
     net = network()
     if drawn or way in ("written in place", "frozen"):
         net.initialize(0)
@@ -217,7 +217,7 @@ def test_buffers_stay_and_nothing_is_dropped():
     np.testing.assert_allclose(net.eval()(X).numpy().std(axis=0), 1.0)
 
 
-def test_an_error_leaves_all_as_it_was():
+def test_an_error_changes_nothing():
     net = nn.Sequential(linear(6, 8), linear(7, 2)).to(dtype="float64").initialize(0)
     before = net.state_dict()
     with pytest.raises(ShapeError, match=r"expected an input of shape \(\.\.\., 7\), got \(300, 8\)"):
@@ -228,7 +228,7 @@ def test_an_error_leaves_all_as_it_was():
     assert net[1].awaits_data
 
 
-def test_a_layer_of_ones_own():
+def test_a_custom_layer():
     class Centred(nn.Module):
         def __init__(self):
             self.mean = nn.Parameter(np.zeros(6))
@@ -249,7 +249,7 @@ def test_a_layer_of_ones_own():
     assert not net[0].awaits_data
 
 
-def test_without_layers_that_wait_nothing_more_is_drawn():
+def test_without_such_layers_nothing_more_is_drawn():
     source = np.random.RandomState(0)
     from_data(nn.Sequential(nn.Linear(6, 2), nn.Scale(2)), X, random_state=source)
     twin = np.random.RandomState(0)

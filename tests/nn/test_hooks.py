@@ -1,4 +1,4 @@
-"""Hooks see and replace what goes through a module; PyTorch's are the model."""
+"""Hooks see and replace the values in a module, as in PyTorch."""
 
 import copy
 import itertools
@@ -21,7 +21,7 @@ X = np.random.default_rng(0).normal(size=(5, 3))
 
 
 class Pair(nn.Module):
-    """Two inputs, two outputs, one of them behind a keyword."""
+    """Two inputs, one of them a keyword, and two outputs."""
 
     def __init__(self):
         self.scale = nn.Parameter(np.array([2.0, 3.0, 4.0]))
@@ -176,7 +176,7 @@ def test_backward_hooks_as_in_pytorch(needs, replace, used):
         for a, b in zip(mine, yours, strict=True):
             if a.shape == b.shape:
                 np.testing.assert_allclose(a, b, rtol=1e-12)
-            else:  # None of one, zeros of the other: no gradient
+            else:  # None in one, zeros in the other: no gradient
                 assert not np.any([a.any(), b.any()])
 
 

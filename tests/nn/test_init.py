@@ -1,4 +1,4 @@
-"""Initialisers: their distributions, their names, and their life as parameter objects."""
+"""Initializers: their distributions, their names, and their use as parameter objects."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Lazy layers become ordinary ones at their first input, and nothing is left of what they were."""
+"""Lazy layers become ordinary ones at their first input, without a trace of laziness."""
 
 import copy
 import inspect
@@ -70,7 +70,7 @@ def test_materialize_makes_it_ordinary(kind):
 
 
 @EACH
-def test_what_was_set_before_is_kept(kind):
+def test_values_set_before_are_kept(kind):
     layer, x, _ = made(kind)
     layer.eval().to(dtype="float64").to(device="meta")
     handle = layer.register_forward_hook(lambda module, args, output: [output])
@@ -171,7 +171,7 @@ def test_a_network_of_convolutions():
     assert nn.is_lazy(odd)
 
 
-def test_bad_inputs_leave_it_as_it_was():
+def test_bad_inputs_do_not_change_it():
     layer = nn.LazyBatchNorm()
     with pytest.raises(ShapeError, match=r"an axis 1, whose length is its num_features, got shape \(3,\)"):
         layer(np.zeros(3))

@@ -73,7 +73,7 @@ def test_initialize_draws_in_order():
 def test_initial_weights_are_those_of_scikit_learn(activation, factor):
     y = np.array([0, 1, 2, 0, 1, 2])
     sizes, init = (3, 5, 4, 3), nn.init.GlorotUniform(factor)
-    # with this learning rate a step changes no bit of a weight
+    # at this learning rate a step changes no bit of a weight
     settings = {"activation": activation, "solver": "sgd", "momentum": 0.0, "learning_rate_init": 1e-300}
     theirs = MLPClassifier(sizes[1:-1], max_iter=1, random_state=3, **settings)
     with pytest.warns(UserWarning, match="Maximum iterations"):
@@ -98,7 +98,7 @@ def test_initialize_draws_the_same_in_every_dtype():
     np.testing.assert_array_equal(single.weight.numpy(), double.weight.numpy().astype(np.float32))
 
 
-def test_initialize_keeps_what_is_there():
+def test_initialize_keeps_existing_values():
     net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
     net[0].weight = nn.Parameter(np.ones((3, 2)))
     net[1].bias.draw(99)
@@ -112,7 +112,7 @@ def test_initialize_keeps_what_is_there():
         np.testing.assert_array_equal(value, before[path])
 
 
-def test_initialize_draws_what_is_shared_once():
+def test_initialize_draws_shared_parameters_once():
     net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     net[1].weight = net[0].weight
     plain = nn.Linear(2, 2).initialize(0)
@@ -206,7 +206,7 @@ def test_copies(duplicate):
 @pytest.mark.parametrize(
     "duplicate", [nn.Module.copy, copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))]
 )
-def test_copies_keep_what_is_shared(duplicate):
+def test_copies_keep_sharing(duplicate):
     layer = nn.Linear(2, 2)
     net = nn.Sequential(layer, layer, nn.Linear(2, 2))
     net[2].weight = layer.weight
@@ -266,7 +266,7 @@ def test_frozen_before_they_are_drawn():
 # -- the meta device ----------------------------------------------------------------------------
 
 
-def test_what_is_made_on_meta_is_drawn_elsewhere():
+def test_modules_created_on_meta_are_drawn_after_moving():
     net = nn.Linear(4, 3, device="meta").initialize(0)
     assert net(Tensor(np.zeros((2, 4)), device="meta")).device.kind == "meta"
     assert not net.weight.is_drawn

@@ -1,4 +1,4 @@
-"""Names of other libraries are answered by what is the same here."""
+"""Errors for names from other libraries suggest sknet's."""
 
 import re
 
@@ -64,7 +64,7 @@ def test_attributes_that_are_misspelt():
 
 
 def test_hints_name_what_exists():
-    """And hide nothing that does."""
+    """And they hide no existing name."""
     for text in [*NAMES.values(), *ATTRIBUTES.values()]:
         for name in re.findall(r"\bnn\.(\w+)", text):
             assert name in nn.__all__, text

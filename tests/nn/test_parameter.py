@@ -1,4 +1,4 @@
-"""Parameters: drawn once, late, in float64 on the host; known by shape before that."""
+"""Parameters are drawn once, lazily, in float64 on the host; their shape is known before."""
 
 import pickle
 import threading

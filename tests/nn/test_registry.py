@@ -1,4 +1,4 @@
-"""Attributes that are parameters, buffers and modules, and the paths to them."""
+"""Parameters, buffers and modules as attributes, and their paths."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""How modules show themselves."""
+"""The repr of modules."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The scope of a forward pass: fast attributes agree with slow ones, draws are numbered."""
+"""The scope of a forward pass: fast attribute access agrees with slow access, draws are numbered."""
 
 import numpy as np
 import pytest

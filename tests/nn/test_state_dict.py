@@ -1,4 +1,4 @@
-"""Reading state and loading it: round trips, and errors that change nothing."""
+"""State dicts: round trips, and errors that change nothing."""
 
 import copy
 import json
@@ -117,7 +117,7 @@ def test_not_strict():
         net.load_state_dict({"first.bias": np.ones(3)}, strict=False)
 
 
-def test_what_differs_is_returned():
+def test_differences_are_returned():
     found = Net().load_state_dict({"first.bias": np.ones(2), "other": np.zeros(1)}, strict=False)
     assert found.unexpected_keys == ["other"]
     assert found.missing_keys == [path for path in state() if path != "first.bias"]
@@ -127,7 +127,7 @@ def test_what_differs_is_returned():
 
 
 class Renamed(nn.Module):
-    """A layer whose first version called its parameter `scale`, and kept its logarithm."""
+    """A layer whose first version stored the logarithm of its parameter, as `scale`."""
 
     _version = 3
 
@@ -168,7 +168,7 @@ def test_newer_states_and_states_without_versions():
     newer = nn.StateDict({"1.weight": np.zeros(2)}, {"versions": {"1": 4}, "init_versions": {}})
     with pytest.raises(StateError, match="the state of '1' was written by version 4 of Renamed"):
         net.load_state_dict(newer)
-    net.load_state_dict({"1.weight": np.zeros(2)})  # taken for one of today
+    net.load_state_dict({"1.weight": np.zeros(2)})  # treated as a current one
     np.testing.assert_array_equal(net[1].weight.numpy(), np.zeros(2))
 
 

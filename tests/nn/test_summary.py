@@ -1,4 +1,4 @@
-"""The summary: what a module consists of and what it costs, found without data."""
+"""The summary of a module's layers and costs, found by a shape pass."""
 
 import tracemalloc
 from functools import partial
@@ -87,7 +87,7 @@ def test_modules_of_a_user():
     assert "(unused): Linear  -" in str(found)
 
 
-def test_what_hands_on_or_looks_on_makes_nothing():
+def test_modules_that_pass_inputs_through_cost_nothing():
     net = nn.Sequential(nn.Identity(), nn.Flatten(), nn.Dropout(0.5))
     found = nn.summary(net, (5, 2, 3))
     assert found.activation_bytes == 0

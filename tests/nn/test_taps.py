@@ -1,4 +1,4 @@
-"""Outputs of layers inside a network; an eager pass with forward hooks is what they must agree with."""
+"""Outputs of layers inside a network agree with an eager pass with forward hooks."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ class Shared(nn.Module):
 
 
 class Wrapper(nn.Module):
-    """Calls one module, as many networks of users do."""
+    """Calls a single module, as many user networks do."""
 
     def __init__(self, net):
         self.net = net
@@ -78,7 +78,7 @@ LAYERS = {
 
 
 def seen_by_hooks(module, x):
-    """Return the outputs of all modules' calls by path, the independent way."""
+    """Return the outputs of all modules' calls by path, using hooks."""
     outputs = {}
     for path, each in module.named_modules():
         each.register_forward_hook(
@@ -97,7 +97,7 @@ def calls_of(module):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_numbers_count_what_the_pass_calls(name):
+def test_indices_count_the_calls_of_the_pass(name):
     module = made(name)
     calls = calls_of(module)
     assert [call.path for call in calls.layers] == LAYERS[name]
@@ -123,7 +123,7 @@ def test_a_shared_module_is_found_by_every_path():
     assert calls_of(made("parts")).find("twice.same.1") == Call("encoder.1")
 
 
-def test_what_comes_after_is_not_computed():
+def test_later_layers_are_not_computed():
     ran = []
     module = nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Lambda(lambda x: ran.append(1) or x)).initialize(0)
     run_to(module, Call("1"), nn.Scope({}), (X,))
@@ -131,7 +131,7 @@ def test_what_comes_after_is_not_computed():
 
 
 def test_a_scope_is_seen_inside():
-    """Its values of parameters and buffers, of the layer itself and of what is before it."""
+    """Its parameters and buffers are used, for the layer itself and those before it."""
     module = made("parts")
     places = nn.bindings(module)
     state = module.state_dict()
@@ -144,7 +144,7 @@ def test_a_scope_is_seen_inside():
         np.testing.assert_array_equal(run_to(module, Call(path), scope, (X,)).numpy(), expected[path][0])
 
 
-def test_hooks_of_the_user_run_and_see_what_they_did():
+def test_user_hooks_run_and_see_the_same_values():
     module = made("flat")
     module[1].register_forward_hook(lambda module, args, output: output * 3)
     module.register_forward_pre_hook(lambda module, args: args[0] * 2)

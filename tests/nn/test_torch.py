@@ -1,4 +1,4 @@
-"""States of PyTorch's modules, loaded and written: both then compute the same."""
+"""PyTorch state dicts, read and written: both modules then compute the same."""
 
 import collections
 
@@ -166,7 +166,7 @@ def made(row):
 
 
 def flat(output):
-    """Return all arrays of a nested output in one."""
+    """Return all arrays of a nested output in one array."""
     if isinstance(output, tuple):
         return np.concatenate([flat(part) for part in output])
     return (output.detach() if isinstance(output, torch.Tensor) else output).numpy().ravel()
@@ -182,8 +182,8 @@ def assert_same(mine, theirs, inputs):
 def test_every_layer_with_a_state_has_a_row():
     made = [make() for make, _ in LAYERS.values()]
     with_state = {kind for layer in made if layer.state_dict() for kind in type(layer).__mro__}
-    containers = {nn.Sequential, nn.Parallel, nn.Residual}  # whose names are their children's
-    # PyTorch has nothing like these: their state has their own names.
+    containers = {nn.Sequential, nn.Parallel, nn.Residual}  # containers, named by their children
+    # PyTorch has no equivalent; their state has their own names.
     alone = {nn.PeriodicEmbedding, nn.PiecewiseLinearEncoding, nn.ParametricActivation}
     alone |= {nn.CategoryEmbeddings, nn.BatchEnsembleLinear, nn.EnsembleLinear}
     tested = {type(module) for mine, *_ in ROWS.values() for module in mine().modules()}

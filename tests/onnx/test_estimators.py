@@ -196,7 +196,7 @@ def test_the_precision_may_be_another():
     close(found["variable"][:, 0], reg.predict(X), "float32")
 
 
-def test_compositions_add_up_to_one():
+def test_compositions_sum_to_one():
     X, _ = TABLES["regression"]
     y = np.abs(X[:, :3]) / np.abs(X[:, :3]).sum(axis=1, keepdims=True)
     reg = fitted(sknet.MLPRegressor, X, y, loss="kl_divergence")
@@ -242,7 +242,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("case", NETWORKS)
-def test_networks_of_ones_own_take_their_inputs_by_name(case):
+def test_custom_networks_take_their_inputs_by_name(case):
     module, X, y, kinds = NETWORKS[case]
     is_regression = y.dtype.kind == "f"
     estimator = fitted(NetRegressor if is_regression else NetClassifier, X, y, module=module)

@@ -92,7 +92,7 @@ class Inverse(nn.Module):
         (Inverse(), np.ones((2, 3, 3)), CaptureError, "inv cannot be exported to ONNX: ONNX has no such"),
     ],
 )
-def test_what_cannot_be_exported_says_why(module, example, error, message):
+def test_export_errors_give_the_reason(module, example, error, message):
     with pytest.raises(error, match=message):
         onnx.export(module, example=example)
 

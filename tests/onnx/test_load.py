@@ -22,7 +22,7 @@ def path(tmp_path):
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_layer_comes_back(name, path):
+def test_a_layer_is_read_back(name, path):
     make, shape = ROWS[name]
     layer, rng = make(), np.random.default_rng(0)
     layer(rng.normal(size=(4, *shape)).astype("float32"))
@@ -37,7 +37,7 @@ def test_a_layer_comes_back(name, path):
 
 
 @pytest.mark.parametrize("name", ["celu", "selu", "elu", "softplus", "mish", "gelu", "silu", "log_sigmoid"])
-def test_gradients_of_what_comes_back_are_those_of_the_layer(name, path):
+def test_gradients_of_a_loaded_layer_are_those_of_the_layer(name, path):
     layer = nn.ACTIVATIONS[name]()
     X = np.array([[-30.0, -1.5, -1e-9, 0.0, 1e-9, 0.7, 40.0]])
     onnx.export(layer, path, X)
@@ -150,7 +150,7 @@ def test_a_model_of_another_program_is_the_same_function(name, path):
     np.testing.assert_allclose(network(X).numpy(), run(model, X)[0], rtol=1e-5, atol=1e-6)
 
 
-def test_a_network_goes_on_training(path):
+def test_a_loaded_network_can_be_trained(path):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 4)).astype("float32"), rng.integers(0, 3, 60)
     network = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
@@ -193,7 +193,7 @@ def test_it_is_a_module_for_an_estimator_and_can_be_pickled(path):
         (made([node("Hardmax")]), "does not support: Hardmax"),
     ],
 )
-def test_what_cannot_be_read_is_named(content, message, path):
+def test_unsupported_operators_are_named(content, message, path):
     path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString())
     with pytest.raises(LoadError, match=message) as caught:
         onnx.load(path)

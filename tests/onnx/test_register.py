@@ -171,7 +171,7 @@ class Mine(NetRegressor):
     """A custom estimator."""
 
 
-def test_networks_of_ones_own():
+def test_custom_networks():
     X, y = TABLES["regression"]
     onnx.register(Mine)
     pipeline = fitted(make_pipeline(StandardScaler(), Mine(Rows, max_iter=3, random_state=0)), X, y)
@@ -193,7 +193,7 @@ def test_several_inputs_are_named_by_their_types():
         to_onnx(clf, initial_types=[types[0], ("x", Int64TensorType([None]))])
 
 
-def test_older_sets_of_operators_serve_as_far_as_they_have_the_operators():
+def test_older_opsets_work_if_they_have_the_operators():
     X, y = TABLES["regression"]
     for activation, opset in (("relu", 15), ("tanh", 17)):
         reg = fitted(quick(sknet.MLPRegressor, activation=activation), X, y)
@@ -203,7 +203,7 @@ def test_older_sets_of_operators_serve_as_far_as_they_have_the_operators():
         np.testing.assert_allclose(found["variable"][:, 0], reg.predict(X), rtol=1e-6, atol=1e-6)
 
 
-def test_integers_are_computed_with_as_numbers():
+def test_integers_are_converted_to_floats():
     X, y = TABLES["regression"]
     X = np.round(X * 10).astype(np.int64)
     reg = fitted(quick(sknet.MLPRegressor), X, y)

@@ -1,4 +1,4 @@
-"""What the tests of the ops share."""
+"""Helpers of the tests of ops."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Activations far out, where a formula written down plainly overflows, against 50 digits."""
+"""Activations at extreme inputs, where a naive formula overflows, against 50 digits."""
 
 import math
 
@@ -44,7 +44,7 @@ REFERENCES = {
     ops.log1p: lambda x: mpmath.log1p(x) if x > -1 else None,
     ops.expm1: lambda x: mpmath.expm1(x) if x < 700 else None,
 }
-ABSOLUTE = {ops.silu, ops.mish, ops.gelu, ops.hardswish, ops.hardsigmoid}  # to a part of their largest slope
+ABSOLUTE = {ops.silu, ops.mish, ops.gelu, ops.hardswish, ops.hardsigmoid}  # relative to their largest slope
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ def test_extremes(op, dtype):
     expected = np.array([float(exact[x]) for x in points])
     out = op(Tensor(points, dtype=dtype))
     eps = 8 * np.finfo(dtype).eps
-    tiny = np.finfo(dtype).tiny  # numbers below are kept with fewer digits
+    tiny = np.finfo(dtype).tiny  # smaller numbers have fewer digits
     np.testing.assert_allclose(out.numpy(), expected, rtol=eps, atol=10 * eps if op in ABSOLUTE else tiny)
 
 

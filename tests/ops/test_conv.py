@@ -1,4 +1,4 @@
-"""Convolutions: every way of computing them gives the same, shapes without data, messages."""
+"""Convolutions: all algorithms agree, shapes without data, messages."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def results(x, w, **options):
     ],
 )
 def test_every_way_gives_the_same(x, w, options, monkeypatch):
-    """One sample at a time or all, each by itself or together, in whole rows or not."""
+    """One sample at a time or all, separately or together, in whole rows or not."""
     x, w = RNG.normal(size=x), RNG.normal(size=w)
     expected = results(x, w, **options)
     for large in (0, 10**9):

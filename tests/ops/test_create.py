@@ -1,4 +1,4 @@
-"""Arrays from numbers alone, on every device; grids, and triangles."""
+"""Creation of arrays on every device; grids, and triangles."""
 
 import numpy as np
 import pytest

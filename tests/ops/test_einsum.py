@@ -1,4 +1,4 @@
-"""Notation that cannot be read, axes that do not fit, the order of contraction, and the operations used."""
+"""Invalid notation, axes that do not fit, the order of contraction, and the operations used."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Where elementwise functions have an edge: at 0, at ties, at infinity, and with numbers on either side."""
+"""Edge cases of elementwise functions: 0, ties, infinity, and numbers on either side."""
 
 import math
 
@@ -82,7 +82,7 @@ class TestTies:
         assert slopes(ops.sign, [-1.0, 0.0, 1.0]) == [[0.0, 0.0, 0.0]]
 
     @pytest.mark.parametrize("function", [ops.abs, ops.relu, ops.sign, lambda x: ops.maximum(x, 0.0)])
-    def test_second_order_of_what_has_a_kink_is_zero(self, function):
+    def test_second_derivatives_at_kinks_are_zero(self, function):
         second = grad(lambda x: grad(lambda x: function(x).sum())(x).sum())(Tensor([-1.0, 0.0, 1.0]))
         assert second.numpy().tolist() == [0.0, 0.0, 0.0]
 
@@ -91,7 +91,7 @@ class TestTies:
             [0.0, 1.0, 1.0, 1.0, 0.0]
         ]
 
-    def test_tensors_as_limits_of_clip_get_the_gradient_where_they_are_met(self):
+    def test_tensor_limits_of_clip_get_the_gradient_where_they_are_active(self):
         x, low, high = [-1.0, 0.0, 0.5, 1.0, 2.0, 0.5], [0.0] * 5 + [2.0], [1.0] * 6
         assert slopes(ops.clip, x, low, high) == [
             [0.0, 1.0, 1.0, 1.0, 0.0, 0.0],
@@ -111,7 +111,7 @@ class TestTies:
         "function", [ops.relu, ops.relu6, lambda x: ops.where(x > 0, x, 0.0), lambda x: ops.clip(x, 0.5, 2)]
     )
     @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-    def test_infinite_gradients_do_not_spoil_what_is_not_chosen(self, function, dtype):
+    def test_infinite_gradients_do_not_affect_the_unselected_operand(self, function, dtype):
         x = Tensor(np.array([-1.0, 1.0], dtype), requires_grad=True)
         [g] = gradients(function(x), [x], Tensor(np.array([inf, inf], dtype)))
         assert g.numpy().tolist() == [0.0, inf]
@@ -135,7 +135,7 @@ class TestTies:
 class TestWhere:
     @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
     @pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
-    def test_or_zero_is_numpys_to_the_last_bit(self, dtype, shape):
+    def test_or_zero_is_bitwise_numpys(self, dtype, shape):
         condition = np.array([True, False, True])
         for value in (inf, nan, -0.0, 1.5, -1e-7):
             x = np.full(shape, value, dtype)
@@ -157,7 +157,7 @@ class TestWhere:
         assert ops.where([True], np.zeros(1, "float32"), 1.0).dtype == "float32"
         assert ops.where([True], np.float64(1.0), np.zeros(1, "float32")).dtype == "float32"
 
-    def test_what_is_not_chosen_does_not_spoil_the_gradient(self):
+    def test_the_unselected_branch_does_not_affect_the_gradient(self):
         x = Tensor([-1.0, 4.0], requires_grad=True)
         ops.where(x > 0, ops.sqrt(ops.where(x > 0, x, 1.0)), 0.0).sum().backward()
         assert x.grad.numpy().tolist() == [0.0, 0.25]

@@ -1,4 +1,4 @@
-"""Logarithms and exponentials where they leave the range, and products with a logarithm."""
+"""Logarithms and exponentials near overflow and underflow, and products with a logarithm."""
 
 import math
 
@@ -35,7 +35,7 @@ def test_powers_of_the_base_are_exact():
 
 
 class TestXlogy:
-    def test_nothing_times_log_of_nothing(self):
+    def test_zero_times_log_of_zero(self):
         assert ops.xlogy([0.0, 0.0, 2.0], [0.0, 3.0, 1.0]).numpy().tolist() == [0.0, 0.0, 0.0]
 
     def test_gradients_at_zero(self):

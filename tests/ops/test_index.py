@@ -1,4 +1,4 @@
-"""Indexing: duplicates, masks, and indices that point outside."""
+"""Indexing with brackets: duplicates, masks, and indices out of bounds."""
 
 import tracemalloc
 
@@ -76,7 +76,7 @@ class TestBrackets:
         np.testing.assert_array_equal(t[t > 5].numpy(), x[x > 5])
         np.testing.assert_array_equal(t[Tensor([2, 0]), :2].numpy(), x[[2, 0], :2])
 
-    def test_what_is_taken_twice_gets_both_gradients(self):
+    def test_duplicates_get_both_gradients(self):
         slope = grad(lambda t: (t[[0, 0, 2]] * np.array([[1.0], [2.0], [5.0]])).sum())(Tensor(x))
         np.testing.assert_array_equal(slope.numpy()[:, 0], [3.0, 0.0, 5.0])
 
@@ -139,7 +139,7 @@ class TestBrackets:
 
 
 class TestAssignment:
-    """Where an index names an element several times, the last assignment stays, as in NumPy."""
+    """If an index repeats an element, the last assignment wins, as in NumPy."""
 
     SHAPE = (4, 3, 2)
 
@@ -176,7 +176,7 @@ class TestAssignment:
 
     @staticmethod
     def value_shape(rng, place):
-        """Return a shape that broadcasts to that of the place, or with leading ones that NumPy drops."""
+        """Return a shape that broadcasts to the indexed part's, or has leading ones that NumPy drops."""
         shape = [1 if rng.random() < 0.3 else n for n in place]
         shape = shape[rng.integers(len(shape) + 1) :] if rng.random() < 0.5 else shape
         return tuple(shape)
@@ -245,8 +245,8 @@ class TestAssignment:
         compiled = compile(slope, (v,))(v)
         np.testing.assert_allclose(compiled, slope(Tensor(v)).numpy(), rtol=1e-12)
 
-    def test_adding_to_what_comes_twice(self):
-        """``x[index] += v`` takes, adds and assigns: in NumPy, too, one of two additions stays."""
+    def test_adding_at_duplicates(self):
+        """``x[index] += v`` takes, adds and assigns: for duplicates only one addition stays, as in NumPy."""
         v, x, twin = Tensor([1.0, 2.0], requires_grad=True), Tensor(np.zeros(3)), np.zeros(3)
         x[[1, 1]] += v
         twin[[1, 1]] += v.numpy()

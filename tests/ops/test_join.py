@@ -1,4 +1,4 @@
-"""Joining, dividing, repeating, padding: what does not fit, and what is a view."""
+"""Joining, splitting, repeating, padding: shapes that do not fit, and views."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_refused(call, message):
         call()
 
 
-def test_no_such_mode():
+def test_unknown_modes():
     with pytest.raises(
         ValueError, match=r"pad: mode must be one of \['constant', 'reflect', .*\], got 'edge'"
     ):
@@ -86,7 +86,7 @@ def test_several_new_axes():
         assert ops.expand_dims(x, axis).shape == np.expand_dims(x, axis).shape
 
 
-def test_parts_get_their_gradients():
+def test_each_part_gets_its_gradient():
     first, *_, last = (lambda parts: parts)(ops.split(Tensor(x), 3, 1))
     assert (first.shape, last.shape) == ((2, 1), (2, 1))
     slope = grad(lambda t: (ops.split(t, 3, 1)[2] * ops.unstack(t, 1)[0].reshape(2, 1)).sum())(Tensor(x))

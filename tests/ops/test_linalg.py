@@ -14,7 +14,7 @@ SINGULAR = np.array([[1.0, 2.0], [2.0, 4.0]])
 
 
 class TestEqualValues:
-    """What reads the values alone has a derivative; what reads the vectors has none."""
+    """Functions of the values have a derivative; functions of the vectors have none."""
 
     @pytest.mark.parametrize(
         ("function", "derivative"),
@@ -77,7 +77,7 @@ class TestSingular:
         np.testing.assert_allclose(out, np.linalg.pinv(x, rcond=1e-10), atol=1e-12)
 
     def test_the_gradient_of_the_pseudoinverse_along_its_rank(self):
-        """Of a function of one parameter that keeps the rank: central differences."""
+        """Central differences of a function of one parameter that keeps the rank."""
         a, b, c = RNG.standard_normal((3, 4, 2)), RNG.standard_normal((2, 3)), RNG.standard_normal((3, 4))
 
         def function(t):

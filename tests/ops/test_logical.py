@@ -1,4 +1,4 @@
-"""Logic: truth of numbers, NaN and infinity, bits, and what is refused."""
+"""Logic: truth of numbers, NaN and infinity, bits, and errors."""
 
 import math
 

@@ -40,7 +40,7 @@ def test_refused(x, y, message):
             Tensor(operands[0]) @ operands[1]
 
 
-def test_a_number_is_no_factor():
+def test_a_number_is_not_a_factor():
     with pytest.raises(
         ShapeError, match=r"matmul: expected operands with at least 1 axis, got shapes \(2,\) and \(\)"
     ):
@@ -125,7 +125,7 @@ class TestSparse:
         out = ops.matmul(matrix, Tensor(np.ones((4, 2)), device="meta"))
         assert (out.shape, out.device.kind) == ((5, 2), "meta")
 
-    def test_is_no_tensor(self, matrix):
+    def test_is_not_a_tensor(self, matrix):
         message = (
             r"a tensor is dense, got a sparse matrix of shape \(5, 4\): pass it to sknet.ops.matmul as it is"
         )

@@ -1,4 +1,4 @@
-"""Functions of one tensor are methods of it too, and what is not there is answered by what is."""
+"""Functions of one tensor are also methods, and errors for missing names suggest existing ones."""
 
 import inspect
 import re
@@ -104,7 +104,7 @@ def test_a_missing_method_names_the_one_to_use(name):
 
 
 def test_hints_name_what_exists():
-    """And hide nothing that does."""
+    """And they hide no existing name."""
     for text in TENSOR_HINTS.values():
         for name in re.findall(r"\bx\.(\w+)", text):
             assert hasattr(Tensor(1.0), name), text
@@ -123,7 +123,7 @@ def test_a_missing_function_names_the_one_to_use(name):
         getattr(ops, name)
 
 
-def test_what_no_table_knows_is_compared():
+def test_other_names_suggest_similar_ones():
     with pytest.raises(AttributeError, match=r"a tensor has no attribute 'reshpe'. Did you mean 'reshape'"):
         _ = Tensor(1.0).reshpe
     with pytest.raises(
@@ -134,7 +134,7 @@ def test_what_no_table_knows_is_compared():
         _ = Tensor(1.0).qqqq
 
 
-def test_size_is_no_method():
+def test_size_is_not_a_method():
     x = Tensor(np.ones((2, 3)))
     assert x.size == 6
     with pytest.raises(TypeError, match=r"x.size is the number .* not a method: .* x.shape\[axis\]"):

@@ -1,4 +1,4 @@
-"""Normalisation: large means, and messages."""
+"""Normalization: large means, and messages."""
 
 import numpy as np
 import pytest

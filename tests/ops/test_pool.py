@@ -1,4 +1,4 @@
-"""Pools: ties, padding, what is in no window, messages."""
+"""Pooling: ties, padding, elements in no window, messages."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Quantiles of what is not finite, and their messages."""
+"""Quantiles of non-finite values, and their messages."""
 
 import numpy as np
 import pytest

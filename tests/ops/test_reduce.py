@@ -1,4 +1,4 @@
-"""Reductions of nothing, ties, extremes, and axes that do not exist."""
+"""Reductions of empty arrays, ties, extremes, and axes that do not exist."""
 
 import math
 
@@ -17,15 +17,15 @@ REDUCTIONS = [
 
 @pytest.mark.parametrize("op", REDUCTIONS, ids=lambda op: op.__name__)
 class TestAxes:
-    def test_one_that_is_not_there(self, op):
+    def test_a_missing_axis(self, op):
         with pytest.raises(ShapeError, match=f"{op.__name__}: axis 2 does not exist in an array with 2 axes"):
             op(np.ones((2, 3)), axis=2)
 
-    def test_one_that_stands_twice(self, op):
+    def test_a_repeated_axis(self, op):
         with pytest.raises(ShapeError, match=rf"{op.__name__}: an axis is repeated in \(0, -2\)"):
             op(np.ones((2, 3)), axis=(0, -2))
 
-    def test_one_that_is_no_integer(self, op):
+    def test_a_non_integer_axis(self, op):
         with pytest.raises(TypeError, match=f"{op.__name__}: an axis must be an integer, got 1.5"):
             op(np.ones((2, 3)), axis=1.5)
         with pytest.raises(TypeError, match=f"{op.__name__}: an axis must be an integer, got 'x'"):
@@ -37,7 +37,7 @@ class TestAxes:
         for axis in (np.int64(1), np.int8(-1), [1], (np.int64(-1),)):
             np.testing.assert_array_equal(op(x, axis=axis).numpy(), expected)
 
-    def test_no_axis_at_all(self, op):
+    def test_empty_tuple_of_axes(self, op):
         x = np.arange(6.0).reshape(2, 3)
         assert op(x, axis=()).shape == (2, 3)
         assert op(np.array(3.0)).shape == ()
@@ -68,7 +68,7 @@ class TestNothing:
 
     @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,), (2, 0, 3)])
     def test_exponentials(self, shape):
-        """Nothing is distributed among nothing; the sum of no exponential is 0, and its logarithm -inf."""
+        """A softmax of nothing is empty; the sum of no exponentials is 0, and its logarithm -inf."""
         for op in (ops.softmax, ops.log_softmax):
             assert op(np.ones(shape, "float32"), axis=0).shape == shape
         for axis in (None, 0, tuple(range(len(shape)))):
@@ -96,7 +96,7 @@ class TestTies:
 
 
 class TestProducts:
-    """Gradients with zeros, where dividing the product by an element would not do."""
+    """Gradients at zeros, where dividing the product by an element would fail."""
 
     @pytest.mark.parametrize(
         ("row", "expected"),
@@ -162,7 +162,7 @@ class TestTypes:
 
     @pytest.mark.parametrize("op", [ops.softmax, ops.log_softmax, ops.logsumexp])
     @pytest.mark.parametrize("dtype", ["int64", "bool"])
-    def test_floating_operands_are_asked_for(self, op, dtype):
+    def test_floating_operands_are_required(self, op, dtype):
         message = rf"{op.__name__}: expected a floating-point operand, got {dtype}: use .astype\('float32'\)"
         with pytest.raises(DtypeError, match=message):
             op(np.ones((2, 3), dtype))

@@ -1,4 +1,4 @@
-"""A quotient times a number: what the table of ops does not try."""
+"""A scaled quotient: cases that the contract tests do not cover."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Replacements of values that are not finite, and values between two others."""
+"""Replacement of non-finite values, and interpolation."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Shapes that do not fit, and what is a view."""
+"""Shapes that do not fit, and views."""
 
 import numpy as np
 import pytest

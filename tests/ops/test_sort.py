@@ -1,4 +1,4 @@
-"""Ties, NaN, and what has a shape that depends on values."""
+"""Ties, NaN, and functions whose shape depends on values."""
 
 import numpy as np
 import pytest

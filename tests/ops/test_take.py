@@ -143,7 +143,7 @@ OUTSIDE = [
 
 
 class TestFromTheStart:
-    """Where negative indices do not count from the end, they are refused: eager, compiled and backward."""
+    """Where negative indices do not count from the end, they raise: eager, compiled and backward."""
 
     @staticmethod
     def run(op, how, indices):
@@ -178,7 +178,7 @@ class TestFromTheStart:
 
     @pytest.mark.parametrize("padding", [-1, 2, 99])
     def test_padding(self, padding):
-        """It is compared with the indices as they are: -1 does not mean the last row."""
+        """It is compared with the given indices: -1 does not mean the last row."""
         table = Tensor(np.arange(1.0, 16.0).reshape(5, 3), requires_grad=True)
         indices = np.array([[0, padding], [4, 4]])
         out = ops.embedding(indices, table, padding)

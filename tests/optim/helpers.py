@@ -1,4 +1,4 @@
-"""What the tests of the optimizers share."""
+"""Helpers of the optimizer tests."""
 
 import numpy as np
 from sklearn.base import clone
@@ -7,15 +7,15 @@ from sknet.optim.schedules import Progress
 
 
 def gradient_series(n_steps, shape, seed=0):
-    """Draw gradients of very different sizes, as training has them."""
+    """Draw gradients of very different sizes, as in training."""
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n_steps, *shape)) * np.exp(rng.normal(size=shape))
 
 
 def with_eps(optimizer, eps):
-    """Return a clone with this number for each ``eps``, also of the optimizers inside.
+    """Return a clone with this value for each ``eps``, including wrapped optimizers.
 
-    A large one keeps adaptive steps small where a gradient is nothing but rounding.
+    A large value keeps adaptive steps small where a gradient is only rounding.
     """
     names = [name for name in optimizer.get_params() if name.rpartition("__")[2] == "eps"]
     return clone(optimizer).set_params(**dict.fromkeys(names, eps))
@@ -34,11 +34,11 @@ def follow(optimizer, gradients, start, progress=None):
 
 
 def follow_torch(optimizer_of, gradients, start, schedule_of=None):
-    """Do the same with an optimizer of PyTorch, made by a function of the parameters."""
+    """Do the same with a PyTorch optimizer, created by a function of the parameters."""
     import torch
 
     before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)  # of what an optimizer keeps besides
+    torch.set_default_dtype(torch.float64)  # other state of the optimizer
     try:
         return _follow_torch(torch, optimizer_of, gradients, start, schedule_of)
     finally:

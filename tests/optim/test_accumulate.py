@@ -24,7 +24,7 @@ def test_it_is_one_step_with_the_mean_gradient(inner, every):
             np.testing.assert_array_equal(found[step], before)
 
 
-def test_slots_wait_too():
+def test_slots_are_not_updated_in_between():
     optimizer, param = Accumulate(Adam(), 2), np.ones(2)
     state = optimizer.init(param)
     _, state = optimizer.update(np.ones(2), state, param)

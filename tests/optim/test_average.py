@@ -1,4 +1,4 @@
-"""EMA and SWA: what is trained is what the optimizer inside trains, and what predicts is its average."""
+"""EMA and SWA train like the wrapped optimizer, and predict with the average."""
 
 import numpy as np
 import pytest

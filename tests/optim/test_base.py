@@ -55,7 +55,7 @@ def test_objects_pass(optimizer):
     ],
     ids=str,
 )
-def test_what_is_no_optimizer(value, message):
+def test_other_objects_raise(value, message):
     with pytest.raises(InvalidParameterError, match=message):
         check_optimizer(value, caller="Net")
 
@@ -83,7 +83,7 @@ class Plain(Optimizer):
         return gradient * -hyper["lr"], ()
 
 
-def test_an_optimizer_of_ones_own():
+def test_a_custom_optimizer():
     optimizer = check_optimizer(Plain(), caller="Net")
     params = {"a": np.array([1.0]), "b": np.array([2.0])}
     deltas, state = optimizer.update(params, optimizer.init(params), params, Progress(step=9))

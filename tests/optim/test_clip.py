@@ -16,7 +16,7 @@ def test_the_norm_is_over_all_parameters():
     np.testing.assert_allclose(deltas["b"], [[-3.0]])
 
 
-def test_short_gradients_keep_every_bit():
+def test_short_gradients_are_bitwise_unchanged():
     gradients, start = gradient_series(20, (5,)), np.ones(5)
     found = follow(ClipNorm(SGD(0.1), max_norm=1e3), gradients, start)
     np.testing.assert_array_equal(found, follow(SGD(0.1), gradients, start))
@@ -32,7 +32,7 @@ def test_hundred_steps_equal_pytorch(max_norm):
     for gradient in gradients:
         norm = np.linalg.norm(gradient)
         param.grad = torch.tensor(gradient)
-        # PyTorch adds 1e-6 to the norm: a limit that is larger by as much undoes it.
+        # PyTorch adds 1e-6 to the norm; a limit larger by the same amount compensates.
         torch.nn.utils.clip_grad_norm_(param, max_norm * (norm + 1e-6) / norm)
         optimizer.step()
         expected.append(param.detach().numpy().copy())

@@ -1,4 +1,4 @@
-"""What every combinator promises, checked for each by one row of a table; one without a row fails."""
+"""The contract of all combinators, with one table row for each; a combinator without a row fails."""
 
 import inspect
 import pickle
@@ -158,7 +158,7 @@ def test_state_survives_pickling(optimizer):
 
 @pytest.mark.parametrize("optimizer", [x for x in CASES if x.elementwise and not x.measures], ids=name_of)
 def test_by_name_and_at_once_are_the_same(optimizer):
-    """An elementwise one does the same, whether it is asked by `rule` or by `rules`."""
+    """For elementwise combinators `rule` and `rules` agree."""
     rng = np.random.default_rng(0)
     hyper = optimizer.hyper(3, Progress(step=2, total_steps=9))
     gradient, param, *slots = (Tensor(rng.normal(size=(3, 2))) for _ in range(2 + len(optimizer.slots)))
@@ -172,7 +172,7 @@ def test_by_name_and_at_once_are_the_same(optimizer):
 
 
 class Alone(Optimizer):
-    """Does what another does, but is asked parameter by parameter."""
+    """Delegates to another optimizer, but parameter by parameter."""
 
     elementwise = False
 
@@ -203,14 +203,14 @@ class Alone(Optimizer):
         lambda x: ClipNorm(Accumulate(ClipNorm(x, 0.1), 2), 5.0),
     ],
 )
-def test_around_one_that_is_not_elementwise(around):
+def test_around_a_non_elementwise_optimizer(around):
     found, state = run(around(Alone(Adam(0.1))))
     expected, expected_state = run(around(Adam(0.1)))
     for a, b in zip(leaves((found, state)), leaves((expected, expected_state)), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_names_lead_to_the_optimizer_inside():
+def test_names_reach_the_wrapped_optimizer():
     optimizer = EMA(ClipNorm(Adam(lr=0.5)))
     assert optimizer.slots == ("lag", "optimizer.optimizer.mu", "optimizer.optimizer.nu")
     assert list(optimizer.hyper(1, Progress())) == [
@@ -222,7 +222,7 @@ def test_names_lead_to_the_optimizer_inside():
     assert optimizer.learning_rate(Progress()) == 0.5
 
 
-def test_schedules_are_those_inside():
+def test_schedules_come_from_the_wrapped_optimizer():
     assert ClipNorm(EMA(SGD(lr=Cosine(0.1)))).schedules == (Cosine(0.1),)
     assert Groups({"a": SGD(0.5), "*": SGD(Adaptive(0.1))}).schedules == (Constant(0.5), Adaptive(0.1))
     assert WeightDecay(AdamW(0.5, weight_decay=Adaptive(0.1)), Cosine(0.2)).schedules == (
@@ -296,7 +296,7 @@ def test_a_missing_slot_is_found():
 
 
 class Normalized(Optimizer):
-    """One of a user's own that takes a number over all gradients."""
+    """A custom optimizer that uses a statistic over all gradients."""
 
     measures = True
 
@@ -310,7 +310,7 @@ class Normalized(Optimizer):
         return -hyper["lr"] * (gradient / hyper["norm"]), ()
 
 
-def test_measures_of_ones_own():
+def test_custom_measures():
     params, gradients = {"a": np.zeros(1), "b": np.zeros(1)}, {"a": np.array([3.0]), "b": np.array([-4.0])}
     optimizer = ClipValue(Normalized(), 100.0)
     deltas, _ = optimizer.update(gradients, optimizer.init(params), params)

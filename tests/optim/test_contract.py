@@ -1,4 +1,4 @@
-"""What every optimizer promises, checked for each by one row of a table; one without a row fails."""
+"""The contract of all optimizers, with one table row for each; an optimizer without a row fails."""
 
 import inspect
 import pickle
@@ -37,11 +37,11 @@ from sknet.optim import (
 from sknet.optim.schedules import Constant, Cosine, Progress
 from tests.optim.helpers import follow, follow_torch, gradient_series
 
-TINY = 1e-300  # where eps is added differs between libraries; with one that vanishes they agree
+TINY = 1e-300  # libraries add eps at different places; with a tiny eps they agree
 
 
 class Case(NamedTuple):
-    """One optimizer, PyTorch's for the same path if it has it, and a rate that finds a minimum nearby."""
+    """An optimizer, PyTorch's equivalent if there is one, and a rate that finds a nearby minimum."""
 
     optimizer: Optimizer
     torch_optimizer: Callable[..., Any] | None = None
@@ -149,7 +149,7 @@ def test_finds_the_minimum(case):
 
 
 @each_case
-def test_update_changes_nothing_it_was_given(case):
+def test_update_does_not_change_its_arguments(case):
     params, gradients = nested(0), nested(1)
     _, state = case.optimizer.update(gradients, case.optimizer.init(params), params)
     given = params, gradients, state
@@ -288,7 +288,7 @@ def test_schedule(optimizer):
 
 
 @each_optimizer
-def test_other_trees_are_refused(optimizer):
+def test_wrong_trees_raise(optimizer):
     params = {"a": np.ones(2), "b": np.ones(3)}
     state = optimizer.init(params)
     with pytest.raises(
@@ -305,7 +305,7 @@ def test_other_trees_are_refused(optimizer):
 
 
 @each_optimizer
-def test_other_shapes_are_refused(optimizer):
+def test_wrong_shapes_raise(optimizer):
     params = {"a": np.ones((2, 1))}
     with pytest.raises(ShapeError, match=r"gradient of a has shape \(2,\); its parameter has shape \(2, 1\)"):
         optimizer.update({"a": np.ones(2)}, optimizer.init(params), params)

@@ -15,7 +15,7 @@ GRADIENTS = {
 }
 
 
-def test_each_goes_its_own_way():
+def test_groups_are_updated_independently():
     optimizer = Groups({"head.*": SGD(0.5), "*": Adam(0.1)})
     params, state = PARAMS, optimizer.init(PARAMS)
     alone = {"head": SGD(0.5), "0": Adam(0.1)}
@@ -82,7 +82,7 @@ def test_averages_of_one_group_only():
         ),
     ],
 )
-def test_patterns_that_cannot_be_meant(groups, message):
+def test_ambiguous_patterns_raise(groups, message):
     with pytest.raises(InvalidParameterError, match=message):
         Groups(groups).init(PARAMS)
 
@@ -100,6 +100,6 @@ def test_parameters_are_reached_by_pattern():
     assert copy.learning_rate(Progress()) == 0.5
 
 
-def test_there_is_no_one_rule():
+def test_there_is_no_single_rule():
     with pytest.raises(TypeError, match="Groups has no single rule: call rules"):
         Groups({"*": SGD()}).rule(None, None, (), {})

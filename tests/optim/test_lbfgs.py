@@ -29,7 +29,7 @@ def test_finds_the_minimum():
     assert result.x.dtype == np.float64
 
 
-def test_start_is_left_as_it_is():
+def test_start_is_not_changed():
     start = START.copy()
     LBFGS().minimize(rosenbrock, start)
     np.testing.assert_array_equal(start, START)

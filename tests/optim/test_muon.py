@@ -1,4 +1,4 @@
-"""Muon against its definition and PyTorch's, and what is left to another optimizer."""
+"""Muon against its definition and PyTorch's, and the parameters updated by another optimizer."""
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def test_more_axes_are_a_matrix_with_the_first_as_rows():
     np.testing.assert_allclose(path.reshape(5, 6, 6), follow(Muon(), flat, np.zeros((6, 6))), rtol=1e-12)
 
 
-def test_the_rest_has_an_optimizer_of_its_own():
+def test_other_parameters_use_the_second_optimizer():
     params = {"weight": np.ones((3, 2)), "bias": np.ones(2), "scale": np.ones(())}
     gradients = {"weight": np.eye(3, 2), "bias": np.array([1.0, -2.0]), "scale": np.ones(())}
     for rest in (None, SGD(0.5), ClipNorm(SGD(0.5), 0.1)):

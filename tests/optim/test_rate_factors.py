@@ -1,4 +1,4 @@
-"""Factors of learning rates: what a rate of its own does, for every optimizer, and PyTorch's groups."""
+"""Learning rate factors, against separate rates for every optimizer, and PyTorch's parameter groups."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def start_of(seed=0):
 
 
 def followed(optimizer, keys=EXPECTED, n_steps=12):
-    """Return some parameters and what predicts after some updates by gradients that are always the same."""
+    """Return parameters, and those used for predictions, after some updates by constant gradients."""
     params = start_of()
     params = {name: {leaf: params[name][leaf] for layer, leaf in keys if layer == name} for name, _ in keys}
     series = {key: gradient_series(n_steps, start_of()[key[0]][key[1]].shape, len(key[1])) for key in keys}
@@ -84,7 +84,7 @@ def followed(optimizer, keys=EXPECTED, n_steps=12):
 
 @EACH
 @pytest.mark.parametrize("lr", [0.05, Cosine(0.05)], ids=str)
-def test_a_factor_is_a_rate_of_its_own(rate, lr):
+def test_a_factor_equals_a_separate_rate(rate, lr):
     found = followed(RateFactors(rate(lr), FACTORS))
     for key, factor in EXPECTED.items():
         if factor == 0.0:
@@ -113,7 +113,7 @@ def test_factors_are_the_parameter_groups_of_pytorch():
         np.testing.assert_allclose(value, theirs[name].detach().numpy(), rtol=1e-10)
 
 
-def test_where_the_decay_stands_decides_about_its_rate():
+def test_the_order_of_decay_and_factors_determines_the_decays_rate():
     zeros = {name: {leaf: 0 * x for leaf, x in part.items()} for name, part in start_of().items()}
     ones = {name: {leaf: 0 * x + 1 for leaf, x in part.items()} for name, part in start_of().items()}
     for optimizer, expected in (

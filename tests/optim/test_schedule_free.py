@@ -11,7 +11,7 @@ from tests.optim.helpers import follow, gradient_series
 
 
 def reference(gradients, start, lr, beta1, beta2, eps, decay, warmup):
-    """The authors' algorithm with z and x besides y; eps where Adam has it here."""
+    """The authors' algorithm with z and x besides y; eps as in our Adam."""
     z = x = y = start
     square, total = np.zeros_like(start), 0.0
     trained, averages = [], []

@@ -1,4 +1,4 @@
-"""Schedules: values by hand and by PyTorch, and what each promises; one without a row fails."""
+"""Schedules: values by hand and by PyTorch, and their contract; a schedule without a row fails."""
 
 import inspect
 import math
@@ -35,7 +35,7 @@ from sknet.optim.schedules import (
 )
 from tests.optim.helpers import follow, follow_torch, gradient_series
 
-# Each schedule, and learning rates by hand: how far the fit has come -> rate.
+# Each schedule, and learning rates by hand: progress of the fit -> rate.
 CASES = [
     (Constant(0.3), {Progress(): 0.3, Progress(10, 10, 10, 10, 10): 0.3}),
     (InverseScaling(0.3), {Progress(): 0.3, Progress(step=9): 0.3, Progress(samples=8): 0.1}),
@@ -166,11 +166,11 @@ def test_a_length_must_be_known(schedule_of):
 
 
 @each_schedule
-def test_only_adaptive_answers_to_plateaus(schedule):
+def test_only_adaptive_reacts_to_plateaus(schedule):
     assert schedule.can_reduce(Progress(total_steps=9)) is isinstance(schedule, Adaptive)
 
 
-def test_composed_schedules_answer_for_what_is_inside():
+def test_composed_schedules_delegate_to_inner_ones():
     inner = Adaptive(1.0, factor=2.0, min_lr=0.5, patience=4, cooldown=3)
     for schedule in (
         WarmUp(inner, n_steps=2),
@@ -192,7 +192,7 @@ def test_adaptive_stops_at_its_smallest_rate():
     assert [schedule.can_reduce(Progress(reductions=n)) for n in range(4)] == [True, True, False, False]
 
 
-# Ours, and PyTorch's, made of its module and an optimizer with the rate 0.1.
+# Our schedule, and PyTorch's for an optimizer with the rate 0.1.
 TORCH = [
     (Cosine(0.1, 0.01, 100), lambda s, o: s.CosineAnnealingLR(o, T_max=100, eta_min=0.01)),
     (
@@ -260,7 +260,7 @@ def test_hundred_rates_equal_pytorchs(schedule, torch_schedule):
     torch = pytest.importorskip("torch")
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # SequentialLR's own use of what it deprecates
+        warnings.simplefilter("ignore")  # SequentialLR itself calls a deprecated function
         theirs, expected = torch_schedule(torch.optim.lr_scheduler, optimizer), []
         for _ in range(100):
             expected.append(optimizer.param_groups[0]["lr"])
@@ -313,7 +313,7 @@ def test_a_class_is_not_a_schedule():
         Adam(lr=Cosine).validate()
 
 
-def test_schedules_steer_the_path():
+def test_schedules_affect_the_updates():
     pytest.importorskip("torch")
     gradients, start = gradient_series(100, (3,)), np.ones(3)
     path = follow(SGD(lr=Cosine(0.1, min_lr=0.01, n_steps=100)), gradients, start)

@@ -1,4 +1,4 @@
-"""Whenever a process is killed, there is a whole file, the former or the new one."""
+"""Whenever a process is killed, there is a complete file, the old or the new one."""
 
 import os
 import random
@@ -40,7 +40,7 @@ for line in sys.stdin:
 
 
 def killed_writers(path, times):
-    """Start processes that write the same file for ever, and kill each at some moment; yield after each."""
+    """Start processes that write the same file forever, and kill each at some moment; yield after each."""
     moments = random.Random(0)
     command = [sys.executable, "-c", WRITERS]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -67,7 +67,7 @@ def test_a_killed_writer_leaves_whole_files(tmp_path):
         assert {p.name for p in tmp_path.iterdir()} == {"last", "before"}
 
 
-def test_a_failing_write_leaves_what_was_there(tmp_path, monkeypatch):
+def test_a_failing_write_keeps_the_old_file(tmp_path, monkeypatch):
     write(tmp_path / "a", {"x": np.arange(3)}, "example")
 
     def fails(*_):

@@ -1,4 +1,4 @@
-"""The layout is that of safetensors, and no damage goes unnoticed."""
+"""The format is that of safetensors, and all damage is detected."""
 
 import json
 import re
@@ -71,7 +71,7 @@ def test_a_dtype_that_a_file_cannot_hold_is_named(tmp_path, dtype):
     assert not list(tmp_path.iterdir())
 
 
-def test_every_flipped_bit_is_seen(tmp_path):
+def test_every_flipped_bit_is_detected(tmp_path):
     path = tmp_path / "a"
     write(path, TREE, "example")
     raw = path.read_bytes()
@@ -84,7 +84,7 @@ def test_every_flipped_bit_is_seen(tmp_path):
             read(path, "example")
 
 
-def test_every_truncation_and_appendix_is_seen(tmp_path):
+def test_every_truncation_and_extension_is_detected(tmp_path):
     path = tmp_path / "a"
     write(path, TREE, "example")
     raw = path.read_bytes()
@@ -119,7 +119,7 @@ def test_a_missing_file_is_an_error_of_the_system(tmp_path):
         read(tmp_path / "nothing_here", "example")
 
 
-def test_a_newer_format_is_refused(tmp_path, monkeypatch):
+def test_a_newer_format_is_rejected(tmp_path, monkeypatch):
     monkeypatch.setattr("sknet.persistence._container.FORMAT", 2)
     write(tmp_path / "a", TREE, "example")
     monkeypatch.undo()

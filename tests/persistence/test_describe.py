@@ -1,4 +1,4 @@
-"""Descriptions of equal parameters are equal; differences of others are named."""
+"""Descriptions of equal parameters are equal; differences are named."""
 
 import json
 import math
@@ -40,7 +40,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_a_description_is_text_equal_for_equals_and_no_others(name):
+def test_descriptions_are_equal_only_for_equal_objects(name):
     value = VALUES[name]
     said = describe(value)
     assert json.loads(json.dumps(said)) == said
@@ -118,7 +118,7 @@ def test_the_same_data_has_the_same_digest(name):
     assert digest(one) == digest(other)
 
 
-def test_rows_are_hashed_in_parts(monkeypatch):
+def test_rows_are_hashed_in_chunks(monkeypatch):
     whole = digest(MATRIX)
     monkeypatch.setattr("sknet.persistence._describe.CHUNK", 1000)
     assert digest(np.asfortranarray(MATRIX)) == whole

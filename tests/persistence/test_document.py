@@ -1,4 +1,4 @@
-"""What is written as a document comes back."""
+"""Round trips of documents."""
 
 import math
 import re
@@ -61,13 +61,13 @@ def test_arrays_whose_places_look_alike(tmp_path):
         ({"a": {"$array": "b"}}, "keys must be str, .*: got '\\$array' in 'a'"),
     ],
 )
-def test_what_a_document_cannot_hold_is_named(tmp_path, tree, message):
+def test_unsupported_values_are_named(tmp_path, tree, message):
     with pytest.raises(TypeError, match=message):
         write(tmp_path / "a", tree, "example")
     assert not list(tmp_path.iterdir())
 
 
-def test_another_kind_is_refused(tmp_path):
+def test_another_kind_is_rejected(tmp_path):
     write(tmp_path / "a", {}, "estimator")
     where = re.escape(str(tmp_path / "a"))
     with pytest.raises(LoadError, match=f"{where} is an sknet file of kind 'estimator', not"):

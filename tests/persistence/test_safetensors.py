@@ -1,4 +1,4 @@
-"""What is written is read by safetensors' own library, and the other way round."""
+"""The safetensors library reads our files, and we read its files."""
 
 import json
 
@@ -76,19 +76,19 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_place_that_is_wrong_is_refused_by_both(name, tmp_path):
+def test_wrong_offsets_are_rejected_by_both(name, tmp_path):
     write(tmp_path / "it", {"a": np.arange(6.0).reshape(2, 3)}, "example")
     header, document, data = apart((tmp_path / "it").read_bytes())
     WRONG[name](header["a"])
     (tmp_path / "it").write_bytes(together(header, document, data))
     with pytest.raises(LoadError, match=r"it is damaged: (array 'a'|its arrays)"):
         read(tmp_path / "it", "example")
-    if name != "more":  # which the library lets pass
+    if name != "more":  # which the library accepts
         with pytest.raises((safetensors.SafetensorError, OverflowError)):
             safetensors.numpy.load_file(tmp_path / "it")
 
 
-def test_a_document_that_leaves_out_an_array_is_refused(tmp_path):
+def test_a_document_without_an_array_is_rejected(tmp_path):
     write(tmp_path / "it", {"a": np.arange(3.0), "b": 1}, "example")
     header, document, data = apart((tmp_path / "it").read_bytes())
     for changed, message in (

@@ -19,7 +19,7 @@ from tests.fuzz.tables import drawn, harmed
 QUICK = {"n_folds": 2, "members": 1, "budget": 0.3, "random_state": 0}
 SMALL = {**QUICK, "smooth": Members(hidden_layer_sizes=[16]), "sharp": Members(hidden_layer_sizes=[16])}
 TINY = {**QUICK, "budget": 0.6, "smooth": Members(hidden_layer_sizes=[8]), "sharp": None}
-# As in scikit-learn's own ensembles: a repeated row has other draws.
+# As in scikit-learn's own ensembles: repeated rows are drawn differently.
 STOCHASTIC = {
     f"check_sample_weight_equivalence_on_{kind}_data": "batches, folds and dropout are drawn by rows"
     for kind in ("dense", "sparse")
@@ -172,12 +172,12 @@ def test_weights_of_rows_and_classes():
         ([1.0], "must hold one dict for each label of y"),
     ],
 )
-def test_class_weights_that_cannot_be(class_weight, message):
+def test_invalid_class_weights(class_weight, message):
     with pytest.raises(ValueError, match=message):
         TabularClassifier(**SMALL, class_weight=class_weight).fit(X, LABELS["strings"])
 
 
-def test_groups_and_folds_of_your_own():
+def test_custom_groups_and_folds():
     groups = np.repeat(np.arange(60), 5)
     grouped = TabularRegressor(**SMALL).fit(X, SIGNAL, groups=groups)
     held = ~np.isnan(grouped.oof_prediction_)
@@ -234,7 +234,7 @@ def test_budget():
         ({"loss": "log_loss"}, "regression"),
     ],
 )
-def test_parameters_that_cannot_be(parameters, message):
+def test_invalid_parameters(parameters, message):
     reg = TabularRegressor(**{**SMALL, **parameters})
     with pytest.raises(ValueError, match=message):
         reg.fit(X, SIGNAL)

@@ -43,7 +43,7 @@ def test_groups_stay_together():
 @pytest.mark.parametrize(
     "cv", [KFold(3), ShuffleSplit(3, random_state=0), list(KFold(3).split(np.zeros((30, 1))))]
 )
-def test_folds_of_your_own(cv):
+def test_custom_folds(cv):
     folds = folds_of(cv, 4, np.zeros(30), None, None, RandomState(0))
     assert len(folds) == 3
     check(folds, 30, disjoint=not isinstance(cv, ShuffleSplit))
@@ -59,7 +59,7 @@ def test_folds_of_your_own(cv):
         ({"groups": ["a", "b"]}, "one entry per row, 30 in all, got 2"),
     ],
 )
-def test_folds_that_cannot_be(arguments, message):
+def test_invalid_folds(arguments, message):
     groups = arguments.pop("groups", None)
     with pytest.raises(ValueError, match=message):
         TabularRegressor(**arguments).fit(np.arange(30.0).reshape(-1, 1), np.arange(30.0), groups=groups)

@@ -1,4 +1,4 @@
-"""Frozen ensembles predict the same bits, one row or many, and are pickled and saved."""
+"""Frozen ensembles predict bitwise identically, for one row or many, and can be pickled and saved."""
 
 import pickle
 
@@ -54,7 +54,7 @@ def test_the_same_bits(case, tmp_path):
     assert repr(frozen).startswith(f"Frozen{type(model).__name__}(")
 
 
-def test_what_is_frozen_stays_as_it_is():
+def test_frozen_ensembles_do_not_change():
     reg = TabularRegressor(**QUICK).fit(X, SIGNAL)
     frozen, before = reg.freeze(), reg.predict(X)
     one = frozen.predict(X[:1])

@@ -1,4 +1,4 @@
-"""Mixes, compared with a search over all of them, by scikit-learn's measures."""
+"""Mixing weights, compared with a grid search by scikit-learn's metrics."""
 
 import numpy as np
 import pytest

@@ -304,7 +304,7 @@ def test_models_on_a_device_take_these_steps(fake_device):
     assert type(steps_for(model, batches, True, 1, True)) is DeviceSteps
 
 
-def test_batches_without_weight_are_left_out(fake_device):
+def test_batches_of_zero_weight_are_skipped(fake_device):
     X, y = data()
     weight = np.ones(N)
     weight[2 * SIZE : 4 * SIZE] = 0

@@ -219,7 +219,7 @@ def test_a_finished_fit_is_returned_as_it_was(tmp_path):
         assert (whole[2].stopped_by is None) == (max_iter == 3)
 
 
-def test_a_fit_that_had_reached_the_limit_goes_on_to_a_larger_one(tmp_path):
+def test_a_finished_fit_continues_to_a_larger_limit(tmp_path):
     network, optimizer, options = CASES["adam"]
     fit(network, optimizer, options, [Checkpoint(tmp_path)], max_iter=2)
     longer = fit(network, optimizer, options, saved=saved_fit([], tmp_path), max_iter=6)
@@ -286,7 +286,7 @@ class Stops(Pauses):
 
 
 @pytest.mark.parametrize("pause", [Pauses, PausesInside])
-def test_a_break_is_no_end(tmp_path, pause):
+def test_a_pause_is_not_final(tmp_path, pause):
     network, optimizer, options = CASES["adam"]
     whole = fit(network, optimizer, options)
     breaks, part = 0, None
@@ -298,7 +298,7 @@ def test_a_break_is_no_end(tmp_path, pause):
     assert_same_end(whole, part)
 
 
-def test_an_end_stays_one(tmp_path):
+def test_a_stop_is_final(tmp_path):
     network, optimizer, options = CASES["adam"]
     stopped = fit(network, optimizer, options, [Checkpoint(tmp_path / "other"), Stops()])
     again = fit(network, optimizer, options, [Stops()], saved_fit([], tmp_path / "other"))
@@ -334,7 +334,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_another_fit_is_refused_by_name(name, tmp_path):
+def test_another_fit_is_rejected_by_name(name, tmp_path):
     network, optimizer, _ = CASES["lazy"]
     fit(network, optimizer, {}, [Checkpoint(tmp_path)], max_iter=1)
     changed, message = OTHERS[name]
@@ -350,7 +350,7 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_another_optimizer_is_refused_by_name(name, tmp_path):
+def test_another_optimizer_is_rejected_by_name(name, tmp_path):
     network, (optimizer, message) = CASES["adam"][0], OPTIMIZERS[name]
     fit(network, optim.SGD(0.01), {}, [Checkpoint(tmp_path)], max_iter=1)
     with pytest.raises(StateError, match=f"with other parameters: {message}"):
@@ -388,14 +388,14 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_another_network_is_refused_by_layer(name, tmp_path):
+def test_another_network_is_rejected_by_layer(name, tmp_path):
     other, message = NETWORKS[name]
     fit(thawed, optim.SGD(), {}, [Checkpoint(tmp_path)], max_iter=1)
     with pytest.raises(StateError, match=f"last.safetensors is a checkpoint of another network: {message}"):
         fit(other, optim.SGD(), {}, saved=saved_fit([], tmp_path))
 
 
-def test_a_callback_that_has_a_state_must_be_there(tmp_path):
+def test_a_stateful_callback_must_be_present(tmp_path):
     network, optimizer, _ = CASES["adam"]
     mine = EarlyStopping("loss", patience=1)
     fit(network, optimizer, {}, [Checkpoint(tmp_path), mine], max_iter=1)
@@ -431,7 +431,7 @@ class Freezes(Callback):
 @pytest.mark.parametrize("name", ["adam", "by step", "ema"])
 @pytest.mark.parametrize("validated", [False, True])
 @pytest.mark.parametrize("at", [20, 30, 45])
-def test_layers_that_a_callback_freezes_and_thaws(freezes, thaws, name, validated, at, tmp_path):
+def test_layers_frozen_and_unfrozen_by_a_callback(freezes, thaws, name, validated, at, tmp_path):
     network, options = (thawed if freezes < thaws else frozen), {"validated": validated, "patience": 9}
     _, optimizer, _ = CASES[name]
     saves = Checkpoint(tmp_path, every="2 steps")
@@ -458,7 +458,7 @@ LIBRARIES = [
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(LIBRARIES)), ids=lambda _: "")
-def test_the_blas_that_is_noted_is_that_of_numpy(order, monkeypatch, tmp_path):
+def test_the_recorded_blas_is_numpys(order, monkeypatch, tmp_path):
     monkeypatch.setattr("sknet.engine.loop._fit_state.threadpool_info", lambda: list(order))
     fit(thawed, optim.SGD(), {}, [Checkpoint(tmp_path)], max_iter=1)
     environment = saved_fit([], tmp_path).state["environment"]

@@ -235,7 +235,7 @@ def test_a_score_that_is_added_is_in_the_history(loop):
         (Adding(value=lambda fit: np.ones(2)), TypeError, r"must be a number, got array"),
     ],
 )
-def test_what_cannot_be_added(callback, error, message):
+def test_invalid_additions_to_the_record(callback, error, message):
     with pytest.raises(error, match=message):
         in_steps([callback])
 
@@ -254,7 +254,7 @@ def test_early_stopping_reads_what_another_callback_adds():
     assert stopping.best_ == -2
 
 
-def test_early_stopping_wants_a_number_that_there_is_and_its_direction():
+def test_early_stopping_requires_an_existing_number_and_its_direction():
     with pytest.raises(ValueError, match=r"monitor='los'\): this fit has no such number.* mean 'loss'\?"):
         in_steps([EarlyStopping("los")])
     with pytest.raises(ValueError, match="monitor='twice'\\) does not know whether higher is better: give"):
@@ -310,7 +310,7 @@ def test_any_other_answer_is_an_error(hook, answer, loop):
 
 @LOOPS
 @IGNORED
-def test_there_is_nothing_to_stop_at_the_end(loop):
+def test_stop_at_the_end_is_an_error(loop):
     with pytest.raises(TypeError, match=r"on_fit_end returned 'stop', but must return None$"):
         loop([Recorder(log=[], at="on_fit_end", answer="stop")])
 
@@ -326,7 +326,7 @@ class Error(Exception):
 @IGNORED
 @pytest.mark.parametrize("which", ["a", "b"])
 @pytest.mark.parametrize("hook", HOOKS)
-def test_an_error_tears_down_what_was_begun(hook, which, loop):
+def test_an_error_calls_on_fit_end_of_started_callbacks(hook, which, loop):
     log = []
     callbacks = [
         Recorder(name, log, at=hook if which == name else None, error=Error("broken")) for name in "ab"
@@ -374,7 +374,7 @@ def test_errors_at_the_end_do_not_hide_each_other():
     assert len(caught.value.__notes__) == 3
 
 
-def test_a_diverging_fit_tears_down_too():
+def test_a_diverging_fit_calls_on_fit_end_too():
     recorder = Recorder(log=[])
     with pytest.raises(NonFiniteError):
         in_steps([recorder], model=model_for(SGD(1e200)), weight=np.full(50, 1e300))

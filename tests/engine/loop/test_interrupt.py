@@ -33,7 +33,7 @@ def guarded(*steps):
     return run, done, guard
 
 
-def test_it_is_held_until_asked_for():
+def test_it_is_held_until_raised():
     run, done, guard = guarded(press, print, InterruptGuard.poll, print)
     with pytest.raises(KeyboardInterrupt):
         run()
@@ -74,13 +74,13 @@ def test_another_error_comes_first():
         run()
 
 
-def test_the_handler_is_put_back():
+def test_the_handler_is_restored():
     with InterruptGuard():
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_handler_of_the_users_is_left_alone():
+def test_a_users_handler_is_not_changed():
     pressed = []
     mine = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
     try:
@@ -92,7 +92,7 @@ def test_a_handler_of_the_users_is_left_alone():
     assert pressed == [signal.SIGINT]
 
 
-def test_other_threads_are_not_told():
+def test_other_threads_are_not_affected():
     errors = []
 
     def work():

@@ -60,7 +60,7 @@ CHANGES = [another_rate, another_penalty, another_optimizer, another_activation,
 @pytest.mark.filterwarnings("ignore:Got `batch_size`")
 @pytest.mark.filterwarnings("ignore:the training step is not compiled")
 @pytest.mark.parametrize("change", [lambda clf, number: None, *CHANGES])
-def test_parts_have_the_bits_of_steps_that_are_made_anew(change):
+def test_kept_steps_are_bitwise_identical_to_new_ones(change):
     for params in ({}, {"shuffle": False, "batch_size": 8, "dropout": 0.5}):
         assert weights(in_parts(False, change, **params)) == weights(in_parts(True, change, **params))
 
@@ -79,7 +79,7 @@ def test_rows_of_another_layout_or_dtype_are_read_as_they_are():
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-def test_steps_are_made_once_for_equal_parts(monkeypatch):
+def test_steps_are_captured_once_for_equal_parts(monkeypatch):
     made = []
     original = _train.steps_for
     monkeypatch.setattr(_train, "steps_for", lambda *args: made.append(1) or original(*args))
@@ -104,7 +104,7 @@ def test_no_rows_are_kept_and_copies_keep_nothing():
     assert clone(clf).partial_fit(X, Y, classes=[0, 1, 2]).n_iter_ == 1
 
 
-def test_a_part_that_fails_leaves_a_model_that_trains_on():
+def test_a_model_can_be_trained_after_a_failed_part():
     clf, twin = in_parts(False, parts=PARTS[:1]), in_parts(False, parts=PARTS[:1])
     with pytest.raises(ValueError, match="classes not in"):
         clf.partial_fit(X[:30], Y[:30] + 7)
@@ -115,7 +115,7 @@ def test_a_part_that_fails_leaves_a_model_that_trains_on():
     assert weights(clf) == weights(twin)
 
 
-def test_code_of_a_users_own_is_captured_for_every_part():
+def test_user_code_is_captured_for_every_part():
     class Own(nn.Module):
         times = 0
 

@@ -57,7 +57,7 @@ def test_a_fit_is_the_steps_on_its_batches(loss, y, weight, compile):
     assert fitted.progress[:3] == stepped.progress[:3]
 
 
-def test_two_arguments_are_enough_and_another_call_goes_on():
+def test_two_arguments_are_enough_and_another_call_continues():
     model = new()
     first, second = model.fit(X, CLASSES), model.fit(X, CLASSES)
     assert first.n_epochs == second.n_epochs == 10

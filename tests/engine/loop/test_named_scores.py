@@ -116,7 +116,7 @@ def test_outputs_that_are_not_finite_have_no_score():
         ({"a": 3}, TypeError, "score 'a' of fit is 3, expected 'accuracy'"),
     ],
 )
-def test_what_is_no_score(scores, error, message):
+def test_objects_that_are_not_scores(scores, error, message):
     with pytest.raises(error, match=message):
         check_scores(scores, "fit")
 

@@ -172,7 +172,7 @@ def scores_as_its_values(loss, output, target):
 
 @pytest.mark.parametrize("number", [-1, 3, 100])
 @pytest.mark.parametrize("n_classes", [3, 70])
-def test_numbers_of_no_class(number, n_classes):
+def test_invalid_class_numbers(number, n_classes):
     numbers = np.zeros(N, int)
     numbers[5] = number if number < 0 else number + n_classes
     with pytest.raises(ValueError, match=rf"class number {numbers[5]}: expected 0 to {n_classes - 1}"):

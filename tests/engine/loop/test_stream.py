@@ -103,7 +103,7 @@ def test_how_long_it_takes(source, limits, steps, epochs):
         ({"steps_per_epoch": 2, "epochs": 2}, 4, 2),
     ],
 )
-def test_a_generator_is_gone_over_once(limits, steps, epochs):
+def test_a_generator_is_consumed_once(limits, steps, epochs):
     model = Model(nn.Linear(5, 3), "log_loss", random_state=0, compile=False)
     history = model.train(generate(), **limits)
     assert (model.progress.step, history.n_epochs) == (steps, epochs)
@@ -117,7 +117,7 @@ def test_what_has_no_end():
     assert model.progress.step == 23
 
 
-def test_a_batch_is_asked_for_after_the_step_before():
+def test_a_batch_is_requested_after_the_previous_step():
     model, seen = new(), []
 
     def looking():
@@ -172,7 +172,7 @@ def test_a_fake_device(fake_device):
     np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-4)
 
 
-def test_rows_without_weight_teach_nothing():
+def test_rows_of_zero_weight_are_ignored():
     model, other = new(), new()
     padding = (np.ones((20, 5), "f4"), np.zeros(20, int), np.zeros(20, "f4"))
     model.train([*batches(weight=WEIGHT), padding])
@@ -219,7 +219,7 @@ def test_callbacks_see_blocks_of_one_step():
     assert stopping.best_epoch_ in (1, 2)
 
 
-def test_schedules_know_the_length_if_anybody_does():
+def test_schedules_know_the_length_if_it_is_known():
     for source, limits in ((batches(), {"epochs": 3}), (Loader(), {"n_steps": 18})):
         model = new(optimizer=SGD(Cosine(0.1)))
         assert model.train(source, **limits)["lr"][-1] == pytest.approx(0.0, abs=1e-12)
@@ -283,7 +283,7 @@ def test_a_stream_is_resumed(tmp_path, name, every):
         assert_same_fit((whole, history), (rest, rest.train(make(), **limits, callbacks=[saved])))
 
 
-def test_a_stream_that_had_reached_its_limit_goes_on_to_a_larger_one(tmp_path):
+def test_a_finished_stream_continues_to_a_larger_limit(tmp_path):
     whole, part = new(), new()
     history = whole.train(generate, n_steps=20, steps_per_epoch=4)
     part.train(generate, n_steps=8, steps_per_epoch=4, callbacks=[Checkpoint(tmp_path)])
@@ -292,7 +292,7 @@ def test_a_stream_that_had_reached_its_limit_goes_on_to_a_larger_one(tmp_path):
     assert_same_fit((whole, history), (rest, again))
 
 
-def test_other_batches_are_refused(tmp_path):
+def test_other_batches_are_rejected(tmp_path):
     new().train(batches(), epochs=2, callbacks=[Checkpoint(tmp_path)])
     for changed, message in (
         ([(X[:20] + 1, CLASSES[:20]), *batches()[1:]], "with other data: first batch's X has other values"),

@@ -75,7 +75,7 @@ def test_training_scores_are_those_of_the_running_outputs(loss):
     assert history["time"][0] > 0
 
 
-def test_orders_are_drawn_from_the_models_random_state():
+def test_row_orders_are_drawn_from_the_models_random_state():
     a, b, c = model_for(), model_for(), model_for()
     run(a)
     b.random_state.rand()
@@ -94,7 +94,7 @@ def test_sparse_rows():
         np.testing.assert_allclose(sparse.parameters[name], array, rtol=1e-9, atol=1e-12)
 
 
-def test_patience_ends_it():
+def test_patience_ends_the_fit():
     model = model_for(optimizer=SGD(1e-9))
     stopping = EarlyStopping(tol=1e3, patience=3)
     outcome, history = run(model, Settings(max_iter=100), callbacks=[stopping])
@@ -150,7 +150,7 @@ def test_validation_is_the_weighted_mean_of_all_rows():
     assert score == pytest.approx(np.average(output.argmax(axis=1) == CLASSES[:20], weights=weight))
 
 
-def test_batches_without_weight_are_left_out():
+def test_batches_of_zero_weight_are_skipped():
     weight = np.ones(50)
     weight[16:32] = 0
     model, shorter = model_for(), model_for()
@@ -174,7 +174,7 @@ def test_divergence_names_epoch_batch_and_parameter():
     assert caught.value.parameter == "0.weight"
 
 
-def test_divergence_can_be_let_go_on():
+def test_divergence_can_be_ignored():
     model = Model(nn.Linear(4, 2), SquaredError(), SGD(1e200), random_state=0, dtype="float64")
     outcome, history = run(model, Settings(max_iter=3, check_finite=False))
     assert outcome.n_iter == 3
@@ -211,7 +211,7 @@ def test_an_interrupt_keeps_what_was_learned():
     assert_same(model.parameters, other.parameters)
 
 
-def test_a_continued_early_stopping_goes_on():
+def test_early_stopping_continues_in_the_next_fit():
     first, second = model_for(), model_for()
     stopping, history = EarlyStopping(tol=0.1, restore_best=False), History()
     settings = Settings(max_iter=2, shuffle=False)
@@ -234,7 +234,7 @@ WITH_GAPS = np.where(np.isin(np.arange(50) // 4, (3, 7)), 0.0, RNG.uniform(0.1, 
 
 @pytest.mark.parametrize("weight", [None, WITH_GAPS], ids=["alike", "two batches without weight"])
 @pytest.mark.parametrize("loss", ["log_loss", "squared_error"])
-def test_it_does_not_matter_how_many_steps_are_done_at_once(loss, weight, monkeypatch):
+def test_the_size_of_blocks_does_not_matter(loss, weight, monkeypatch):
     monkeypatch.setattr(_outputs, "MOST_KEPT", 60)  # outputs are scored several times per epoch
     found = []
     for seconds in (0.0, 1e9):
@@ -250,7 +250,7 @@ def test_it_does_not_matter_how_many_steps_are_done_at_once(loss, weight, monkey
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e9])
-def test_a_failing_step_among_many_is_named_and_changes_nothing(seconds, monkeypatch):
+def test_a_failing_step_in_a_block_is_named_and_changes_nothing(seconds, monkeypatch):
     monkeypatch.setattr(_steps, "SECONDS", seconds)
     model, other, bad = model_for(), model_for(), X.copy()
     bad[22] = np.inf

@@ -105,7 +105,7 @@ def test_a_linear_network_has_a_closed_form():
     np.testing.assert_allclose(found, weight * (X - baseline), rtol=1e-12)
 
 
-def test_an_input_that_changes_nothing_is_given_nothing():
+def test_an_input_without_effect_has_no_attribution():
     model, _ = made("smooth")
     weight = model.parameters["0.weight"].copy()
     weight[3] = 0
@@ -168,7 +168,7 @@ def test_frozen_parameters_are_passed_through():
     np.testing.assert_array_equal(input_gradients(model, inputs, chosen), before)
 
 
-def test_nothing_is_left_at_the_parameters():
+def test_parameters_get_no_gradient():
     model, inputs = made("smooth")
     state = model.state
     input_gradients(model, inputs, Chosen(COLUMNS, SIGNS))

@@ -200,7 +200,7 @@ class Folding(nn.Module):
         ("none", "layer 'none' returned no array"),
     ],
 )
-def test_outputs_that_are_no_rows(layer, message):
+def test_outputs_that_are_not_rows(layer, message):
     with pytest.raises(ShapeError, match=message):
         layer_rows(Model(Folding(), random_state=0), X[:1], layer)
 

@@ -32,7 +32,7 @@ def said(call):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("n_rows", [1, 5])
-def test_one_warning_of_who_predicts(task, dtype, n_rows):
+def test_one_warning_names_the_predictor(task, dtype, n_rows):
     for predictor in predictors(task, dtype=dtype):
         methods = ["predict"] if task in ("regression", "multioutput") else ["predict", "decision_function"]
         for method in methods:
@@ -59,7 +59,7 @@ def test_only_the_rows_that_overflow_are_counted(task):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_nothing_is_said_of_what_is_finite(task):
+def test_finite_predictions_do_not_warn(task):
     X = TABLES[task][0]
     for predictor in predictors(task):
         for factor in (1.0, 1e30):

@@ -240,7 +240,7 @@ def test_nothing_is_captured_again_while_nothing_changes(monkeypatch):
     assert not calls
 
 
-def test_a_rate_is_no_constant():
+def test_a_learning_rate_is_not_a_constant():
     model = Model(nn.Linear(3, 2), optimizer=SGD(0.1), random_state=0, compile=True)
     model.step(X, Y)
     fingerprint = Fingerprint(model.module, model.optimizer)
@@ -257,7 +257,7 @@ def test_a_rate_is_no_constant():
     assert not fingerprint.holds()
 
 
-def test_what_refers_to_itself_or_to_the_model_is_watched_once():
+def test_cyclic_references_are_watched_once():
     model = Model(Scaled(), optimizer=SGD(0.01), random_state=0, compile=True, copy=False)
     model.module.settings.model = model
     model.module.settings.numbers.append(model.module.settings.numbers)
@@ -270,7 +270,7 @@ def test_what_refers_to_itself_or_to_the_model_is_watched_once():
     assert not fingerprint.holds()
 
 
-def test_a_new_object_is_never_taken_for_the_one_before():
+def test_a_new_object_is_never_mistaken_for_the_old_one():
     layer = nn.Linear(3, 2)
     for value in range(200):
         layer.options = [float(value)]

@@ -103,7 +103,7 @@ MODES = [False, True, "auto"]
 @pytest.mark.parametrize("compile", MODES)
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
 @pytest.mark.parametrize("steps", [0, 3])
-def test_values_that_are_written_are_those_that_are_trained(write, compile, steps):
+def test_written_values_are_trained(write, compile, steps):
     model = new(compile=compile)
     for _ in range(steps):
         model.step(X, CLASSES)
@@ -115,7 +115,7 @@ def test_values_that_are_written_are_those_that_are_trained(write, compile, step
 
 
 @pytest.mark.parametrize("write", [load, assign, write_item, write_in_place, put_parameter, put_module])
-def test_what_replace_returned_is_written_to_like_any_other(write):
+def test_replaced_models_can_be_written_to(write):
     model = new()
     state = model.update(model.backward(model.loss(model(X), CLASSES)))
     twin = model.replace(state)
@@ -166,7 +166,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED)
-def test_what_has_no_place_there_is_refused_and_changes_nothing(call, message):
+def test_invalid_changes_raise_and_change_nothing(call, message):
     model = new()
     model.step(X, CLASSES)
     first, state = model.module[0], model.state
@@ -177,7 +177,7 @@ def test_what_has_no_place_there_is_refused_and_changes_nothing(call, message):
     assert_home(model)
 
 
-def test_a_lazy_layer_that_is_put_in_gets_its_shape_with_the_next_batch():
+def test_an_added_lazy_layer_gets_its_shape_from_the_next_batch():
     model = new()
     model.step(X, CLASSES)
     model.module[0] = nn.LazyLinear(8)
@@ -191,7 +191,7 @@ def test_a_lazy_layer_that_is_put_in_gets_its_shape_with_the_next_batch():
 
 @pytest.mark.parametrize("compile", MODES)
 @pytest.mark.parametrize("optimizer", [Adam(0.05), SGD(0.1, momentum=0.9), EMA(Adam(0.05), decay=0.5)])
-def test_frozen_parameters_rest_and_thawed_ones_go_on(compile, optimizer):
+def test_frozen_parameters_keep_their_state_and_unfrozen_ones_continue(compile, optimizer):
     model = new(compile=compile, optimizer=optimizer, alpha=0.1)
     for _ in range(3):
         model.step(X, CLASSES)
@@ -215,7 +215,7 @@ def test_frozen_parameters_rest_and_thawed_ones_go_on(compile, optimizer):
 @pytest.mark.parametrize(
     "copied", [Model.copy, lambda model: pickle.loads(pickle.dumps(model)), copy.deepcopy, copy.copy]
 )
-def test_copies_keep_what_is_frozen_and_what_rests(copied):
+def test_copies_keep_frozen_parameters_and_their_state(copied):
     model = new()
     model.step(X, CLASSES)
     model.module[0].requires_grad_(False)
@@ -247,7 +247,7 @@ def test_one_parameter_is_frozen_in_any_way(compile):
 
 
 @pytest.mark.parametrize("compile", MODES)
-def test_where_all_is_frozen_there_is_nothing_to_learn(compile):
+def test_with_everything_frozen_nothing_is_trained(compile):
     model = new(compile=compile)
     model.step(X, CLASSES)
     model.module.requires_grad_(False)
@@ -260,7 +260,7 @@ def test_where_all_is_frozen_there_is_nothing_to_learn(compile):
     assert_home(model)
 
 
-def test_slots_stay_with_their_parameters_when_others_come_and_go():
+def test_slots_follow_their_parameters_when_others_are_added_or_removed():
     model = new()
     for _ in range(2):
         model.step(X, CLASSES)
@@ -279,7 +279,7 @@ def test_slots_stay_with_their_parameters_when_others_come_and_go():
     removed.weight.data = np.zeros((2, 2))  # it belongs to nobody
 
 
-def test_parameters_that_become_one_are_trained_as_one():
+def test_parameters_that_become_shared_are_trained_as_one():
     net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
     model = Model(net, random_state=0, optimizer=SGD(0.1))
     model.step(X, X)
@@ -294,7 +294,7 @@ def test_parameters_that_become_one_are_trained_as_one():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_recorded_loss_keeps_its_gradient_while_parameters_are_frozen_and_thawed(seed):
+def test_a_recorded_loss_keeps_its_gradient_while_parameters_are_frozen_and_unfrozen(seed):
     rng = np.random.default_rng(seed)
     model = new()
     known = dict(model.module.named_parameters())
@@ -312,7 +312,7 @@ def test_a_recorded_loss_keeps_its_gradient_while_parameters_are_frozen_and_thaw
 
 
 @pytest.mark.parametrize("was_trained", [True, False])
-def test_a_loss_of_before_a_parameter_was_thawed_has_no_gradient_for_it(was_trained):
+def test_a_loss_recorded_before_unfreezing_has_no_gradient_for_the_parameter(was_trained):
     model = new()
     model.module[0].weight.requires_grad = False
     if was_trained:
@@ -326,7 +326,7 @@ def test_a_loss_of_before_a_parameter_was_thawed_has_no_gradient_for_it(was_trai
     assert model.backward(model.loss(model(X), CLASSES))["0.weight"].any()
 
 
-def test_a_loss_of_before_a_parameter_was_put_in_has_no_gradient_for_it():
+def test_a_loss_recorded_before_adding_a_parameter_has_no_gradient_for_it():
     model = new()
     loss = model.loss(model(X), CLASSES)
     model.module[0].bias = nn.Parameter(np.ones(8))
@@ -334,7 +334,7 @@ def test_a_loss_of_before_a_parameter_was_put_in_has_no_gradient_for_it():
         model.backward(loss)
 
 
-def test_a_sum_of_terms_some_of_which_do_not_know_a_parameter_is_refused():
+def test_a_sum_with_terms_that_lack_a_parameter_raises():
     """Terms of one loss, passes and penalties of what is trained, are recorded while others are frozen.
 
     A parameter that was frozen in one of them, before or after another, would have a part of its gradient.
@@ -386,7 +386,7 @@ OBJECTIVES = {
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("seed", range(10))
-def test_between_output_and_loss_parameters_may_be_frozen_and_not_thawed(seed, objective, alpha):
+def test_between_output_and_loss_parameters_may_be_frozen_but_not_unfrozen(seed, objective, alpha):
     rng = np.random.default_rng(seed)
     model = new(alpha=alpha)
     known = dict(model.module.named_parameters())
@@ -508,7 +508,7 @@ def test_a_model_copies_its_module():
     assert not any(parameter.is_drawn for parameter in net.parameters())
 
 
-def test_what_a_copied_module_holds_is_its_own():
+def test_a_copied_module_shares_nothing():
     net = network(3)
     net.scales = [1.0]
     net.initialize(0)
@@ -536,7 +536,7 @@ def test_without_a_copy_the_module_itself_is_trained():
     np.testing.assert_array_equal(net[0].weight.numpy(), after)
 
 
-def test_a_copy_of_an_owned_module_stays_as_it_is():
+def test_a_copy_of_an_owned_module_does_not_change():
     model = new()
     twin = model.module.copy()
     before = twin[0].weight.numpy().copy()
@@ -545,7 +545,7 @@ def test_a_copy_of_an_owned_module_stays_as_it_is():
     twin[0].weight.data = np.zeros((1, 1))  # and belongs to nobody
 
 
-def test_averages_follow_what_is_written():
+def test_averages_follow_written_values():
     model = new(optimizer=EMA(Adam(0.05), decay=0.5))
     for _ in range(3):
         model.step(X, CLASSES)

@@ -43,7 +43,7 @@ COPIES = {
 
 @pytest.mark.parametrize("how", COPIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_copy_goes_on_with_the_same_bits(how, dtype):
+def test_a_copy_continues_bitwise_identically(how, dtype):
     model = trained(dtype=dtype, alpha=0.1)
     state = model.state
     other = COPIES[how](model)
@@ -78,7 +78,7 @@ def test_a_model_loaded_as_a_memory_map_can_be_trained(tmp_path):
     assert_same_state(other.state, model.state)
 
 
-def test_a_state_stays_as_it_is():
+def test_a_state_does_not_change():
     model = trained()
     state = model.state
     kept = {name: array.copy() for name, array in state.parameters.items()}
@@ -87,7 +87,7 @@ def test_a_state_stays_as_it_is():
 
 
 @pytest.mark.parametrize("load", ["load", "replace"])
-def test_a_state_brings_everything_back(load):
+def test_a_state_restores_everything(load):
     model = trained()
     state = model.state
     losses = [model.step(X, CLASSES).loss for _ in range(3)]
@@ -167,7 +167,7 @@ def test_a_state_that_does_not_fit_changes_nothing(what, load):
     assert_same_state(model.state, before)
 
 
-def test_weights_leave_the_optimizer_alone():
+def test_weights_do_not_change_the_optimizer():
     model = trained()
     weights = model.weights()
     parameters = model.state.parameters
@@ -180,7 +180,7 @@ def test_weights_leave_the_optimizer_alone():
     assert model.progress.step == 3
 
 
-def test_an_optimizer_of_the_same_class_goes_on():
+def test_an_optimizer_of_the_same_class_continues():
     model = trained()
     moments, steps = model.state.optimizer.slots, model.progress.step
     model.adopt(Adam(lr=0.5), LogLoss(), 0.2)
@@ -192,7 +192,7 @@ def test_an_optimizer_of_the_same_class_goes_on():
     assert model.step(X, CLASSES).penalty == 0
 
 
-def test_another_optimizer_begins_anew():
+def test_another_optimizer_starts_with_fresh_state():
     model = trained()
     model.adopt(SGD(0.1, 0.5), LogLoss(), 0.0)
     state = model.state

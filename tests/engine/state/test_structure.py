@@ -78,7 +78,7 @@ def test_keys_are_equal_for_equal_modules_and_for_no_others():
         lambda: nn.Dropout(lambda progress: 0.5),
     ],
 )
-def test_what_a_user_wrote_has_no_key(make):
+def test_user_code_has_no_key(make):
     assert structure_of(make()) is None
 
 
@@ -104,7 +104,7 @@ def test_a_class_whose_forward_was_exchanged_has_no_key(monkeypatch):
     assert structure_of(nn.Tanh()) is None
 
 
-def test_rates_are_left_out_and_other_hyperparameters_are_not():
+def test_keys_omit_learning_rates_but_no_other_hyperparameters():
     one = structure_of(None, Adam(lr=0.1))
     assert one == structure_of(None, Adam(lr=Cosine(0.3)))
     assert len({one, *(structure_of(None, x) for x in (Adam(beta1=0.5), SGD(), SGD(momentum=0.5)))}) == 4

@@ -59,5 +59,5 @@ def test_no_warning(loss, n_outputs, end):
     assert not losses_of(loss, n_outputs, end)
 
 
-def test_steps_do_not_look():
+def test_steps_do_not_check():
     assert not losses_of(LogLoss(), 3, nn.Softmax(), calls=0)

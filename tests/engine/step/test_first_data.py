@@ -56,7 +56,7 @@ FIRST = {
 
 @pytest.mark.parametrize("first", FIRST)
 @pytest.mark.parametrize("compile", [True, False])
-def test_whatever_comes_first_shows_the_data_once(first, compile):
+def test_the_first_call_shows_the_data_once(first, compile):
     made = model(compile=compile)
     FIRST[first](made)
     assert SEEN == [60, 60] if first == "train" else SEEN == [120, 120]
@@ -180,7 +180,7 @@ class TestEstimators:
         other = classifier(random_state=1).fit(X, LABELS).predict_proba(X)
         assert (first != other).any()
 
-    def test_what_continues_sees_nothing(self):
+    def test_continued_fits_show_no_data(self):
         fitted = classifier(warm_start=True).fit(X, LABELS)
         assert len(SEEN) == 2
         fitted.fit(X, LABELS).partial_fit(X, LABELS)

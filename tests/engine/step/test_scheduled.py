@@ -131,7 +131,7 @@ def test_whole_channels(kind):
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6)
 
 
-def test_alone_it_asks_for_its_probability():
+def test_without_a_model_it_requires_a_probability():
     layer = nn.Dropout(Cosine(0.5))
     with pytest.raises(StateError, match=r"Dropout.*follows the progress of a fit.*layer\.rate = 0\.5"):
         functional_call(layer, {}, X, key=(0, 0))
@@ -144,7 +144,7 @@ def test_alone_it_asks_for_its_probability():
 
 @pytest.mark.parametrize("value", [-0.1, 1.5, np.nan])
 @pytest.mark.parametrize("compile", [True, False])
-def test_what_is_no_probability_is_named(value, compile):
+def test_invalid_probabilities_are_named(value, compile):
     model = Model(network(lambda progress: value), loss="log_loss", random_state=0, compile=compile)
     with pytest.raises(InvalidParameterError, match=r"of '2' must return a probability.* at step 0"):
         model.step(X, Y)

@@ -82,7 +82,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_what_is_changed_counts(change):
+def test_changes_take_effect(change):
     eager, compiled = classifier(noisy=True, compile=False), classifier(noisy=True, compile=True)
     for model in (eager, compiled):
         model.step(X, CLASSES)
@@ -163,7 +163,7 @@ def test_the_loop_goes_on_eagerly_with_one_warning(module, reason):
 
 
 @EACH
-def test_asked_to_compile_it_raises(module, reason):
+def test_compile_true_raises(module, reason):
     model = Model(module(), "log_loss", SGD(0.01), random_state=0, compile=True)
     before = model.state
     with pytest.raises(CaptureError, match=reason):
@@ -174,7 +174,7 @@ def test_asked_to_compile_it_raises(module, reason):
 
 
 @EACH
-def test_asked_not_to_compile_it_says_nothing(module, reason):
+def test_compile_false_does_not_warn(module, reason):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = fit_loop(module(), False)
@@ -182,7 +182,7 @@ def test_asked_not_to_compile_it_says_nothing(module, reason):
     assert model.progress.step == 9
 
 
-def test_a_module_of_ones_own_is_compiled():
+def test_a_custom_module_is_compiled():
     class Squared(nn.Module):
         def __init__(self):
             self.inner = nn.Linear(X.shape[1], 3)
@@ -197,7 +197,7 @@ def test_a_module_of_ones_own_is_compiled():
         assert_same_result(compiled.step(X, X[:, :3]), eager.step(X, X[:, :3]))
 
 
-def test_a_plan_that_fails_is_a_reason_too(monkeypatch):
+def test_a_failing_plan_falls_back_too(monkeypatch):
     def broken(*args, **kwargs):
         raise GraphError("an output is never assigned")
 

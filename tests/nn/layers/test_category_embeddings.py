@@ -1,4 +1,4 @@
-"""CategoryEmbeddings: rows of its tables, levels that were not seen, lengths by the rule, messages."""
+"""CategoryEmbeddings: rows of its tables, unseen levels, default lengths, messages."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_each_column_is_a_row_of_its_table(shape, dtype):
 
 
 @pytest.mark.parametrize("unseen", [-1, -100, 3, 10**6, np.iinfo(np.int64).min, np.iinfo(np.int64).max])
-def test_what_was_not_seen_has_a_vector_of_its_own(unseen):
+def test_unseen_levels_have_their_own_vector(unseen):
     layer = nn.CategoryEmbeddings([3, 5], 4).initialize(0)
     out = layer(np.array([[unseen, 2]])).numpy()
     np.testing.assert_array_equal(out[0, :4], layer.embeddings[0].weight.numpy()[3])

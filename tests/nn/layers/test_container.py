@@ -1,4 +1,4 @@
-"""Modules made of modules: as lists, and what they compute."""
+"""Containers: as lists, and their outputs."""
 
 from collections import OrderedDict
 

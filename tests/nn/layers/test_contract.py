@@ -1,4 +1,4 @@
-"""What every layer promises: one row each, and a layer without a row fails."""
+"""The contract of all layers, with one table row for each; a layer without a row fails."""
 
 import copy
 import inspect
@@ -23,7 +23,7 @@ class EmbeddedSigns(nn.Embedding):
 
 
 class CategoriesOfSigns(nn.CategoryEmbeddings):
-    """Embeddings of columns that take real inputs; what is above 1.5 was not seen."""
+    """Embeddings of columns that take real inputs; values above 1.5 are unseen levels."""
 
     def forward(self, x):
         x = as_tensor(x)
@@ -31,7 +31,7 @@ class CategoriesOfSigns(nn.CategoryEmbeddings):
 
 
 class BagOfSigns(nn.EmbeddingBag):
-    """A bag of embeddings that takes real inputs; in training the rows follow each other."""
+    """A bag of embeddings that takes real inputs; in training the rows are concatenated."""
 
     def forward(self, x):
         x = ops.greater(x, 0).astype("int64")
@@ -42,7 +42,7 @@ class BagOfSigns(nn.EmbeddingBag):
 
 
 class OwnMemory:
-    """A decoder that attends to its own input, turned around."""
+    """A decoder that attends to its own reversed input."""
 
     def forward(self, x, **options):
         x = as_tensor(x)
@@ -283,7 +283,7 @@ def test_shapes_without_data(row, training):
 
 @EACH
 def test_a_layer_is_made_where_it_is_told(row, monkeypatch):
-    """Every layer with parameters or buffers of its own takes `device`; on meta there are no data."""
+    """Every layer with its own parameters or buffers takes `device`; on meta there is no data."""
     calls, new = [], nn.Module.__new__
     monkeypatch.setattr(
         nn.Module, "__new__", lambda cls, *args, **kwargs: calls.append((cls, args, kwargs)) or new(cls)
@@ -292,7 +292,7 @@ def test_a_layer_is_made_where_it_is_told(row, monkeypatch):
     kind, args, kwargs = next(call for call in calls if call[0] is type(made))
     state = [*made.parameters(), *made.buffers()]
     if not state or any(isinstance(value, nn.Module) for value in (*args, *kwargs.values())):
-        return  # nothing to place, or only what other layers have placed
+        return  # no arrays, or only those of other layers
     assert inspect.signature(kind).parameters["device"].kind is inspect.Parameter.KEYWORD_ONLY
     layer = kind(*args, **kwargs, device="meta")
     there = [*layer.parameters(), *layer.buffers()]
@@ -349,7 +349,7 @@ def test_copies_compute_the_same(row):
 
 
 @EACH
-def test_state_goes_round(row):
+def test_state_round_trip(row):
     layer, x = setup(row)
     other = ROWS[row][0]().to(dtype="float64")
     other.load_state_dict(layer.state_dict())

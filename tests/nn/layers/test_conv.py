@@ -20,7 +20,7 @@ def test_parameters():
     ("layer", "fan_in"), [(nn.Conv2d(64, 128, 3), 64 * 9), (nn.Conv1d(64, 256, 5, groups=2), 32 * 5)]
 )
 def test_initial_weights(layer, fan_in):
-    """He's: the variance of a rectified signal stays what it is."""
+    """He initialization: the variance of a rectified signal is preserved."""
     layer.initialize(0)
     assert layer.weight.numpy().std() == pytest.approx(math.sqrt(2 / fan_in), rel=0.02)
     assert not layer.bias.numpy().any()

@@ -1,4 +1,4 @@
-"""Dropout: the share of zeros, the expectation, and which arguments decide the mask."""
+"""Dropout: the share of zeros, the expectation, and the arguments that determine the mask."""
 
 import numpy as np
 import pytest

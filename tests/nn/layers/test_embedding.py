@@ -1,4 +1,4 @@
-"""Embeddings: vectors by number, padding, positions, messages."""
+"""Embeddings: vectors by index, padding, positions, messages."""
 
 import numpy as np
 import pytest
@@ -27,8 +27,8 @@ def test_padding_is_zero_and_stays_so():
     assert found.numpy()[2].all()
 
 
-def test_padding_may_be_no_row():
-    """Data that is padded by -1: no vector is lost to it, and none learns from it."""
+def test_padding_index_may_be_out_of_range():
+    """With data padded by -1, no vector is reserved for padding, and none learns from it."""
     layer = nn.Embedding(3, 2, padding_idx=-1).initialize(0)
     assert layer.weight.numpy().all()
     out = layer(np.array([[2, -1]]))
@@ -39,7 +39,7 @@ def test_padding_may_be_no_row():
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_negative_numbers_in_training_and_prediction(compiled):
-    """Each of several steps, of which later ones are compiled, finds them."""
+    """Every step reports them, eager or compiled."""
     network = nn.Sequential(nn.Embedding(6, 4), nn.Flatten(), nn.Linear(12, 3))
     model = Model(network, loss="log_loss", optimizer=SGD(lr=0.1), random_state=0, compile=compiled)
     rng = np.random.default_rng(0)

@@ -44,7 +44,9 @@ def test_rows(mode, padding_idx):
 
 @pytest.mark.parametrize("padding_idx", [None, 3, 0])
 def test_largest_of_rows(padding_idx):
-    rows = np.array([[1, 2, 4], [3, 5, 0], [3, 0, 5]])  # no vector twice: equal ones share the gradient here
+    rows = np.array(
+        [[1, 2, 4], [3, 5, 0], [3, 0, 5]]
+    )  # no vector twice, since equal ones share the gradient here
     assert_same(*pair("max", padding_idx), (rows,))
 
 

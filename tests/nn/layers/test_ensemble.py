@@ -1,4 +1,4 @@
-"""Members of an ensemble: each is a linear layer of its own; PyTorch's gradients; messages."""
+"""Members of an ensemble: each is a separate linear layer; PyTorch's gradients; messages."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Normalisation: PyTorch's values, gradients and running statistics, in training and prediction."""
+"""Normalization: PyTorch's values, gradients and running statistics, in training and prediction."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 
 
 def copy_parameters(layer, theirs, torch):
-    """Give both the same parameters, other than the ones and zeros they start with."""
+    """Give both the same random parameters, instead of the initial ones and zeros."""
     for name in ("weight", "bias"):
         values = RNG.normal(size=getattr(layer, name).shape)
         setattr(layer, name, nn.Parameter(values))
@@ -188,7 +188,7 @@ def test_instance_norm_needs_more_than_one_value():
         nn.InstanceNorm(3)(np.ones((4, 3)))
 
 
-def test_statistics_of_no_interest_are_not_kept():
+def test_statistics_can_be_disabled():
     layer = nn.BatchNorm(3, track_running_stats=False)
     assert not list(layer.buffers())
     one, many = RNG.normal(size=(1, 3)), RNG.normal(size=(5, 3))

@@ -1,4 +1,4 @@
-"""Numbers made wider: PyTorch's values and gradients, sums of bins by an own computation, messages."""
+"""Embeddings of numbers: PyTorch's values and gradients, an independent computation of bins, messages."""
 
 import numpy as np
 import pytest

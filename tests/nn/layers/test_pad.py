@@ -1,4 +1,4 @@
-"""Padding layers, and convolutions that pad with more than zeros, against PyTorch."""
+"""Padding layers, and convolutions with other padding than zeros, against PyTorch."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""ParametricActivation: PyTorch's values and gradients, and what it begins with."""
+"""ParametricActivation: PyTorch's values and gradients, and initial values."""
 
 import numpy as np
 import pytest

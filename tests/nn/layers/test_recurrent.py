@@ -1,4 +1,4 @@
-"""Recurrent layers: what they return, initial weights, states, lengths, training."""
+"""Recurrent layers: outputs, initial weights, states, lengths, training."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_initial_weights_of_choice():
     assert [path for path, _ in layer.named_parameters()] == ["l0.weight_ih", "l0.weight_hh"]
 
 
-# -- what is returned -----------------------------------------------------------------------------
+# -- outputs --------------------------------------------------------------------------------------
 
 
 @EACH
@@ -120,7 +120,7 @@ def test_repr():
 
 
 def first_is_larger(n, steps=5):
-    """Return sequences, and whether the first step's number is larger than the second's."""
+    """Return sequences, and whether the first number is larger than the second."""
     X = np.random.default_rng(0).normal(size=(n, steps, 1)).astype("float32")
     return X, (X[:, 0, 0] > X[:, 1, 0]).astype(int)
 
@@ -135,7 +135,7 @@ def test_a_model_learns_to_remember(layer):
 
 
 class OfAnyLength(nn.Module):
-    """Reads sequences whose first number says how many of the others are real."""
+    """Reads sequences whose first number is the length of the rest."""
 
     def __init__(self, layer):
         self.rnn = layer(1, 8, num_layers=2, dropout=0.1, bidirectional=True, returns="last")
@@ -149,7 +149,7 @@ class OfAnyLength(nn.Module):
 def test_compiled_steps_take_any_lengths(layer):
     X, y = first_is_larger(60)
     lengths = np.random.default_rng(1).integers(2, 6, len(X))
-    X[np.arange(5) >= lengths[:, None]] = np.nan  # which nobody reads
+    X[np.arange(5) >= lengths[:, None]] = np.nan  # which is not read
     X = np.concatenate([lengths[:, None, None], X], axis=1).astype("float32")
     losses = []
     for steps in (EagerSteps, CompiledSteps):

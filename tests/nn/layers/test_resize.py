@@ -28,7 +28,7 @@ def test_factors(factor, mode):
 
 @pytest.mark.parametrize("seed", range(200))
 def test_nearest(seed):
-    """Values and gradients: repeated elements, chosen ones, and both in one image or volume."""
+    """Values and gradients: repeated elements, selected ones, and both in one image or volume."""
     rng = np.random.default_rng(seed)
     rank = int(rng.integers(1, 4))
     shape = (2, 3, *(int(n) for n in rng.integers(1, 6, rank)))

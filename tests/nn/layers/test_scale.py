@@ -1,4 +1,4 @@
-"""Scale: values and gradients by hand, what it starts with, messages."""
+"""Scale: values and gradients by hand, initial values, messages."""
 
 import numpy as np
 import pytest

@@ -64,7 +64,7 @@ def test_double_precision():
     )
 
 
-def test_batches_without_weight_are_left_out():
+def test_batches_of_zero_weight_are_skipped():
     X, y = data()
     weight = np.random.default_rng(2).uniform(0, 2, 210)
     weight[60:120] = 0
