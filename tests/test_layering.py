@@ -9,7 +9,18 @@ from tests.project import module_name, source_files
 
 LAYERS = [
     {"exceptions", "_constraints", "_hints", "_warnings"},
-    {"_available", "_frames", "_indexing", "_late", "_params", "_random", "_scipy", "_tree", "_validation"},
+    {
+        "_available",
+        "_frames",
+        "_indexing",
+        "_installed",
+        "_late",
+        "_params",
+        "_random",
+        "_scipy",
+        "_tree",
+        "_validation",
+    },
     {"device"},
     {"core"},
     {"ops"},

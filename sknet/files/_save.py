@@ -3,11 +3,11 @@
 import platform
 import sys
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from sknet._installed import version_of
 from sknet.engine import Model
 from sknet.engine.extend import slim_model
 from sknet.exceptions import LoadError
@@ -107,13 +107,8 @@ def _slim(x: Any, include: str) -> Any:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # run from source, not installed
-            found[name] = "unknown"
-    return found
+    found = {name: version_of(name) or "unknown" for name in PACKAGES}
+    return {"python": platform.python_version()} | found
 
 
 def load(path: "str | PathLike[str]", trusted: Iterable[Any] = ()) -> Any:

@@ -4,13 +4,13 @@ import platform
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from threadpoolctl import threadpool_info
 
+from sknet._installed import version_of
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.engine.loop._batches import Batches
@@ -236,13 +236,8 @@ def _check_same(before: Any, now: Any, path: str, what: str) -> None:
 def _environment(steps: str) -> Tree:
     """Return all that rounding depends on: versions of numerical libraries, and the machine."""
     found: Tree = {"steps": steps, "machine": platform.machine()}
-    for name in ("sknet", "numpy", "numba"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    found |= _blas(threadpool_info())
-    return found
+    found |= {name: version_of(name) for name in ("sknet", "numpy", "numba")}
+    return found | _blas(threadpool_info())
 
 
 def _blas(libraries: Sequence[Mapping[str, Any]]) -> Tree:

@@ -6,11 +6,11 @@ import stat
 import sys
 import warnings
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
 
+from sknet._installed import version_of
 from sknet.compile.executors.native._machine_code import unsafe
 
 __all__ = ["cache_directory", "is_own_file", "processor", "usable", "versions"]
@@ -44,11 +44,7 @@ def _base() -> Path | None:
 @cache
 def versions() -> str:
     """Return the versions of Python, Numba and NumPy that machine code depends on."""
-    try:
-        numba = version("numba")
-    except PackageNotFoundError:
-        numba = "none"
-    return f"{sys.implementation.cache_tag}-numba{numba}-numpy{np.__version__}"
+    return f"{sys.implementation.cache_tag}-numba{version_of('numba')}-numpy{np.__version__}"
 
 
 @cache
