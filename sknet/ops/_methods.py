@@ -1,4 +1,4 @@
-"""Which functions are methods of a tensor too, which NumPy has, and the names of other libraries' functions.
+"""Functions that are also methods of a tensor, functions that NumPy has, and names in other libraries.
 
 A method is the function itself, with the tensor as its first operand.
 """
@@ -17,8 +17,8 @@ __all__ = ["HINTS", "METHODS", "OPERATORS"]
 
 # The families whose functions are methods: by the names of their modules.
 FAMILIES = (
-    "distance", "elementwise", "exponential", "index", "join", "linalg", "logical", "matmul", "quantile",
-    "reduce", "rounding", "scan", "select", "shape", "softmax", "sort", "trigonometric",
+    "distance", "elementwise", "exponential", "join", "linalg", "logical", "matmul", "quantile",
+    "reduce", "rounding", "scan", "select", "shape", "softmax", "sort", "take", "trigonometric",
 )  # fmt: skip
 OTHERS = ("prelu", "relu", "sigmoid", "tril", "triu")
 # Functions that Python has an operator for, or that take operands of any kind.
