@@ -91,8 +91,8 @@ def _of_parameter(x: Parameter) -> dict[str, Any]:
     found = {"requires_grad": state["requires_grad"], "awaits_data": "as_drawn" in state and _is_first(x)}
     if state["data"] is not None:
         return {"data": state["data"], **found}
-    _, (shape, dtype, device, draw) = state["undrawn"].__reduce__()
-    return {"shape": shape, "dtype": str(dtype), "device": str(device), "draw": draw, **found}
+    _, (shape, dtype, _, draw) = state["undrawn"].__reduce__()
+    return {"shape": shape, "dtype": str(dtype), "draw": draw, **found}
 
 
 def _is_first(x: Parameter) -> bool:
@@ -104,6 +104,7 @@ def _is_first(x: Parameter) -> bool:
 
 def _parameter(cls: type, state: dict[str, Any]) -> Any:
     is_trained, awaits_data = state.pop("requires_grad"), state.pop("awaits_data")
+    state.pop("device", None)  # of earlier files; like values, those to be drawn are loaded on the host
     made = cls(**state)
     if awaits_data is True:
         made.await_data()
