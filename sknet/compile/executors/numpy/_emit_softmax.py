@@ -1,5 +1,6 @@
 """Softmax and related functions on NumPy without temporary arrays, bit for bit like their forwards."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,13 @@ def _shift(w: Writer, equation: Equation, top: str, out: str) -> None:
     """Write x minus its maximum."""
     x = w.name(equation.operands[0])
     _reduce(w, np.maximum.reduce, "max", x, equation, top)
-    w.line(f"{w.function(np.subtract, 'subtract')}({x}, {top}, {out})")
+    w.line(f"{w.function(np.subtract, 'subtract')}({x}, {_number(w, equation, top)}, {out})")
+
+
+def _number(w: Writer, equation: Equation, row: str) -> str:
+    """Return an array as one of shape () if it has one element: NumPy broadcasts that in half the time."""
+    is_one = w.exact and not w.is_dividing and math.prod(_kept(equation)) == 1
+    return w.made(f"{row}.reshape(())", "r") if is_one else row
 
 
 @scratch("softmax")
@@ -65,7 +72,7 @@ def _softmax(w: Writer, equation: Equation) -> None:
     _shift(w, equation, row, out)
     w.line(f"{w.function(np.exp, 'exp')}({out}, {out})")
     _reduce(w, np.add.reduce, "sum", out, equation, row)
-    w.line(f"{w.function(np.divide, 'divide')}({out}, {row}, {out})")
+    w.line(f"{w.function(np.divide, 'divide')}({out}, {_number(w, equation, row)}, {out})")
 
 
 @emitter("log_softmax")
@@ -78,7 +85,7 @@ def _log_softmax(w: Writer, equation: Equation) -> None:
     w.line(f"{w.function(np.exp, 'exp')}({out}, {powers})")
     _reduce(w, np.add.reduce, "sum", powers, equation, row)
     w.line(f"{w.function(np.log, 'log')}({row}, {row})")
-    w.line(f"{w.function(np.subtract, 'subtract')}({out}, {row}, {out})")
+    w.line(f"{w.function(np.subtract, 'subtract')}({out}, {_number(w, equation, row)}, {out})")
 
 
 @emitter("logsumexp")

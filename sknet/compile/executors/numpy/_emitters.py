@@ -25,6 +25,7 @@ EMITTERS: dict[str, Emitter] = {}
 SCRATCH: dict[str, Scratch] = {}
 NARROW = 64  # up to this many columns, a maximum over them is faster on the transposed array
 REAL = "fd"  # dtypes of BLAS: arrays of other floating dtypes would be converted
+ARITHMETIC = frozenset({"add", "subtract", "multiply", "divide"})
 WIDE = 1 << 16  # up to this many elements, a constant array of zeros is worth its memory
 
 
@@ -53,11 +54,29 @@ def by_its_forward(w: Writer, equation: Equation) -> None:
     primitive = equation.primitive
     forward = primitive.forward_on(backend("cpu"))
     operands = w.operands(equation)
+    if w.exact and primitive.name in ARITHMETIC and not w.is_dividing:
+        operands = _unbroadcast(w, equation, operands)
     if isinstance(forward, np.ufunc) and forward not in (np.maximum, np.minimum):  # faster without a keyword
         function = w.function(forward, primitive.name)
         w.line(f"{function}({', '.join(operands)}, {w.name(equation.output)})")
     else:
         w.forward_call(equation, forward, operands)
+
+
+def _unbroadcast(w: Writer, equation: Equation, operands: list[str]) -> list[str]:
+    """Return operands in the shape of the output, or of one number, where they have as many elements.
+
+    NumPy takes twice as long for operands whose shapes differ, as a bias and a single row do.
+    """
+    output, found = equation.output, []
+    for x, name in zip(equation.operands, operands, strict=True):
+        if type(x) is Variable and x.shape != output.shape and w.plan.views.is_contiguous(x):
+            if x.size == output.size:
+                name = w.reshaped(x, output.shape)
+            elif x.size == 1:
+                name = w.reshaped(x, ())
+        found.append(name)
+    return found
 
 
 def scratch_of(equation: Equation, exact: bool) -> list[tuple[tuple[int, ...], Any]]:
