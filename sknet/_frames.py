@@ -7,7 +7,7 @@ import numpy as np
 
 from sknet._hints import suggestion
 
-__all__ = ["FLOATS", "Frame", "is_frame", "read_frame"]
+__all__ = ["FLOATS", "Frame", "is_frame", "only_row", "read_frame"]
 
 FLOATS = tuple(map(np.dtype, ("float64", "float32", "float16")))
 """The dtypes that transformers preserve; all others are converted to the first."""
@@ -146,6 +146,34 @@ def read_frame(
     if unknown and used is None:
         raise ValueError(f"X has columns {unknown} that the fit has not seen: leave them out")
     return Frame(X, names)
+
+
+SIMPLE = frozenset({np.float64, np.int64, str})
+
+
+def only_row(X: Any, names: "tuple[str, ...]") -> "list[Any] | None":
+    """Return the values of a frame of one row, where that takes no more than reading them.
+
+    Parameters
+    ----------
+    X : object
+        Maybe a frame.
+    names : tuple of str
+        Of the columns of the fit.
+
+    Returns
+    -------
+    list of float, int or str, or None
+        None for anything but one row of pandas with these columns in this order, all of which are numbers in
+        double precision, integers of 64 bits, or texts: others have conversions of their own.
+    """
+    at = getattr(X, "iat", None)
+    if at is None or not hasattr(X, "columns") or len(X) != 1 or tuple(X.columns.tolist()) != names:
+        return None
+    values = [at[0, i] for i in range(len(names))]
+    if not SIMPLE.issuperset(map(type, values)):
+        return None
+    return [value if type(value) is str else value.item() for value in values]
 
 
 def _common(dtypes: list[Any]) -> tuple[Any, bool]:

@@ -7,31 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sknet import ops
 from sknet._available import available_if
 from sknet._frames import is_frame, read_frame
-from sknet.core import Tensor, no_grad
+from sknet.core import Tensor
 from sknet.device import Device
 from sknet.engine.extend import (
-    MOST_ROWS,
     Head,
     Layer,
     Part,
     Pass,
-    Predictor,
-    apply_head,
-    are_arrays,
     arguments,
     computed_dtype,
     detached,
     each_input,
     find_layer,
     flattened,
-    in_chunks,
-    n_rows,
-    row_shapes,
-    rows_at_once,
-    rows_of_a_part,
     warn_of_overflow,
 )
 from sknet.estimators._decoding import DECODER, checked_codes, has_decoder
@@ -46,9 +36,9 @@ from sknet.estimators._heads import (
     probability_head,
 )
 from sknet.estimators._inputs import Inputs, Sequences, with_lengths
+from sknet.estimators._passes import Passes
 from sknet.estimators._python import python_file
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
-from sknet.exceptions import CaptureError, GraphError
 from sknet.nn import Module, Scope, run
 from sknet.persistence import write_atomically
 
@@ -104,10 +94,9 @@ class _Frozen:
         """Take over a module: its parameters become views of one array, an input of the programs."""
         self._module = module
         self._layout, self._flat = flattened(module, self._dtype)
-        self._predictors: dict[str, Predictor | None] = {}
-        self._rows: dict[Any, int] = {}
-        self._latest = 0
-        self._repeated: tuple[int, ...] = ()
+        self._passes = Passes(module, self._layout, self._flat)
+        # Of a single row that needs no conversion; None where inputs are no table.
+        self._row_shape = (1, self._inputs) if isinstance(self._inputs, int) else None
 
     @property
     def n_features_in_(self) -> int:
@@ -134,58 +123,15 @@ class _Frozen:
         return int(self._flat.nbytes + sum(buffers))
 
     def _predicted(self, X: Any, name: str, head: Head | None = None, by: Pass = run) -> Any:
+        if type(X) is np.ndarray and X.shape == self._row_shape and X.dtype.kind in "fiu" and by is run:
+            result = self._passes.of_row(X, name, head)
+            if result is not None:
+                return result
         with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
             X = self._checked(X)
-            result = self._computed(X, name, head, by)
+            result = self._passes.compute(X, name, head, by)
             warn_of_overflow(result, X, type(self).__name__)
         return result
-
-    def _computed(self, X: Any, name: str, head: Head | None, by: Pass, part: str = "") -> Any:
-        known = self._predictors.get(name)
-        if known is not None and type(X) is np.ndarray and X.shape[0] == 1 and known.is_for(self._flat, head):
-            return known.at_once(X)
-        rows = self._rows_at_once(X, part)
-        of_layer = by is not run and type(X) is np.ndarray  # an estimator computes these in parts, too
-        if of_layer or (are_arrays(X) and self._has_program(X, min(rows, MOST_ROWS))):
-            try:
-                predictor = self._predictor(name, head, by, rows)
-                if predictor is not None:
-                    return predictor(X) if of_layer else predictor.at_once(X)
-            except (CaptureError, GraphError):
-                self._predictors[name] = None  # computed one operation after the other
-        return in_chunks(
-            lambda chunk: apply_head(head, self._raw(chunk, by)), X, rows, self._flat.dtype, HOST
-        )
-
-    def _has_program(self, X: Any, most: int) -> bool:
-        """Tell whether a program computes all rows, to the same bits as the estimator does.
-
-        Products of matrices round differently where rows are split, or where columns are contiguous.
-        """
-        n = X.shape[0] if type(X) is np.ndarray else n_rows(X)
-        if n == 1:
-            return True
-        arrays = X.values() if isinstance(X, dict) else (X,)
-        if n > most or not all(x.flags.c_contiguous for x in arrays):
-            return False
-        before, self._latest = self._latest, n
-        if n == rows_of_a_part(n) or n in self._repeated:
-            return True
-        if n != before or len(self._repeated) == MOST_REPEATED:
-            return False
-        self._repeated = (*self._repeated, n)  # batches of one size are worth a program
-        return True
-
-    def _rows_at_once(self, X: Any, part: str = "") -> int:
-        shapes = tuple([(name, x.shape[1:]) for name, x in X.items()]) if isinstance(X, dict) else X.shape[1:]
-        key = (part, shapes)
-        rows = self._rows.get(key)
-        if rows is None:
-            dtype = self._flat.dtype
-            kinds = each_input(lambda x: computed_dtype(x, dtype), X)
-            module = self._module.get_submodule(part) if part else self._module
-            rows = self._rows[key] = rows_at_once(module, row_shapes(X), kinds)
-        return rows
 
     def _checked(self, X: Any) -> Any:
         """Return the input as a 2-D array or CSR matrix of finite numbers, or the inputs that it takes."""
@@ -216,20 +162,6 @@ class _Frozen:
             return np.asarray(X)
         X = read_frame(X, self._names, self.n_features_in_)
         return X.array((self._dtype, *(dtype for dtype in KEPT if dtype != self._dtype)))
-
-    def _predictor(self, name: str, head: Head | None, by: Pass, rows: int) -> Predictor | None:
-        if name in self._predictors:
-            known = self._predictors[name]
-            if known is None or known.is_for(self._flat, head):
-                return known
-        found = Predictor(self._module, self._layout, self._flat, head, min(MOST_ROWS, rows), by)
-        self._predictors[name] = found
-        return found
-
-    def _raw(self, X: Any, by: Pass) -> Any:
-        with no_grad():
-            given = each_input(lambda x: x if ops.is_sparse(x) else Tensor(x), X)
-            return by(self._module, Scope({}), arguments(given)).data
 
     # -- hidden activations ---------------------------------------------------------------------
 
@@ -296,7 +228,7 @@ class _Frozen:
         multiple in one pass, and where large products are split: these differ in the last digits.
         Inputs have the lengths of the fit along all axes but the first.
         """
-        text = python_file(self, self._kind, layer, coverage)
+        text = python_file(self, layer, coverage)
         write_atomically(Path(path), [text.encode()])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -459,7 +391,7 @@ class FrozenTransformer(_Frozen):
         codes = checked_codes(self, with_lengths(X, lengths), shape, has_steps=has_steps)
         with np.errstate(all="ignore"):
             head = self._targets.head(self._loss)
-            found = self._computed(codes, DECODER, head, Part(DECODER), DECODER)
+            found = self._passes.compute(codes, DECODER, head, Part(DECODER), DECODER)
         return self._targets.restore(found)
 
     def _network(self) -> Module:

@@ -1,7 +1,7 @@
 """Frozen predictors as Python files that need NumPy alone."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from sknet.estimators._heads import interval_head, probability_head
 from sknet.exceptions import CaptureError
 from sknet.nn import Scope, bindings, run
 
-__all__ = ["python_file"]
+__all__ = ["Prepares", "python_file"]
 
 COVERAGE = 0.8  # of the intervals that are asked for if no other is
 
@@ -96,6 +96,24 @@ def checked(given, expected):
         raise ValueError(f"expected as many rows in each of {{list(expected)}}")
     return found
 '''
+
+
+class Prepares(Protocol):
+    """What is done with X before a network, and with predictions afterwards.
+
+    Attributes
+    ----------
+    title : str
+        What the file is.
+    inverse : object or None
+        What takes predictions back, if anything does.
+    """
+
+    title: str
+    inverse: Any
+
+    def write(self, source: PythonSource, /) -> str:
+        """Return definitions of the functions `prepared(X)` and, with an inverse, `restored(y)`."""
 
 
 class _Method(NamedTuple):
@@ -206,8 +224,8 @@ KINDS = {"classifier": _of_classifier, "regressor": _of_regressor, "transformer"
 class _File:
     """Collects the parts of a file."""
 
-    def __init__(self, frozen: Any) -> None:
-        self.frozen, self.source = frozen, PythonSource()
+    def __init__(self, frozen: Any, table: "Prepares | None") -> None:
+        self.frozen, self.source, self.is_prepared = frozen, PythonSource(), table is not None
         module, inputs = frozen._module, frozen._inputs
         if isinstance(inputs, Encoded):
             raise CaptureError(
@@ -319,7 +337,8 @@ class _File:
                 "if lengths is not None:",
                 f"    X = {{**(X if isinstance(X, dict) else {{{first!r}: X}}), 'lengths': lengths}}",
             ]
-        given = "X" if is_named else f"{{{next(iter(self.inputs[method.source]))!r}: X}}"
+        x = "prepared(X)" if self.is_prepared and method.source == "X" else "X"
+        given = x if is_named else f"{{{next(iter(self.inputs[method.source]))!r}: {x}}}"
         # The outputs of layers are computed in parts of powers of two, all others whole.
         in_powers = not is_named and (method.source == "codes" or method.name == "transform")
         lines += [
@@ -334,7 +353,7 @@ class _File:
         return f"def {method.name}({arguments}):\n{body}".rstrip("\n")
 
     def _with_std(self, method: _Method) -> list[str]:
-        if method.name != "predict" or not hasattr(self.frozen, "predict_std"):
+        if method.name != "predict" or not hasattr(self.frozen, "predict_std") or method.then != "found":
             return []
         return ["return (found, predict_std(X)) if return_std else found"]
 
@@ -358,22 +377,22 @@ class _File:
         facts = {key: (x.shape[1:], kinds[key].name if kinds[key].kind == "f" else None)
                  for key, x in examples.items()}  # fmt: skip
         given = examples if source == "X" and self.is_named else next(iter(examples.values()))
-        rows = self.frozen._rows_at_once(given, part)
+        rows = self.frozen._passes.rows_at_once(given, part)
         shown = ", ".join(f"{key!r}: {fact!r}" for key, fact in facts.items())
         return [f"{name} = {{{shown}}}  # shape of a row, and dtype (None: integers)", f"{most} = {rows}"]
 
 
-def python_file(frozen: Any, kind: str, layer: Any, coverage: float | None) -> str:
+def python_file(frozen: Any, layer: Any, coverage: float | None, table: "Prepares | None" = None) -> str:
     """Return the text of a file that predicts what a frozen predictor does.
 
     Parameters
     ----------
     frozen : FrozenClassifier, FrozenRegressor or FrozenTransformer
         The predictor.
-    kind : {"classifier", "regressor", "transformer"}
-        What it is.
     layer, coverage : object
         As for `to_python`.
+    table : Prepares, default=None
+        What is done with X before, and with predictions afterwards.
 
     Returns
     -------
@@ -385,20 +404,24 @@ def python_file(frozen: Any, kind: str, layer: Any, coverage: float | None) -> s
     CaptureError
         If a part cannot be written.
     """
-    file = _File(frozen)
-    chosen = _methods(frozen, kind, layer, coverage)
+    file = _File(frozen, table)
+    chosen = _methods(frozen, frozen._kind, layer, coverage)
+    if table is not None and table.inverse is not None:
+        chosen = [method._replace(then="restored(found)") for method in chosen if method.name == "predict"]
+    before = "" if table is None else f"{table.write(file.source)}\n\n\n"
     methods = [file.method(method) for method in chosen]
     names = [method.name for method in chosen]
+    in_parts = IN_PARTS.format(few=FEW_ROWS, most=MOST_ROWS).strip()
     source, facts = file.source, file.facts()
     return FILE.format(
-        title=repr(frozen),
+        title=repr(frozen) if table is None else table.title,
         names=", ".join(f"`{name}`" for name in names),
         imports=source.imports.strip(),
         all=names,
         facts=facts,
         methods="\n\n\n".join(methods),
         passes="\n\n\n".join(file.texts),
-        inputs=f"{IN_PARTS.format(few=FEW_ROWS, most=MOST_ROWS).strip()}\n\n\n{CHECKED.format().strip()}",
+        inputs=f"{before}{in_parts}\n\n\n{CHECKED.format().strip()}",
         helpers="\n\n\n".join([*source.helpers, *source.decoder]),
         arrays="\n".join(source.arrays),
     )

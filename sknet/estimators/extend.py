@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sknet.estimators._input import check_weights, check_y
     from sknet.estimators._namespace import follows_namespace
     from sknet.estimators._perceptron import PerceptronLayers
+    from sknet.estimators._python import python_file
     from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
     from sknet.estimators._regressor import BaseRegressor
     from sknet.estimators._targets import (
@@ -56,6 +57,7 @@ __all__ = [
     "is_estimator",
     "layer_sizes",
     "probability_head",
+    "python_file",
     "settings_of",
 ]
 
@@ -82,6 +84,7 @@ _NAMES = _Names(
         "sknet.estimators._modules": ("Built", "Ready"),
         "sknet.estimators._namespace": ("follows_namespace",),
         "sknet.estimators._perceptron": ("PerceptronLayers",),
+        "sknet.estimators._python": ("python_file",),
         "sknet.estimators._recipe": ("Recipe", "layer_sizes", "settings_of"),
         "sknet.estimators._regressor": ("BaseRegressor",),
         "sknet.estimators._targets": (

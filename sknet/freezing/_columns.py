@@ -106,7 +106,9 @@ class Columns:
     def __call__(self, X: Any) -> Any:
         """Return the outputs of all steps."""
         if type(X) is np.ndarray and len(X) == 1 and self._writers is not None and X.dtype.char in "dO":
-            return self._row(X)
+            out = np.zeros((1, self._writers[0]))
+            self.write(X[0], out[0])
+            return out
         if not self.branches:
             return np.zeros((X.shape[0], 0))
         parts = [branch(X) for branch in self.branches]
@@ -117,15 +119,17 @@ class Columns:
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_writers"}
 
-    def _row(self, X: Any) -> Any:
-        """Return the outputs for one row: each step writes into its part of one array."""
-        width, writers = self._writers  # type: ignore[misc]
-        out, row, is_object = np.zeros((1, width)), X[0], X.dtype.char == "O"
-        flat = out[0]
+    def row_width(self, n_features: int) -> int | None:
+        """Return how many outputs `write` writes; None if it cannot."""
+        return None if self._writers is None else self._writers[0]
+
+    def write(self, row: Any, out: Any) -> None:
+        """Write the outputs for a row of shape (n_features,) into `out`, zeros of shape (width,)."""
+        _, writers = self._writers  # type: ignore[misc]
+        is_object = row.dtype.char == "O"
         for write, positions, reads_numbers, part in writers:
             values = row[positions]
-            write(values.astype(np.float64) if is_object and reads_numbers else values, flat[part])
-        return out
+            write(values.astype(np.float64) if is_object and reads_numbers else values, out[part])
 
     @cached_property
     def _writers(self) -> "tuple[int, list[Any]] | None":

@@ -1,17 +1,28 @@
 """The predictor of a frozen pipeline."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sknet._available import available_if
-from sknet._frames import Frame, is_frame, read_frame
+from sknet._frames import Frame, is_frame, only_row, read_frame
 from sknet._scipy import issparse
-from sknet.freezing._columns import Chain
+from sknet.estimators.extend import python_file
+from sknet.freezing._columns import Chain, Columns
+from sknet.freezing._encoding import OneHot, Ordinal
+from sknet.freezing._python import Table, steps_file
+from sknet.freezing._scaling import Elementwise
+from sknet.persistence import write_atomically
 
 __all__ = ["Features", "FrozenPipeline", "Retargeted"]
+
+
+READ_OBJECTS = (Columns, OneHot, Ordinal)
 
 
 @dataclass(frozen=True)
@@ -116,7 +127,45 @@ class FrozenPipeline:
         """The sorted labels of a classifier."""
         return self._last.classes_
 
+    @cached_property
+    def _width(self) -> int | None:
+        """How many outputs the steps write for one row in double precision; None if they cannot."""
+        steps = self._steps.steps
+        # Outputs in sparse matrices stay there, and a function may return other objects than numbers.
+        if (
+            not steps
+            or isinstance(steps[0], Elementwise)
+            or any(isinstance(step, OneHot) and step.container != "array" for step in steps)
+        ):
+            return None
+        return self._steps.row_width(self._features.count)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_width"}
+
+    def _only_row(self, X: Any) -> Any:
+        """Return the values of a single row in double precision, or objects; None if X is anything else."""
+        kind, count, names = type(X), self._features.count, self._features.names
+        if kind is np.ndarray:
+            row = X[0] if X.shape == (1, count) and X.dtype.char in "dO" else None
+        elif kind is list:
+            is_row = len(X) == 1 and type(X[0]) is list and len(X[0]) == count and str in map(type, X[0])
+            row = np.array(X[0], dtype=object) if is_row else None
+        else:
+            values = None if names is None else only_row(X, names)
+            is_object = values is not None and not all(type(value) is float for value in values)
+            row = None if values is None else np.array(values, dtype=object if is_object else np.float64)
+        if row is None or row.dtype.char == "d" or isinstance(self._steps.steps[0], READ_OBJECTS):
+            return row
+        return None if kind is not np.ndarray and str in map(type, row) else row.astype(np.float64)
+
     def _before(self, X: Any) -> Any:
+        if self._width is not None:
+            row = self._only_row(X)
+            if row is not None:
+                out = np.zeros((1, self._width))
+                self._steps.write(row, out[0])
+                return out
         found = self._steps(self._features.read(X))
         if type(found) is not Frame:
             return found
@@ -162,6 +211,47 @@ class FrozenPipeline:
         """Return the pipeline's output for X."""
         found = self._before(X)
         return found if self._last is None else self._last.transform(found)
+
+    def to_python(
+        self, path: str | os.PathLike[str], *, layer: int | str | None = None, coverage: float | None = None
+    ) -> None:
+        """Write one Python file with functions like the methods, which needs only NumPy.
+
+        Parameters
+        ----------
+        path : path-like
+            The file to write: a module with `predict`, `predict_proba`, ..., which contains all parameters.
+        layer : int or str, default=None
+            As for the last step's `to_python`: the layer whose output the file's `transform` returns.
+        coverage : float, default=None
+            As for the last step's `to_python`, of the intervals that the file's `predict_interval` returns.
+
+        Raises
+        ------
+        CaptureError
+            If a step or the network cannot be written.
+        TypeError
+            If the last step has no `to_python`.
+
+        Notes
+        -----
+        Tables are arrays, lists of rows, data frames, or dicts of columns by name. Where a step returns a
+        sparse matrix, the file has an array, and the network may round differently in the last digits.
+        """
+        write_atomically(Path(path), [self._as_python(layer, coverage).encode()])
+
+    def _as_python(self, layer: int | str | None, coverage: float | None) -> str:
+        steps, last, inverse = list(self._steps.steps), self._last, None
+        if isinstance(last, Retargeted):
+            last, inverse = last._regressor, last._inverse
+            if isinstance(last, FrozenPipeline):
+                steps, last = [*steps, *last._steps.steps], last._last
+        table = Table(self._features, Chain(tuple(steps)), repr(self), inverse)
+        if last is None:
+            return steps_file(table)
+        if not hasattr(last, "to_python"):
+            raise TypeError(f"{type(last).__name__} cannot be written as Python that needs NumPy alone")
+        return python_file(last, layer, coverage, table)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({' -> '.join(self._labels)})"

@@ -386,3 +386,68 @@ def test_single_rows_are_written_into_one_array():
                 np.testing.assert_array_equal(frozen.transform(row[None]), columns.transform(row[None]))
     with pytest.raises(ValueError, match="infinity"):
         frozen.transform(np.where(np.arange(7) == 1, np.inf, X[:1]))
+
+
+def rows_of(rng, n):
+    """Return a table of what single rows of frames are read without conversions, and of some exceptions."""
+    table = pd.DataFrame(
+        {
+            "a": rng.normal(size=n),
+            "b": np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n)),
+            "c": rng.integers(0, 5, n),
+            "d": rng.choice(["x", "y", "z"], n),
+            "e": pd.Categorical(rng.choice(["u", "v"], n)),
+            "f": rng.choice(np.array(["k", "l", None], dtype=object), n),
+        }
+    )
+    table.loc[3, "a"] = np.inf
+    return table
+
+
+UNKNOWN = {"handle_unknown": "use_encoded_value", "unknown_value": -1}
+SINGLE = {
+    "mixed": lambda: ColumnTransformer(
+        [
+            ("numbers", make_pipeline(SimpleImputer(), StandardScaler()), ["b", "c", "a"]),
+            ("one", OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["d", "e"]),
+            (
+                "order",
+                OrdinalEncoder(
+                    handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-2
+                ),
+                ["f", "d"],
+            ),
+        ],
+        sparse_threshold=0.0,
+    ),
+    "numbers": lambda: ColumnTransformer([("numbers", MinMaxScaler(), ["a", "c"])]),
+    "texts": lambda: OneHotEncoder(sparse_output=False, handle_unknown="ignore"),
+    "sparse": lambda: OneHotEncoder(handle_unknown="ignore"),
+    "scaled": lambda: make_pipeline(StandardScaler(), MinMaxScaler(clip=True)),
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_single_rows_of_frames_and_lists(name):
+    rng = np.random.default_rng(7)
+    table, other = rows_of(rng, 40), rows_of(rng, 12).assign(d="unseen")
+    kept = {"texts": ["d", "e", "f"], "sparse": ["d", "e"], "scaled": ["a", "b", "c"]}.get(name, [*table])
+    pipeline = SINGLE[name]().fit(table[kept].drop(index=3))
+    pipelines = [pipeline]
+    if name == "mixed":
+        net = sknet.MLPRegressor((3,), max_iter=2, random_state=0)
+        pipelines.append(make_pipeline(SINGLE[name](), net).fit(table.drop(index=3), table["c"].drop(3)))
+    tables = [table[kept], other[kept], table[kept].astype({kept[0]: object})]
+    if isinstance(pipeline, ColumnTransformer):  # others refuse another order
+        tables.append(table[kept[::-1]])
+    for each in pipelines:
+        frozen = sknet.freeze(each)
+        call = "predict" if hasattr(each, "predict") else "transform"
+        for X in tables:
+            for i in range(12):
+                row = X.iloc[i : i + 1]
+                assert_same(result(getattr(frozen, call), row), result(getattr(each, call), row))
+    if name == "mixed":  # a list has no names
+        frozen = sknet.freeze(pipelines[1])
+        for i, row in enumerate(table.to_numpy(dtype=object).tolist()[:12]):
+            assert_same(result(frozen.predict, [row]), result(pipelines[1].predict, table.iloc[i : i + 1]))

@@ -1,6 +1,10 @@
 """Compiled forward passes, for predictions of few rows in microseconds and from several threads."""
 
 import types
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from math import isfinite
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -168,20 +172,54 @@ class Predictor:
             # Taken after the capture, which may have set attributes of the module.
             if self._made[1] is by_rows:  # otherwise another thread has found these programs stale
                 self._made = Fingerprint(self._module, self._head), by_rows
-        run_program, slot, result, buffers = program
+        run_program, slot, result, buffers, _ = program
         if type(slot) is dict:
             for name, x in X.items():
                 slot[name][...] = x
         else:
             slot[...] = X
         if buffers:
-            known = dict(self._module.named_buffers())
-            for name, place in buffers.items():
-                place[...] = known[name].data
+            self._fill(buffers)
         run_program()
         found = result.copy()
         waiting.append(program)
         return found
+
+    def of_row(self, X: np.ndarray) -> Any:
+        """Return the result for one row of a table, if a program for it is there and both are finite.
+
+        Parameters
+        ----------
+        X : ndarray of shape (1, n_features)
+            Numbers of any dtype.
+
+        Returns
+        -------
+        ndarray or None
+            The result of `head`; None for the first row, and where the sum of squares of X or of the result
+            is not finite: the caller finds out why.
+        """
+        fingerprint, by_rows = self._made
+        waiting = by_rows.get(1)
+        if not waiting or fingerprint is None or not fingerprint.holds():
+            return None
+        try:
+            program = waiting.pop()
+        except IndexError:  # another thread has taken the last
+            return None
+        _, _, result, buffers, of_row = program
+        found = None
+        if of_row is not None:
+            if buffers:
+                self._fill(buffers)
+            found = result.copy() if of_row(X) else None
+        waiting.append(program)
+        return found
+
+    def _fill(self, buffers: dict[str, Any]) -> None:
+        known = dict(self._module.named_buffers())
+        for name, place in buffers.items():
+            place[...] = known[name].data
 
     def _program(self, X: Any) -> tuple[Any, ...]:
         layout, places, module = self._layout, bindings(self._module), self._module
@@ -202,7 +240,30 @@ class Predictor:
             structure = None if known is None else ("forward", known, tuple(layout.shapes))
             program = recalled(structure, forward, args, slots=(self.flat, frozen, None), exact=True)
         replaced = {name: program.slots[1][name] for name in buffers}
-        return program.run, program.slots[2], program.result, replaced
+        slot, result = program.slots[2], program.result
+        return program.run, slot, result, replaced, _of_row(program.run, slot, result)
+
+
+def _of_row(run: Callable[[], Any], slot: Any, result: Any) -> "Callable[[Any], bool] | None":
+    """Return what runs a program for a row without NumPy's warnings, and tells whether all is finite."""
+    arrays = (slot, result)
+    if not all(type(x) is np.ndarray and x.dtype.kind == "f" and x.flags.c_contiguous for x in arrays):
+        return None
+    row, outcome, dtype = slot.reshape(-1), result.reshape(-1), slot.dtype
+
+    def compute(X: Any) -> bool:
+        if X.dtype is dtype:
+            slot[...] = X
+        else:
+            np.copyto(slot, X, "unsafe")
+        if not isfinite(row.dot(row)):  # in a quarter of the time of a sum
+            return False
+        run()
+        return isfinite(outcome.dot(outcome))
+
+    with np.errstate(all="ignore"):  # to enter a context takes a tenth of the time
+        silently: Any = copy_context().run
+    return partial(silently, compute)
 
 
 def _shape_of(X: Any) -> Any:
