@@ -151,6 +151,18 @@ class Compiled:
         run, _ = self._bound
         return run if self.device.kind == "cpu" else partial(self._run_there, run)
 
+    def record(self, record: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Go through a run without computing; only on the host.
+
+        Parameters
+        ----------
+        record : callable
+            Given each function that `run` calls; what it returns is called in the function's place, with the
+            arrays that `run` reads and writes.
+        """
+        program: Any = self._program
+        program.record(self._memory, self._inputs, self._sparse, record)
+
     def _like_result(self, values: Sequence[Any]) -> Tree:
         return map_leaves(lambda leaf: values[leaf] if type(leaf) is OutputIndex else leaf, self._template)
 

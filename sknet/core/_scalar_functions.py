@@ -1,4 +1,4 @@
-"""The functions that scalar expressions may call: one row each, for NumPy, C and Numba."""
+"""The functions that scalar expressions may call: one row each, for NumPy and C."""
 
 import re
 from collections.abc import Callable
@@ -24,9 +24,6 @@ class ScalarFunction(NamedTuple):
     c : str
         The function of C's library, in float32 with an f at the end; or, with braces, the text for
         floating-point arguments ``{0}``, ``{1}``.
-    numba : str
-        What Numba knows it as. `sknet.compile.executors.native` has functions of its own for some, which
-        are made for vectorised loops and take precedence.
     c_integers : str or None
         The text in C for arguments of integer dtype; None where the function is called on whole arrays.
 
@@ -39,7 +36,6 @@ class ScalarFunction(NamedTuple):
 
     numpy: Callable[..., Any]
     c: str
-    numba: str
     c_integers: str | None = None
 
     def in_c(self, arguments: list[str], dtype: np.dtype[Any]) -> str | None:
@@ -53,48 +49,47 @@ class ScalarFunction(NamedTuple):
         return f"{self.c}{'f' if dtype.itemsize == 4 else ''}({', '.join(arguments)})"
 
 
-# Rounding functions and predicates are NumPy's in Numba too: math's versions return integers.
 SCALAR_FUNCTIONS: dict[str, ScalarFunction] = {
-    "abs": ScalarFunction(np.absolute, "fabs", "abs", c_integers="({0} < 0 ? -{0} : {0})"),
-    "acos": ScalarFunction(np.arccos, "acos", "np.arccos"),
-    "acosh": ScalarFunction(np.arccosh, "acosh", "np.arccosh"),
-    "asin": ScalarFunction(np.arcsin, "asin", "np.arcsin"),
-    "asinh": ScalarFunction(np.arcsinh, "asinh", "np.arcsinh"),
-    "atan": ScalarFunction(np.arctan, "atan", "np.arctan"),
-    "atan2": ScalarFunction(np.arctan2, "atan2", "np.arctan2"),
-    "atanh": ScalarFunction(np.arctanh, "atanh", "np.arctanh"),
-    "ceil": ScalarFunction(np.ceil, "ceil", "np.ceil"),
-    "copysign": ScalarFunction(np.copysign, "copysign", "np.copysign"),
-    "cos": ScalarFunction(np.cos, "cos", "math.cos"),
-    "cosh": ScalarFunction(np.cosh, "cosh", "np.cosh"),
-    "erf": ScalarFunction(SpecialFunction("erf"), "erf", "math.erf"),
-    "erfc": ScalarFunction(SpecialFunction("erfc"), "erfc", "math.erfc"),
-    "exp": ScalarFunction(np.exp, "exp", "math.exp"),
-    "exp2": ScalarFunction(np.exp2, "exp2", "np.exp2"),
-    "expm1": ScalarFunction(np.expm1, "expm1", "math.expm1"),
-    "floor": ScalarFunction(np.floor, "floor", "np.floor"),
-    "hypot": ScalarFunction(np.hypot, "hypot", "np.hypot"),
-    "invert": ScalarFunction(np.invert, "", "np.invert", c_integers="(~{0})"),
+    "abs": ScalarFunction(np.absolute, "fabs", c_integers="({0} < 0 ? -{0} : {0})"),
+    "acos": ScalarFunction(np.arccos, "acos"),
+    "acosh": ScalarFunction(np.arccosh, "acosh"),
+    "asin": ScalarFunction(np.arcsin, "asin"),
+    "asinh": ScalarFunction(np.arcsinh, "asinh"),
+    "atan": ScalarFunction(np.arctan, "atan"),
+    "atan2": ScalarFunction(np.arctan2, "atan2"),
+    "atanh": ScalarFunction(np.arctanh, "atanh"),
+    "ceil": ScalarFunction(np.ceil, "ceil"),
+    "copysign": ScalarFunction(np.copysign, "copysign"),
+    "cos": ScalarFunction(np.cos, "cos"),
+    "cosh": ScalarFunction(np.cosh, "cosh"),
+    "erf": ScalarFunction(SpecialFunction("erf"), "erf"),
+    "erfc": ScalarFunction(SpecialFunction("erfc"), "erfc"),
+    "exp": ScalarFunction(np.exp, "exp"),
+    "exp2": ScalarFunction(np.exp2, "exp2"),
+    "expm1": ScalarFunction(np.expm1, "expm1"),
+    "floor": ScalarFunction(np.floor, "floor"),
+    "hypot": ScalarFunction(np.hypot, "hypot"),
+    "invert": ScalarFunction(np.invert, "", c_integers="(~{0})"),
     # Macros in C and functions in CUDA: written out.
-    "isfinite": ScalarFunction(np.isfinite, "({0} - {0} == 0)", "np.isfinite"),
-    "isinf": ScalarFunction(np.isinf, "({0} == {0} && {0} - {0} != 0)", "np.isinf"),
-    "isnan": ScalarFunction(np.isnan, "({0} != {0})", "np.isnan"),
-    "left_shift": ScalarFunction(np.left_shift, "", "np.left_shift"),
-    "log": ScalarFunction(np.log, "log", "math.log"),
-    "log10": ScalarFunction(np.log10, "log10", "np.log10"),
-    "log1p": ScalarFunction(np.log1p, "log1p", "math.log1p"),
-    "log2": ScalarFunction(np.log2, "log2", "np.log2"),
-    "nextafter": ScalarFunction(np.nextafter, "nextafter", "np.nextafter"),
-    "pow": ScalarFunction(np.power, "pow", "pow"),
-    "right_shift": ScalarFunction(np.right_shift, "", "np.right_shift"),
-    "rint": ScalarFunction(np.rint, "rint", "np.rint"),
-    "signbit": ScalarFunction(np.signbit, "(copysign(1.0, {0}) < 0)", "np.signbit"),
-    "sin": ScalarFunction(np.sin, "sin", "math.sin"),
-    "sinh": ScalarFunction(np.sinh, "sinh", "np.sinh"),
-    "sqrt": ScalarFunction(np.sqrt, "sqrt", "math.sqrt"),
-    "tan": ScalarFunction(np.tan, "tan", "np.tan"),
-    "tanh": ScalarFunction(np.tanh, "tanh", "math.tanh"),
-    "trunc": ScalarFunction(np.trunc, "trunc", "np.trunc"),
+    "isfinite": ScalarFunction(np.isfinite, "({0} - {0} == 0)"),
+    "isinf": ScalarFunction(np.isinf, "({0} == {0} && {0} - {0} != 0)"),
+    "isnan": ScalarFunction(np.isnan, "({0} != {0})"),
+    "left_shift": ScalarFunction(np.left_shift, ""),
+    "log": ScalarFunction(np.log, "log"),
+    "log10": ScalarFunction(np.log10, "log10"),
+    "log1p": ScalarFunction(np.log1p, "log1p"),
+    "log2": ScalarFunction(np.log2, "log2"),
+    "nextafter": ScalarFunction(np.nextafter, "nextafter"),
+    "pow": ScalarFunction(np.power, "pow"),
+    "right_shift": ScalarFunction(np.right_shift, ""),
+    "rint": ScalarFunction(np.rint, "rint"),
+    "signbit": ScalarFunction(np.signbit, "(copysign(1.0, {0}) < 0)"),
+    "sin": ScalarFunction(np.sin, "sin"),
+    "sinh": ScalarFunction(np.sinh, "sinh"),
+    "sqrt": ScalarFunction(np.sqrt, "sqrt"),
+    "tan": ScalarFunction(np.tan, "tan"),
+    "tanh": ScalarFunction(np.tanh, "tanh"),
+    "trunc": ScalarFunction(np.trunc, "trunc"),
 }
 
 
@@ -104,6 +99,6 @@ def check_functions(primitive: str, expression: str) -> None:
     if missing:
         raise ValueError(
             f"the expression of the primitive {primitive!r}, {expression!r}, calls {', '.join(missing)}, "
-            "which cannot be translated: add a row with its names in NumPy, C and Numba to SCALAR_FUNCTIONS, "
+            "which cannot be translated: add a row with its names in NumPy and C to SCALAR_FUNCTIONS, "
             "in sknet/core/_scalar_functions.py"
         )

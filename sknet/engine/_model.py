@@ -136,7 +136,6 @@ class Model:
         self.compile = _check_compile(compile)
         self.dtype = check_float_dtype(dtype, where="a Model")
         self.random_state = check_random_state(random_state)
-        self._is_seeded = random_state is not None
         self.progress = Progress(counts_epochs=False)
         self._epoch = Epoch()
         self._stepper, self._predictors, self._kept_steps = Stepper(), Predictors(), None

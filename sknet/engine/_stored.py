@@ -34,7 +34,7 @@ def parts_of(model: Model) -> Parts:
     found: Parts = {
         **{"module": module, "loss": model.loss_function, "optimizer": model.optimizer, "alpha": model.alpha},
         **{"dtype": str(model.dtype), "device": str(model.device), "compile": model.compile},
-        **{"random_state": model.random_state, "is_seeded": model._is_seeded},
+        **{"random_state": model.random_state},
         **{"has_seen_output": model._has_seen_output, "progress": list(model.progress)},
         "epoch": [model._epoch.began, model._epoch.rows],
     }
@@ -76,7 +76,6 @@ def restored_model(parts: Mapping[str, Any]) -> Model:
         parts["module"], **given, random_state=random_state, device=_available(parts["device"]), copy=False
     )
     model.progress = Progress(*_counts(parts["progress"]))
-    model._is_seeded = parts["is_seeded"] is True
     if parts["has_seen_output"] is True:
         model._has_seen_output = True
     model._epoch = Epoch(*_counts(parts["epoch"]))

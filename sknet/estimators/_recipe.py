@@ -134,7 +134,6 @@ def settings_of(estimator: Any, **more: Any) -> Settings:
     return Settings(
         max_iter=estimator.max_iter,
         shuffle=estimator.shuffle,
-        seeded=estimator.random_state is not None,
         **more,
     )
 

@@ -159,7 +159,7 @@ def train_member(
     stopping = [EarlyStopping("validation_loss", patience=np.inf, tol=0.0)] if keeps_best else []
     validation = Validation(held_out.batches(model, 4096), NoScore) if keeps_best else None
     history = History()
-    settings = Settings(max_iter=setting.epochs, seeded=True)
+    settings = Settings(max_iter=setting.epochs)
     train(
         model, training.batches(model, size), history, settings, NoScore, validation, [*callbacks, *stopping]
     )

@@ -204,7 +204,7 @@ def test_wrong_values_are_refused_by_name_when_it_is_used(name, tmp_path):
 
 @ALL
 def test_a_fit_with_it_stays_native_and_has_the_same_bits(name, tmp_path, monkeypatch):
-    monkeypatch.setenv("SKNET_NATIVE", "1")
+    monkeypatch.setenv("SKNET_NATIVE", "always")
     native = []
     run = NativeRun.run
     monkeypatch.setattr(NativeRun, "run", lambda self, *args: native.append(1) or run(self, *args))

@@ -1,55 +1,37 @@
-"""Running the native executor's source as plain Python, without Numba."""
-
-import ctypes
-import math
+"""Training in native code from the first step on, and comparing what is left to the last bit."""
 
 import numpy as np
+import pytest
 
 from sknet import Model
-from sknet.compile.executors.native._math import FUNCTIONS
-from sknet.compile.executors.native._scalar import ScalarWriter
-from sknet.compile.executors.native._value import Given, Map
-from sknet.core import PRIMITIVES
 from sknet.engine import Batches
 from sknet.engine.loop._native_steps import NativeSteps
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import CompiledSteps
-from tests.contracts.rows import ROWS
 
 
-def interpreted(source):
-    """Return the generated function, uncompiled: NumPy raises for an index that is out of bounds."""
-    text = source.replace("@loops\n", "").replace("@scalar\n", "")
-    namespace = {}
-    exec(text, namespace)
-    namespace["product"] = lambda a, b, out, room: np.matmul(a, b, out)
-    namespace["products"] = lambda a, b, out, room: np.matmul(a, b, out)
-    namespace["call_host"] = lambda address, number: ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(
-        int(address)
-    )(number)
-    namespace["plus"] = lambda total, x: total + x
-    namespace["plus_product"] = lambda total, x, y: total + x * y
-    return namespace["steps"]
+class WaitingSteps(NativeSteps):
+    """Native steps that wait for native code."""
+
+    def __init__(self, *args):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SKNET_NATIVE", "always")
+            super().__init__(*args)
+
+    @property
+    def runs(self):
+        """What native code does, for each number of rows; None where it does nothing."""
+        return list(self._runs.values())
 
 
-class InterpretedSteps(NativeSteps):
-    """Native steps whose source is interpreted."""
+class ChangingSteps(WaitingSteps):
+    """Steps by NumPy's plan and by native code, in turns."""
 
-    def _new_run(self, n_rows):
-        run = super()._new_run(n_rows)
-        run.steps = interpreted(run.source)
-        return run
+    _turns = 0
 
-
-class BoundsCheckedSteps(NativeSteps):
-    """Native steps, compiled so that they raise for an index out of bounds; nothing goes to disk."""
-
-    def _new_run(self, n_rows):
-        run = super()._new_run(n_rows)
-        namespace = {}
-        exec(run.source.replace("boundscheck=False", "boundscheck=True"), namespace)
-        run.steps = namespace["steps"]
-        return run
+    def _is_ready(self):
+        self._turns += 1
+        return self._turns % 3 == 2
 
 
 def trained(
@@ -75,41 +57,33 @@ def trained(
     return model, np.array(losses), np.concatenate(outputs), steps
 
 
-def assert_equal_training(kind, make_module, *args, tolerance, **settings):
-    """Train both ways, by NumPy's plan and by `kind`, and compare all that training leaves."""
+def left_by(model):
+    """Return parameters, slots and buffers of a model by name."""
+    state, arrays = model.state, {}
+    for prefix, part in (("parameter", state.parameters), ("buffer", model.buffers)):
+        arrays |= {f"{prefix} {name}": np.array(array) for name, array in part.items()}
+    for slot, array in state.optimizer.slots.items():
+        for name, place in model.memory.layout.slices.items():
+            arrays[f"slot {slot} of {name}"] = np.array(array[place])
+    return arrays
+
+
+def assert_same_bits(found, expected):
+    """Compare arrays by name."""
+    assert list(found) == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+        signs = [np.signbit(x) for x in (found[name], array) if x.dtype.kind == "f"]
+        assert not signs or (signs[0] == signs[1])[~np.isnan(array)].all(), f"the sign of a zero in {name}"
+
+
+def assert_equal_training(make_module, *args, **settings):
+    """Train both ways, by NumPy's plan and in native code, and compare all that is left, bit by bit."""
     expected, losses, outputs, _ = trained(CompiledSteps, make_module(), *args, **settings)
-    found, native_losses, native_outputs, steps = trained(kind, make_module(), *args, **settings)
-
-    def close(a, b):
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-
-    close(native_losses, losses)
-    close(native_outputs, outputs)
+    found, native_losses, native_outputs, steps = trained(WaitingSteps, make_module(), *args, **settings)
     assert found.progress == expected.progress
-    for mine, theirs in (
-        (found.state.parameters, expected.state.parameters),
-        (found.state.optimizer.slots, expected.state.optimizer.slots),
-        (found.buffers, expected.buffers),
-    ):
-        assert set(mine) == set(theirs)
-        for name, array in mine.items():
-            close(array, theirs[name])
+    assert_same_bits(
+        left_by(found) | {"losses": native_losses, "outputs": native_outputs},
+        left_by(expected) | {"losses": losses, "outputs": outputs},
+    )
     return steps
-
-
-ELEMENTWISE = [row for row in ROWS if row.primitive and PRIMITIVES[row.primitive].expression]
-
-
-def written(row, dtype):
-    """Return an op's result, its operands by name, its scalar expression, and what else that names."""
-    [case, *_] = row.cases
-    operands = case.draw(dtype)
-    expected = row(*operands, **case.params).numpy().ravel()
-    arrays = dict(zip("abc", (x.ravel() for x in np.broadcast_arrays(*operands)), strict=False))
-    values = [Given(name, (), (), x.dtype, ()) for name, x in arrays.items()]
-    writer = ScalarWriter(dtype)
-    value = Map("out", tuple(values), (), expected.dtype, (), op=row.primitive)
-    text = writer.expression(value, {x: f"{x.name}[i]" for x in values})
-    numbers = {f"c{i}": writer.dtype.type(number) for i, number in enumerate(writer.numbers)}
-    names = {"np": np, "math": math, "T": writer.dtype.type, **numbers}
-    return expected, arrays, text, names | {name: FUNCTIONS[name] for name in writer.functions}

@@ -1,11 +1,10 @@
 """Every elementwise record in every executor, over ordinary and extreme values of every dtype that it takes.
 
-What a record's forward computes with NumPy is compared with NumPy's plan, and with what is generated from the
-scalar expression for Numba and in C.
+What a record's forward computes with NumPy is compared with NumPy's plan, whose calls native code makes too,
+and with what is generated from the scalar expression in C.
 """
 
 import itertools
-from collections import defaultdict
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +12,6 @@ import pytest
 
 from sknet.compile import compile
 from sknet.compile._internal import OWN
-from sknet.compile.executors.native._math import source_of
-from sknet.compile.executors.native._scalar import ScalarWriter
-from sknet.compile.executors.native._text import HEAD
-from sknet.compile.executors.native._value import Given, Map
 from sknet.core import PRIMITIVES, Primitive, bind
 from sknet.device import backend, to_device
 from sknet.exceptions import DtypeError
@@ -132,28 +127,3 @@ def test_kernels_in_c(dtype, fake_device):
         found = compile(function_of(applied), there)(*there)
     for each, result in zip(applied, found, strict=True):
         check(each, backend(fake_device.kind).to_host(result), "C")
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_native_code(dtype):
-    """All records in one function with a loop for each size, which is compiled faster than one each."""
-    pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
-    writer = ScalarWriter(dtype if dtype.startswith("float") else "float64")
-    loops, arguments = defaultdict(list), {}
-    applied = [each for each in applications(dtype) if each.dtype != "float16"]  # not known to Numba
-    for k, each in enumerate(applied):
-        names = {f"{letter}{k}": array for letter, array in zip("abc", each.arrays, strict=False)}
-        values = [Given(name, (), (), array.dtype, ()) for name, array in names.items()]
-        value = Map("out", tuple(values), (), each.dtype, (), op=each.primitive.name)
-        text = writer.expression(value, {x: f"{x.name}[{'i' if names[x.name].ndim else ()}]" for x in values})
-        arguments |= names | {f"out{k}": np.zeros_like(each.expected)}
-        loops[each.expected.size].append(f"        out{k}[i] = {text}\n")
-    names = {}
-    exec(HEAD.format(dtype=writer.dtype.name), names)
-    names |= {f"c{i}": writer.dtype.type(number) for i, number in enumerate(writer.numbers)}
-    exec(source_of(writer.functions), names)
-    body = [f"    for i in range({size}):\n{''.join(lines)}" for size, lines in loops.items()]
-    exec(f"@loops\ndef run({', '.join(arguments)}):\n{''.join(body)}", names)
-    names["run"](*arguments.values())
-    for k, each in enumerate(applied):
-        check(each, arguments[f"out{k}"], "native code")

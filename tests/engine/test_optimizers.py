@@ -36,7 +36,7 @@ from sknet.optim import (
     WeightDecay,
 )
 from sknet.optim.schedules import Adaptive, Cosine, Linear
-from tests.compile.native import InterpretedSteps, trained
+from tests.compile.native import WaitingSteps, trained
 from tests.engine.helpers import CLASSES, X, assert_same, assert_same_state, classifier
 
 PLAIN = [optimizer() for name, optimizer in OPTIMIZERS.items() if name not in ("lbfgs", "muon")]
@@ -128,22 +128,13 @@ def test_steps_that_may_round_otherwise_stay_near(optimizer):
     assert_close(compiled, eager, 1e-9)
 
 
-@named([*ELEMENTWISE, *BY_NAME])
-def test_native_source_does_the_same(optimizer):
-    expected, *_ = train_by(CompiledSteps, optimizer, epochs=1)
-    found, *_ = train_by(InterpretedSteps, optimizer, epochs=1)
-    assert_close(found, expected, 1e-11)
-
-
-def test_compiled_natively():
+@named([*ELEMENTWISE, *BY_NAME, EMA(Accumulate(ClipNorm(WeightDecay(Adam(), 0.1), 0.1), 2), 0.9)])
+def test_native_code_gives_the_same_bits(optimizer):
     pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
-    from tests.compile.executors.native.test_run import WaitingSteps
-
-    optimizer = EMA(Accumulate(ClipNorm(WeightDecay(Adam(), 0.1), 0.1), 2), 0.9)
-    expected, losses, *_ = train_by(CompiledSteps, optimizer)
-    found, native_losses, *_ = train_by(WaitingSteps, optimizer)
-    np.testing.assert_allclose(native_losses, losses, rtol=1e-10)
-    assert_close(found, expected, 1e-10)
+    expected, losses, *_ = train_by(CompiledSteps, optimizer, epochs=1)
+    found, native_losses, *_ = train_by(WaitingSteps, optimizer, epochs=1)
+    np.testing.assert_array_equal(native_losses, losses)
+    assert_same_state(found.state, expected.state)
 
 
 @named([*ELEMENTWISE, *BY_NAME])

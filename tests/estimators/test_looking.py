@@ -113,7 +113,7 @@ def test_a_step_that_cannot_be_captured_has_no_source():
     estimator = fitted("binary", activation=Reading())
     assert hasattr(estimator, "compiled_step_")
     step = estimator.compiled_step_
-    for name in ("source", "gradient", "update", "native_source"):
+    for name in ("source", "gradient", "update"):
         assert not hasattr(step, name)
     with pytest.raises(AttributeError, match=r"this step is not compiled: .*item"):
         _ = step.source

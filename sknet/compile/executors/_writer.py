@@ -65,6 +65,10 @@ class Writer:
         Lines that are run once per arena: views and bound methods.
     lines : list of str
         Lines that are run in every step.
+    calls : list of str
+        The same lines, each as a call of a function in `bound` or `called`: what is recorded of a step.
+    called : dict of str to object
+        Functions and constants that only `calls` use.
     """
 
     def __init__(self, plan: Plan, exact: bool) -> None:
@@ -74,6 +78,8 @@ class Writer:
         self.bound: dict[str, Any] = {}
         self.setup: list[str] = []
         self.lines: list[str] = []
+        self.calls: list[str] = []
+        self.called: dict[str, Any] = {"array_copyto": np.copyto}
         self.is_dividing = False
         self._in_block: dict[Variable, str] = {}
         self._block_constants: dict[str, tuple[float, Variable]] = {}
@@ -182,14 +188,24 @@ class Writer:
         if primitive.scratch:
             works_in = [self.scratch(equation, i) for i in range(len(self.plan.scratch[equation]))]
             given += f", scratch=({', '.join(works_in)},)"
-        self.line(f"{name}({given}, out={out})" if primitive.writes_out else f"{out}[...] = {name}({given})")
+        if primitive.writes_out:
+            self.line(f"{name}({given}, out={out})")
+        else:
+            self.line(f"{out}[...] = {name}({given})", f"array_copyto({out}, {name}({given}), 'unsafe')")
 
     def _slot(self, slot: SparseSlot) -> str:
         return self._sparse.setdefault(slot, f"m{len(self._sparse)}")
 
-    def line(self, text: str) -> None:
-        """Add a line to the step."""
+    def line(self, text: str, call: str | None = None) -> None:
+        """Add a line to the step; `call` is the same as a call of a function, unless it is one already."""
         self.lines.append(text)
+        self.calls.append(text if call is None else call)
+
+    def method(self, of: str, name: str, given: str) -> None:
+        """Add a call of a method of an array, bound once per arena, with what is `given` to it."""
+        method = getattr(np.ndarray, name)
+        self.called[f"array_{name}"] = method
+        self.line(f"{self.made(f'{of}.{name}', name)}({given})", f"array_{name}({of}, {given})")
 
     def comment(self, line: int, text: str) -> None:
         """Append a comment to the line with this index, if it exists."""
@@ -218,6 +234,16 @@ class Writer:
             f"{head}# slots: {slots}\n# arena: {arena}\n"
             f"def bind({arguments}):\n{setup}\n    def step():\n{lines}\n    return step\n"
         )
+
+    def recording(self, others: Iterable[str] = ()) -> str:
+        """Return the source of ``bind(..., record)``, which calls ``record(function)`` for each function."""
+        functions = [name for name, value in self._functions().items() if callable(value)]
+        arguments = ", ".join([*self._arguments(), *self.called, *others, "record"])
+        lines = [*self.setup, *[f"{name} = record({name})" for name in functions], *self.calls]
+        return f"def bind({arguments}):\n" + "".join(f"    {line}\n" for line in lines or ["pass"])
+
+    def _functions(self) -> dict[str, Any]:
+        return {**self.called, **self.bound}
 
     def _arguments(self) -> list[str]:
         used = set(re.findall(r"\w+", "\n".join(self.setup + self.lines)))

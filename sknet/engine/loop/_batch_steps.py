@@ -84,7 +84,7 @@ class BatchSteps:
         waits = self._first not in (None, form) and key not in self._by_shape and model.compile == "auto"
         if self._never or waits:
             return EagerSteps(model, batches, settings.check_finite)
-        found = steps_for(model, batches, settings.check_finite, self._planned, settings.seeded)
+        found = steps_for(model, batches, settings.check_finite, self._planned)
         self._first = self._first or form
         self._never = isinstance(found, EagerSteps)
         return found

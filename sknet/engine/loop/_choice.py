@@ -22,8 +22,6 @@ def steps_for(
     batches: Batches,
     check_finite: bool,
     planned: int,
-    seeded: bool,
-    whole: int | None = None,
 ) -> Steps:
     """Return the fastest steps that are possible.
 
@@ -32,21 +30,14 @@ def steps_for(
     model, batches, check_finite
         As for `Steps`.
     planned : int
-        The most steps planned from now on.
-    seeded : bool
-        Whether the user has given a seed. Native code rounds differently from NumPy, so a seeded fit
-        is native from its first step on, and waits for the compiler if need be, so that the same seed
-        gives the same bits. Others start at once, and switch to native code when it is ready.
-    whole : int, default=None
-        Number of steps of the whole fit, including those before it was resumed; None for `planned`.
+        The most steps planned from now on, which decides whether native code is worthwhile.
 
     Returns
     -------
     Steps
-        Native on the host if Numba is installed, the environment does not say ``SKNET_NATIVE=0``, and a
-        seeded fit of more than matrices has enough steps (or the environment says ``SKNET_NATIVE=always``);
-        otherwise compiled (on the host also for sparse inputs) if the module can be captured; otherwise
-        eager.
+        Compiled if the module can be captured, and on the host in native code as soon as that is loaded, if
+        Numba is installed and the environment does not say ``SKNET_NATIVE=0``; it waits for native code where
+        the environment says ``SKNET_NATIVE=always``. Otherwise eager.
 
     Raises
     ------
@@ -64,7 +55,7 @@ def steps_for(
     try:
         if model.device.kind != "cpu":
             return DeviceSteps(model, batches, check_finite)
-        return _compiled_steps(model, batches, check_finite, planned, (whole or planned) if seeded else None)
+        return _compiled_steps(model, batches, check_finite, planned)
     except (CaptureError, GraphError) as error:
         if model.compile is True:
             raise
@@ -72,16 +63,14 @@ def steps_for(
         return EagerSteps(model, batches, check_finite)
 
 
-def _compiled_steps(
-    model: "Model", batches: Batches, check_finite: bool, planned: int, waits_for: int | None
-) -> CompiledSteps:
+def _compiled_steps(model: "Model", batches: Batches, check_finite: bool, planned: int) -> CompiledSteps:
     if os.environ.get("SKNET_NATIVE") != "0" and not any_sparse(batches.X):
         # Importing sknet should not take the time to load a compiler that may not be needed.
         from sknet.compile.executors.native import UnsupportedError
         from sknet.engine.loop._native_steps import NativeSteps
 
         try:
-            return NativeSteps(model, batches, check_finite, planned, waits_for)
+            return NativeSteps(model, batches, check_finite, planned)
         except UnsupportedError:
             pass
         except (CaptureError, GraphError, ShapeError, DtypeError, GradientError):

@@ -93,7 +93,7 @@ def fit(
     ['loss', 'accuracy', 'lr', 'time']
     """
     held_out = Rows(X_val, y_val, sample_weight_val)
-    options = Options("Model.fit", held_out, scores, callbacks, verbose, check_finite, self._is_seeded)
+    options = Options("Model.fit", held_out, scores, callbacks, verbose, check_finite)
     return fit_rows(self, Rows(X, y, sample_weight), epochs, batch_size, shuffle, options, resume_from)
 
 
@@ -180,7 +180,7 @@ def train(
     True
     """
     held_out = Rows(X_val, y_val, sample_weight_val)
-    options = Options("Model.train", held_out, scores, callbacks, verbose, check_finite, self._is_seeded)
+    options = Options("Model.train", held_out, scores, callbacks, verbose, check_finite)
     return fit_batches(self, batches, epochs, n_steps, steps_per_epoch, options, resume_from)
 
 

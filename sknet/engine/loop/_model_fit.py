@@ -50,8 +50,6 @@ class Options:
         Print a line for every epoch, or show a progress bar.
     check_finite : bool
         Raise for a loss or gradient that is not finite.
-    seeded : bool
-        Whether the model was given a seed, so that every fit must give the same bits.
     """
 
     caller: str
@@ -60,7 +58,6 @@ class Options:
     callbacks: Any = None
     verbose: bool | str = False
     check_finite: bool = True
-    seeded: bool = False
 
     @property
     def validation(self) -> Rows | None:
@@ -200,9 +197,7 @@ def fit_rows(
     if not model.optimizer.goes_in_steps:
         return _minimized(model, (X, y, weight), epochs, options, prepared)
     batches = Batches(X, y, weight, size, model.dtype, model.device)
-    settings = Settings(
-        max_iter=epochs, shuffle=shuffle, check_finite=options.check_finite, seeded=options.seeded
-    )
+    settings = Settings(max_iter=epochs, shuffle=shuffle, check_finite=options.check_finite)
     try:
         train(
             model,

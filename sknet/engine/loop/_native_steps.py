@@ -1,4 +1,4 @@
-"""Training steps in native code, many per call, once it is compiled."""
+"""Training steps in native code, many per call, once it is loaded."""
 
 import math
 import os
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sknet.compile.executors.native import NativeRun, UnsupportedError
+from sknet.compile.executors.native import NativeRun, Parts, UnsupportedError, runner
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import SECONDS, Block, CompiledSteps
@@ -20,46 +20,38 @@ if TYPE_CHECKING:
 __all__ = ["NativeSteps"]
 
 MOST_STEPS = 1 << 15  # per block
-AS_IT_IS = np.zeros(0, np.int64)  # the order of the data
+SHORT = 0.005  # seconds of steps by NumPy's plan that are not worth writing instructions for
 
 
 class NativeSteps(CompiledSteps):
-    """Steps in native code, and by a NumPy plan until the native code has been compiled.
+    """Steps by a NumPy plan, and by its calls in native code as soon as that is loaded: with the same bits.
 
     Parameters
     ----------
     model, batches, check_finite
         As for `Steps`.
     planned : int
-        Number of planned steps, which decides whether compiling in the background is worthwhile.
-    waits_for : int, default=None
-        Compile before the first step if that is worthwhile for a fit with this many steps; None compiles in
-        the background.
+        Number of planned steps, which decides whether native code is worthwhile.
 
     Raises
     ------
     UnsupportedError
-        If native code is impossible for these steps, or not worth waiting for.
+        If there is no native code.
     """
 
-    def __init__(
-        self,
-        model: "Model",
-        batches: Batches,
-        check_finite: bool,
-        planned: int,
-        waits_for: int | None = None,
-    ) -> None:
+    def __init__(self, model: "Model", batches: Batches, check_finite: bool, planned: int) -> None:
         super().__init__(model, batches, check_finite)
         self._optimizer = model.optimizer.in_steps()
-        self._waits_for = waits_for
         self._left = planned
         self._per_native_step = 1e-3  # seconds
         self._looked = 0.0
         self._runs: dict[int, NativeRun | None] = {}
         self._order: Any = None
         self._orders: tuple[np.ndarray, np.ndarray] | None = None
-        self._run_for(min(batches.size, batches.n_samples))
+        self._runner = runner()
+        self._always = os.environ.get("SKNET_NATIVE") == "always"
+        if self._always:
+            self._runner.wait()
 
     def rebind(self, batches: Batches, planned: int) -> None:
         super().rebind(batches, planned)
@@ -76,90 +68,77 @@ class NativeSteps(CompiledSteps):
                 run.release()
 
     def _run_for(self, n_rows: int) -> NativeRun | None:
-        """Return the run for batches of this size; None for a last batch that needs another function."""
+        """Return the run for batches of this size; None if NumPy has to do them."""
         if n_rows not in self._runs:
-            full = self._runs.get(self.batches.size)
+            batches, programs = self.batches, self._programs
+            parts = Parts(self.program_for(n_rows), programs.update, programs.gradient, programs.numbers)
+            data = batches.X, batches.y, batches.weight
             try:
-                run = self._new_run(n_rows)
+                run = NativeRun(parts, data, self.check_finite, min(batches.n_batches, MOST_STEPS))
             except UnsupportedError:
-                if full is None:
-                    raise
                 self._runs[n_rows] = None
-                return None
-            self._runs[n_rows] = None if full is not None and run.source != full.source else run
+            else:
+                self._runs[n_rows] = run
         return self._runs[n_rows]
-
-    def _new_run(self, n_rows: int) -> NativeRun:
-        model, batches = self.model, self.batches
-        flat, slots = model.memory.flat_buffers()
-        run = NativeRun(
-            self.program_for(n_rows),
-            self._programs.update,
-            flat,
-            self._programs.gradient,
-            [slots[name] for name in self._optimizer.slots],
-            model.memory.untrained,
-            (batches.X, batches.y, batches.weight),
-            min(batches.n_batches, MOST_STEPS),
-        )
-        if self._waits_for is not None:
-            if not run.repays(self._waits_for) and os.environ.get("SKNET_NATIVE") != "always":
-                raise UnsupportedError(f"{self._waits_for} steps are too few to be worth compiling")
-            run.wait()
-        return run
 
     def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
         _, n_rows = self.batches.part(order, first)
-        run = self._run_for(n_rows)
-        if run is not None and self._is_ready(run):
-            room = self._free(n_rows, outputs)
-            most = min(most, run.most) if room is None else min(most, run.most, len(room) // n_rows)
-            if follow_schedules(self.model):  # buffers set by schedules are inputs of a single step
-                most = 1
-            steps = self._at_once(order, first, most, self._per_native_step)
-            block = self._native(run, order, first, steps, room)
-            # A step that fails in native code is repeated with NumPy, whose error names what is not finite.
-            return self._replay(order, first, n_rows, 1, room) if block is None else block
+        run = self._run_for(n_rows) if self._is_ready() else None
+        if run is None:
+            return self._by_numpy(order, first, most, outputs)
+        room = self._free(n_rows, outputs)
+        most = min(most, run.most) if room is None else min(most, run.most, len(room) // n_rows)
+        if follow_schedules(self.model):  # buffers set by schedules are inputs of a single step
+            most = 1
+        steps = self._at_once(order, first, most, self._per_native_step)
+        block = self._native(run, order, first, steps, room)
+        # A step that fails in native code is repeated with NumPy, whose error names what is not finite.
+        return self._replay(order, first, n_rows, 1, room) if block is None else block
+
+    def _by_numpy(self, order: Any, first: int, most: int, outputs: Outputs | None) -> Block:
+        started = time.perf_counter()
         block = super().run(order, first, most, outputs)
+        self._runner.note(time.perf_counter() - started)
         self._left -= len(block.losses)
         return block
 
-    def _is_ready(self, run: NativeRun) -> bool:
+    def _is_ready(self) -> bool:
+        if self._always:
+            return True
+        # Before the first step the remaining time is unknown.
+        remaining = self._left * self._per_step if self._per_step < math.inf else 0.0
+        if self._runner.steps is not None:
+            return bool(self._runs) or remaining > SHORT
         now = time.perf_counter()
-        if run.is_known or now - self._looked > SECONDS:
+        if now - self._looked > SECONDS:
             self._looked = now
-            # Before the first step the remaining time is unknown.
-            return run.is_ready(self._left * self._per_step if self._per_step < math.inf else 0.0)
+            return self._runner.is_ready(remaining)
         return False
 
     def _native(self, run: NativeRun, order: Any, first: int, steps: int, room: Any) -> Block | None:
         model, batches = self.model, self.batches
-        for name, array in model.memory.untrained.items():
-            run.buffers[name][...] = array
+        untrained = self.program_for(run.rows).slots.untrained
+        for name, array in model.buffers.items():
+            untrained[name][...] = array
         hyper = self._optimizer.hyper_table(model.progress, steps)
         started = time.perf_counter()
-        orders, start = self._orders_of(run, order), first * batches.size
-        done = run.run(orders, start, hyper, model.progress.step, self.check_finite, room)
+        done = run.run(self._orders_of(order), first * batches.size, hyper, model.progress.step, room)
         if not done:
             return None
         self._per_native_step = max((time.perf_counter() - started) / done, 1e-7)
         self._left -= done
-        advance(model, {name: run.buffers[name].copy() for name in model.buffers}, done)
+        advance(model, {name: untrained[name].copy() for name in model.buffers}, done)
         terms = run.losses[:done].astype(np.float64)
-        losses = per_output(model, 1.0, self._output) * terms[:, 0] + terms[:, 1]
-        return Block(losses, done * run.rows)
+        losses: Any = terms[:, 0]
+        return Block(per_output(model, losses, self._output) + terms[:, 1], done * run.rows)
 
-    def _orders_of(self, run: NativeRun, order: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _orders_of(self, order: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the orders of rows of X, and of y and weight, in this epoch."""
         chosen = self.batches.chosen
         if self._orders is None or self._order is not order:
             rows = np.arange(self.batches.n_samples) if order is None else order
             self._order = order
-            self._orders = rows if chosen is None else np.asarray(chosen)[rows], rows
-        if order is not None:
-            return self._orders
-        of_inputs, of_targets = run.in_place
-        return (
-            AS_IT_IS if of_inputs and chosen is None else self._orders[0],
-            AS_IT_IS if of_targets else self._orders[1],
-        )
+            places = rows if chosen is None else np.asarray(chosen)[rows]
+            of_inputs, of_targets = (np.ascontiguousarray(x, np.int64) for x in (places, rows))
+            self._orders = of_inputs, of_targets
+        return self._orders

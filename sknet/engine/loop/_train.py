@@ -40,8 +40,6 @@ class Settings:
         As the estimators' parameters.
     check_finite : bool
         Raise for a loss or gradient that is not finite, instead of continuing.
-    seeded : bool
-        Whether the user has given a seed, so that every fit must give the same bits.
     max_steps : int or None
         The most updates, even if they end in the middle of an epoch; None for whole epochs.
     planned_steps : int or None
@@ -53,7 +51,6 @@ class Settings:
     max_iter: int = 200
     shuffle: bool = True
     check_finite: bool = True
-    seeded: bool = False
     max_steps: int | None = None
     planned_steps: int | None = None
     is_part: bool = False
@@ -86,11 +83,10 @@ class RowEpochs(Epochs):
     def choose_steps(self, n_iter: int) -> None:
         """Create the steps for all epochs after the first `n_iter`."""
         settings = self._settings
-        whole = settings.max_iter * self._batches.n_batches
-        left = whole - n_iter * self._batches.n_batches
+        left = (settings.max_iter - n_iter) * self._batches.n_batches
         model, batches = self.fit.model, self._batches
         kept = kept_steps(model).take(batches, left, self._how) if settings.is_part else None
-        self._steps = kept or steps_for(model, batches, settings.check_finite, left, settings.seeded, whole)
+        self._steps = kept or steps_for(model, batches, settings.check_finite, left)
 
     def keep_steps(self) -> None:
         """Keep the steps for the next part of the training."""
@@ -101,7 +97,7 @@ class RowEpochs(Epochs):
         """What decides which steps there are, besides model and rows."""
         settings = self._settings
         native = os.environ.get("SKNET_NATIVE")
-        return settings.check_finite, settings.seeded, settings.max_iter, native, self.fit.model.compile
+        return settings.check_finite, native, self.fit.model.compile
 
     def follow(self, n_iter: int) -> None:
         if not self._steps.hold():

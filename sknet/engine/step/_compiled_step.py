@@ -74,17 +74,6 @@ class CompiledStep:
         return self._shown()[1]
 
     @property
-    def native_source(self) -> str | None:
-        """The source of the function that runs many steps in one call.
-
-        None if Numba is missing or an operation cannot be translated.
-        """
-        from sknet.compile.executors.native import native_source  # slow to import
-
-        weighted = self._batch[2] is not None
-        return native_source(self.gradient, self.update, list(self._model.buffers), weighted)
-
-    @property
     def source(self) -> str:
         """The Python source of both programs."""
         return f"# -- gradient of a batch\n{self.gradient.source}\n# -- update\n{self.update.source}"

@@ -74,6 +74,11 @@ class Programs:
         self.update = recalled(structure, function, args, donate=(0, 1), exact=exact, slots=args)
 
     @property
+    def numbers(self) -> Any:
+        """Where the update reads the numbers of the step: ndarray of shape (n_numbers,)."""
+        return self._numbers
+
+    @property
     def delta(self) -> Any:
         """The last change of the parameters: ndarray of shape (layout.size,), or None."""
         return self.update.result.delta

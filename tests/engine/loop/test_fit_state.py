@@ -139,7 +139,7 @@ def fit(network, optimizer, options, callbacks=(), saved=None, max_iter=7):
 
     validation = Validation(parts[1], score_of(parts[1])) if len(parts) > 1 else None
     stopping = EarlyStopping(patience=told["patience"], tol=told["tol"], restore_best=validation is not None)
-    settings = Settings(max_iter=max_iter, shuffle=told.get("shuffle", True), seeded=True)
+    settings = Settings(max_iter=max_iter, shuffle=told.get("shuffle", True))
     history = History()
     outcome = train(
         model,

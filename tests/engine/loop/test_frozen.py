@@ -12,7 +12,7 @@ from tests.engine.helpers import CLASSES, X, network
 
 def fit(model, epochs=2):
     batches = Batches(X, CLASSES, None, 5, model.dtype, model.device)
-    train(model, batches, History(), Settings(max_iter=epochs, seeded=True), Accuracy)
+    train(model, batches, History(), Settings(max_iter=epochs), Accuracy)
 
 
 def fitted(optimizer, compile, device="cpu"):

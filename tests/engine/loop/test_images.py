@@ -55,7 +55,7 @@ def fitted(network, epochs, dtype="float32", compiled=True):
                 rows = order[start : start + 20]
                 model.step(X[rows], Y[rows])
         return model
-    settings = Settings(max_iter=epochs, seeded=True)
+    settings = Settings(max_iter=epochs)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it says so if it cannot compile
         train(model, batches, History(), settings, Accuracy)
@@ -67,7 +67,7 @@ def test_training_is_compiled_and_learns(network):
     model = fitted(network, 30)
     assert np.mean(predict_rows(model, X).argmax(axis=1) == Y) > 0.9
     batches = Batches(X, Y, None, 20, model.dtype, model.device)
-    assert type(steps_for(model, batches, True, 100, True)) is CompiledSteps
+    assert type(steps_for(model, batches, True, 100)) is CompiledSteps
 
 
 @pytest.mark.parametrize("network", [convolutional, transformer])

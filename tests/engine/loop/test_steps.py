@@ -5,12 +5,11 @@ import pytest
 import scipy.sparse
 
 from sknet import MLPClassifier, Model, nn
-from sknet.compile.executors import NumpyProgram
 from sknet.engine import Batches
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps
 from sknet.exceptions import NonFiniteError
 from sknet.optim import SGD
-from tests.compile.native import InterpretedSteps, trained
+from tests.compile.native import WaitingSteps, trained
 
 RNG = np.random.default_rng(0)
 N = 70
@@ -23,7 +22,7 @@ KINDS = {"numpy": CompiledSteps}
 try:
     import numba  # noqa: F401
 
-    KINDS["native"] = InterpretedSteps
+    KINDS["native"] = WaitingSteps
 except ImportError:
     pass
 EACH_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -54,7 +53,7 @@ TARGETS = {
 }
 
 
-@EACH_KIND
+@pytest.mark.parametrize("kind", [CompiledSteps])
 @pytest.mark.parametrize(("data", "settings"), TARGETS.values(), ids=TARGETS)
 def test_rows_in_order_are_read_where_they_are(kind, data, settings, monkeypatch):
     expected = trained(kind, network(), *data, order=np.arange(N), size=20, epochs=3, **settings)
@@ -65,8 +64,6 @@ def test_rows_in_order_are_read_where_they_are(kind, data, settings, monkeypatch
     found = trained(kind, network(), *data, order=None, size=20, epochs=3, **settings)
     np.testing.assert_array_equal(found[1], expected[1])
     np.testing.assert_array_equal(found[0].weights()[0], expected[0].weights()[0])
-    if kind is InterpretedSteps:
-        assert found[3]._runs[20].in_place == (True, True)
 
 
 @EACH_KIND
@@ -95,46 +92,10 @@ def test_many_batches_are_not_bound_one_by_one(monkeypatch):
     assert steps._by_start == {}
 
 
-# -- what is bound ----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def bound(monkeypatch):
-    """Return a list that gets every NumPy program that is bound to memory."""
-    found, bind = [], NumpyProgram.bind
-    monkeypatch.setattr(NumpyProgram, "bind", lambda self, *args: found.append(self) or bind(self, *args))
-    return found
-
-
-NATIVE_FITS = {
-    "classes": ((X, CLASSES), {"loss": "log_loss"}),
-    "real": ((X, REAL), {"loss": "squared_error"}),
-    "weighted": ((X, CLASSES, WEIGHT), {"loss": "log_loss", "alpha": 0.1}),
-    "whole batches": ((X[:60], CLASSES[:60]), {"loss": "log_loss"}),
-    "doubles": ((X.astype("f8"), CLASSES), {"loss": "log_loss", "dtype": "float64"}),
-    "momentum": ((X, CLASSES), {"loss": "log_loss", "optimizer": SGD(0.05, momentum=0.9)}),
-}
-
-
 @pytest.mark.skipif("native" not in KINDS, reason="Numba is not installed")
-@pytest.mark.parametrize("in_order", [True, False])
-@pytest.mark.parametrize("middle", [nn.Tanh, lambda: nn.BatchNorm(8), lambda: nn.Dropout(0.2)])
-@pytest.mark.parametrize(("data", "settings"), NATIVE_FITS.values(), ids=NATIVE_FITS)
-def test_native_steps_bind_no_numpy_program(data, settings, middle, in_order, bound):
-    order = None if in_order else RNG.permutation(len(data[0]))
-    module = nn.Sequential(nn.Linear(6, 8), middle(), nn.Linear(8, 3))
-    trained(InterpretedSteps, module, *data, size=20, epochs=2, order=order, **settings)
-    assert bound == []
-    trained(CompiledSteps, module, *data, size=20, epochs=2, order=order, **settings)
-    assert len(bound) >= 2  # of the gradient and the update
-
-
-@pytest.mark.skipif("native" not in KINDS, reason="Numba is not installed")
-def test_a_native_step_that_fails_is_repeated_by_numpy(bound):
-    settings = {"size": 20, "loss": "log_loss"}
+def test_a_native_step_that_fails_is_repeated_by_numpy():
     with pytest.raises(NonFiniteError, match="loss"):
-        trained(InterpretedSteps, network(), X * np.float32(np.inf), CLASSES, **settings)
-    assert len(bound) == 1  # of the gradient: nothing is updated
+        trained(WaitingSteps, network(), X * np.float32(np.inf), CLASSES, size=20, loss="log_loss")
 
 
 # -- sparse rows ------------------------------------------------------------------------------
@@ -178,7 +139,6 @@ def test_a_models_own_steps_take_sparse_batches_too():
 def test_an_estimators_sparse_fit_shows_its_step():
     fitted = MLPClassifier((8,), max_iter=2, random_state=0).fit(SPARSE, CLASSES)
     assert "sparse_matmul" in fitted.compiled_step_.source
-    assert fitted.compiled_step_.native_source is None
 
 
 # -- the program of the last fit --------------------------------------------------------------
@@ -193,7 +153,6 @@ def test_a_fit_shows_its_step():
     assert "float32[20,6]" in step.source
     compile(step.source, "step", "exec")
     assert step.gradient.plan.arena_size > 0
-    assert (step.native_source is None) == (len(KINDS) == 1)
     for array, kept in zip(fitted.coefs_, before, strict=True):
         np.testing.assert_array_equal(array, kept)
 

@@ -465,7 +465,7 @@ def one_step(model):
 
 def one_fit(model):
     batches = Batches(X, CLASSES, None, 5, model.dtype, model.device)
-    settings = Settings(max_iter=1, seeded=True)
+    settings = Settings(max_iter=1)
     train(model, batches, History(), settings, Accuracy)
 
 

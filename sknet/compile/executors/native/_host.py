@@ -1,66 +1,57 @@
 """What native code leaves to NumPy: callbacks into the interpreter."""
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import numpy as np
-
-__all__ = ["CALL_HOST", "HostCalls"]
+__all__ = ["HostCalls"]
 
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 
 class HostCalls:
-    """Python functions that native code calls by number.
-
-    An exception in one of them ends the run before the step has updated anything.
-
-    Parameters
-    ----------
-    functions : sequence of sequence of callable
-        For each number, the functions to call, in order.
+    """Python functions that native code calls by number; an exception in one of them ends the run.
 
     Attributes
     ----------
-    address : ndarray of shape (1,), dtype=int64
+    address : int
         The address of the C function that native code calls.
     """
 
-    def __init__(self, functions: Sequence[Sequence[Callable[[], object]]]) -> None:
-        self._functions = [tuple(each) for each in functions]
-        self._raised: BaseException | None = None
+    def __init__(self) -> None:
+        self._functions: list[list[Callable[[], object]]] = []
+        self._raised: tuple[int, BaseException] | None = None
         self._callback = _Callback(self._call)
-        self.address = np.array([ctypes.cast(self._callback, ctypes.c_void_p).value or 0], np.int64)
+        self.address: int = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+
+    @property
+    def count(self) -> int:
+        """How many numbers there are."""
+        return len(self._functions)
+
+    def add(self, function: Callable[[], object]) -> int:
+        """Append a function; return its number."""
+        self._functions.append([function])
+        return len(self._functions) - 1
+
+    def extend(self, function: Callable[[], object]) -> None:
+        """Let the last number call one more function."""
+        self._functions[-1].append(function)
 
     def _call(self, number: int) -> int:
         try:
             for function in self._functions[number]:
                 function()
         except BaseException as error:
-            self._raised = error
+            self._raised = number, error
             return 1
         return 0
 
-    def check(self) -> None:
-        """Re-raise an exception that is not an error of a computation, such as KeyboardInterrupt.
+    def check(self, repeated: int) -> None:
+        """Raise what a function has raised, unless NumPy repeats the step and raises it with a full message.
 
-        A step that raised an error is repeated by NumPy, which raises it with the full message.
+        That is so for errors of the first `repeated` functions, before anything is updated; never for what is
+        not an error of a computation, such as KeyboardInterrupt.
         """
         raised, self._raised = self._raised, None
-        if raised is not None and not isinstance(raised, Exception):
-            raise raised
-
-
-CALL_HOST = '''@intrinsic
-def call_host(typing, function, number):
-    """Let NumPy compute; 0 means that it has."""
-
-    def generate(context, builder, signature, values):
-        word = ir.IntType(64)
-        kind = ir.FunctionType(word, [word]).as_pointer()
-        return builder.call(builder.inttoptr(values[0], kind), [values[1]])
-
-    return types.int64(types.int64, types.int64), generate
-
-
-'''
+        if raised is not None and (raised[0] >= repeated or not isinstance(raised[1], Exception)):
+            raise raised[1]

@@ -1,6 +1,7 @@
 """Indexing on NumPy without temporary arrays: positions first, then all elements at once."""
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ def _count_from_start(
 ) -> None:
     """Write the offsets that indices point to, in steps of `behind`; an index out of bounds raises."""
     if equation.params.get("from_end", True):  # by a table, in which negative indices count from the end
-        take = w.made(f"{w.constant(np.arange(length) * behind)}.take", "take")
-        w.line(f"{take}({w.name(indices)}, None, {out})")
+        table = w.constant(np.arange(length) * behind)
+        w.method(table, "take", f"{w.name(indices)}, None, {out}")
         return
     if indices.size:
         _check(w, indices, length)
@@ -46,7 +47,8 @@ def _check(w: Writer, indices: Variable, length: int) -> None:
         bound = min(length, np.iinfo(indices.dtype).max + 1)
     largest, item = w.made(f"{read}.argmax", "argmax"), w.made(f"{read}.item", "item")
     refuse = w.function(backend("cpu").xp.check_indices, "check_indices")
-    w.line(f"if {item}({largest}()) >= {bound}: {refuse}({name}, {length})")
+    check = f"{refuse}({name}, {length})"
+    w.line(f"if {item}({largest}()) >= {bound}: {check}", check)
 
 
 @emitter("flat_index")
@@ -64,9 +66,18 @@ def _take_at(w: Writer, equation: Equation) -> None:
     if not w.plan.views.is_contiguous(x):
         by_its_forward(w, equation)
         return
-    take = w.made(f"{w.name(x)}.reshape(-1).take", "take")
     # mode="clip" skips the check and the buffer; the positions are valid.
-    w.line(f"{take}({w.name(positions)}, None, {w.name(equation.output)}, 'clip')")
+    _take_elements(w, w.name(x), w.name(positions), w.name(equation.output))
+
+
+def _take_elements(w: Writer, x: str, positions: str, out: str) -> None:
+    flat = f"{x}.reshape(-1)"
+    w.method(flat, "take", f"{positions}, None, {out}, 'clip'")
+
+
+def _put_elements(w: Writer, flat: str, positions: str, values: str) -> None:
+    w.called["array_setitem"] = operator.setitem
+    w.line(f"{flat}[{positions}] = {values}", f"array_setitem({flat}, {positions}, {values})")
 
 
 @scratch("subtract_at")
@@ -80,18 +91,17 @@ def _subtract_at(w: Writer, equation: Equation) -> None:
     out, part, at = w.name(equation.output), w.scratch(equation), w.name(positions)
     unless_in_place(w, x, equation.output)
     flat = w.made(f"{out}.reshape(-1)", "r")
-    take = w.made(f"{out}.reshape(-1).take", "take")
-    w.line(f"{take}({at}, None, {part}, 'clip')")
+    _take_elements(w, out, at, part)
     w.line(f"{w.function(np.subtract, 'subtract')}({part}, {_values(w, g, positions)}, {part})")
-    w.line(f"{flat}[{at}] = {part}")
+    _put_elements(w, flat, at, part)
 
 
 @emitter("put_at")
 def _put_at(w: Writer, equation: Equation) -> None:
     g, positions = equation.operands
     out = w.name(equation.output)
-    w.line(f"{w.made(out + '.fill', 'fill')}(0)")
-    w.line(f"{w.made(out + '.reshape(-1)', 'r')}[{w.name(positions)}] = {_values(w, g, positions)}")
+    _fill(w, equation.output)
+    _put_elements(w, w.made(f"{out}.reshape(-1)", "r"), w.name(positions), _values(w, g, positions))
 
 
 def _values(w: Writer, g: Variable, positions: Variable) -> str:
@@ -106,11 +116,11 @@ def _take(w: Writer, x: Variable, rows: str, length: int, output: Variable) -> N
     shapes = [(y.size // length, length) if length != 1 else (y.size,) for y in (x, output)]
     matrix, out = w.reshaped(x, shapes[0]), w.reshaped(output, shapes[1])
     # mode="clip" skips the check and the buffer.
-    w.line(f"{w.made(matrix + '.take', 'take')}({rows}, 0, {out}, 'clip')")
+    w.method(matrix, "take", f"{rows}, 0, {out}, 'clip'")
 
 
 def _fill(w: Writer, output: Variable) -> None:
-    w.line(f"{w.made(w.name(output) + '.fill', 'fill')}(0)")
+    w.method(w.name(output), "fill", "0")
 
 
 def _add(w: Writer, g: Variable, rows: str, count: int, length: int, output: Variable) -> None:
@@ -225,7 +235,7 @@ def _put_along(w: Writer, equation: Equation) -> None:
     _fill(w, output)
     places = _along(w, equation, output.shape)
     if distinct:
-        w.line(f"{w.reshaped(output, (output.size,))}[{places}] = {w.reshaped(g, (g.size,))}")
+        _put_elements(w, w.reshaped(output, (output.size,)), places, w.reshaped(g, (g.size,)))
     else:
         _add(w, g, places, g.size, 1, output)
 

@@ -17,7 +17,7 @@ from sknet.compile.executors._writer import Emitter, Writer, forward_scratch, re
 from sknet.compile.passes import BLOCK
 from sknet.device import backend, philox_uniform
 
-__all__ = ["by_its_forward", "emit", "emitter", "scratch", "scratch_of", "unless_in_place"]
+__all__ = ["add_multiple", "by_its_forward", "emit", "emitter", "scratch", "scratch_of", "unless_in_place"]
 
 Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
 
@@ -106,6 +106,9 @@ def _matmul(w: Writer, equation: Equation) -> None:
     x, y = equation.operands
     # np.dot calls BLAS with less overhead, but does not take stacks of matrices.
     flat = x.ndim == y.ndim == 2 and x.dtype == y.dtype and equation.output.size > 0
+    if flat and x.shape[1] == 1 and not w.exact and x.dtype.char in REAL:  # a column times a row
+        w.line(f"{w.function(np.multiply, 'multiply')}({w.name(x)}, {w.name(y)}, {w.name(equation.output)})")
+        return
     fits = flat and _for_blas(w, x) and _for_blas(w, y)
     parts = 1 if w.exact or not fits else parts_here(x.shape[0], x.shape[1] * y.shape[1])
     if parts > 1:
@@ -204,6 +207,20 @@ def _relu(w: Writer, equation: Equation) -> None:
     w.line(f"{w.function(np.maximum, 'maximum')}({w.name(x)}, {zero}, out={w.name(out)})")
 
 
+@emitter("sigmoid")
+def _sigmoid(w: Writer, equation: Equation) -> None:
+    """Write 1 / (1 + exp(-x)): NumPy's exponential is vectorised, SciPy's expit is not."""
+    [x], output = equation.operands, equation.output
+    if w.exact or type(x) is not Variable or x.dtype != output.dtype or output.dtype.char not in REAL:
+        by_its_forward(w, equation)
+        return
+    out, one = w.name(output), w.constant(1, output.dtype)
+    w.line(f"{w.function(np.negative, 'negative')}({w.name(x)}, {out})")
+    w.line(f"{w.function(np.exp, 'exp')}({out}, {out})")
+    w.line(f"{w.function(np.add, 'add')}({out}, {one}, {out})")
+    w.line(f"{w.function(np.divide, 'divide')}({one}, {out}, {out})")
+
+
 @scratch("softplus", "log_sigmoid")
 def _tail_of(equation: Equation) -> list[tuple[tuple[int, ...], Any]]:
     output = equation.output  # a larger one may be computed in blocks
@@ -245,29 +262,47 @@ def _axpy(w: Writer, equation: Equation) -> None:
         return
     unless_in_place(w, x, output)
     if w.is_dividing:
-        w.line(_axpy_call(w, equation, w.name(y), w.name(output), f"{w.name(y)}.size"))
+        _write_axpy(w, equation, "", w.name(y), w.name(output), f"{w.name(y)}.size")
         return
     source, target = (w.reshaped(array, (array.size,)) for array in (y, output))
     if y.size <= BLOCK:
-        w.line(_axpy_call(w, equation, source, target, str(y.size)))
+        _write_axpy(w, equation, "", source, target, str(y.size))
         return
     # In blocks too small for BLAS to use threads: SciPy's threads would compete with NumPy's.
     blocks = w.made(f"{w.function(_blocks, 'blocks')}({source}, {target})", "b")
-    w.line(f"for part, sum in {blocks}: {_axpy_call(w, equation, 'part', 'sum', 'part.size')}")
+    _write_axpy(w, equation, f"for part, sum in {blocks}: ", "part", "sum", "part.size")
 
 
-def _axpy_call(w: Writer, equation: Equation, source: str, target: str, size: str) -> str:
+def _write_axpy(w: Writer, equation: Equation, head: str, source: str, target: str, size: str) -> None:
     _, y, a = equation.operands
     factor = w.number(a)
     call = f"{_level_1(w, 'axpy', y)}({source}, {target}, {size}, {factor})"
     if type(a) is not Variable:
-        return call
+        w.line(f"{head}{call}")
+        return
     # BLAS returns at once for a factor of 0, although 0 times NaN or infinity is NaN.
-    return f"{call} if {factor} else {w.function(_add_zero_times, 'add_zero_times')}({source}, {target})"
+    zero = w.function(add_zero_times, "add_zero_times")
+    w.called["array_axpy"] = add_multiple
+    w.line(
+        f"{head}{call} if {factor} else {zero}({source}, {target})",
+        f"{head}array_axpy({source}, {target}, {size}, {factor})",
+    )
 
 
-def _add_zero_times(source: np.ndarray, target: np.ndarray) -> None:
+def add_zero_times(source: np.ndarray, target: np.ndarray) -> None:
+    """Add what is 0, or NaN."""
     target += source * 0
+
+
+def add_multiple(source: np.ndarray, target: np.ndarray, size: int, factor: np.ndarray) -> None:
+    """Add a multiple of an array to another: what one line of a step does."""
+    from scipy.linalg import blas
+
+    axpy = blas.get_blas_funcs("axpy", dtype=source.dtype)
+    if factor:
+        axpy(source, target, size, factor)
+    else:
+        add_zero_times(source, target)
 
 
 def _blocks(*arrays: np.ndarray) -> list[tuple[np.ndarray, ...]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -68,6 +68,7 @@ class NumpyProgram:
         self._writer = writer
         self.source = writer.source(others=[blocks.name for blocks in self._blocks])
         self._bind = executed(self.source, self)
+        self._recording: Callable[..., Any] | None = None
 
     @classmethod
     def of(cls, graph: Graph, donated: Mapping[Variable, Variable], exact: bool) -> Self:
@@ -93,7 +94,7 @@ class NumpyProgram:
         used = dict.fromkeys(x for e in group.equations for x in (*e.variables, e.output))
         divided = [x for x in used if x.ndim == len(shape) and x.shape[0] == shape[0]]
         names = {x: f"b_{writer.names[x]}" for x in divided}
-        start = len(writer.lines)
+        start, first = len(writer.lines), len(writer.calls)
         writer.begin_blocks(names)
         for equation in group.equations:
             emit(writer, equation)
@@ -103,6 +104,7 @@ class NumpyProgram:
         targets = ", ".join([*names.values(), *constants])
         head = f"for {targets} in {blocks.name}:  # {group.rows} of {shape[0]} rows each"
         writer.lines[start:] = [head, *[f"    {line}" for line in writer.lines[start:]]]
+        writer.calls[first:] = [head, *[f"    {line}" for line in writer.calls[first:]]]
 
     # -- binding ------------------------------------------------------------------------------
 
@@ -131,10 +133,42 @@ class NumpyProgram:
             Where to find the outputs.
         """
         arrays = self.plan.arrays(memory, slots)
+        return self._bind(self._values(memory, arrays, sparse)), arrays
+
+    def record(
+        self,
+        memory: np.ndarray,
+        slots: Sequence[np.ndarray],
+        sparse: Mapping[SparseSlot, SparseSlot],
+        record: Callable[[Callable[..., Any]], Callable[..., Any]],
+    ) -> None:
+        """Go through the step without computing.
+
+        Parameters
+        ----------
+        memory : ndarray of uint8
+            As for `bind`.
+        slots : sequence of ndarray
+            As for `bind`.
+        sparse : mapping of SparseSlot to SparseSlot
+            As for `bind`.
+        record : callable
+            Given each function of the step; what it returns is called in the function's place.
+        """
+        if self._recording is None:
+            self._recording = executed(
+                self._writer.recording([blocks.name for blocks in self._blocks]), self._writer
+            )
+        values = self._values(memory, self.plan.arrays(memory, slots), sparse)
+        self._recording({**self._writer.called, **values, "record": record})
+
+    def _values(
+        self, memory: np.ndarray, arrays: dict[Variable, np.ndarray], sparse: Mapping[SparseSlot, SparseSlot]
+    ) -> dict[str, Any]:
         values = self._writer.values(memory, arrays, partial(scratch_of, exact=self._writer.exact), sparse)
         for blocks in self._blocks:
             values[blocks.name] = blocks.divide(arrays, self.plan.in_groups)
-        return self._bind(values), arrays
+        return values
 
 
 class _Blocks(NamedTuple):

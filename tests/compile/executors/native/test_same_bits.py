@@ -1,4 +1,4 @@
-"""What the native executor writes, interpreted: it trains as NumPy's plan does."""
+"""Native code trains networks of all kinds as NumPy's plan does, to the last bit."""
 
 from functools import partial
 
@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from sknet import nn, ops
-from sknet.compile.executors.native._math import FUNCTIONS, fill_mask
-from sknet.device import philox_uniform
 from sknet.losses import (
     LOSSES,
     Focal,
@@ -23,12 +21,11 @@ from sknet.losses import (
 from sknet.losses.extend import Columns, Standardized
 from sknet.optim import SGD, Adam, AdamW, Groups, Muon, RMSprop
 from sknet.optim.schedules import InverseScaling
-from tests.compile.native import ELEMENTWISE, InterpretedSteps, assert_equal_training, trained, written
+from tests.compile.native import WaitingSteps, assert_equal_training, trained
 
 pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
 
 FEATURES, HIDDEN, ROWS = 5, 4, 9
-TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 
 
 def data(dtype="float32", n_outputs=3, kind="class"):
@@ -51,8 +48,7 @@ def check(make_module, X, y, weight=None, *, dtype="float32", epochs=2, **settin
     order = np.random.default_rng(1).permutation(len(X))
     settings = {"loss": "log_loss", "optimizer": Adam(lr=0.01), "alpha": 0.01, "size": 4, **settings}
     return assert_equal_training(
-        InterpretedSteps, make_module, X, y, weight, order=settings.pop("order", order), dtype=dtype,
-        epochs=epochs, tolerance=TOLERANCE[dtype], **settings,
+        make_module, X, y, weight, order=settings.pop("order", order), dtype=dtype, epochs=epochs, **settings
     )  # fmt: skip
 
 
@@ -179,7 +175,7 @@ def test_an_index_out_of_bounds_is_named_by_numpy(at, bad):
     """It is compared with the elements of its row, so native code alone would take it for none."""
     X, y = data()
     y[at] = bad
-    model, _, _, steps = trained(InterpretedSteps, network()(), X, y * 0, size=ROWS, loss="log_loss")
+    model, _, _, steps = trained(WaitingSteps, network()(), X, y * 0, size=ROWS, loss="log_loss")
     steps.batches.y[...] = y
     before = model.state.parameters["0.weight"].copy()
     with pytest.raises(IndexError, match=f"index {bad} is out of bounds for 3 elements"):
@@ -364,59 +360,6 @@ def test_chosen_rows_in_their_own_order_of_another_dtype_and_layout():
         epochs=1,
         order=np.arange(6),
     )
-
-
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if "_float" in name])
-def test_functions_of_one_number(name):
-    exact, dtype = getattr(np, name.split("_")[0]), np.dtype(name.split("_")[1])
-    rng = np.random.default_rng(0)
-    x = np.concatenate([rng.normal(size=500) * scale for scale in (1e-8, 1e-3, 1, 30, 300)])
-    x = np.concatenate([x, [0, -1, 1, np.inf, -np.inf, np.nan, 1e30, -1e30, 88.7, -87, -103.5]]).astype(dtype)
-    with np.errstate(all="ignore"):
-        found = np.array([FUNCTIONS[name](value) for value in x])
-        expected = exact(x.astype(np.longdouble)).astype(dtype)
-    assert found.dtype == dtype
-    tiny = np.finfo(dtype).tiny
-    np.testing.assert_allclose(found, expected, rtol=3 * np.finfo(dtype).eps, atol=tiny)
-
-
-def test_dropout_masks_are_those_of_numpy_bit_for_bit():
-    for size in (1, 7, 8, 41):
-        for key, site, step, p in [
-            ((1, 2), 0, 0, 0.3),
-            ((2**63 - 1, 12345), 3, 2**40, 0.5),
-            ((0, 0), 1, 7, 1.0),
-        ]:
-            mask = np.empty(size, np.float32)
-            with np.errstate(over="ignore"):
-                fill_mask(mask, *np.array(key, np.uint64), site, step, p, np.float32(2))
-            expected = (philox_uniform(key, step, site, (size,), np.float32) >= p) * np.float32(2)
-            np.testing.assert_array_equal(mask, expected)
-
-
-def test_source_depends_on_the_structure_and_not_on_sizes():
-    def source(features, hidden, n_outputs, size, optimizer):
-        rng = np.random.default_rng(0)
-        X, y = rng.standard_normal((40, features)).astype("float32"), rng.integers(0, n_outputs, 40)
-        steps = check(
-            lambda: nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, n_outputs)),
-            X, y, size=size, optimizer=optimizer,
-        )  # fmt: skip
-        return steps._runs[size].source
-
-    assert source(5, 4, 3, 8, Adam(0.01)) == source(7, 9, 2, 20, Adam(0.1, beta1=0.7, eps=1e-7))
-    assert source(5, 4, 3, 8, Adam(0.01)) != source(5, 4, 3, 8, SGD(0.01))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("row", ELEMENTWISE, ids=lambda row: row.op)
-def test_expressions(row, dtype):
-    tolerance = 1e-6 if dtype == "float32" else 1e-14
-    expected, arrays, text, names = written(row, dtype)
-    code = compile(text, text, "eval")
-    with np.errstate(over="ignore"):
-        found = [eval(code, names | arrays | {"i": i}) for i in range(expected.size)]
-    np.testing.assert_allclose(np.array(found, expected.dtype), expected, rtol=tolerance, atol=tolerance)
 
 
 class Spread(nn.Module):

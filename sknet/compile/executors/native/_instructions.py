@@ -1,0 +1,88 @@
+"""Instructions: rows of integers, each a function of the runner with the addresses that it works on."""
+
+from enum import IntEnum
+
+import numpy as np
+
+__all__ = ["CONVERTED", "WIDTH", "Kind", "Tape"]
+
+WIDTH = 32  # integers of an instruction
+GIVEN = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
+# Dtypes that elements are converted from and to; NumPy does all others.
+CONVERTED = tuple((a, b) for a in GIVEN for b in ("float32", "float64") if a != b)
+
+
+class Kind(IntEnum):
+    """The first field; the others follow, in this order. `b` is the number of the step in a run.
+
+    LOOP: address and data of an inner loop of a ufunc; four addresses; how often it is called, and four
+    steps in bytes from call to call; four lengths; nine strides; how often all of that is done, and four
+    steps.
+    BLAS: address; six addresses of arguments.
+    SPREAD: size of an element; operation; full array, the one that is spread, target; rows, columns.
+    COPY: size of an element; source and two strides; rows (or 0); target and two strides; two lengths; steps
+    in bytes per `b` of rows, source and target.
+    CONVERT: index in `CONVERTED`; as for COPY, with a step of rows only.
+    MASK: size; source, mask, target; length. Zero where the mask is false.
+    REPLACE: size; source and its stride; mask, target; length. Only where the mask is true.
+    FILL: size; target, bits, length.
+    PUT: size; target, positions, values; length.
+    ADD_ROWS: size; target, length of a row, rows, values; their number.
+    ADD_MULTIPLE: size; as for BLAS; length. BLAS leaves out a factor of 0, although 0 times NaN is NaN.
+    BOUNDS: size; indices, their number, bound. Ends the run if one is not below it.
+    TABLE: -; table, its length; indices, target; their number. Likewise; negative ones count from the end.
+    HOST: address of the callback; number of the call. Ends the run unless it returns 0.
+    FINITE: size; loss, penalty, sum of squares. Ends the run if one is not finite.
+    COUNTER: -; target. The number of the step.
+    NOTHING: what is left out.
+    """
+
+    LOOP = 0
+    BLAS = 1
+    SPREAD = 2
+    COPY = 3
+    CONVERT = 4
+    MASK = 5
+    REPLACE = 6
+    FILL = 7
+    PUT = 8
+    ADD_ROWS = 9
+    ADD_MULTIPLE = 10
+    BOUNDS = 11
+    TABLE = 12
+    HOST = 13
+    FINITE = 14
+    COUNTER = 15
+    NOTHING = 16
+
+
+class Tape:
+    """Collects instructions, and keeps alive what they point to.
+
+    Attributes
+    ----------
+    rows : list of list of int
+        The instructions.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[list[int]] = []
+        self._alive: list[np.ndarray] = []
+
+    def address(self, array: np.ndarray) -> int:
+        """Return the address of an array, which is kept alive."""
+        self._alive.append(array)
+        return array.ctypes.data
+
+    def number(self, value: float, dtype: np.dtype) -> int:
+        """Return the address of a constant."""
+        return self.address(np.array(value, dtype))
+
+    def add(self, kind: Kind, *fields: int) -> int:
+        """Append an instruction; return its position."""
+        self.rows.append([int(kind), *map(int, fields), *[0] * (WIDTH - 1 - len(fields))])
+        return len(self.rows) - 1
+
+    def finished(self) -> np.ndarray:
+        """Return all instructions: ndarray of shape (n, WIDTH), dtype=int64."""
+        return np.array(self.rows, np.int64).reshape(-1, WIDTH)

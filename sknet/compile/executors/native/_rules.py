@@ -1,0 +1,65 @@
+"""Calls of NumPy as instructions, each with the same bits; what has no rule is called back."""
+
+import operator
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from sknet._scipy import sparsetools
+from sknet.compile.executors.native import _arithmetic, _moves
+from sknet.compile.executors.native._addresses import level_1
+from sknet.compile.executors.native._instructions import Tape
+from sknet.compile.executors.native._layouts import fill
+from sknet.compile.executors.native._recorded import Call
+from sknet.compile.executors.numpy import add_multiple
+from sknet.device import backend
+
+__all__ = ["translated"]
+
+Rule = Callable[[Tape, Call], bool]  # appends instructions, or returns False
+
+
+def translated(tape: Tape, call: Call) -> bool:
+    """Append instructions for a call.
+
+    Parameters
+    ----------
+    tape : Tape
+        Takes them.
+    call : Call
+        A call of a step.
+
+    Returns
+    -------
+    bool
+        False, and nothing appended, if it has to be called back.
+    """
+    rule = _rule_of(call.function)
+    return rule is not None and rule(tape, call)
+
+
+def _rule_of(function: Any) -> Rule | None:
+    if isinstance(function, np.ufunc):
+        return _arithmetic.matmul if function is np.matmul else _arithmetic.ufunc
+    if isinstance(getattr(function, "__self__", None), np.ufunc):
+        return _arithmetic.reduce if function.__name__ == "reduce" else None
+    try:
+        return _rules().get(function) or (_arithmetic.vectors if level_1(function) else None)
+    except TypeError:  # not hashable
+        return None
+
+
+@cache
+def _rules() -> dict[Any, Rule]:
+    return {
+        np.dot: _arithmetic.dot,
+        np.copyto: _moves.copyto,
+        np.ndarray.take: _moves.take,
+        np.ndarray.fill: lambda tape, call: fill(tape, call.args[0], call.args[1]),
+        operator.setitem: _moves.put,
+        sparsetools().csc_matvecs: _moves.add_rows,
+        add_multiple: _arithmetic.add_multiple,
+        backend("cpu").xp.check_indices: _moves.check_indices,
+    }
