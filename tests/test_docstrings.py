@@ -211,5 +211,5 @@ class WithoutExample:
         (lambda: None, ["has no docstring"]),
     ],
 )
-def test_the_checker_sees(value, expected):
+def test_the_checker_detects(value, expected):
     assert list(faults(value)) == expected

@@ -57,7 +57,7 @@ def test_code_is_short():
     assert not long, "split by subject:\n" + "\n".join(long)
 
 
-def test_the_checker_sees_a_long_function():
+def test_the_checker_detects_a_long_function():
     body = "    x = 1\n" * CODE_LINES_IN_FUNCTION
     assert list(too_long(f"def f():\n{body}")) == [
         f"f, line 1: {CODE_LINES_IN_FUNCTION + 1} lines without docstrings"

@@ -47,7 +47,7 @@ def test_the_import_alone_loads_nothing():
     assert packages == {"sknet"}
 
 
-def test_what_is_used_is_there():
+def test_names_are_available_on_use():
     assert set(sknet.__all__) <= set(dir(sknet))
     for name in sknet.__all__:
         assert getattr(sknet, name) is getattr(sknet, name)

@@ -141,7 +141,7 @@ def a_slice(estimator, rng):
 
 @pytest.mark.parametrize("change", [whole_lists, single_items, changed_in_place, a_slice])
 @pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel", "regression", "multioutput"])
-def test_weights_can_be_set_as_there(task, change):
+def test_weights_can_be_set_as_in_scikit_learn(task, change):
     """Predictions, pickles and further training use the weights that were set."""
     X, y = TABLES[task]
     ours, theirs = pair(task)
@@ -206,7 +206,7 @@ def test_layers_cannot_be_added_removed_or_moved(kind, name):
     assert len(copied) == 3
 
 
-def test_what_is_written_into_averages_is_not_lost_without_a_word():
+def test_writing_into_averages_raises():
     with quiet():
         clf = sknet.MLPClassifier((3,), optimizer=EMA(Adam()), max_iter=2).fit(*TABLES["binary"])
     with pytest.raises(ValueError, match="read-only"):
@@ -294,7 +294,7 @@ def test_scikit_learns_tests_pass(tmp_path):
 # -- what the deselected ones mean -------------------------------------------------------------------
 
 
-def test_fit_is_the_worked_example():
+def test_the_worked_example():
     """One step of descent from given weights, with the numbers that scikit-learn's test works out by hand."""
     X, y = np.array([[0.6, 0.8, 0.7]]), np.array([0])
     clf = neural_network.MLPClassifier(

@@ -27,7 +27,7 @@ def test_there_are_files_of_the_oldest_versions_and_of_newer_ones():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_estimator_predicts_what_it_did(version):
+def test_predictions_have_not_changed(version):
     found = pickle.loads((HERE / f"{version}.pickle").read_bytes())
     with np.load(HERE / f"{version}.npz") as outputs:
         assert found.keys() == set(outputs.files)
@@ -38,7 +38,7 @@ def test_every_estimator_predicts_what_it_did(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_training_goes_on(version):
+def test_training_can_be_continued(version):
     found = pickle.loads((HERE / f"{version}.pickle").read_bytes())
     for name in ("network", "scikit-learn's"):
         before = found[name].predict_proba(X)
@@ -80,7 +80,7 @@ assert not [name for name in sys.modules if name.startswith("tests")]
 
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-def test_what_was_fitted_on_a_device_is_unpickled_where_it_cannot_be_imported(fake_device, tmp_path):
+def test_estimators_fitted_on_a_device_are_unpickled_without_its_package(fake_device, tmp_path):
     clf = sknet.MLPClassifier((4,), max_iter=3, random_state=0, device="fake").fit(X, Y)
     assert clf.model_.device.kind == "fake"
     path = tmp_path / "fitted.pickle"

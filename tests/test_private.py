@@ -34,7 +34,7 @@ def test_no_test_sets_a_private_attribute():
     assert not found
 
 
-def test_a_fault_is_seen():
+def test_a_violation_is_detected():
     for text in ("x._y = 1", "x.y._z += 1", "setattr(x, '_y', 1)", "patch.setattr('a.b._c', 1)"):
         assert list(faults(ast.parse(text))), text
     for text in ("self._y = 1", "x.y = 1", "patch.setattr(x, 'y', 1)", "x.__name__ = 'y'"):

@@ -11,7 +11,7 @@ Pair = namedtuple("Pair", "first second")
 TREE = {"b": [1, (2, 3)], "a": Pair(4, None), "c": {}, "d": OrderedDict(x=5)}
 
 
-def test_leaves_stand_in_their_own_order():
+def test_leaves_keep_their_order():
     assert leaves(TREE) == [1, 2, 3, 4, 5]
     assert paths(TREE) == ["b.0", "b.1.0", "b.1.1", "a.first", "d.x"]
     assert (leaves(7), paths(7)) == ([7], [""])
@@ -48,7 +48,7 @@ def test_arrays_are_leaves():
         (None, r"\[\]"),
     ],
 )
-def test_another_structure_is_refused(other, got):
+def test_another_structure_raises(other, got):
     message = rf"trees of different structure: expected leaves at \['a', 'b'\], got {got}"
     with pytest.raises(ValueError, match=message):
         map_leaves(lambda x, y: x, {"a": 1, "b": 2}, other)

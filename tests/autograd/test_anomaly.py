@@ -40,13 +40,13 @@ class TestForward:
         with detect_anomaly(), no_grad(), pytest.raises(NonFiniteError, match=r"test_anomaly.py, line \d+"):
             function(leaf(1.0, 2.0))
 
-    def test_what_came_in_with_the_data_is_not_reported(self):
+    def test_nan_in_the_data_is_not_reported(self):
         with detect_anomaly():
             assert np.isnan((Tensor([np.nan, 1.0]) * 2 + 1).numpy()[0])
             masked = ops.where(np.array([True, False]), leaf(1.0, 2.0), -np.inf)
             assert ops.softmax(masked).numpy().tolist() == [1.0, 0.0]
 
-    def test_nan_is_born_of_infinities_too(self):
+    def test_infinities_can_produce_nan(self):
         infinite = Tensor([np.inf])
         with detect_anomaly(), pytest.raises(NonFiniteError, match="subtract: nan"):
             infinite - infinite
@@ -59,7 +59,7 @@ class TestForward:
             ops.exp(x).sum().backward()
             (Tensor([1.0], device="meta") / 0.0).sum()
 
-    def test_other_errors_stay_what_they_are(self):
+    def test_other_errors_are_unchanged(self):
         with detect_anomaly(), pytest.raises(ShapeError, match=r"add: shapes \(2,\) and \(3,\)"):
             leaf(1.0, 2.0) + np.ones(3)
 
@@ -77,7 +77,7 @@ class TestBackward:
             ):
                 root.sum().backward()
 
-    def test_recorded_before_it_was_on(self):
+    def test_recorded_before_it_was_enabled(self):
         total = leaf(1.0, 0.0).sqrt().sum()
         message = "gradient of sqrt, recorded before anomaly mode was on: divide: inf"
         with detect_anomaly(), pytest.raises(NonFiniteError, match=message):
@@ -105,7 +105,7 @@ class TestBackward:
         with detect_anomaly(), pytest.raises(NonFiniteError, match=message):
             checkpoint(lambda x: x.sqrt(), leaf(0.0)).sum().backward()
 
-    def test_a_gradient_that_is_given(self):
+    def test_a_given_gradient(self):
         x = leaf(1.0, 2.0)
         with detect_anomaly():
             (x * 2).backward(Tensor([np.nan, 1.0]))
@@ -113,7 +113,7 @@ class TestBackward:
 
 
 class TestTheMode:
-    def test_everything_is_as_before_afterwards(self):
+    def test_the_mode_is_restored(self):
         kernel = Primitive.forward_on
         with detect_anomaly():
             with detect_anomaly():
@@ -134,7 +134,7 @@ class TestTheMode:
             inside(leaf(0.0))
         assert not modes.anomaly
 
-    def test_other_threads_are_not_concerned(self):
+    def test_other_threads_are_unaffected(self):
         found = []
 
         def work():

@@ -60,7 +60,7 @@ def test_runs_again_in_backward_and_keeps_nothing():
     np.testing.assert_allclose(x.grad.numpy(), np.exp(x0 + np.exp(x0)))
 
 
-def test_only_what_is_asked_for_and_every_argument_once():
+def test_only_requested_gradients_and_each_argument_once():
     x = Tensor(2.0, requires_grad=True)
     y = x * 3  # an argument that comes from another argument
     out = checkpoint(lambda a, b: a * b, x, y)
@@ -139,7 +139,7 @@ class Counts(nn.Module):
 
 
 @pytest.mark.parametrize("is_scoped", [False, True])
-def test_buffers_are_read_as_they_were(is_scoped):
+def test_buffers_are_read_with_their_old_values(is_scoped):
     net = Counts()
     run = lambda x: checkpoint(net, checkpoint(net, x))  # noqa: E731
     x = Tensor(3.0, requires_grad=True)
@@ -170,7 +170,7 @@ def test_each_module_keeps_its_own_mode():
     assert seen == [[True, False], [True, False]]
 
 
-def test_a_function_that_does_something_else_the_second_time():
+def test_a_function_that_differs_on_the_second_run():
     shapes = iter([2, 3])
     x = Tensor(x0, requires_grad=True)
     out = checkpoint(lambda x: x[: next(shapes)] * 2, x)
@@ -189,7 +189,7 @@ def test_arguments_changed_in_place():
         out.sum().backward()
 
 
-def test_an_argument_that_becomes_another_value():
+def test_an_argument_that_is_changed_on_the_tape():
     """A recorded change leaves the value that the function was called with."""
     x = Tensor(x0, requires_grad=True)
     h = x * 1
@@ -199,7 +199,7 @@ def test_an_argument_that_becomes_another_value():
     np.testing.assert_allclose(x.grad.numpy(), 2 * x0 + 1)
 
 
-def test_a_tensor_from_outside_that_becomes_another_value():
+def test_an_outside_tensor_that_is_changed_on_the_tape():
     x = Tensor(x0, requires_grad=True)
     h = x * 1
     out = checkpoint(lambda: h * h)

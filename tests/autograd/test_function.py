@@ -77,7 +77,7 @@ def test_backward_runs_once_for_all_inputs():
     assert len(calls) == 2
 
 
-def test_inputs_without_a_gradient_need_none():
+def test_inputs_without_gradient():
     x = Tensor(x0, requires_grad=True)
     Multiply.apply(x, Tensor(y0), 1.0).sum().backward()
     assert x.grad.numpy().tolist() == y0.tolist()
@@ -284,7 +284,7 @@ class TestOnceDifferentiable:
             gradients(first.sum(), [x])
 
 
-def test_what_was_saved_may_not_change():
+def test_saved_tensors_must_not_change():
     x, y = Tensor(x0, requires_grad=True), Tensor(y0.copy())
     out = Multiply.apply(x, y, 1.0).sum()
     y += 1

@@ -24,7 +24,7 @@ def _right(ctx, gradient):
     return gradient * 3.0 * ctx.saved_tensors[0] * ctx.saved_tensors[0]
 
 
-def test_accepts_what_is_right():
+def test_accepts_correct_gradients():
     assert gradcheck(wrong(_right), [x0])
     assert gradcheck(ops.matmul, [x0, np.ones((3, 2))])
     assert gradcheck(lambda x: x * 2, [np.ones(2)])

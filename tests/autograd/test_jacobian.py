@@ -56,7 +56,7 @@ def test_has_aux():
         (lambda x: ops.stack([x, x > 0.0]), (2, 2, 2)),
     ],
 )
-def test_what_has_no_slope(function, shape):
+def test_non_differentiable_values(function, shape):
     assert jacobian(function)(x0).shape == shape
     assert jacobian(lambda x: ops.concat([x, x]))(x0[:0]).shape == (0, 0)
 

@@ -40,7 +40,7 @@ def test_argnums():
     assert [g.item() for g in both] == [12.0, 9.0]
 
 
-def test_what_the_value_does_not_depend_on_has_a_gradient_of_zeros():
+def test_unused_arguments_have_zero_gradients():
     assert grad(lambda x, y: x.sum(), argnums=1)(Tensor([1.0]), Tensor([1.0, 2.0])).numpy().tolist() == [
         0.0,
         0.0,
@@ -48,7 +48,7 @@ def test_what_the_value_does_not_depend_on_has_a_gradient_of_zeros():
     assert grad(lambda x: Tensor(1.0))(Tensor([1.0, 2.0])).numpy().tolist() == [0.0, 0.0]
 
 
-def test_arguments_are_not_touched():
+def test_arguments_are_not_changed():
     x = Tensor([1.0], requires_grad=True)
     y = Tensor([1.0])
     grad(lambda x, y: (x * y).sum(), argnums=(0, 1))(x, y)
@@ -249,7 +249,7 @@ class TestJvp:
         assert derivative["rest"][0].item() == 0.0
         assert not derivative["y"].requires_grad
 
-    def test_what_does_not_depend_on_anything(self):
+    def test_constant_results(self):
         _, (a, b) = jvp(lambda x: (Tensor(np.ones(3)), (x > 0.0)), (np.ones(2),), (np.ones(2),))
         assert a.numpy().tolist() == [0.0, 0.0, 0.0]
         assert b.shape == (2,)
@@ -264,7 +264,7 @@ class TestJvp:
         v = Tensor(1.0, requires_grad=True)
         assert gradients(jvp(lambda y: y**3, (Tensor(2.0),), (v,))[1], [v])[0].item() == 12.0
 
-    def test_of_a_function_of_ones_own(self):
+    def test_of_a_custom_function(self):
         class Cube(Function):
             @staticmethod
             def forward(ctx, x):

@@ -219,7 +219,7 @@ class TestComposed:
         np.testing.assert_allclose(mapped[0], w.grad.numpy(), rtol=1e-11)
         np.testing.assert_allclose(mapped[1], x.grad.numpy(), rtol=1e-11)
 
-    def test_what_is_detached_inside_has_no_gradient(self):
+    def test_tensors_detached_inside_have_no_gradient(self):
         x = Tensor(X, requires_grad=True)
 
         def function(v):
@@ -258,7 +258,7 @@ class TestComposed:
             rtol=1e-5,
         )
 
-    def test_errors_inside_leave_nothing_behind(self):
+    def test_errors_inside_leave_no_state(self):
         with pytest.raises(ZeroDivisionError):
             vmap(lambda x: 1 / 0)(X)
         x = Tensor(np.zeros(2))
@@ -297,7 +297,7 @@ def test_messages(call, error, message):
         call()
 
 
-def test_a_tensor_that_is_handed_out_in_another_way():
+def test_a_leaked_tensor():
     leaked = []
     vmap(lambda x: leaked.append(x) or x)(X)
     with pytest.raises(CaptureError, match="is used by add after the function has returned"):

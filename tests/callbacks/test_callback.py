@@ -144,7 +144,7 @@ class FirstEpoch(Acting):
 
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("hook", ["on_fit_begin", "on_epoch_end", "on_fit_end"])
-def test_who_is_torn_down(hook, number):
+def test_which_callbacks_get_on_fit_end(hook, number):
     ENDED.clear()
     callbacks = [Ending(name, hook if i == number else None) for i, name in enumerate("ab")]
     with pytest.raises(Error, match=f"in {hook}"):
@@ -172,7 +172,7 @@ def test_stop_in_any_hook_of_any_callback_ends_the_fit_in_order(hook, epochs, nu
 
 
 @pytest.mark.parametrize("hook", HOOKS[1:])
-def test_what_was_learned_is_kept_if_the_callback_says_so(hook):
+def test_the_result_is_kept_with_keeps_result(hook):
     with pytest.warns(CallbackWarning, match=rf"Keeping.{hook} raised Error\('in {hook}'\)"):
         clf = fitted(Keeping(hook, "raise"))
     epochs = {"on_epoch_end": 2, "on_fit_end": 6}.get(hook, 1)
@@ -231,7 +231,7 @@ def test_every_estimator_takes_them(make):
         ),
     ],
 )
-def test_what_is_no_list_of_callbacks(callbacks, message):
+def test_invalid_lists_of_callbacks(callbacks, message):
     with pytest.raises(InvalidParameterError, match=message):
         MLPClassifier(callbacks=callbacks).fit(X, Y)
     with pytest.raises(InvalidParameterError, match=message.replace("MLPClassifier", "MLPClassifier.fit")):
@@ -241,7 +241,7 @@ def test_what_is_no_list_of_callbacks(callbacks, message):
 # -- one object, many fits -------------------------------------------------------------------------------
 
 
-def test_one_object_in_two_fits_keeps_what_each_has_learned():
+def test_one_object_in_two_fits_has_separate_results():
     stopping = EarlyStopping("score", patience=1)
     first, second = fitted(stopping), fitted(stopping, random_state=1)
     assert first.callbacks_[0].best_ == max(first.history_["score"])
@@ -265,7 +265,7 @@ def test_one_object_in_fits_of_several_threads():
         assert ours.callbacks_[0].best_epoch_ == theirs.callbacks_[0].best_epoch_
 
 
-def test_a_pickled_estimator_goes_on_with_its_callbacks():
+def test_a_pickled_estimator_continues_with_its_callbacks():
     clf = classifier(EarlyStopping("loss", patience=np.inf))
     whole = classifier(EarlyStopping("loss", patience=np.inf))
     with unconverged():
@@ -276,7 +276,7 @@ def test_a_pickled_estimator_goes_on_with_its_callbacks():
     assert clf.callbacks_[0].best_ == whole.callbacks_[0].best_ == min(clf.loss_curve_)
 
 
-def test_a_continued_fit_hands_the_state_over():
+def test_a_continued_fit_passes_the_state_on():
     class Counting(Callback):
         def on_fit_begin(self, fit):
             self.epochs_ = getattr(self, "epochs_", 0)
@@ -325,7 +325,7 @@ def test_a_grid_reaches_into_callbacks():
     assert clf.callbacks[0].patience == 5
 
 
-def test_a_callback_of_a_list_is_replaced_and_the_list_stays():
+def test_a_callback_in_a_list_can_be_replaced():
     given = [EarlyStopping(), PrintLog()]
     clf, other = MLPClassifier(callbacks=given), MLPClassifier(callbacks=given)
     clf.set_params(callbacks__1=TimeLimit(3), callbacks__1__seconds=5)
@@ -360,7 +360,7 @@ def test_parameters_that_do_not_exist_change_nothing(params, message):
     assert clf.callbacks == [PrintLog(), PrintLog()]
 
 
-def test_callbacks_do_not_change_how_an_estimator_is_shown():
+def test_callbacks_do_not_change_the_repr():
     clf = MLPClassifier(callbacks=[EarlyStopping(patience=3)])
     assert repr(clf) == "MLPClassifier(callbacks=[EarlyStopping(patience=3)])"
     assert "EarlyStopping" in clf._repr_html_()
@@ -414,7 +414,7 @@ class Pressing(Callback):
 @pytest.mark.parametrize(
     ("hook", "epochs"), [("on_epoch_begin", 1), ("on_block_end", 1), ("on_epoch_end", 2)]
 )
-def test_ctrl_c_in_a_callback_waits_for_it_and_keeps_what_was_learned(hook, epochs):
+def test_ctrl_c_in_a_callback_waits_for_it_and_keeps_the_result(hook, epochs):
     ENDED.clear()
     with pytest.warns(
         FitInterruptedWarning, match=f"by user after {epochs} whole epochs; what was learned is"

@@ -138,7 +138,7 @@ def test_a_folder_that_cannot_be_made_is_an_error_before_the_first_step(tmp_path
         fitted(Checkpoint(tmp_path / "file"))
 
 
-def test_a_failing_write_is_a_warning_and_the_fit_goes_on(tmp_path, monkeypatch):
+def test_a_failing_write_is_a_warning_and_the_fit_continues(tmp_path, monkeypatch):
     expected = fitted().loss_curve_
 
     def fails(*_):
@@ -157,7 +157,7 @@ def test_leftovers_of_killed_processes_are_removed(tmp_path, monkeypatch):
     assert [p.name for p in removed] == ["last.safetensors", "previous.safetensors", "best.safetensors"]
 
 
-def test_nothing_to_resume_begins_anew(tmp_path):
+def test_without_a_checkpoint_the_fit_starts_from_scratch(tmp_path):
     assert fitted(Checkpoint(tmp_path / "new", resume=True)).n_iter_ == 5
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match=r"there is no checkpoint .*last.safetensors: Checkpoint\('"):
@@ -175,7 +175,7 @@ def damaged(file, how):
 
 
 @pytest.mark.parametrize("how", ["truncated", "empty", "another file", "a flipped bit"])
-def test_a_damaged_one_is_named_and_the_one_before_can_be_asked_for(tmp_path, how):
+def test_a_damaged_file_is_named_and_the_previous_one_can_be_used(tmp_path, how):
     whole = fitted(Checkpoint(tmp_path), max_iter=4)
     damaged(tmp_path / "last.safetensors", how)
     said = r"last.safetensors (is damaged|was not written by sknet).*; the one before it is .*previous.safe"
@@ -204,7 +204,7 @@ def test_another_kind_of_file_is_named(tmp_path):
         fitted(resume_from=tmp_path)
 
 
-def test_a_fit_by_lbfgs_is_refused_by_name(tmp_path):
+def test_lbfgs_raises(tmp_path):
     reg = MLPRegressor(optimizer=LBFGS(), callbacks=[Checkpoint(tmp_path)])
     with pytest.raises(ValueError, match="a fit by L-BFGS cannot be saved, because its state is inside"):
         reg.fit(X, X[:, 0])
@@ -214,7 +214,7 @@ def test_a_fit_by_lbfgs_is_refused_by_name(tmp_path):
         clone(reg).set_params(callbacks=None).fit(X, X[:, 0], resume_from=tmp_path)
 
 
-def test_what_is_saved_can_be_moved(tmp_path):
+def test_checkpoints_can_be_moved(tmp_path):
     whole = fitted(max_iter=4)
     fitted(Checkpoint(tmp_path / "here"), max_iter=2)
     shutil.move(tmp_path / "here", tmp_path / "there")

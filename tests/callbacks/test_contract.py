@@ -191,7 +191,7 @@ def test_a_parameter_is_set_through_the_estimator(name, tmp_path):
 
 
 @ALL
-def test_wrong_values_are_refused_by_name_when_it_is_used(name, tmp_path):
+def test_invalid_values_raise_on_use(name, tmp_path):
     row = ROWS[name]
     if row.wrong is None:
         return
@@ -222,7 +222,7 @@ def test_a_fit_with_it_stays_native_and_has_the_same_bits(name, tmp_path, monkey
 
 
 @ALL
-def test_the_object_given_stays_as_it_is_and_a_clone_learns(name, tmp_path):
+def test_the_given_object_is_not_changed(name, tmp_path):
     row = ROWS[name]
     made = row.make(tmp_path)
     before = dict(vars(made))
@@ -264,7 +264,7 @@ def numbers(estimator):
 
 
 @ALL
-def test_it_goes_on_in_a_fit_that_is_resumed(name, tmp_path):
+def test_it_continues_in_a_resumed_fit(name, tmp_path):
     whole = classifier([ROWS[name].make(tmp_path)]).fit(X, Y)
     part = classifier([ROWS[name].make(tmp_path)])
     with pytest.raises(RuntimeError, match="died"):
@@ -301,7 +301,7 @@ def test_lbfgs_calls_it_too(name, tmp_path):
 
 
 @ALL
-def test_partial_fit_and_warm_start_go_on_with_it(name, tmp_path):
+def test_partial_fit_and_warm_start_continue_with_it(name, tmp_path):
     if name != "Checkpoint":  # which is refused in parts; see its own tests
         clf = classifier([ROWS[name].make(tmp_path)])
         for _ in range(3):
@@ -312,7 +312,7 @@ def test_partial_fit_and_warm_start_go_on_with_it(name, tmp_path):
 
 
 @ALL
-def test_a_class_is_no_callback(name):
+def test_a_class_is_not_a_callback(name):
     with pytest.raises(
         InvalidParameterError, match=r"callbacks\[0\] of MLPClassifier is a class. Pass an object"
     ):

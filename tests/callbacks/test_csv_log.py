@@ -28,7 +28,7 @@ def test_columns_that_come_later(tmp_path):
     assert_is_history(path, clf.history_)
 
 
-def test_it_is_there_after_every_epoch(tmp_path):
+def test_it_is_written_after_every_epoch(tmp_path):
     path, lines = tmp_path / "fit.csv", []
 
     class Reading(Callback):
@@ -52,7 +52,7 @@ def test_a_continued_fit_continues_the_table(tmp_path):
     assert_is_history(tmp_path / "fit.csv", clf.history_)
 
 
-def test_a_new_fit_begins_anew(tmp_path):
+def test_a_new_fit_overwrites_the_file(tmp_path):
     clf = classifier(CSVLog(tmp_path / "fit.csv"))
     with unconverged():
         clf.fit(X, Y)

@@ -126,14 +126,14 @@ DIRECTIONS = {
 
 
 @pytest.mark.parametrize(("scoring", "best"), DIRECTIONS.values(), ids=DIRECTIONS)
-def test_its_direction_is_known(scoring, best):
+def test_known_directions(scoring, best):
     clf = fitted(scoring, EarlyStopping("it", patience=60, tol=0.0), optimizer=Adam(0.03), max_iter=12)
     assert len(set(clf.history_["it"])) > 1
     assert clf.callbacks_[1].best_ == best(clf.history_["it"])
 
 
 @pytest.mark.parametrize("scoring", [cost, rescored(cost, None), rescored(cost, "yes"), lambda *args: 1.0])
-def test_a_direction_is_not_guessed(scoring):
+def test_unknown_directions_raise(scoring):
     with pytest.raises(
         ValueError, match=r"a higher or a lower '.*' is better: pass EpochScoring\(.*make_scorer"
     ):
@@ -149,7 +149,7 @@ def test_early_stopping_by_it_restores_those_weights():
     assert clf.n_iter_ < 60
 
 
-def test_rows_that_are_not_there():
+def test_missing_rows():
     with pytest.raises(ValueError, match=r"\(on='validation'\) found no validation rows: give the fit"):
         fitted(EpochScoring("accuracy"))
     model = Model(Linear(3, 1), "log_loss", random_state=0)
@@ -158,7 +158,7 @@ def test_rows_that_are_not_there():
         train(model, batches, History(), Settings(2), Accuracy, callbacks=[EpochScoring(on="training")])
 
 
-def test_a_name_is_there_once():
+def test_a_duplicate_name_raises():
     with pytest.raises(ValueError, match="already has a number 'accuracy': give EpochScoring another"):
         fitted(EpochScoring("accuracy", on="training"), EpochScoring("accuracy", on="training"))
     with pytest.raises(ValueError, match="already has a number 'loss'"):

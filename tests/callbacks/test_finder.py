@@ -72,7 +72,7 @@ def test_a_fit_can_end_there():
     assert clf.history_.n_epochs == 0
 
 
-def test_rates_that_are_no_range():
+def test_invalid_ranges():
     with pytest.raises(ValueError, match=r"got min_lr=0\.1 and max_lr=0\.01: min_lr must be smaller"):
         found(LearningRateFinder(0.1, 0.01))
 
@@ -99,7 +99,7 @@ def test_the_plot():
     pyplot.close("all")
 
 
-def test_what_has_not_run_cannot_be_plotted(monkeypatch):
+def test_plotting_before_a_fit_raises(monkeypatch):
     with pytest.raises(
         AttributeError, match="not run: fit the estimator, and plot the one in its callbacks_"
     ):

@@ -55,7 +55,7 @@ def test_a_gradient_that_vanishes_is_seen():
     assert norms[0] < norms[-1] / 2
 
 
-def test_batches_without_weight_are_passed_over():
+def test_batches_of_zero_weight_are_ignored():
     with unconverged():
         clf = classifier(GradientMonitor(), shuffle=False).fit(X, Y, np.arange(120) >= 48)
     assert np.isfinite(clf.history_["gradient_norm"]).all()

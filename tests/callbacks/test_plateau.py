@@ -32,7 +32,7 @@ def test_worked_cases(patience, tol, higher, values, counts):
     assert plateau.best == (max(finite) if higher else min(finite))
 
 
-def test_it_knows_the_best():
+def test_it_records_the_best():
     plateau = Plateau(3, 0.0, True)
     found = []
     for value in (0.5, 0.4, 0.5, 0.6, math.nan):
@@ -50,7 +50,7 @@ def test_a_restart_keeps_the_best():
 
 
 @pytest.mark.parametrize("higher", [True, False])
-def test_resuming_takes_over_what_was_watched(higher):
+def test_resuming_restores_the_state(higher):
     before, after = Plateau(1, 0.1, False), Plateau(5, 0.2, higher)
     for value in (1.0, 1.0):
         before.observe(value)

@@ -71,7 +71,7 @@ def test_a_fit_that_is_stopped_leaves_the_bar_where_it_was(bars):
     assert bars[1].n <= bars[1].total / 6
 
 
-def test_rows_without_weight_do_not_hold_it_back(bars):
+def test_rows_of_zero_weight_count_as_progress(bars):
     with unconverged():
         classifier(ProgressBar(), shuffle=False).fit(X, Y, np.arange(120) >= 32)
     assert bars[0].n == bars[0].total
@@ -122,7 +122,7 @@ def test_it_is_silent_in_workers(backend, bars, capfd):
     assert "epoch" not in capfd.readouterr().err
 
 
-def test_one_job_is_no_worker(bars):
+def test_a_single_job_is_not_a_worker(bars):
     with unconverged():
         GridSearchCV(classifier(ProgressBar()), {"alpha": [0.0, 0.1]}, cv=2, refit=False).fit(X, Y)
     assert len(bars) == 4

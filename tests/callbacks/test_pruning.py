@@ -89,7 +89,7 @@ def test_clones_share_the_trial():
         ),
     ],
 )
-def test_a_study_that_goes_the_other_way(direction, monitor, message):
+def test_a_study_with_the_other_direction(direction, monitor, message):
     with pytest.raises(ValueError, match=message):
         fitted(Pruning(Trial(study=Study(direction)), monitor))
     (other,) = set(Direction) - {direction}
@@ -97,7 +97,7 @@ def test_a_study_that_goes_the_other_way(direction, monitor, message):
 
 
 @pytest.mark.usefixtures("optuna")
-def test_what_is_no_trial_and_no_number():
+def test_invalid_trials_and_monitors():
     with pytest.raises(TypeError, match=r"needs a trial of Optuna, with report and should_prune, got 3"):
         fitted(Pruning(3))
     with pytest.raises(ValueError, match=r"Pruning\(monitor='los'\): this fit has no such number.*'loss'"):

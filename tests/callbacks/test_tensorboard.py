@@ -55,7 +55,7 @@ def test_a_writer_is_shared_by_clones():
     assert clone(classifier(log)).callbacks[0].writer is log.writer
 
 
-def test_a_folder_has_a_writer_of_its_own(monkeypatch, tmp_path):
+def test_a_folder_has_its_own_writer(monkeypatch, tmp_path):
     module = type(sys)("tensorboardX")
     module.SummaryWriter = Writer
     monkeypatch.setitem(sys.modules, "tensorboardX", module)

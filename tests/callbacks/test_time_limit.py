@@ -16,7 +16,7 @@ def test_it_ends_a_fit_soon():
     assert 0 < clf.n_iter_ == len(clf.loss_curve_)
 
 
-def test_it_ends_an_epoch_in_the_middle():
+def test_it_ends_within_an_epoch():
     clf = fitted(TimeLimit(0.0), max_iter=10)
     assert clf.n_iter_ == 1
     assert 0 < clf.t_ <= 120
@@ -34,7 +34,7 @@ def test_the_time_of_other_callbacks_counts():
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_fit_that_it_ended_has_nothing_to_warn_of():
+def test_a_fit_that_it_ended_does_not_warn():
     classifier(TimeLimit(0.0)).fit(X, Y)
 
 

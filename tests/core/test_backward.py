@@ -323,7 +323,7 @@ class TestMemory:
         f = grad(lambda x: grad(lambda x: ops.tanh(x).sum())(x).sum())
         assert self.watched(lambda x: [f(x).data]) == [None] * 3
 
-    def test_a_function_of_ones_own(self):
+    def test_a_custom_function(self):
         class Exp(Function):
             @staticmethod
             def forward(ctx, x):

@@ -66,7 +66,7 @@ def test_a_decorated_function_calls_itself():
     assert is_grad_enabled()
 
 
-def test_other_threads_are_not_concerned():
+def test_other_threads_are_unaffected():
     seen = []
     with no_grad():
         thread = threading.Thread(target=lambda: seen.append(is_grad_enabled()))

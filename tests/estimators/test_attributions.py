@@ -125,7 +125,7 @@ LOSSES = ["poisson", "gaussian_nll", Quantile([0.1, 0.5, 0.9]), Quantile(0.9), "
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("task", ["counts", "many counts"])
-def test_regressors_are_asked_about_predictions(loss, task):
+def test_regressors_explain_predictions(loss, task):
     X, y = TABLES[task]
     with quiet():
         reg = sknet.MLPRegressor((8,), activation="tanh", loss=loss, max_iter=3, random_state=0).fit(X, y)
@@ -152,7 +152,7 @@ def test_columns_of_labels_and_ordered_classes():
         np.testing.assert_allclose(found.sum(axis=1), ends[0] - ends[1], rtol=1e-6, atol=1e-8)
 
 
-def test_words_are_labels():
+def test_string_labels():
     X, y = TABLES["binary"]
     with quiet():
         estimator = estimator_for("binary").fit(X, np.array(["no", "yes"])[y])
@@ -163,7 +163,7 @@ def test_words_are_labels():
     )
 
 
-def test_an_input_that_is_not_used_contributes_nothing():
+def test_an_unused_input_contributes_nothing():
     X, y = TABLES["regression"]
     with quiet():
         reg = estimator_for("regression").fit(X, y)
@@ -240,7 +240,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("task", "arguments", "message"), BAD)
-def test_targets_that_are_not_there(task, arguments, message):
+def test_missing_targets(task, arguments, message):
     estimator, X, _ = fitted("MLP", task)
     for method in (estimator.input_gradient, estimator.integrated_gradients):
         with pytest.raises(ValueError, match=message):
@@ -258,7 +258,7 @@ def test_targets_that_are_not_there(task, arguments, message):
         ({"n_steps": 2.5}, "Got 2.5"),
     ],
 )
-def test_bad_lines(arguments, message):
+def test_invalid_baselines(arguments, message):
     estimator, X, _ = fitted("MLP", "regression")
     with pytest.raises(ValueError, match=message):
         estimator.integrated_gradients(X, **arguments)

@@ -277,21 +277,21 @@ ANY = [
 
 
 @pytest.mark.parametrize(("task", "change", "call", "message"), [*CONTINUED, *PARTIAL, *ANY])
-def test_fit_that_continues(task, change, call, message):
+def test_continued_fit(task, change, call, message):
     estimator = fitted(task).set_params(**change)
     with unchanged(estimator, TABLES[task][0]), pytest.raises(ValueError, match=f"(?s){message}"):
         call(estimator)
 
 
 @pytest.mark.parametrize(("task", "change", "call", "message"), ANY)
-def test_fit_anew(task, change, call, message):
+def test_fit_from_scratch(task, change, call, message):
     estimator = fitted(task).set_params(warm_start=False, **change)
     with unchanged(estimator, TABLES[task][0]), pytest.raises(ValueError, match=f"(?s){message}"):
         call(estimator)
 
 
 @pytest.mark.parametrize(("task", "change", "call"), [row[:3] for row in CONTINUED])
-def test_a_fit_anew_may_be_another(task, change, call):
+def test_a_fit_from_scratch_may_differ(task, change, call):
     estimator = fitted(task).set_params(warm_start=False, **change)
     with quiet():
         call(estimator)

@@ -217,7 +217,7 @@ def test_scorers_see_a_fit_under_way_without_the_temperature_of_the_one_before()
     assert warm.history_["loss"][-1] == pytest.approx(-warm.history_["neg_log_loss"][-1], rel=0.05)
 
 
-def test_a_fit_without_it_forgets_the_temperature():
+def test_a_fit_without_calibration_removes_the_temperature():
     estimator = fitted("multiclass")
     known = estimator.predict_proba(NEW)
     estimator.set_params(calibrate=None, warm_start=True, max_iter=1, optimizer=sknet.optim.SGD(1e-300))
@@ -258,12 +258,12 @@ def test_custom_networks():
         ({"calibrate": "platt"}, r"The 'calibrate' parameter of MLPClassifier must be .*'temperature'"),
     ],
 )
-def test_what_cannot_be_calibrated(params, message):
+def test_invalid_calibrations(params, message):
     with pytest.raises(ValueError, match=message):
         fitted("multiclass", **params)
 
 
-def test_outputs_that_say_nothing_of_the_held_out_rows_become_nearly_equal_probabilities():
+def test_uninformative_outputs_become_nearly_equal_probabilities():
     settings = {"calibrate": "temperature", "max_iter": 30, "optimizer": sknet.optim.Adam(0.02)}
     with quiet():
         estimator = estimator_for("multiclass", **settings).fit(
@@ -273,7 +273,7 @@ def test_outputs_that_say_nothing_of_the_held_out_rows_become_nearly_equal_proba
     np.testing.assert_allclose(estimator.predict_proba(X), 1 / 3, atol=0.05)
 
 
-def test_rows_that_determine_no_temperature_are_told_of():
+def test_rows_that_determine_no_temperature_warn():
     y = (X[:, 0] > 0).astype(int)
     with (
         quiet(),

@@ -163,7 +163,7 @@ def test_copies_early_stopping_and_float32():
     assert estimator.predict_proba(X)[0].dtype == np.float32
 
 
-def test_the_drop_in_refuses_them_as_scikit_learn_does():
+def test_the_drop_in_rejects_them_as_scikit_learn_does():
     with pytest.raises(ValueError, match=r"Multioutput target data is not supported: .* shape \(230, 2\)"):
         sknet.neural_network.MLPClassifier().fit(X, Y)
     assert not sknet.neural_network.MLPClassifier().__sklearn_tags__().target_tags.multi_output

@@ -62,7 +62,7 @@ def test_parts_are_epochs(task, optimizer, size):
     assert (parts.n_iter_, whole.n_iter_) == (1, 3)
 
 
-def test_shuffled_parts_go_on_drawing():
+def test_shuffled_parts_continue_the_random_stream():
     """scikit-learn begins with the seed again in every call, and so repeats one order for ever."""
     X, y = TABLES["regression"]
     parts, fitted = estimator_for("regression"), estimator_for("regression", max_iter=1)
@@ -75,7 +75,7 @@ def test_shuffled_parts_go_on_drawing():
     assert parts.model_.random_state.get_state()[2] != state
 
 
-def test_parts_after_a_fit_go_on():
+def test_parts_after_a_fit_continue():
     X, y = TABLES["binary"]
     first = estimator_for("binary", shuffle=False, max_iter=2)
     whole = estimator_for("binary", shuffle=False, max_iter=3)
@@ -85,7 +85,7 @@ def test_parts_after_a_fit_go_on():
     same_model(first, whole)
 
 
-def test_without_warm_start_a_fit_begins_anew():
+def test_without_warm_start_a_fit_starts_from_scratch():
     X, y = TABLES["binary"]
     a, b = estimator_for("binary"), estimator_for("binary")
     with quiet():
@@ -95,7 +95,7 @@ def test_without_warm_start_a_fit_begins_anew():
     assert len(a.history_["loss"]) == 3
 
 
-def test_a_fit_anew_may_have_other_data():
+def test_a_fit_from_scratch_may_have_other_data():
     estimator = estimator_for("binary")
     with quiet():
         estimator.fit(*TABLES["binary"])
@@ -123,7 +123,7 @@ def test_other_hyperparameters_take_effect():
 
 
 @pytest.mark.parametrize("module", [sknet, neural_network])
-def test_model_parameters_before_a_warm_fit_stay_what_they_were(module):
+def test_a_warm_fit_does_not_change_the_old_model(module):
     X, y = TABLES["binary"]
     estimator = module.MLPClassifier((5,), warm_start=True, max_iter=2, random_state=0)
     with quiet():
@@ -200,7 +200,7 @@ def test_fitted_attributes(task, n_outputs, link, sizes):
     assert (estimator.out_activation_, estimator.n_features_in_) == (link, 12)
 
 
-def test_reaching_the_limit_of_epochs_is_warned_of_where_fit_was_called():
+def test_reaching_the_limit_of_epochs_warns_at_the_callers_line():
     X, y = TABLES["binary"]
     message = (
         r"Stochastic Optimizer: Maximum iterations \(3\) reached and the optimization hasn't converged yet"

@@ -109,7 +109,7 @@ def test_a_network_learns_what_it_would_from_a_table_encoded_by_hand(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("refit", [False, True])
-def test_rows_held_out_are_not_looked_at(kind, refit):
+def test_held_out_rows_are_not_used(kind, refit):
     order = np.random.default_rng(1).permutation(len(X))
     pair = order[:80], order[90:]  # ten rows are in neither
     params = {"validation_split": pair, "early_stopping": True, "refit_on_all": refit}
@@ -286,7 +286,7 @@ def test_precision_is_that_of_the_network(dtype, container):
         (lambda: MLPClassifier(encoder="table"), X[:50], ValueError, "inconsistent numbers of samples"),
     ],
 )
-def test_what_cannot_be_read(made, rows, error, message):
+def test_unreadable_tables(made, rows, error, message):
     clf = made()
     with pytest.raises(error, match=message):
         clf.fit(rows, LABELS)

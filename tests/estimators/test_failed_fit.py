@@ -95,7 +95,7 @@ FAILING = [(name, at) for name in FITS for at in (1, 3) if not (name == "part in
 
 
 @pytest.mark.parametrize(("name", "at"), FAILING)
-def test_nothing_is_lost(name, at):
+def test_a_failed_fit_changes_nothing(name, at):
     params, call = FITS[name]
     estimator = trained()
     params = {"loss": Counted(at=at)} | params
@@ -112,7 +112,7 @@ def test_nothing_is_lost(name, at):
 
 
 @pytest.mark.parametrize("part", [True, False])
-def test_first_fit_leaves_nothing(part):
+def test_a_failed_first_fit_leaves_no_attributes(part):
     estimator = estimator_for("binary", loss=Counted(at=2))
     before = set(vars(estimator))
     with pytest.raises(RuntimeError, match="the loss has failed"):
@@ -120,7 +120,7 @@ def test_first_fit_leaves_nothing(part):
     assert set(vars(estimator)) == before
 
 
-def test_a_random_state_of_the_users_is_put_back():
+def test_a_users_random_state_is_restored():
     estimator = estimator_for("binary", loss=Counted(at=6), random_state=np.random.RandomState(0))
     with pytest.raises(RuntimeError, match="the loss has failed"):
         estimator.fit(rows(), Y)
@@ -136,7 +136,7 @@ INTERRUPTED = "interrupted by user after 1 whole epochs; what was learned is kep
 
 
 @pytest.mark.parametrize("what", ["interrupts", "presses"])
-def test_an_interrupt_keeps_what_was_learned(what):
+def test_an_interrupt_keeps_the_result(what):
     estimator = estimator_for("binary", loss=Counted(at=6, what=what))
     with pytest.warns(FitInterruptedWarning, match=INTERRUPTED):
         estimator.fit(rows(), Y)

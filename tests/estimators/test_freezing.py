@@ -98,7 +98,7 @@ def test_patterns_of_an_optimizer_may_name_what_is_frozen(around):
         clone(net).set_params(optimizer=around("9.*")).fit(X, Y)
 
 
-def test_between_fits_parts_are_frozen_and_thawed():
+def test_parts_are_frozen_and_unfrozen_between_fits():
     net = net_for("multiclass").partial_fit(X, Y, classes=[0, 1, 2])
     for frozen, expected in [*PATTERNS, (None, PATTERNS[-1][1]), *PATTERNS[::-1]]:
         before = values(net)
@@ -110,7 +110,7 @@ def test_between_fits_parts_are_frozen_and_thawed():
         assert changed(before, net) == set(expected)
 
 
-def test_what_a_module_says_itself_stays():
+def test_requires_grad_of_a_module_is_kept():
     module = drawn(sequential(12, 3))
     module[0].requires_grad_(False)
     with quiet():
@@ -163,7 +163,7 @@ def test_the_layers_of_a_trained_network_are_frozen_in_another():
         ("*", r"frozen=\['\*'\] leaves no parameter to train"),
     ],
 )
-def test_bad_patterns_are_explained_and_change_nothing(frozen, message):
+def test_invalid_patterns_raise_and_change_nothing(frozen, message):
     with pytest.raises(ValueError, match=message):
         NetClassifier(Net, frozen=frozen).fit(X, Y)
     net = net_for("multiclass", frozen="first.bias").partial_fit(X, Y, classes=[0, 1, 2])
@@ -175,7 +175,7 @@ def test_bad_patterns_are_explained_and_change_nothing(frozen, message):
     assert changed(before, net) == {"first.weight", "last.weight", "last.bias"}
 
 
-def test_a_part_that_fails_leaves_frozen_what_was():
+def test_a_failed_part_keeps_frozen_parameters_frozen():
     net = net_for("multiclass", frozen="first").partial_fit(X, Y, classes=[0, 1, 2])
     before = values(net)
     for wrong in (X[:, :3], X * 1e200):
@@ -198,7 +198,7 @@ def test_a_part_that_fails_leaves_frozen_what_was():
         (["first", "last.bias"], "last.bias", 0.5),
     ],
 )
-def test_the_best_weights_come_back_whatever_was_frozen_then(before, after, average, pickles):
+def test_the_best_weights_are_restored_whatever_was_frozen_then(before, after, average, pickles):
     def adam(lr):
         return optim.Adam(lr) if average is None else optim.EMA(optim.Adam(lr), average)
 

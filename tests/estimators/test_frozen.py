@@ -164,7 +164,7 @@ def test_an_activation_that_cannot_be_captured():
     assert_frozen_is(estimator, X)
 
 
-def test_it_stays_as_it_was():
+def test_it_does_not_change():
     X, y = TABLES["multiclass"]
     estimator = fitted("multiclass", activation=trained_inside())
     frozen = estimator.freeze()

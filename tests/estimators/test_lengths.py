@@ -160,7 +160,7 @@ def test_attributions_are_those_of_each_sequence_alone(kind, net, seed, name):
             np.testing.assert_allclose(whole[row, :length], alone[0], rtol=1e-7, atol=1e-12)
 
 
-def test_what_is_by_name_is_a_dict():
+def test_inputs_by_name_are_a_dict():
     estimator, X, lengths, _ = fitted("binary", "pooled", 0)
     by_name = estimator.input_gradient({"x": X, "lengths": lengths})
     assert list(by_name) == ["x"]
@@ -256,7 +256,7 @@ def doubled(X):
     return 2 * X
 
 
-def test_lengths_reach_through_a_pipeline():
+def test_lengths_are_routed_through_a_pipeline():
     X, lengths, y = drawn("binary", 5)
     net = NetClassifier(Recurrent, max_iter=3, random_state=0)
     with sklearn.config_context(enable_metadata_routing=True), quiet():
@@ -301,7 +301,7 @@ def test_lengths_are_split_with_the_rows_in_searches_and_cross_validation(kind):
         assert search.best_estimator_.predict(X, lengths=lengths).shape == y.shape
 
 
-def test_lengths_of_a_table_are_refused():
+def test_lengths_of_a_table_raise():
     frozen = MLPClassifier((4,), max_iter=1, tol=1e9, random_state=0)
     with quiet():
         frozen = frozen.fit(np.ones((4, 2)), [0, 1, 0, 1]).freeze()

@@ -89,7 +89,7 @@ def look(estimator):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("task", ["binary", "multioutput"])
-def test_looking_computes_nothing(task, state, activation):
+def test_inspection_computes_nothing(task, state, activation):
     estimator = state(task, activation=ACTIVATIONS[activation])
     before, calls = set(vars(estimator)), Counting.calls
     with warnings.catch_warnings():
@@ -121,7 +121,7 @@ def test_a_step_that_cannot_be_captured_has_no_source():
         compiled_step(estimator.model_, *TABLES["binary"][0:1], TABLES["binary"][1][:, None] * 1.0)
 
 
-def test_a_step_is_captured_when_its_source_is_asked_for():
+def test_a_step_is_captured_when_its_source_is_read():
     estimator = fitted("binary", activation=Counting())
     step, calls = estimator.compiled_step_, Counting.calls
     assert repr(step) == "CompiledStep(X: float64[64,12], y: float64[64,1]; print its source)"
@@ -138,7 +138,7 @@ def deep():
     return Model(nn.Sequential(*layers, nn.BatchNorm(4), nn.Linear(4, 1)), random_state=0)
 
 
-def test_results_are_shown_in_short():
+def test_reprs_are_short():
     model = deep()
     result = model.step(np.ones((3, 4), "f4"), np.ones((3, 1), "f4"))
     shown = repr(result)

@@ -67,7 +67,7 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize(("given", "message"), ARGUMENTS)
-def test_arguments_of_fit_that_others_have(given, message):
+def test_arguments_of_fit_in_other_libraries(given, message):
     with pytest.raises(TypeError, match=message):
         fit(mlp(), X, Y, **given)
 
@@ -129,7 +129,7 @@ MODULES = [
 
 
 @pytest.mark.parametrize(("module", "message"), MODULES, ids=lambda x: type(x).__name__)
-def test_what_is_no_network(module, message):
+def test_objects_that_are_not_networks(module, message):
     with pytest.raises(TypeError, match=message):
         fit(NetClassifier(module))
 
@@ -172,7 +172,7 @@ def test_the_first_part_has_all_classes():
         mlp().partial_fit(X, Y, [0, 1])
 
 
-def test_what_a_fit_is_resumed_from():
+def test_invalid_resume_from():
     with pytest.raises(
         TypeError, match=r"resume_from must be the path .* got True; Checkpoint\(path, resume=True\)"
     ):
@@ -192,7 +192,7 @@ def test_what_a_fit_is_resumed_from():
         ("on_nothing", "The hooks are on_fit_begin, on_epoch_begin, on_block_end, on_epoch_end, on_fit_end"),
     ],
 )
-def test_a_hook_that_no_fit_would_call(name, hint):
+def test_a_misnamed_hook(name, hint):
     with pytest.raises(TypeError, match=f"Mine has a method '{name}', which no fit calls.*{hint}"):
         type("Mine", (Callback,), {name: lambda self, fit: None})
 
@@ -209,13 +209,13 @@ def test_a_hook_that_no_fit_would_call(name, hint):
         (callbacks.TimeLimit, "max_time", "use seconds"),
     ],
 )
-def test_parameters_of_callbacks_that_others_have(kind, name, hint):
+def test_parameters_of_callbacks_in_other_libraries(kind, name, hint):
     with pytest.raises(TypeError, match=f"{kind.__name__} has no parameter '{name}': .*{hint}"):
         kind(**{name: 1})
 
 
 @pytest.mark.parametrize("callback", [ProgressBar(), ProgressBar, EarlyStopping(patience=3)], ids=str)
-def test_callbacks_of_sknet_are_a_parameter(callback):
+def test_callbacks_are_passed_as_a_parameter(callback):
     shown = (
         "ProgressBar\\(...\\)"
         if callback is ProgressBar

@@ -99,7 +99,7 @@ def equal(a, b):
     return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
 
 
-def test_a_ready_module_is_copied_with_its_weights_at_each_fit():
+def test_a_module_instance_is_copied_with_its_weights_at_each_fit():
     X, y = TABLES["multiclass"]
     module = sequential(12, 3)
     module.initialize(7)
@@ -118,7 +118,7 @@ def test_a_ready_module_is_copied_with_its_weights_at_each_fit():
     assert equal(values(module), before)
 
 
-def test_a_module_that_was_trained_elsewhere_goes_on():
+def test_a_module_trained_elsewhere_continues():
     X, y = TABLES["multiclass"]
     with quiet():
         donor = net_for("multiclass", max_iter=20).fit(X, y)
@@ -190,7 +190,7 @@ def test_a_fit_that_continues_cannot_change_the_network(name, value):
         net.set_params(warm_start=False).fit(X, y)
 
 
-def test_pickles_and_copies_go_on_alike():
+def test_pickles_and_copies_continue_alike():
     X, y = TABLES["multiclass"]
     for module in (Normed, nn.ModuleFactory(Normed, hidden=5), LazyNet(3)):
         with quiet():

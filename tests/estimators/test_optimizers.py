@@ -71,7 +71,7 @@ def test_as_an_object(optimizer):
 
 
 @pytest.mark.parametrize("optimizer", AVERAGING, ids=name_of)
-def test_everything_after_the_fit_is_of_the_average(optimizer):
+def test_fitted_attributes_use_the_average(optimizer):
     clf = fit(optimizer=optimizer)
     model = clf.model_
     assert not np.array_equal(clf.intercepts_[0], model.parameters["0.bias"])
@@ -84,7 +84,7 @@ def test_everything_after_the_fit_is_of_the_average(optimizer):
 
 
 @pytest.mark.parametrize("optimizer", [EMA(SGD(0.2), 0.9), ScheduleFreeAdamW(0.05), COMBINED[3]], ids=name_of)
-def test_parts_go_on_from_what_was_trained(optimizer):
+def test_parts_continue_from_the_trained_parameters(optimizer):
     """Fits in parts are one fit, also over a pickle: averages are looked at, and nothing else."""
     settings = {"optimizer": optimizer, "tol": 0.0, "shuffle": False}
     whole = fit(max_iter=6, **settings)

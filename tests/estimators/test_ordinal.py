@@ -70,7 +70,7 @@ def test_a_linear_model_is_what_scipy_finds():
 
 
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["alike", "weights"])
-def test_the_order_of_the_labels_names_decides_nothing_but_columns(weight):
+def test_the_sorting_of_labels_affects_only_the_columns(weight):
     plain = fitted(weight=weight)
     named = fitted(NAMES[Y], weight, loss=Ordinal(NAMES.tolist()))
     assert named.classes_.tolist() == sorted(NAMES)
@@ -102,7 +102,7 @@ def test_two_classes_are_a_logistic_regression():
     assert turned.score(X, y) > 0.75
 
 
-def test_classes_that_do_not_occur_have_a_probability():
+def test_missing_classes_have_a_probability():
     estimator = fitted(NAMES[np.minimum(Y, 2)], loss=Ordinal(NAMES.tolist()))
     assert len(estimator.classes_) == 4
     assert estimator.predict_proba(X).shape == (len(X), 4)
@@ -150,7 +150,7 @@ def test_class_weights_partial_fits_and_warm_starts():
         (None, TABLES["columns"][1], "loss='ordinal' needs one label a row, got y of shape"),
     ],
 )
-def test_orders_that_do_not_fit(order, y, message):
+def test_invalid_orders(order, y, message):
     with pytest.raises(ValueError, match=message):
         estimator_for("ordinal", loss=Ordinal(order)).fit(X, y)
     with pytest.raises(ValueError, match="Ordinal supports the tasks ordinal"):

@@ -68,12 +68,12 @@ def test_reloaded(task, way):
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_optimizer_state_travels(optimizer, dtype):
+def test_optimizer_state_is_saved(optimizer, dtype):
     estimator = fitted("regression", optimizer=optimizer, dtype=dtype)
     assert_goes_on(WAYS["joblib"](estimator), estimator, *TABLES["regression"])
 
 
-def test_patience_travels():
+def test_patience_is_saved():
     X, y = TABLES["binary"]
     estimator = fitted("binary", early_stopping=True)
     other = WAYS["pickle"](estimator)
@@ -134,7 +134,7 @@ np.save(sys.argv[2], estimator.predict_proba(X))
 """
 
 
-def test_where_nothing_optional_can_be_imported(tmp_path):
+def test_without_optional_packages(tmp_path):
     X, y = TABLES["multiclass"]
     estimator = fitted("multiclass")
     joblib.dump((estimator, X, y, estimator.predict_proba(X)), tmp_path / "estimator")
@@ -195,7 +195,7 @@ def test_skops_of_what_was_not_fitted():
 
 
 @pytest.mark.parametrize("frozen", [None, "*.bias", "first"])
-def test_a_file_mapped_into_memory_is_trained_on(frozen, tmp_path):
+def test_a_memory_mapped_estimator_can_be_trained(frozen, tmp_path):
     """joblib maps arrays as read-only ones of another class, frozen parameters and buffers among them."""
     X, y = TABLES["multiclass"]
     with quiet():

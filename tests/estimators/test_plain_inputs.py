@@ -66,7 +66,7 @@ def test_errors_are_those_of_scikit_learn(X, y, message):
             kind(max_iter=1).fit(X, y)
 
 
-def test_a_sum_that_overflows_is_no_error():
+def test_an_overflowing_sum_is_not_an_error():
     estimator = Anything()
     X, _ = check_X_y(estimator, LARGE, LABELS, [np.float64], reset=True, numeric=False)
     assert X is LARGE
@@ -96,14 +96,14 @@ def test_labels_are_those_of_scikit_learn(kind):
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.float64], ids=str)
-def test_labels_that_are_no_class_are_found_wherever_they_stand(kind):
+def test_invalid_labels_are_found_anywhere(kind):
     for label in (-1, 1, 9):
         y = np.array([0, 2, 4, label], kind)
         with pytest.raises(ValueError, match="has classes not in"):
             numbers_of(y, np.array([0, 2, 4], kind))
 
 
-def test_labels_that_look_like_numbers_are_warned_of_as_by_scikit_learn():
+def test_numeric_strings_as_labels_warn_as_in_scikit_learn():
     with pytest.warns(UserWarning, match="unique classes is greater than 50%"):
         ClassTargets(np.arange(40))
 

@@ -93,7 +93,7 @@ class EachCounted(Each):
 
 
 @pytest.mark.parametrize("compiled", ["auto", False])
-def test_padding_is_no_position(compiled):
+def test_padding_is_not_a_position(compiled):
     """A fit of padded sequences is a fit of the positions that are not padding."""
     with quiet():
         net = estimator(EachCounted, 48, alpha=0.0).fit(X, LABELS, lengths=LENGTHS)
@@ -108,7 +108,7 @@ def test_padding_is_no_position(compiled):
         assert net.history_[column] == pytest.approx(flat.history_[column])
 
 
-def test_padding_is_no_position_of_a_validation():
+def test_padding_is_not_a_position_of_a_validation():
     other = np.where(COUNTED, LABELS, np.roll(LABELS, 1, axis=0))
     assert (other != LABELS).any()
     parts = slice(0, 30), slice(30, None)

@@ -66,7 +66,7 @@ def test_threads(task):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_prediction_leaves_its_input_and_result_alone(task):
+def test_prediction_changes_neither_input_nor_result(task):
     estimator = fitted(task)
     X, _ = TABLES[task]
     given, before = X.copy(), X.copy()
@@ -113,7 +113,7 @@ def test_rows_of_every_layout(as_given):
     np.testing.assert_allclose(other.predict_proba(as_given(X)), plain.predict_proba(X), rtol=rtol)
 
 
-def test_probabilities_are_finite_and_exact_far_out():
+def test_probabilities_are_finite_and_exact_for_extreme_logits():
     X, y = TABLES["binary"]
     with quiet():
         estimator = estimator_for("binary", activation="identity").fit(X, y)

@@ -274,7 +274,7 @@ class Reading(nn.Module):
         return ops.relu(x) if float(ops.sum(x).item()) > -1e9 else x
 
 
-def test_what_cannot_be_written_is_named(tmp_path):
+def test_unsupported_predictors_are_named(tmp_path):
     with pytest.warns(UserWarning, match="not compiled"):
         reading, _ = table("binary", activation=Reading())
     with pytest.raises(CaptureError, match=r"Compute with sknet\.ops"):

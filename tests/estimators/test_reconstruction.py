@@ -163,7 +163,7 @@ def nn_input(coder, X):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_learned_is_to_return_x(name):
+def test_it_learns_to_return_x(name):
     """The loss falls, and its history is minus the score."""
 
     coder, X = fitted(
@@ -223,7 +223,7 @@ def spoiled(X):
 
 
 @pytest.mark.parametrize("name", PADDED)
-def test_padding_counts_nothing(name):
+def test_padding_is_ignored(name):
     coder, X = with_lengths(name)
     other, padded = with_lengths(name, spoiled(X))
     assert not np.array_equal(X, padded)
@@ -343,7 +343,7 @@ def test_bad_use_raises(module, X, params, error, message):
         NetTransformer(module, max_iter=2, **params).fit(X)
 
 
-def test_codes_and_lengths_that_do_not_fit_are_explained():
+def test_codes_and_lengths_that_do_not_fit_raise():
     coder, X = fitted("images")
     for predictor in (coder, coder.freeze()):
         with pytest.raises(

@@ -96,7 +96,7 @@ def test_refit_on_given_rows_trains_on_all_of_them(convert, weighted):
     assert reg.model_.progress.step == n_updates
 
 
-def test_a_warm_start_goes_on_from_the_second_training():
+def test_a_warm_start_continues_from_the_refit():
     (X, y, _), (X_val, y_val, _) = parts("regression")
     reg = estimator_for("regression", early_stopping=True, refit_on_all=True, warm_start=True, max_iter=5)
     with quiet():

@@ -84,7 +84,7 @@ def test_an_estimator_does_not_touch_numpys_global_state():
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 
-def test_fits_in_threads_do_not_meet():
+def test_fits_in_threads_are_independent():
     """Every thread has its own dropout, batch order and buffers."""
     jobs = [("binary", {"dropout": 0.5, "random_state": seed, "max_iter": 10}) for seed in range(8)]
     there = joblib.Parallel(n_jobs=4, prefer="threads")(joblib.delayed(digest)(*job) for job in jobs)

@@ -195,7 +195,7 @@ def test_without_a_seed(tmp_path):
     assert left(resumed)[0]["random state"] == end[0]["random state"]
 
 
-def test_a_generator_goes_on_as_well(tmp_path):
+def test_a_generator_continues_as_well(tmp_path):
     estimator = CASES["binary"][0]
     ends = []
     for resume in (False, True):
@@ -230,7 +230,7 @@ def test_a_warm_start_is_resumed_by_an_estimator_that_has_not_seen_the_first_fit
     assert left(first.fit(*MANY, resume_from=tmp_path)) == left(whole)
 
 
-def test_each_run_of_a_script_goes_on_with_the_one_before(tmp_path):
+def test_each_run_of_a_script_continues_the_previous_one(tmp_path):
     whole = sknet.MLPClassifier((8,), **OFTEN).fit(*MANY)
     script = sknet.MLPClassifier((8,), callbacks=[Checkpoint(tmp_path, resume=True)], **OFTEN)
     for epoch in (2, 3, 6):
@@ -285,7 +285,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_a_changed_parameter_is_refused_by_name(name, tmp_path):
+def test_a_changed_parameter_is_rejected_by_name(name, tmp_path):
     estimator = sknet.MLPClassifier((8,), optimizer=optim.Adam(), **OFTEN)
     fitted = clone(estimator).fit(*MANY, callbacks=[Checkpoint(tmp_path)])
     params, message = CHANGED[name]
@@ -314,7 +314,7 @@ def test_a_name_is_compared_as_the_object_that_it_stands_for(parameter, tmp_path
         clone(named).set_params(**{parameter: other}).fit(*REAL, resume_from=tmp_path)
 
 
-def test_another_estimator_is_refused_by_name(tmp_path):
+def test_another_estimator_is_rejected_by_name(tmp_path):
     estimator_for("binary", callbacks=[Checkpoint(tmp_path)]).fit(X, BINARY)
     with pytest.raises(StateError, match="estimator was MLPClassifier and is MLPRegressor"):
         estimator_for("regression").fit(X, BINARY.astype(float), resume_from=tmp_path)
@@ -346,7 +346,7 @@ DATA = {
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_changed_data_are_refused_by_name(name, tmp_path):
+def test_changed_data_are_rejected_by_name(name, tmp_path):
     clf = sknet.MLPClassifier((8,), **OFTEN)
     given = {"X": MANY[0], "y": MANY[1], "sample_weight": WEIGHTS}
     clone(clf).fit(**given, callbacks=[Checkpoint(tmp_path)])
@@ -392,7 +392,7 @@ class Moody:
         return 1
 
 
-def test_a_splitter_that_draws_other_rows_is_refused(tmp_path):
+def test_a_splitter_that_draws_other_rows_is_rejected(tmp_path):
     clf = sknet.MLPClassifier((8,), validation_split=ShuffleSplit(1), early_stopping=True, **OFTEN)
     whole = clone(clf).fit(*MANY, callbacks=[Checkpoint(tmp_path)])
     assert left(clone(clf).fit(*MANY, resume_from=tmp_path)) == left(whole)
@@ -401,7 +401,7 @@ def test_a_splitter_that_draws_other_rows_is_refused(tmp_path):
         clone(clf).fit(*MANY, resume_from=tmp_path)
 
 
-def test_a_network_of_other_layers_is_refused_by_layer(tmp_path):
+def test_a_network_of_other_layers_is_rejected_by_layer(tmp_path):
     """The factory has the same name: only its network tells."""
     widths = [8]
 
@@ -432,7 +432,7 @@ def test_a_fit_in_parts_takes_no_checkpoint(resume, given, tmp_path):
     assert (tmp_path / "fit" / "last.safetensors").read_bytes() == written
 
 
-def test_a_fit_in_parts_goes_on_from_a_saved_estimator(tmp_path):
+def test_a_fit_in_parts_continues_from_a_saved_estimator(tmp_path):
     parts = [slice(0, 90), slice(90, 160), slice(40, 230)]
     whole = estimator_for("binary", dropout=0.3)
     clf = estimator_for("binary", dropout=0.3)

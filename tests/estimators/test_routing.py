@@ -75,7 +75,7 @@ def test_every_argument_can_be_requested(kind, method):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_validation_rows_reach_through_a_pipeline(kind):
+def test_validation_rows_are_routed_through_a_pipeline(kind):
     """They are scaled as the training rows are."""
     y = targets(kind)
     estimator = made(kind).set_fit_request(X_val=True, y_val=True, sample_weight=True, sample_weight_val=True)
@@ -91,7 +91,7 @@ def test_validation_rows_reach_through_a_pipeline(kind):
     np.testing.assert_array_equal(pipe.predict(X), by_hand.predict(scaler.transform(X)))
 
 
-def test_rows_that_were_not_transformed_are_validated_as_they_are():
+def test_untransformed_rows_are_validated_as_they_are():
     estimator = made("MLPClassifier").set_fit_request(X_val=True, y_val=True)
     with quiet():
         scaled, raw = (
@@ -136,7 +136,7 @@ class Groups(Callback):
 
 
 @pytest.mark.parametrize("split", [None, GroupKFold(3), GroupShuffleSplit(1)], ids=str)
-def test_groups_reach_through_cross_validation(split):
+def test_groups_are_routed_through_cross_validation(split):
     """Neither the outer nor the inner split takes a group apart."""
     Groups.seen.clear()
     with_groups = np.column_stack([X, GROUPS])
@@ -155,7 +155,7 @@ def test_groups_reach_through_cross_validation(split):
     assert all(each.best_epoch_ for each in found["estimator"])
 
 
-def test_callbacks_of_one_fit_reach_through_a_pipeline():
+def test_callbacks_of_one_fit_are_routed_through_a_pipeline():
     Groups.seen.clear()
     pipe = pipeline(made("MLPRegressor").set_fit_request(callbacks=True))
     with quiet():
@@ -171,7 +171,7 @@ def test_weights_of_a_score():
     assert pipe.score(X, Y, sample_weight=WEIGHTS) == expected != estimator.score(X, Y)
 
 
-def test_what_was_not_requested_is_refused():
+def test_unrequested_metadata_raises():
     pipe = pipeline(made("MLPClassifier"), transform_input=["X_val"])
     with pytest.raises(ValueError, match=r"\[.*X_val.*\] are passed but are not explicitly set as requested"):
         pipe.fit(X, Y, X_val=X, y_val=Y)

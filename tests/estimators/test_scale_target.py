@@ -147,7 +147,7 @@ def test_positive_targets_are_divided_by_their_means(loss):
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
-def test_the_unit_of_the_targets_decides_nothing(unit):
+def test_the_unit_of_the_targets_does_not_matter(unit):
     """Number of epochs, early stopping and all predictions are those of other units."""
     stopping = {"early_stopping": True, "max_iter": 300, "optimizer": sknet.optim.Adam(0.02)}
     for settings in ({"max_iter": 300, "tol": 1e-3, "optimizer": sknet.optim.Adam(0.02)}, stopping):
@@ -282,7 +282,7 @@ class Scaled(Mine):
 
 
 @pytest.mark.parametrize("loss", ["kl_divergence", Mine()], ids=str)
-def test_losses_that_do_not_say_how_they_scale_are_refused(loss):
+def test_losses_without_scaling_raise(loss):
     y = np.full((len(X), 2), 0.5)
     with pytest.raises(
         ValueError, match=r"scale_target=True does not fit (KLDivergence|Mine)\(\), which does"

@@ -83,7 +83,7 @@ DECIDES = [
 
 
 @pytest.mark.parametrize(("scoring", "monitor", "default", "expected"), DECIDES)
-def test_what_decides(scoring, monitor, default, expected):
+def test_the_monitored_number(scoring, monitor, default, expected):
     assert checked(scoring).monitored(monitor, default, "MLPClassifier") == expected
 
 
@@ -106,7 +106,7 @@ BAD_SCORING = [
 
 
 @pytest.mark.parametrize(("scoring", "message"), BAD_SCORING)
-def test_what_is_no_scorer_is_refused(scoring, message):
+def test_invalid_scorers_raise(scoring, message):
     with pytest.raises(ValueError, match=message):
         checked(scoring)
 
@@ -125,7 +125,7 @@ BAD_MONITOR = [
 
 
 @pytest.mark.parametrize(("scoring", "monitor", "message"), BAD_MONITOR)
-def test_what_cannot_decide_is_refused(scoring, monitor, message):
+def test_invalid_monitors_raise(scoring, monitor, message):
     with pytest.raises(ValueError, match=message):
         checked(scoring).monitored(monitor, "loss", "MLPClassifier")
 
@@ -158,7 +158,7 @@ def test_numbers_of_every_kind(value):
 
 
 @pytest.mark.parametrize("value", [None, "good", {"a": 1.0}, np.zeros(2), [1.0]])
-def test_what_is_no_number_is_refused(value):
+def test_non_numeric_scores_raise(value):
     with pytest.raises(ValueError, match=r"scoring 'v' of the validation rows returned .*: a scorer"):
         evaluated(checked({"v": lambda *args: value}).scorers, CONSTANT, X, Y, None, "the validation rows")
 

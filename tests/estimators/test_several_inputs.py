@@ -181,7 +181,7 @@ def test_a_sum_of_products_is_the_product_with_the_table(action, way, monkeypatc
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_parts_that_are_joined_give_the_bits_of_the_table(action, monkeypatch):
+def test_concatenated_inputs_are_bitwise_identical_to_the_table(action, monkeypatch):
     monkeypatch.setenv("SKNET_NATIVE", "0")
     net, whole = fitted(Joined, action, halves), fitted(Whole, action, np.asarray)
     for name, array in table(whole).items():
@@ -254,7 +254,7 @@ def test_one_row_runs_no_python_of_the_network(freezes):
         (np.zeros((1, LEFT), "U1"), "input 'left' must be an array of numbers"),
     ],
 )
-def test_quick_checks_miss_nothing(left, message):
+def test_quick_checks_find_every_error(left, message):
     net = fitted(Added, "fit", halves)
     given = halves(TABLE[:1]) | {"left": left}
     if message is None:
@@ -326,7 +326,7 @@ def test_an_input_that_cannot_be_sparse_is_named(kind, params):
         net.set_params(max_iter=2).fit(halved | {"right": TABLE[:, 3:6]}, LABELS)
 
 
-def test_what_reads_sparse_rows_otherwise_is_not_compiled():
+def test_other_uses_of_sparse_rows_are_not_compiled():
     net = NetClassifier(BySlice, max_iter=2, random_state=0)
     with pytest.warns(UserWarning, match="is known only when the captured function runs"), quiet():
         net.fit(scipy.sparse.csr_array(TABLE), LABELS)

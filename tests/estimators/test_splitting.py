@@ -41,7 +41,7 @@ def split(given, groups=None, seed=0):
 
 
 @pytest.mark.parametrize("splitter", SPLITTERS, ids=str)
-def test_of_a_splitter_the_first_split_counts(splitter):
+def test_the_first_split_of_a_splitter_is_used(splitter):
     check_validation_split(splitter, "MLPClassifier")
     groups = GROUPS if "Group" in type(splitter).__name__ else None
     expected = next(iter(splitter.split(X, Y, groups)))
@@ -71,7 +71,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=range(len(PAIRS)))
-def test_a_pair_is_taken_as_it_is(pair):
+def test_a_pair_of_index_arrays(pair):
     check_validation_split(pair, "MLPClassifier")
     for mine, given in zip(split(pair), pair, strict=True):
         given = np.asarray(given)
@@ -95,7 +95,7 @@ BAD_PAIRS = [
 
 
 @pytest.mark.parametrize(("pair", "message"), BAD_PAIRS)
-def test_what_are_no_row_numbers_is_refused(pair, message):
+def test_invalid_row_numbers_raise(pair, message):
     with pytest.raises(ValueError, match=message):
         split(pair)
 
@@ -128,7 +128,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("given", "message"), BAD, ids=range(len(BAD)))
-def test_what_is_no_split_is_refused(given, message):
+def test_invalid_splits_raise(given, message):
     with pytest.raises(ValueError, match=message):
         check_validation_split(given, "MLPClassifier")
 

@@ -115,13 +115,13 @@ class TestQuantiles:
     @pytest.mark.parametrize(
         "levels", [[], [0.5, 0.1], [0.1, 0.1], [0.0, 0.5], [0.5, 1.0], [[0.1, 0.5]], ["a", "b"], [1, 2]]
     )
-    def test_levels_that_cannot_be_meant(self, levels):
+    def test_invalid_levels(self, levels):
         with pytest.raises(
             InvalidParameterError, match=r"must be a number between 0 and 1, or several in incr"
         ):
             fitted(loss=Quantile(levels))
 
-    def test_intervals_between_other_levels_are_refused(self):
+    def test_intervals_between_other_levels_raise(self):
         regressor = fitted(loss=Quantile([0.1, 0.5, 0.9]))
         with pytest.raises(
             ValueError, match=r"0\.9 is between the quantiles 0\.05 and 0\.95, and this network has"
@@ -176,7 +176,7 @@ class TestDeviations:
             regressor.predict(X, return_std=True)
 
 
-def test_a_network_of_ones_own():
+def test_a_custom_network():
     network = nn.Sequential(nn.LazyLinear(8), nn.Tanh(), nn.LazyLinear(9))
     with quiet():
         regressor = sknet.NetRegressor(network, loss=Quantile([0.1, 0.5, 0.9]), max_iter=5).fit(X, MANY)

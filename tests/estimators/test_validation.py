@@ -75,24 +75,24 @@ REGRESSION_LOSSES = ["absolute_error", "huber", "quantile", "log_cosh", SquaredE
 
 
 @pytest.mark.parametrize("loss", REGRESSION_LOSSES, ids=str)
-def test_regressors_go_by_their_loss_but_for_the_squared_error(loss):
+def test_regressors_monitor_the_loss_except_for_the_squared_error(loss):
     expected = "score" if loss in ("squared_error", SquaredError()) else "loss"
     assert fitted("regression", loss=loss).monitor_ == f"validation_{expected}"
 
 
 @pytest.mark.parametrize("loss", ["poisson", "gamma"])
-def test_regressors_of_counts_go_by_their_loss(loss):
+def test_regressors_of_counts_monitor_the_loss(loss):
     assert fitted("counts", loss=loss).monitor_ == "validation_loss"
 
 
 @pytest.mark.parametrize("loss", ["log_loss", "focal", "hinge"])
 @pytest.mark.parametrize("task", ["binary", "multiclass"])
-def test_classifiers_go_by_their_loss(task, loss):
+def test_classifiers_monitor_the_loss(task, loss):
     assert fitted(task, loss=loss).monitor_ == "validation_loss"
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_scikit_learns_names_keep_its_rule(task):
+def test_the_drop_in_keeps_scikit_learns_rule(task):
     X, y = TABLES[task]
     kind = neural_network.MLPClassifier if task in CLASSIFICATIONS else neural_network.MLPRegressor
     with quiet():
@@ -124,7 +124,7 @@ def test_the_best_epoch_is_that_of_what_is_monitored(task, scoring, monitor, bes
     assert clf.history_["validation_loss"][clf.best_epoch_ - 1] == pytest.approx(found)
 
 
-def test_without_early_stopping_validation_is_only_looked_at():
+def test_without_early_stopping_validation_is_only_recorded():
     (X, y, _), (X_val, y_val, _) = parts("binary")
     with quiet():
         plain, looked_at = (
@@ -195,7 +195,7 @@ SPLITS = [
 
 @pytest.mark.parametrize("splitter", SPLITS, ids=str)
 @pytest.mark.parametrize("task", ["multiclass", "multioutput"])
-def test_a_splitter_says_which_rows(task, splitter):
+def test_a_splitter_selects_the_rows(task, splitter):
     X, y = TABLES[task]
     groups = ROWS // 5
     more = {"groups": groups} if "Group" in type(splitter).__name__ else {}
@@ -256,7 +256,7 @@ WITHOUT_WEIGHTS = {"neg_max_error", "neg_median_absolute_error"}
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("task", TASKS)
-def test_every_scorer_says_what_it_says_of_the_fitted_estimator(task, weighted):
+def test_every_scorer_agrees_with_the_fitted_estimator(task, weighted):
     (_, _, _), (X_val, y_val, w_val) = parts(task)
     names = SCORINGS[task]
     found = fitted(task, weighted, scoring=names, monitor="loss")
@@ -290,7 +290,7 @@ def test_training_curves_without_validation():
     assert clf.validation_scores_ is None
 
 
-def test_functions_and_metrics_of_ones_own():
+def test_custom_functions_and_metrics():
     pinball = make_scorer(mean_pinball_loss, greater_is_better=False, alpha=0.9)
     (_, _, _), (X_val, y_val, _) = parts("regression")
     reg = fitted("regression", scoring={"pinball": pinball, "rmse": rmse}, monitor="rmse", max_iter=15)
@@ -302,7 +302,7 @@ def test_functions_and_metrics_of_ones_own():
     assert reg.best_validation_score_ == min(reg.validation_scores_)
 
 
-def test_a_scorer_may_predict_what_it_likes():
+def test_a_scorer_may_predict_any_rows():
     """It gets the rows as they were given, and an estimator that can predict any others."""
     (X_train, _, _), (X_val, _, _) = parts("binary")
 
@@ -388,7 +388,7 @@ BAD_ROWS = {
 
 
 @pytest.mark.parametrize("case", BAD_ROWS)
-def test_rows_that_cannot_validate_are_refused(case):
+def test_invalid_validation_rows_raise(case):
     given, message = BAD_ROWS[case]
     clf = estimator_for("multiclass", early_stopping=True, max_iter=2)
     with quiet():
@@ -418,7 +418,7 @@ BAD_PARAMETERS = [
 
 
 @pytest.mark.parametrize(("params", "given", "message"), BAD_PARAMETERS, ids=range(len(BAD_PARAMETERS)))
-def test_parameters_that_contradict_each_other_are_refused(params, given, message):
+def test_contradictory_parameters_raise(params, given, message):
     clf = estimator_for("multiclass", **{"early_stopping": True} | params)
     with unchanged(clf, X), pytest.raises(ValueError, match=message):
         clf.fit(X, Y, **given)
@@ -442,7 +442,7 @@ LBFGS_CASES = [
 
 
 @pytest.mark.parametrize(("params", "given", "name"), LBFGS_CASES)
-def test_what_goes_in_steps_needs_steps(params, given, name):
+def test_options_that_need_steps(params, given, name):
     clf = estimator_for("multiclass", optimizer="lbfgs", **params)
     with pytest.raises(ValueError, match=f"{name}.*needs an optimizer that goes step by step, got LBFGS"):
         clf.fit(X, Y, **given)
@@ -509,7 +509,7 @@ def test_partial_fit_that_stops_early_needs_rows():
         clf.partial_fit(X, y, classes=[0, 1])
 
 
-def test_a_warm_start_with_other_rows_measures_its_best_anew():
+def test_a_warm_start_with_other_rows_resets_the_best_score():
     """What was best on other rows says nothing about these."""
     (X, y, _), (X_val, y_val, _) = parts("regression")
     reg = estimator_for("regression", early_stopping=True, monitor="loss", warm_start=True, max_iter=20)
@@ -522,7 +522,7 @@ def test_a_warm_start_with_other_rows_measures_its_best_anew():
     assert min(curve) == pytest.approx(mean_squared_error(y_val + 5, reg.predict(X_val)) / 2)
 
 
-def test_a_warm_start_with_the_same_rows_goes_on():
+def test_a_warm_start_with_the_same_rows_continues():
     (X, y, _), (X_val, y_val, _) = parts("regression")
     params = {"early_stopping": True, "monitor": "loss", "warm_start": True}
     reg = estimator_for("regression", max_iter=5, optimizer=Adam(0.3), **params)
@@ -547,7 +547,7 @@ def test_clones_and_pickles():
     assert loaded.best_epoch_ == reg.best_epoch_
 
 
-def test_a_fit_that_reaches_its_limit_says_so():
+def test_a_fit_that_reaches_its_limit_warns():
     (X, y, _), (X_val, y_val, _) = parts("binary")
     clf = estimator_for("binary", early_stopping=True, max_iter=2)
     with pytest.warns(ConvergenceWarning), warnings.catch_warnings():

@@ -46,7 +46,7 @@ def test_weights_are_repetitions(task, optimizer):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_rows_without_weight_are_left_out(task):
+def test_rows_of_zero_weight_are_ignored(task):
     X, y = TABLES[task]
     weight = (REPEATS > 0).astype(float)
     kept = weight > 0

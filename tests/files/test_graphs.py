@@ -50,7 +50,7 @@ def test_every_primitive_computes_the_same_from_a_file(tmp_path):
     assert seen == set(PRIMITIVES) - NOT_SAVED.keys()
 
 
-def test_what_cannot_be_saved_is_named(tmp_path):
+def test_unsupported_objects_are_named(tmp_path):
     fast = optimize(capture(lambda x, i: ops.take_along_axis(x, i, 1), X, np.zeros((5, 1), int)))
     with pytest.raises(TypeError, match=r"its operation \w+ is one that a pass has put there"):
         sknet.save(fast, tmp_path / "x")
@@ -88,7 +88,7 @@ def test_trees_of_arguments_and_results(tmp_path):
         sknet.load(tmp_path / "it.safetensors")
 
 
-def test_constants_that_repeat_take_no_room(tmp_path):
+def test_repeated_constants_take_no_space(tmp_path):
     network = lambda x: x * np.ones((5, 4, 1000)).sum(-1)[..., None] + np.zeros((5, 4, 100_000))  # noqa: E731
     graph = capture(network, X[..., None])
     found = through_file(graph, tmp_path)
@@ -144,7 +144,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_what_would_fill_the_memory_is_refused(name, tmp_path):
+def test_graphs_that_would_fill_the_memory_are_rejected(name, tmp_path):
     function, (x, *options), parts, message = LARGE[name]
     capture(lambda x: function(x, *options), x).save(tmp_path / "it")
     changed(tmp_path / "it", **parts)

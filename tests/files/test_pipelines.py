@@ -85,7 +85,7 @@ def test_pipelines(name, include, tmp_path):
         np.testing.assert_array_equal(outputs(other, X), outputs(pipeline, X))
 
 
-def test_what_is_not_fitted(tmp_path):
+def test_unfitted_estimators(tmp_path):
     pipeline = make_pipeline(StandardScaler(), classifier())
     sknet.save(pipeline, tmp_path / "it")
     with quiet():
@@ -93,7 +93,7 @@ def test_what_is_not_fitted(tmp_path):
     np.testing.assert_array_equal(*fits)
 
 
-def test_one_estimator_in_two_places_is_one(tmp_path):
+def test_an_estimator_used_twice_stays_one_object(tmp_path):
     shared = classifier()
     union = FeatureUnion([("a", make_pipeline(shared)), ("b", make_pipeline(shared))])
     sknet.save(union, tmp_path / "it")
@@ -101,14 +101,14 @@ def test_one_estimator_in_two_places_is_one(tmp_path):
     assert a[0] is b[0]
 
 
-def test_the_pipeline_itself_is_left_alone(tmp_path):
+def test_the_pipeline_is_not_changed(tmp_path):
     pipeline = make_pipeline(StandardScaler(), classifier())
     inside = pipeline[-1]
     sknet.save(pipeline, tmp_path / "it")
     assert pipeline[-1] is inside
 
 
-def test_a_step_of_ones_own_must_be_trusted(tmp_path):
+def test_a_custom_step_must_be_trusted(tmp_path):
     sknet.save(make_pipeline(Halved(), classifier()), tmp_path / "it")
     needs = f"needs {Halved.__module__}.Halved: load(path, trusted=[Halved]) if you trust that"
     with pytest.raises(LoadError, match=re.escape(needs)):
@@ -147,7 +147,7 @@ OF_SKOPS = {
 
 @pytest.mark.parametrize("case", OF_SKOPS)
 @pytest.mark.parametrize("task", TASKS)
-def test_skops_needs_to_trust_nothing_else(case, task):
+def test_skops_needs_no_other_trusted_types(case, task):
     X, y = TABLES[task]
     with quiet():
         estimator = estimator_for(task, random_state=np.random.RandomState(0), **OF_SKOPS[case]).fit(X, y)

@@ -45,7 +45,7 @@ STORED = {
 }
 
 
-def test_what_is_stored_is_all_that_estimators_are_made_of():
+def test_all_attributes_of_estimators_are_stored():
     bases = (nn.Module, losses.Loss, optim.BaseOptimizer, schedules.Schedule, nn.init.Initializer)
     bases += (sknet.callbacks.Callback, sknet.estimators.extend.BaseNet, engine.Model, nn.StateDict)
     needed = {
@@ -168,14 +168,14 @@ def test_weights_that_are_to_be_fitted_to_data(is_drawn, is_frozen, tmp_path):
     assert trained.step(X, y).loss == models[0].step(X, y).loss
 
 
-def test_a_model_that_is_lazy_yet(tmp_path):
+def test_a_lazy_model(tmp_path):
     X, y = np.eye(4, dtype="float32"), np.ones((4, 2), "float32")
     model = sknet.Model(nn.Sequential(nn.LazyLinear(3), nn.LazyLinear(2)), random_state=0)
     other = through_file(model, tmp_path)
     assert model.step(X, y).loss == other.step(X, y).loss
 
 
-def test_what_is_shared_stays_shared(tmp_path):
+def test_shared_objects_stay_shared(tmp_path):
     layer = nn.Linear(3, 3)
     network = through_file(nn.Sequential(layer, nn.Tanh(), layer), tmp_path)
     assert network[0] is network[2]
@@ -308,7 +308,7 @@ def test_fitted_estimators(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", FITTED)
-def test_what_only_predicts(name, tmp_path):
+def test_predict_files(name, tmp_path):
     estimator, X, y = FITTED[name]()
     with quiet():
         estimator.fit(X, y)
@@ -326,7 +326,7 @@ def test_what_only_predicts(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", FITTED)
-def test_what_is_not_fitted(name, tmp_path):
+def test_unfitted_estimators(name, tmp_path):
     estimator, X, y = FITTED[name]()
     if isinstance(estimator.random_state, np.random.RandomState):
         estimator.set_params(random_state=0)  # which a fit draws from
@@ -338,7 +338,7 @@ def test_what_is_not_fitted(name, tmp_path):
     assert_same(estimator, other, X)
 
 
-def test_a_fit_in_parts_that_stops(tmp_path):
+def test_partial_fit_that_stops_early(tmp_path):
     """Patience and best weights are kept, too."""
     X, y = TABLES["regression"]
     held_out = {"X_val": X[200:], "y_val": y[200:]}

@@ -50,14 +50,14 @@ def n_bytes(estimator):
     return sum(array.nbytes for array in estimator.model_.parameters.values())
 
 
-def test_what_only_predicts_is_as_large_as_its_parameters(fitted, tmp_path):
+def test_predict_files_are_as_large_as_the_parameters(fitted, tmp_path):
     sknet.save(fitted, tmp_path / "it", include="predict")
     assert (tmp_path / "it").stat().st_size < 1.05 * n_bytes(fitted)
     assert len(pickle.dumps(fitted.slim())) < 1.2 * n_bytes(fitted)
     assert len(pickle.dumps(fitted)) > 3 * n_bytes(fitted)
 
 
-def test_a_long_history_takes_little_room(tmp_path):
+def test_a_long_history_takes_little_space(tmp_path):
     with quiet():
         estimator = sknet.MLPClassifier((3,), max_iter=500, tol=0, n_iter_no_change=500, random_state=0)
         estimator.fit(X[:20], Y[:20])
@@ -66,7 +66,7 @@ def test_a_long_history_takes_little_room(tmp_path):
     assert (tmp_path / "it").stat().st_size < 500 * per_epoch + 50_000
 
 
-def test_include_is_one_of_two(fitted, tmp_path):
+def test_include_must_be_one_of_two(fitted, tmp_path):
     with pytest.raises(ValueError, match=r"include must be one of \['all', 'predict'\]. Got 'some' instead."):
         sknet.save(fitted, tmp_path / "it", include="some")
 
@@ -74,14 +74,14 @@ def test_include_is_one_of_two(fitted, tmp_path):
 # -- what is in a file ----------------------------------------------------------------------------------
 
 
-def test_any_reader_of_safetensors_finds_the_arrays(fitted, tmp_path):
+def test_any_safetensors_reader_finds_the_arrays(fitted, tmp_path):
     sknet.save(fitted, tmp_path / "it", include="predict")
     found = safetensors.numpy.load_file(tmp_path / "it")
     for array in fitted.coefs_:
         assert any(np.array_equal(array, other) for other in found.values())
 
 
-def test_it_says_by_which_versions_it_was_written(fitted, tmp_path):
+def test_files_record_the_versions_that_wrote_them(fitted, tmp_path):
     sknet.save(fitted, tmp_path / "it")
     header, document, _ = apart((tmp_path / "it").read_bytes())
     assert header["__metadata__"]["format"] == "sknet 1"
@@ -91,7 +91,7 @@ def test_it_says_by_which_versions_it_was_written(fitted, tmp_path):
     assert set(document["versions"]) == {"sknet", "numpy", "scikit-learn", "python"}
 
 
-def test_a_newer_document_is_refused(fitted, tmp_path):
+def test_a_newer_document_is_rejected(fitted, tmp_path):
     sknet.save(fitted, tmp_path / "it")
     header, document, arrays = apart((tmp_path / "it").read_bytes())
     document["schema"] = 2
@@ -102,7 +102,7 @@ def test_a_newer_document_is_refused(fitted, tmp_path):
         sknet.load(tmp_path / "it")
 
 
-def test_a_newer_layout_is_refused(fitted, tmp_path):
+def test_a_newer_layout_is_rejected(fitted, tmp_path):
     sknet.save(fitted, tmp_path / "it")
     header, document, arrays = apart((tmp_path / "it").read_bytes())
     header["__metadata__"]["format"] = "sknet 2"
@@ -114,7 +114,7 @@ def test_a_newer_layout_is_refused(fitted, tmp_path):
 # -- names that are trusted -----------------------------------------------------------------------------
 
 
-def test_a_class_of_ones_own_must_be_trusted(tmp_path):
+def test_a_custom_class_must_be_trusted(tmp_path):
     sknet.save(nn.Sequential(Net(3, 2)), tmp_path / "it")
     needs = (
         f"needs {Net.__module__}.Net, which is not part of sknet: load(path, trusted=[Net]) if it is yours"
@@ -124,14 +124,14 @@ def test_a_class_of_ones_own_must_be_trusted(tmp_path):
     assert isinstance(sknet.load(tmp_path / "it", trusted=[Net])[0], Net)
 
 
-def test_a_function_of_ones_own_must_be_trusted(tmp_path):
+def test_a_custom_function_must_be_trusted(tmp_path):
     sknet.save(Adam(halved), tmp_path / "it")
     with pytest.raises(LoadError, match=r"trusted=\[halved\]"):
         sknet.load(tmp_path / "it")
     assert sknet.load(tmp_path / "it", trusted=[halved]).lr is halved
 
 
-def test_a_class_is_found_where_it_is_now(tmp_path):
+def test_a_class_may_have_moved(tmp_path):
     """What was saved in a notebook, as ``__main__.Net``, is loaded with the class of a module."""
     sknet.save(Net(3, 2), tmp_path / "it")
     header, document, arrays = apart((tmp_path / "it").read_bytes())
@@ -196,7 +196,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_saved_is_named(name, tmp_path):
+def test_unsupported_objects_are_named(name, tmp_path):
     make, message = REFUSED[name]
     (tmp_path / "it").write_text("before")
     with pytest.raises((TypeError, ValueError), match=message):
@@ -226,7 +226,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_values_come_back(name, tmp_path):
+def test_values_are_restored(name, tmp_path):
     value = VALUES[name]
     sknet.save({"it": value}, tmp_path / "it")
     found = sknet.load(tmp_path / "it")["it"]
@@ -261,12 +261,12 @@ def test_a_checkpoint_is_a_document(tmp_path):
     np.testing.assert_array_equal(state["model"]["parameters"]["0.weight"], estimator.coefs_[0])
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing"):
         sknet.load(tmp_path / "nothing")
 
 
-def test_what_a_class_refuses_is_told(tmp_path):
+def test_errors_of_constructors_are_reported(tmp_path):
     sknet.save(Adam(0.25), tmp_path / "it")
     header, document, arrays = apart((tmp_path / "it").read_bytes())
     text = json.dumps(document).replace("0.25", "-0.25")
@@ -282,7 +282,7 @@ def bomb(kind, times):
 
 
 @pytest.mark.parametrize("kind", ["lists", "numbers", "texts", "dicts"])
-def test_a_text_that_would_fill_the_memory_is_refused(kind, tmp_path):
+def test_a_text_that_would_fill_the_memory_is_rejected(kind, tmp_path):
     sknet.save({"it": "MARK"}, tmp_path / "it")
     header, document, arrays = apart((tmp_path / "it").read_bytes())
     document["value"] = json.loads(bomb(kind, 1_000_000))
@@ -292,7 +292,7 @@ def test_a_text_that_would_fill_the_memory_is_refused(kind, tmp_path):
 
 
 @pytest.mark.parametrize("bounds", [(0, 2**70, 1), (0, -(2**21), -1)])
-def test_ranges_of_many_numbers_are_refused(bounds, tmp_path):
+def test_long_ranges_are_rejected(bounds, tmp_path):
     with pytest.raises(TypeError, match=r"\.it is range\(.*\): a file holds ranges of up to 1048576 numbers"):
         sknet.save({"it": range(*bounds)}, tmp_path / "it")
     sknet.save({"it": range(5)}, tmp_path / "it")
@@ -352,7 +352,7 @@ assert np.array_equal(estimator.predict_proba(X), expected)
 """
 
 
-def test_where_nothing_optional_can_be_imported(fitted, tmp_path):
+def test_without_optional_packages(fitted, tmp_path):
     sknet.save(fitted, tmp_path / "it")
     np.savez(tmp_path / "data.npz", X=X, y=Y, expected=fitted.predict_proba(X))
     subprocess.run(
@@ -362,7 +362,7 @@ def test_where_nothing_optional_can_be_imported(fitted, tmp_path):
     )
 
 
-def test_a_device_that_is_not_here(tmp_path):
+def test_a_device_that_does_not_exist_here(tmp_path):
     X, y = TABLES["binary"]
     with quiet():
         estimator = sknet.MLPClassifier((3,), max_iter=2, random_state=0).fit(X, y)

@@ -52,7 +52,7 @@ def test_sparse_inputs():
     assert_agree(there, here, RTOL)
 
 
-def test_a_pickle_needs_no_gpu_and_trains_on():
+def test_a_pickle_needs_no_gpu_and_continues_training():
     X, y = TABLES["binary"]
     with quiet():
         there = estimator_for("binary", dtype="float64", device="cuda").fit(X, y)

@@ -117,7 +117,7 @@ class TestTransforms:
         expected = torch.func.jvp(slope, (T_POINT, tx), as_torch(tangents))[1]
         assert_same(hvp(mine(scalar), (POINT, x0), tangents), expected)
 
-    def test_of_each_other(self):
+    def test_composed_with_each_other(self):
         inner = lambda f, vjp_: lambda x: (vjp_(f, x)[1](f(x))[0] ** 2).sum()  # noqa: E731
         expected = torch.func.grad(inner(torch.tanh, torch.func.vjp))(tx)
         assert_same(grad(inner(ops.tanh, vjp))(x0), expected)
@@ -216,7 +216,7 @@ class TestTape:
         assert_same(function(ops, x), function(torch, t))
         np.testing.assert_array_equal(x0, x0_before)
 
-    def test_changed_after_it_was_saved(self):
+    def test_changes_after_saving_for_backward(self):
         def function(xp, x):
             y = xp.tanh(x)
             z = (y * y).sum()
@@ -240,7 +240,7 @@ class TestTape:
 
         both(function)
 
-    def test_a_function_of_ones_own(self):
+    def test_a_custom_function(self):
         def forward(ctx, x, y, scale):
             ctx.save_for_backward(x, y)
             ctx.scale = scale

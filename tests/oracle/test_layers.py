@@ -257,7 +257,7 @@ def test_causal_attention():
     check(mine(*xs, is_causal=True), theirs(*ts * 3, attn_mask=later, need_weights=False)[0], xs, ts)
 
 
-def test_a_query_without_keys_gets_nothing():
+def test_a_query_without_keys_gets_zeros():
     mine, _ = attention_pair(4, 2)
     x = RNG.normal(size=(2, 3, 4))
     real = np.array([[True, True, False], [False, False, False]])

@@ -9,7 +9,7 @@ from tests.contracts.rows import ROWS, every_case
 torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
 
 
-def test_what_is_not_compared_says_why():
+def test_exceptions_have_a_reason():
     assert {row.op: row.torch for row in ROWS if not callable(row.torch)} == {
         "astype": "a cast",
         "conv_weight": "the gradient of conv2d, compared there",

@@ -25,7 +25,7 @@ def test_levels_as_of_one_hot_encoder():
     assert encoder.get_feature_names_out().tolist() == ["c_a", "c_b", "c_c"]
 
 
-def test_two_levels_are_one_sign():
+def test_two_levels_have_one_output():
     encoder = TableEncoder().fit(frame_of(["no", "yes"] * 5))
     found = encoder.transform(frame_of(["no", "yes", "maybe", None]))
     assert found.tolist() == [[-1], [1], [0], [0]]
@@ -40,7 +40,7 @@ def test_missing_is_a_level_and_unseen_are_zeros():
 
 
 @pytest.mark.parametrize("levels", [["a"] * 9, ["a", "b", "c"], [f"id{i}" for i in range(20)]])
-def test_nothing_is_left_of_levels_that_say_nothing(levels):
+def test_uninformative_levels_have_no_output(levels):
     X = frame_of(levels).assign(number=np.arange(len(levels)))
     assert TableEncoder(piecewise=None).fit(X).get_feature_names_out().tolist() == ["number"]
 
@@ -132,7 +132,7 @@ def test_at_most_sixteen_classes_have_means():
     assert len(names) == 16
 
 
-def test_integers_are_numbers_where_that_is_said():
+def test_integers_can_be_declared_numeric():
     X, codes, _ = many()
     assert TableEncoder(target_type="regression").fit(X, codes).get_feature_names_out().tolist() == [
         "c_target"

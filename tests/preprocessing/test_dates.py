@@ -68,13 +68,13 @@ def test_an_array_of_dates():
     ("seconds", "periods"),
     [(86400, {"week", "month", "year"}), (60, {"day"}), (7 * 86400, {"month", "year"})],
 )
-def test_only_periods_that_say_something(seconds, periods):
+def test_only_informative_periods(seconds, periods):
     X = pd.DataFrame({"t": stamps(n=400, seconds=seconds)})
     names = TableEncoder(piecewise=None).fit(X).get_feature_names_out()
     assert {name.split("_")[1] for name in names[1:]} == periods
 
 
-def test_missing_dates_have_a_flag_and_are_at_no_phase():
+def test_missing_dates_have_a_flag_and_no_phase():
     t = [None if i % 10 == 0 else x for i, x in enumerate(stamps())]
     X = pd.DataFrame({"t": pd.Series(t, dtype="datetime64[ns]")})
     encoder = TableEncoder(piecewise=None).fit(X)
@@ -82,7 +82,7 @@ def test_missing_dates_have_a_flag_and_are_at_no_phase():
     assert encoder.transform(X)[0].tolist() == [0.0] * 9 + [1.0]
 
 
-def test_time_that_has_passed_is_a_number():
+def test_elapsed_time_is_a_number():
     delta = pd.to_timedelta(np.arange(50.0) ** 2, unit="s")
     numbers = TableEncoder().fit(np.arange(50.0).reshape(-1, 1) ** 2)
     encoder = TableEncoder().fit(pd.DataFrame({"d": delta}))

@@ -114,7 +114,7 @@ def test_chosen_categories(chosen):
         ("city", "The 'categorical_features' parameter of TableEncoder must be"),
     ],
 )
-def test_categories_that_cannot_be_chosen(chosen, message):
+def test_invalid_choices_of_categories(chosen, message):
     with pytest.raises(ValueError, match=message):
         TableEncoder(chosen).fit(pd.DataFrame(table()[0]))
 
@@ -140,7 +140,7 @@ def test_names_need_names():
         ),
     ],
 )
-def test_tables_that_cannot_be_read(X, error, message):
+def test_invalid_tables(X, error, message):
     encoder = TableEncoder().fit([[1.0], [2.0]])
     with pytest.raises(error, match=message):
         encoder.fit(X)
@@ -155,7 +155,7 @@ def test_tables_that_cannot_be_read(X, error, message):
         (np.array([object()] * 80), "Unknown label type"),
     ],
 )
-def test_targets_that_cannot_be_read(y, message):
+def test_invalid_targets(y, message):
     with pytest.raises(ValueError, match=message):
         TableEncoder().fit(pd.DataFrame(table()[0]), y)
 
@@ -174,7 +174,7 @@ def test_other_columns_are_an_error():
             encoder.transform(X[:rows].assign(city=[[1]] * rows))
 
 
-def test_new_gaps_and_levels_are_no_error():
+def test_new_missing_values_and_levels_are_accepted():
     X = pd.DataFrame(table()[0]).fillna({"age": 30.0, "city": "Bern"})
     encoder = TableEncoder(piecewise=None).fit(X)
     new = pd.DataFrame({"age": [None], "city": ["Paris"], "member": [None], "children": [None]})

@@ -37,7 +37,7 @@ def test_numbers_are_scaled_and_smoothly_clipped(values):
     assert encoder.get_feature_names_out().tolist() == ["x0"]
 
 
-def test_what_is_missing_is_the_median_and_a_flag():
+def test_missing_values_become_the_median_and_a_flag():
     encoder, X = column([1.0, np.nan, 2.0, 4.0, np.nan], piecewise=None)
     assert encoder.get_feature_names_out().tolist() == ["x0", "x0_missing"]
     expected = [[by_hand(x, [1.0, 2.0, 4.0]), float(np.isnan(x))] for x in X[:, 0]]
@@ -45,7 +45,7 @@ def test_what_is_missing_is_the_median_and_a_flag():
 
 
 @pytest.mark.parametrize("far", [np.inf, 1e308, 1e30])
-def test_infinite_numbers_are_the_largest(far):
+def test_infinite_numbers_are_clipped(far):
     encoder, _ = column([1.0, 2.0, 3.0, 4.0, far, -far])
     found = encoder.transform([[far], [-far], [4.0]])
     assert np.isfinite(found).all()
@@ -90,7 +90,7 @@ def test_bins_of_a_tree(task):
     np.testing.assert_allclose(found[:, 1:], [piecewise(x, edges) for x in QUERY], rtol=1e-4, atol=1e-5)
 
 
-def test_both_kinds_of_bins_have_outputs_of_their_own():
+def test_both_kinds_of_bins_have_separate_outputs():
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(300, 2)), rng.normal(size=300)
     parts = [TableEncoder(piecewise=kind).fit(X, y) for kind in ("tree", "quantile", "both")]
@@ -100,7 +100,7 @@ def test_both_kinds_of_bins_have_outputs_of_their_own():
 
 
 @pytest.mark.parametrize("values", [[2.0] * 9, [np.nan] * 9, [1.0] * 5 + [np.nan] * 4])
-def test_a_constant_column_has_no_value(values):
+def test_a_constant_column_has_no_output(values):
     X = np.stack([np.asarray(values), np.arange(9.0)], axis=1)
     names = TableEncoder(piecewise=None).fit(X).get_feature_names_out().tolist()
     is_partly_known = 0 < np.isnan(values).sum() < 9

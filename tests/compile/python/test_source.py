@@ -174,7 +174,7 @@ def test_what_numpy_lacks_is_named():
      np.array([True] * 30), np.array(["x", 1, None], object), np.zeros((0, 3))],
     ids=str,
 )  # fmt: skip
-def test_values_come_back(value):
+def test_values_are_restored(value):
     source = PythonSource()
     text = source.value(value)
     namespace = {}

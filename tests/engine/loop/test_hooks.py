@@ -384,7 +384,7 @@ def test_a_diverging_fit_calls_on_fit_end_too():
 
 
 @LOOPS
-def test_an_interrupt_keeps_what_was_learned(loop):
+def test_an_interrupt_keeps_the_result(loop):
     recorder = Recorder(log=[], at="on_epoch_end", error=KeyboardInterrupt(), nth=2)
     with pytest.warns(FitInterruptedWarning, match="interrupted by user after 2 whole"):
         _, history, n_iter, _ = loop([recorder])

@@ -197,7 +197,7 @@ class Interrupting(LogLoss):
         return super().values(output, target)
 
 
-def test_an_interrupt_keeps_what_was_learned():
+def test_an_interrupt_keeps_the_result():
     Interrupting.calls = 0
     model, other = model_for(Interrupting(), compile=False), model_for(compile=False)
     with pytest.warns(
