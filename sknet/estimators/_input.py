@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
 from sknet import ops
 from sknet.device import backend_of, device_of, is_array, namespace, to_host
 from sknet.estimators._namespace import as_host, is_on_device, note_namespace
+from sknet.estimators._not_numbers import naming_columns
 
 __all__ = ["INTEGERS", "check_X", "check_X_y", "check_weights", "check_y"]
 
@@ -52,7 +53,9 @@ def check_X(estimator: BaseEstimator, X: Any, dtypes: list[type], *, reset: bool
     X = _with_dtype(X)
     if is_on_device(X):
         return _check_device_array(estimator, X, dtypes, reset)
-    return _rows(validate_data(estimator, X, accept_sparse=["csr", "csc"], dtype=dtypes, reset=reset))
+    with naming_columns(estimator, X):
+        X = validate_data(estimator, X, accept_sparse=["csr", "csc"], dtype=dtypes, reset=reset)
+    return _rows(X)
 
 
 def _with_dtype(X: Any) -> Any:
@@ -141,16 +144,17 @@ def check_X_y(  # noqa: N802
         return _rows(X), check_y(estimator, y, X.shape[0], numeric=numeric)
     if y is not None and not isinstance(y, np.ndarray) and is_array(y) and not ops.is_sparse(y):
         y = to_host(y)
-    X, y = validate_data(
-        estimator,
-        X,
-        y,
-        accept_sparse=["csr", "csc"],
-        multi_output=True,
-        y_numeric=numeric,
-        dtype=dtypes,
-        reset=reset,
-    )
+    with naming_columns(estimator, X):
+        X, y = validate_data(
+            estimator,
+            X,
+            y,
+            accept_sparse=["csr", "csc"],
+            multi_output=True,
+            y_numeric=numeric,
+            dtype=dtypes,
+            reset=reset,
+        )
     return _rows(X), _columns(y, warns=not is_reconstructed)
 
 
