@@ -1,10 +1,10 @@
 """Every public name has a numpydoc docstring that agrees with its signature.
 
-What is asked of whom: a summary of one line for everything; parameters, in the order of the signature and
-each with a type, for what is called; what comes back, for what returns something; an example for every
-class a user makes. A method that overrides inherits the docstring of what it overrides. A method, an op,
-and what only those meet who extend sknet may do with prose that mentions every parameter but the operand
-of an op: the class, the family, or the type hints have said the rest.
+Required are: a one-line summary for everything; parameters, in the order of the signature and each with a
+type, for callables; the result, for functions that return something; an example for every class that users
+create. A method that overrides another inherits its docstring. For methods, ops, and names used only in
+extensions, prose that mentions every parameter (except the operand of an op) is enough: the class, the family
+or the type hints say the rest.
 """
 
 import enum
@@ -25,7 +25,7 @@ PUBLIC = public_objects()
 
 
 def sections(doc: str) -> dict[str, str]:
-    """Split a docstring by its headings; what comes before the first is the ''-section."""
+    """Split a docstring by its headings; the text before the first is the ''-section."""
     first, *rest = SECTION.split(doc)
     return {"": first, **dict(zip(rest[::2], rest[1::2], strict=True))}
 
@@ -95,7 +95,7 @@ def is_record(cls: type) -> bool:
 
 
 def needs_example(cls: type) -> bool:
-    """Tell whether users make objects of this class, rather than get or extend them."""
+    """Tell whether users create objects of this class, rather than get or extend them."""
     return not (is_record(cls) or inspect.isabstract(cls) or issubclass(cls, (Exception, enum.Enum)))
 
 
@@ -106,7 +106,7 @@ def class_faults(cls: type) -> Iterator[str]:
         return
     yield from summary_faults(doc)
     if is_protocol(cls):
-        return  # nobody makes objects of it
+        return  # it is never instantiated
     if not issubclass(cls, (Exception, enum.Enum)):
         section = "Attributes" if is_record(cls) else "Parameters"
         yield from parameter_faults(doc, signature_names(cls), section=section)
@@ -115,7 +115,7 @@ def class_faults(cls: type) -> Iterator[str]:
 
 
 def faults(value: object) -> Iterator[str]:
-    """Say what a docstring lacks."""
+    """Return what a docstring lacks."""
     if isinstance(value, type):
         yield from class_faults(value)
     elif isinstance(value, property):

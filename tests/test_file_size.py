@@ -30,7 +30,7 @@ def relative(path: Path) -> str:
 
 
 def too_long(text: str) -> Iterator[str]:
-    """Say what in a module of the package is too long, docstrings not counted."""
+    """Return what is too long in a module of the package, not counting docstrings."""
     tree = ast.parse(text)
     code = len(text.splitlines()) - docstring_lines(tree)
     if code > CODE_LINES_IN_FILE:

@@ -1,6 +1,6 @@
-"""Importing sknet takes next to nothing, and using it little more than scikit-learn: heavy parts wait.
+"""Importing sknet loads almost nothing, and using it little more than scikit-learn: heavy modules are lazy.
 
-Timings would decide by chance, so what is loaded decides; `examples/benchmarks/serving.py` measures.
+Timings would be flaky, so loaded modules are checked; `examples/benchmarks/serving.py` measures time.
 """
 
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 import sknet
 
-# What scikit-learn's own base classes and checks load is there anyway.
+# Modules that scikit-learn's own base classes and checks load anyway.
 ANYWAY = "sklearn.base, sklearn.utils.validation, sklearn.utils.multiclass, sklearn.utils.metaestimators"
 HEAVY = (
     "matplotlib",

@@ -1,4 +1,4 @@
-"""sknet.neural_network is scikit-learn's module of that name: its signatures, its own tests, its printing."""
+"""sknet.neural_network is a drop-in for scikit-learn's module: signatures, its own tests, printed output."""
 
 import copy
 import inspect
@@ -46,12 +46,12 @@ def test_signature(kind, method):
         for module in (neural_network, sklearn.neural_network)
     )
     assert ours[: len(theirs)] == theirs
-    # What scikit-learn does not have can only be given by name, and only when it is fitted.
+    # Arguments that scikit-learn lacks are keyword-only, and only for fitting.
     assert all(kind is inspect.Parameter.KEYWORD_ONLY for _, kind, _ in ours[len(theirs) :])
     assert method in ("fit", "partial_fit") or len(ours) == len(theirs)
 
 
-# What is ours besides: nothing that decides how scikit-learn's tools score, plot or calibrate.
+# Our additions: nothing that affects how scikit-learn's tools score, plot or calibrate.
 OURS_BESIDES = {"callbacks_", "compiled_step_", "freeze", "history_", "model_"}
 OURS_BESIDES |= {"best_epoch_", "slim", "monitor_", "refit_history_", "stopped_early_"}
 OURS_BESIDES |= {"transform", "fit_transform", "layer", "get_feature_names_out", "set_output"}
@@ -62,7 +62,7 @@ if find_spec("sklearn.callback"):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_public_attributes(kind):
-    """Whatever can be read from scikit-learn's fitted estimator can be read from ours."""
+    """All public attributes of scikit-learn's fitted estimator exist in ours."""
     X, y = TABLES["binary"]
     with quiet():
         ours, theirs = (
@@ -71,7 +71,7 @@ def test_public_attributes(kind):
         )
     public = {name for name in dir(theirs) if not name.startswith("_")}
     assert public <= set(dir(ours))
-    # A decision function would change what displays and calibration read by default.
+    # A decision function would change the default input of displays and calibration.
     assert {name for name in dir(ours) if not name.startswith("_")} - public == OURS_BESIDES
     assert ours.get_params() == theirs.get_params()
     assert repr(ours) == repr(theirs)
@@ -98,7 +98,7 @@ def test_tools_read_the_same_of_both(tool):
 
 
 def pair(task):
-    """Fit ours and scikit-learn's, which agree."""
+    """Fit our estimator and scikit-learn's, which agree."""
     X, y = TABLES[task]
     kind = "MLPClassifier" if task in CLASSIFICATIONS else "MLPRegressor"
     with quiet():
@@ -202,7 +202,7 @@ def test_layers_cannot_be_added_removed_or_moved(kind, name):
             change(getattr(clf, name))
     np.testing.assert_array_equal(clf.predict_proba(X), before)
     copied = copy.deepcopy(getattr(clf, name))
-    copied.append(1)  # a copy is a list of one's own
+    copied.append(1)  # a copy is an independent list
     assert len(copied) == 3
 
 
@@ -291,11 +291,11 @@ def test_scikit_learns_tests_pass(tmp_path):
     assert f"{len(DESELECTED)} deselected" in found.stdout
 
 
-# -- what the deselected ones mean -------------------------------------------------------------------
+# -- what the deselected ones check ------------------------------------------------------------------
 
 
 def test_the_worked_example():
-    """One step of descent from given weights, with the numbers that scikit-learn's test works out by hand."""
+    """One step of descent from given weights, with the numbers worked out in scikit-learn's test."""
     X, y = np.array([[0.6, 0.8, 0.7]]), np.array([0])
     clf = neural_network.MLPClassifier(
         2, "logistic", solver="sgd", learning_rate_init=0.1, alpha=0.1, momentum=0, random_state=1

@@ -129,7 +129,7 @@ class TestResolve:
 
 
 class Pair(Composite):
-    """Holds others in a list, and one by name."""
+    """Holds other objects in a list, and one by name."""
 
     container = "parts"
 
@@ -140,7 +140,7 @@ class Pair(Composite):
 
 
 class Table(Pair):
-    """Holds others in a dict whose keys contain what separates names."""
+    """Holds other objects in a dict whose keys contain the separator of names."""
 
 
 def composed(rng, depth=2):
@@ -162,7 +162,7 @@ def composed(rng, depth=2):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_any_names_in_one_call_in_any_order(seed):
-    """What `set_params` sets is what `get_params` returns: parts, their replacements, what is in them."""
+    """`get_params` returns what `set_params` has set: parts, their replacements, and their parameters."""
     rng = np.random.default_rng(seed)
     target, wanted = composed(rng), composed(rng)
     while type(wanted) is not type(target):

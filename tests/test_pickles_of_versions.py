@@ -1,4 +1,4 @@
-"""Pickles written with the oldest and newest supported scikit-learn and NumPy predict what they did."""
+"""Pickles written with the oldest and newest supported scikit-learn and NumPy have unchanged predictions."""
 
 import pickle
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests set no private attributes: what they need to exchange has a name of its own."""
+"""Tests set no private attributes."""
 
 import ast
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ def is_private(name: str) -> bool:
 
 
 def faults(tree: ast.AST) -> Iterator[int]:
-    """Yield the lines on which a private attribute of something else is set."""
+    """Yield the lines that set a private attribute of another object."""
     for node in ast.walk(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         for target in targets:

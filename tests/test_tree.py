@@ -43,7 +43,7 @@ def test_arrays_are_leaves():
     [
         ({"a": 1}, r"\['a'\]"),
         ({"a": 1, "c": 2}, r"\['a', 'c'\]"),
-        ({"b": 1, "a": 2}, r"\['b', 'a'\]"),  # of the same size, and everything in the wrong place
+        ({"b": 1, "a": 2}, r"\['b', 'a'\]"),  # of the same size, but with every leaf in a different place
         ([1, 2], r"\['0', '1'\]"),
         (None, r"\[\]"),
     ],

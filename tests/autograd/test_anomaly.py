@@ -1,4 +1,4 @@
-"""Anomaly mode names the operation and the line where a NaN or an infinity was born."""
+"""Anomaly mode names the operation and the line where a NaN or an infinity first appears."""
 
 import threading
 

@@ -128,7 +128,7 @@ def test_another_call_draws_other_numbers():
 
 
 class Counts(nn.Module):
-    """Its result depends on a buffer that the pass itself updates."""
+    """Its result depends on a buffer that the forward pass updates."""
 
     def __init__(self):
         self.register_buffer("n", np.zeros(()))
@@ -190,7 +190,7 @@ def test_arguments_changed_in_place():
 
 
 def test_an_argument_that_is_changed_on_the_tape():
-    """A recorded change leaves the value that the function was called with."""
+    """A recorded change does not affect the value that the function was called with."""
     x = Tensor(x0, requires_grad=True)
     h = x * 1
     out = checkpoint(lambda h: h * h, h)

@@ -1,4 +1,4 @@
-"""Functions with a gradient of their own."""
+"""Functions with a custom gradient."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The checker of gradients sees what is wrong."""
+"""The gradient checker detects errors."""
 
 import numpy as np
 import pytest

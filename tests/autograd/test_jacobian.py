@@ -1,4 +1,4 @@
-"""Whole Jacobians and Hessians: shapes, trees, both ways to compute them, nesting."""
+"""Full Jacobians and Hessians: shapes, trees, both ways to compute them, nesting."""
 
 import numpy as np
 import pytest

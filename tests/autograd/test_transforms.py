@@ -1,4 +1,4 @@
-"""grad, vjp, jvp and hvp: trees, nesting, and tensors of the caller's."""
+"""grad, vjp, jvp and hvp: trees, nesting, and the caller's tensors."""
 
 from collections import namedtuple
 

@@ -1,4 +1,4 @@
-"""One function applied to a stack is the same as one by one: every op, nested, with derivatives, compiled."""
+"""vmap equals a loop over samples: every op, nested, with derivatives, compiled."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def differentiable(row, case):
 
 
 def stacks(case):
-    """Return every operand as often as there are seeds, and where the arrays are."""
+    """Return every operand once per seed, and the positions of the arrays."""
     draws = [case.draw(seed=seed) for seed in range(SIZE)]
     at = [i for i, x in enumerate(draws[0]) if isinstance(x, np.ndarray)]
     return draws, at
@@ -49,7 +49,7 @@ def close(found, expected):
 
 
 def choices(at):
-    """Yield which operands are mapped: all, and each alone."""
+    """Yield the operands that are mapped: all, and each alone."""
     yield (0,) * len(at)
     if len(at) > 1:
         for i in range(len(at)):
@@ -76,7 +76,7 @@ def test_values(row, case):
 
 @every_case(differentiable)
 def test_gradients(row, case):
-    """Of each call by itself, inside and around the mapping; the latter twice over."""
+    """Gradients per sample, inside and outside of vmap; outside also of second order."""
     draws, at = stacks(case)
     floats = [i for i in at if draws[0][i].dtype == np.float64]
 
@@ -87,7 +87,7 @@ def test_gradients(row, case):
         inputs = [Tensor(x) if isinstance(x, np.ndarray) else x for x in operands]
         return weighted(row(*inputs, **case.params))
 
-    # What is not differentiated (indices, conditions) is the same for all.
+    # Operands without gradient (indices, conditions) are the same for all.
     draws = [[x if i in floats else draws[0][i] for i, x in enumerate(draw)] for draw in draws]
     positions = tuple(range(len(floats)))
     slopes = [

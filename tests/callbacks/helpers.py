@@ -14,14 +14,14 @@ Y = np.where(X[:, 0] + 0.3 * X[:, 1] + 0.3 * RNG.normal(size=120) > 0, "yes", "n
 
 @contextmanager
 def unconverged():
-    """Let fits end at the limit of epochs without a warning."""
+    """Suppress the warning of fits that reach the limit of epochs."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*[Cc]onverge")
         yield
 
 
 def classifier(*callbacks, **params):
-    """Return a small classifier that stops only when it is told to."""
+    """Return a small classifier that stops only at the limit or by a callback."""
     defaults = {"tol": 0, "n_iter_no_change": np.inf, "max_iter": 6, "random_state": 0, "batch_size": 16}
     return MLPClassifier((5,), callbacks=list(callbacks), **defaults | params)
 

@@ -1,4 +1,4 @@
-"""Callbacks of estimators as users write them, and the estimator after callbacks that fail."""
+"""Custom callbacks of estimators, and the estimator after callbacks that fail."""
 
 import pickle
 import signal
@@ -74,7 +74,7 @@ ENDED = []
 
 
 class Ending(Callback):
-    """Notes who was torn down, even where the estimator does not learn of it."""
+    """Records calls of on_fit_end, even if the estimator does not see them."""
 
     def __init__(self, name, hook=None):
         self.name, self.hook = name, hook
@@ -128,7 +128,7 @@ def test_an_error_in_any_hook_of_any_callback_leaves_a_fitted_estimator_as_it_wa
     same_predictions(clf, before)
     clf.set_params(callbacks=None)
     with unconverged():
-        same_predictions(refit(clf, way), refit(before, way))  # and it goes on as if nothing had been
+        same_predictions(refit(clf, way), refit(before, way))  # and it continues as if nothing had happened
 
 
 class FirstEpoch(Acting):
@@ -297,7 +297,7 @@ def test_a_continued_fit_passes_the_state_on():
         clf.set_params(warm_start=False).fit(X, Y)
     assert clf.callbacks_[0].epochs_ == 2
     (other,) = fresh_callbacks([PrintLog()], clf.callbacks_)
-    assert isinstance(other, PrintLog)  # another class begins anew
+    assert isinstance(other, PrintLog)  # another class starts with fresh state
 
 
 def test_patience_counts_over_calls_of_partial_fit():

@@ -29,7 +29,7 @@ def fitted(*callbacks, max_iter=5, resume_from=None, **params):
 
 
 def epochs(folder):
-    """Return at which epoch each file of a folder is."""
+    """Return the epoch of each file in a folder."""
     return {p.stem: read(p, "checkpoint")["loop"]["epoch"] for p in sorted(Path(folder).iterdir())}
 
 
@@ -61,7 +61,7 @@ WHEN |= {"3 steps": [3, 6, 9, 12, 15, 18], "6 step": [6, 12, 18], "0.000001 s": 
 def test_how_often(tmp_path, every):
     clf = fitted(Checkpoint(tmp_path / "a", every=every), Writes(tmp_path / "a"))
     assert clf.callbacks_[1].seen[: len(WHEN[every])] == WHEN[every]
-    assert epochs(tmp_path / "a")["last"] == 5  # the end is saved always
+    assert epochs(tmp_path / "a")["last"] == 5  # the end is always saved
 
 
 def test_times_are_those_of_a_clock(tmp_path, monkeypatch):
@@ -101,7 +101,7 @@ def test_the_last_the_one_before_and_the_best(tmp_path):
 
 
 class Losses(Callback):
-    """Gives every epoch another loss."""
+    """Sets a different loss for every epoch."""
 
     order = -1
 

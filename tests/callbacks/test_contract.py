@@ -1,4 +1,4 @@
-"""What every callback promises, checked for each by one row of a table; a callback without a row fails."""
+"""The contract of all callbacks, with one table row for each; a callback without a row fails."""
 
 import copy
 import pickle
@@ -89,9 +89,9 @@ class Row(NamedTuple):
     other : tuple of str and object, or None
         A parameter and a value for it; None if it has none.
     wrong : tuple of str and object, or None
-        A value that is refused.
+        An invalid value.
     learns : tuple of str
-        What it has after a fit.
+        Attributes after a fit.
     """
 
     make: Any
@@ -136,7 +136,7 @@ ALL = pytest.mark.parametrize("name", ROWS)
 
 @pytest.fixture(autouse=True)
 def optional_packages(monkeypatch):
-    """Stand in for packages that need not be installed; their own tests use them."""
+    """Replace optional packages; their own tests use the real ones."""
     optuna = types.ModuleType("optuna")
     optuna.TrialPruned = type("TrialPruned", (Exception,), {})
     tqdm, auto = types.ModuleType("tqdm"), types.ModuleType("tqdm.auto")

@@ -1,4 +1,4 @@
-"""The table in the file is the history, whatever happens to the fit."""
+"""The file holds the history, whatever happens to the fit."""
 
 import pandas as pd
 import pytest

@@ -106,13 +106,13 @@ def test_a_loss_as_a_scorer_is_higher_when_it_is_better():
 
 
 def rescored(function, direction):
-    """Return the function with an attribute that says which way is up."""
+    """Return the function with an attribute for its direction."""
     said = partial(function)
     said.greater_is_better = direction
     return said
 
 
-# What is given, and which of its values is best.
+# Arguments, and which value is the best.
 DIRECTIONS = {
     "name": (EpochScoring("accuracy", name="it", on="training"), max),
     "negated loss": (EpochScoring("neg_log_loss", name="it", on="training"), max),

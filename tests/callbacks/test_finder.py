@@ -1,4 +1,4 @@
-"""The range test, compared with steps made by hand."""
+"""The learning rate range test, compared with steps by hand."""
 
 import sys
 

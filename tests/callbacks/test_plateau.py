@@ -1,4 +1,4 @@
-"""When patience is used up: cases worked by hand."""
+"""When patience runs out: cases worked by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The progress bar: its text, its position, and where it is silent."""
+"""The progress bar: its text, its position, and when it is silent."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""Reports to a trial of Optuna, of a stand-in and of the real one."""
+"""Reports to an Optuna trial, a fake one and the real one."""
 
 import sys
 from enum import Enum
@@ -25,7 +25,7 @@ class Study:
 
 
 class Trial:
-    """Stands in for a trial of Optuna."""
+    """A fake Optuna trial."""
 
     def __init__(self, prune_at=None, study=None):
         self.reports, self.prune_at = [], prune_at

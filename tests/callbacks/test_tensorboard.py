@@ -1,4 +1,4 @@
-"""What is written for TensorBoard."""
+"""The curves written for TensorBoard."""
 
 import sys
 

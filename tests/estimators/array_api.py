@@ -1,4 +1,4 @@
-"""Run by test_array_api.py, in a process where SciPy has been told of the array API before it is imported."""
+"""Run by test_array_api.py, in a process that enables SciPy's array API before importing it."""
 
 import warnings
 
@@ -39,7 +39,7 @@ def check_same(found, expected, device):
 
 
 def check(estimator, twin, device):
-    """Compare all that predicts and explains; `twin` was fitted on NumPy arrays."""
+    """Compare all predictions and attributions; `twin` was fitted on NumPy arrays."""
     points, row = xp.asarray(X, device=device), xp.asarray(X[0], device=device)
     target = 1 if twin.predict(X).ndim == 2 else None
     check_same(estimator.input_gradient(points, target=target), twin.input_gradient(X, target), device)

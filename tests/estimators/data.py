@@ -1,4 +1,4 @@
-"""Small data sets of every task, and what the tests of the estimators share."""
+"""Small data sets of every task, and helpers of the tests of estimators."""
 
 import warnings
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def estimator_for(task: str, **params: Any) -> Any:
 
 
 def first_part(task: str, estimator: Any, X: Any, y: Any, weight: Any = None) -> Any:
-    """Call partial_fit as its first call has to be."""
+    """Call partial_fit with the arguments of a first call."""
     more = {"classes": np.unique(y)} if task in ("binary", "multiclass") else {}
     if task == "multilabel":
         more = {"classes": np.arange(y.shape[1])}
@@ -66,21 +66,21 @@ def first_part(task: str, estimator: Any, X: Any, y: Any, weight: Any = None) ->
 
 
 def parts(task: str) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
-    """Return X, y and weights to train on, and those to validate on."""
+    """Return X, y and weights for training, and for validation."""
     X, y = TABLES[task]
     return (X[TRAINING], y[TRAINING], WEIGHTS[TRAINING]), (X[HELD_OUT], y[HELD_OUT], WEIGHTS[HELD_OUT])
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Let a fit end at its limit of epochs without a warning."""
+    """Suppress the warning of a fit that reaches the limit of epochs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield
 
 
 def outputs(estimator: Any, X: Any) -> np.ndarray:
-    """Return what the estimator predicts, as finely as it can."""
+    """Return the estimator's most detailed prediction."""
     return estimator.predict_proba(X) if hasattr(estimator, "predict_proba") else estimator.predict(X)
 
 
@@ -93,7 +93,7 @@ def same_bits(a: Any, b: Any) -> bool:
 
 @contextmanager
 def unchanged(estimator: Any, X: Any) -> Iterator[None]:
-    """Check that what happens inside changes nothing of a fitted estimator."""
+    """Check that the body does not change a fitted estimator."""
     attributes, params = set(vars(estimator)), estimator.get_params()
     before = None if not hasattr(estimator, "model_") else outputs(estimator, X)
     state = None if before is None else estimator.model_.state

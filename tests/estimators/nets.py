@@ -1,4 +1,4 @@
-"""Modules as users write them, for tests of estimators over any network."""
+"""Custom modules for tests of estimators."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ GLOROT = GlorotUniform(6.0)
 
 
 class Net(nn.Module):
-    """Layers as those of a perceptron, whose sizes come from the data."""
+    """Layers like a perceptron's, with sizes from the data."""
 
     def __init__(self, n_features, n_outputs, hidden=8, dropout=0.0):
         self.first = nn.Linear(n_features, hidden, init=GLOROT)
@@ -47,7 +47,7 @@ class Normed(nn.Module):
 
 
 class Gate(nn.Module):
-    """An activation of one's own, with a buffer, a parameter, and a parameter that is not trained."""
+    """A custom activation, with a buffer, a parameter, and a frozen parameter."""
 
     def __init__(self):
         self.scale = nn.Parameter(np.array([1.5]))
@@ -94,7 +94,7 @@ class Both(nn.Module):
 
 
 def sequential(n_features: int, n_outputs: int, hidden: int = 8) -> nn.Sequential:
-    """Return the same as a ready module."""
+    """Return the same as a module instance."""
     return nn.Sequential(
         nn.Linear(n_features, hidden, init=GLOROT), nn.ReLU(), nn.Linear(hidden, n_outputs, init=GLOROT)
     )

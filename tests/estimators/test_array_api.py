@@ -8,7 +8,7 @@ from tests.project import ROOT
 
 
 def test_namespace_in_namespace_out():
-    """scikit-learn asks for SciPy's own dispatch, which is chosen before SciPy is imported."""
+    """scikit-learn requires SciPy's own dispatch, which must be enabled before SciPy is imported."""
     command = [sys.executable, str(ROOT / "tests/estimators/array_api.py")]
     environment = {**os.environ, "SCIPY_ARRAY_API": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)

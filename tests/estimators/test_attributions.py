@@ -42,7 +42,7 @@ def fitted(kind, task, **params):
 
 
 def values(estimator, X, target):
-    """Return the outputs that a target means, one a row, by other public methods."""
+    """Return the output selected by a target for each row, using other public methods."""
     rows = np.arange(len(X))
     if not hasattr(estimator, "classes_"):
         found = estimator.predict(X)
@@ -62,7 +62,7 @@ def differences(estimator, X, target, eps=1e-6):
 
 
 def targets_of(estimator, X, y):
-    """Return targets of every form that fits."""
+    """Return valid targets of every form."""
     if y.ndim == 2:
         return [0, 2, -1, np.int64(1), RNG.integers(3, size=len(X))]
     if not hasattr(estimator, "classes_"):

@@ -1,4 +1,4 @@
-"""What cannot be meant is an error that says so, and the estimator is as it was before."""
+"""Mistakes raise clear errors, and leave the estimator unchanged."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ COMPLEX = "Complex data not supported"
 NO_NUMBER = "could not convert string to float"
 ONE_CLASS = "at least 2 classes in the data, but the data contains only one class"
 
-# What is passed to fit, after which the error comes.
+# Arguments of fit that cause the error.
 DATA = [
     ("multiclass", (NAN_X, Y), "Input X contains NaN"),
     ("multiclass", (INF_X, Y), "Input X contains infinity"),
@@ -82,7 +82,7 @@ def test_data(task, args, message):
             estimator.partial_fit(*args)
 
 
-# Parameters, with which good data cannot be fitted.
+# Parameters with which valid data cannot be fitted.
 CHOICES = [
     ("multiclass", {"class_weight": "bal"}, "'class_weight' parameter of MLPClassifier must be"),
     ("multiclass", {"class_weight": {0: -1}}, r"class_weight\[0\] must be a finite number >= 0, got -1"),
@@ -217,7 +217,7 @@ def part(*args, **more):
     return lambda estimator: estimator.partial_fit(*args, **more)
 
 
-# Of a fit that goes on: a fit anew may have all that.
+# Changes that a continued fit rejects; a fit from scratch accepts them.
 CONTINUED = [
     (
         "multiclass",

@@ -1,4 +1,4 @@
-"""Temperatures: found by an independent search, and no held-out row is predicted worse on average."""
+"""Temperatures agree with an independent search, and do not make held-out predictions worse on average."""
 
 import copy
 import pickle
@@ -43,7 +43,7 @@ CASES = [(task, loss) for task, losses in LOSSES.items() for loss in losses]
 
 
 def fitted(task, weight=None, **params):
-    """Return an estimator that is trained until it is too sure."""
+    """Return an estimator trained until it is overconfident."""
     settings = {"calibrate": "temperature", "early_stopping": True, "validation_fraction": 0.3, "tol": 0.0}
     settings |= {"hidden_layer_sizes": (32,), "max_iter": 60, "optimizer": sknet.optim.Adam(0.02)}
     with quiet():
@@ -51,7 +51,7 @@ def fitted(task, weight=None, **params):
 
 
 def held_out_rows(task, estimator):
-    """Return the rows that a fit has held out: drawn after the weights, by scikit-learn's function."""
+    """Return the held-out rows of a fit: drawn after the weights, by scikit-learn's function."""
     y = TARGETS[task]
     random_state = np.random.RandomState(0)
     for weight, bias in zip(estimator.coefs_, estimator.intercepts_, strict=True):
@@ -62,7 +62,7 @@ def held_out_rows(task, estimator):
 
 
 def mean_log_loss(task, outputs, y, weight, reciprocal, loss):
-    """Return the log loss of outputs that are multiplied by a number, by the definitions."""
+    """Return the log loss of outputs multiplied by a number, by the definition."""
     if task == "multiclass":
         found = -log_softmax(outputs * reciprocal, axis=1)[np.arange(len(y)), y]
     elif task == "ordinal":
@@ -126,7 +126,7 @@ def _listed(found):
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "ordinal"])
 def test_new_rows_are_predicted_better(task):
-    """A network that is trained too long is too sure, and its log loss shows it."""
+    """A network trained too long is overconfident, which increases its log loss."""
     settings = {"n_iter_no_change": 1000, "max_iter": 150, "alpha": 0.0, "monitor": "score"}
     y = NEW_MULTICLASS if task != "binary" else NEW_MULTICLASS > 0
     plain, calibrated = (fitted(task, calibrate=c, **settings) for c in (None, "temperature"))

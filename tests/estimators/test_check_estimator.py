@@ -58,7 +58,7 @@ json.dump(all_of([partial(checked, kind) for kind in kinds], at_once=2), out)
 
 
 def test_checks_with_array_api_dispatch():
-    """SciPy reads the variable when it is imported: it takes another Python."""
+    """SciPy reads the variable when it is imported, so another process is needed."""
     environment = os.environ | {"SCIPY_ARRAY_API": "1", "PYTHONPATH": str(ROOT)}
     names = [(kind.__module__, kind.__name__) for kind in KINDS]
     found = subprocess.run(

@@ -1,6 +1,6 @@
-"""scikit-learn's own checks of estimators whose parameters are not the default ones.
+"""scikit-learn's own checks of estimators with non-default parameters.
 
-What a parameter rules out is refused with an error that says so: these checks have to end with it.
+Checks of features that a parameter rules out have to end with an error that says so.
 """
 
 import re
@@ -46,8 +46,8 @@ ESTIMATORS = [
     Autoencoder((6, 2), tied=True, noise=0.1, alpha=1.0, **SMALL),
 ]
 
-# How data may be given is decided before any parameter is looked at, and is checked with the default ones;
-# the first two take longer than all others together. Checks of array namespaces need another Python.
+# Input validation does not depend on parameters, and is checked with the default ones; the first two take
+# longer than all others together. Checks of array namespaces need another process.
 LEFT_OUT = {
     "check_estimators_dtypes",
     "check_fit_score_takes_y",
@@ -83,7 +83,7 @@ IN_PARTS = r"partial_fit does not support (early_stopping=True without X_val|ref
 TOO_FEW = r"validation set is too small"
 NOT_THE_SAME = "fitting with `sample_weight` is not equivalent"
 WEIGHTS = {"check_sample_weight_equivalence_on_dense_data": NOT_THE_SAME}
-# Which checks cannot pass where a parameter is set, and what they end with.
+# Checks that cannot pass with a parameter, and the error they end with.
 RULED_OUT = {
     # A row that is repeated is held out more often than one with a weight.
     "early_stopping": WEIGHTS
@@ -102,7 +102,7 @@ RULED_OUT = {
 
 
 def ruled_out(estimator, name):
-    """Return what the check says where the parameters rule out what it checks."""
+    """Return the expected error of a check that the parameters rule out."""
     asked = [found for parameter, found in RULED_OUT.items() if getattr(estimator, parameter, None)]
     return next((found[name] for found in asked if name in found), None)
 
@@ -134,8 +134,8 @@ def test_check(estimator, check):
 def test_class_weights_decide_where_the_loss_does(calibrate, refit_on_all):
     """A scorer gets no class weights, as in a search: stopping by accuracy contradicts extreme ones.
 
-    The classes of scikit-learn's check overlap, and its weights demand that the network answer with one of
-    them, which is not what the accuracy of held-out rows is best with.
+    The classes of scikit-learn's check overlap, and with its weights the network should always predict one of
+    them, which does not maximize the accuracy on held-out rows.
     """
     params = {"scoring": ["accuracy"], "calibrate": calibrate, "refit_on_all": refit_on_all}
     by_loss = classifier(monitor="loss", **params, **STOPPING)

@@ -1,4 +1,4 @@
-"""Targets of several columns of labels: one network, and scikit-learn's conventions for what it predicts."""
+"""Targets with several columns of labels: one network, and scikit-learn's conventions for predictions."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""warm_start and partial_fit really continue; history and attributes say what happened."""
+"""warm_start and partial_fit continue everything; history and attributes."""
 
 from itertools import pairwise
 
@@ -63,7 +63,7 @@ def test_parts_are_epochs(task, optimizer, size):
 
 
 def test_shuffled_parts_continue_the_random_stream():
-    """scikit-learn begins with the seed again in every call, and so repeats one order for ever."""
+    """scikit-learn reseeds in every call, and so repeats one order forever."""
     X, y = TABLES["regression"]
     parts, fitted = estimator_for("regression"), estimator_for("regression", max_iter=1)
     parts.partial_fit(X, y)
@@ -217,7 +217,7 @@ def test_reaching_the_limit_of_epochs_warns_at_the_callers_line():
 @pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["alike", "weighted"])
 @pytest.mark.parametrize("monitor", ["loss", "score"])
 def test_early_stopping_restores_the_best_weights(task, weight, monitor):
-    """The held-out rows are those that scikit-learn's split gives with the same random numbers."""
+    """The held-out rows are those of scikit-learn's split with the same random numbers."""
     from sklearn.model_selection import train_test_split
     from sklearn.utils import check_random_state
 

@@ -1,4 +1,4 @@
-"""Whole fits on a device whose arrays NumPy cannot read: what runs there would run on a GPU."""
+"""Whole fits on a fake device, whose arrays NumPy cannot read: code that runs there would run on a GPU."""
 
 import pickle
 

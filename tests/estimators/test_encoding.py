@@ -1,4 +1,4 @@
-"""``encoder="table"``: as if the rows that are trained on had been encoded by hand."""
+"""``encoder="table"`` equals encoding the training rows by hand."""
 
 import contextlib
 import pickle
@@ -76,7 +76,7 @@ def targets(kind):
 
 
 def by_hand(kind, rows=slice(None)):
-    """Return all rows encoded by what is fitted on some, in the order in which they came."""
+    """Return all rows, in order, encoded by an encoder fitted on some of them."""
     encoder = clone(ENCODER).set_params(target_type="classification" if "Class" in kind else "regression")
     y = targets(kind)
     own = encoder.fit_transform(X.iloc[rows], None if y is None else y[rows])
@@ -121,7 +121,7 @@ def test_held_out_rows_are_not_used(kind, refit):
 
 
 def test_a_share_of_the_rows_is_held_out_before_the_encoder_is_fitted():
-    """The largest age is that of a row which is held out, so an encoder that saw it would know."""
+    """The row with the largest age is held out; an encoder fitted on it would have a larger edge."""
     seen = []
     for row in range(10):
         rows = X.assign(age=np.where(np.arange(len(X)) == row, 1000.0, 30.0))
@@ -335,7 +335,7 @@ def test_any_table(first):
             assert np.isfinite(outputs(model, part)).all()
 
 
-# What an encoder can change, of scikit-learn's checks: how data may be given, and what a fit leaves behind.
+# The scikit-learn checks that an encoder can affect: input validation and fitted attributes.
 CHECKS = {
     "check_array_api_input",
     "check_dict_unchanged",

@@ -1,4 +1,4 @@
-"""A fit that fails in its middle leaves no trace: not in the estimator, nor in what follows."""
+"""A fit that fails midway leaves no trace, in the estimator or in later fits."""
 
 import signal
 import threading
@@ -20,7 +20,7 @@ CALLS = []  # of every loss below: estimators copy their losses
 
 
 class Counted(LogLoss):
-    """A loss that fails at its k-th call, or does something else then."""
+    """A loss that raises, or performs an action, at its k-th call."""
 
     def __init__(self, multilabel=False, at=None, what="fails"):
         super().__init__(multilabel)
@@ -149,7 +149,7 @@ def test_an_interrupt_keeps_the_result(what):
 
 
 def test_an_interrupt_of_a_compiled_fit():
-    """By a real signal, from another thread, with nothing of the user's in between."""
+    """By a real signal from another thread, without user code in between."""
     estimator = estimator_for("binary", max_iter=10**6, tol=0, n_iter_no_change=np.inf)
     timer = threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,))
     timer.start()

@@ -29,7 +29,7 @@ def values(net):
 
 
 def changed(before, net):
-    """Return the names of the parameters that are others now."""
+    """Return the names of the parameters that have changed."""
     return {name for name, a in values(net).items() if not np.array_equal(a, before[name])}
 
 

@@ -1,4 +1,4 @@
-"""A frozen predictor predicts what its estimator does, whatever that consists of."""
+"""A frozen predictor predicts like its estimator, whatever its components."""
 
 import copy
 import pickle
@@ -22,7 +22,7 @@ METHODS = (
 
 
 class Reading(nn.Module):
-    """An activation that no pass can be captured of: its code asks for a value."""
+    """An activation that cannot be captured, because it reads a value."""
 
     def forward(self, x):
         return ops.relu(x) if float(ops.sum(x).item()) > -1e9 else x
@@ -262,7 +262,7 @@ def test_inputs_that_cannot_be_predicted(X, message):
 
 
 def test_any_numbers_of_rows_need_few_programs():
-    """A program for each of 400 numbers of rows would have some 40 MB of memory of its own."""
+    """A program for each of 400 batch sizes would need some 40 MB of memory."""
     frozen = fitted("multiclass", hidden_layer_sizes=(64,), dtype="float32").freeze()
     X = np.random.default_rng(0).normal(size=(400, 12))
     expected = frozen.predict_proba(X)

@@ -168,7 +168,7 @@ def test_sequences_of_other_lengths_are_predicted():
 
 
 class Both(nn.Module):
-    """A bag of words and a table, joined."""
+    """A bag of words and a table, concatenated."""
 
     def __init__(self, n_outputs, hidden=4):
         self.words = nn.Embedding(9, hidden)

@@ -1,4 +1,4 @@
-"""Padded sequences with lengths: every method, against each sequence unpadded and alone."""
+"""Padded sequences with lengths: every method, against each sequence alone without padding."""
 
 import inspect
 
@@ -28,7 +28,7 @@ class Recurrent(nn.Module):
 
 
 class Pooled(nn.Module):
-    """The mean over the steps that are no padding."""
+    """The mean over the steps that are not padding."""
 
     def __init__(self, n_outputs):
         self.each = nn.Linear(3, 6)
@@ -70,7 +70,7 @@ CASES = [(kind, net, seed) for seed, net in enumerate(NETS) for kind in KINDS]
 
 
 def drawn(kind, seed, n=18, steps=7):
-    """Return padded sequences, whose padding is noise, their lengths, and targets."""
+    """Return sequences padded with noise, their lengths, and targets."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, steps + 1, n)
     X = rng.normal(size=(n, steps, 3)) + 5 * rng.normal(size=(n, steps, 3)) * padding_of(lengths, steps)
@@ -95,7 +95,7 @@ def fitted(kind, net, seed, **params):
 
 
 def each_alone(method, X, lengths, *args, by_length=False, **more):
-    """Yield the result for every sequence without its padding, and the first of it."""
+    """Yield the unpadded result of every sequence, and its first element."""
     for row, length in enumerate(lengths):
         rows = X[row : row + 1, :length]
         given = {"lengths": [length]} if by_length else {}
@@ -235,7 +235,7 @@ def nn_layer():
 
 
 def test_every_method_of_inputs_takes_lengths():
-    """What takes X takes its lengths: a method that is added without them fails here."""
+    """Every method that takes X takes lengths: a new method without them fails here."""
     for kind in (NetClassifier, NetRegressor, NetTransformer):
         for name in dir(kind):
             if name.startswith("_") or name in ("fit_transform",):

@@ -1,4 +1,4 @@
-"""Looking at an estimator computes nothing and never fails, whatever state it is in."""
+"""Inspecting an estimator computes nothing and never fails, whatever its state."""
 
 import copy
 import inspect
@@ -22,7 +22,7 @@ from tests.estimators.data import TABLES, estimator_for, first_part, quiet
 
 
 class Counting(nn.Module):
-    """Counts its calls, a capture among them."""
+    """Counts its calls, including captures."""
 
     calls = 0
 
@@ -74,7 +74,7 @@ ACTIVATIONS = {"name": "relu", "captured": Counting(), "not captured": Reading()
 
 
 def look(estimator):
-    """Look at everything that can be looked at, as notebooks and editors do."""
+    """Inspect everything, as notebooks and editors do."""
     inspect.getmembers(estimator)
     for name in dir(estimator):
         hasattr(estimator, name)
@@ -130,7 +130,7 @@ def test_a_step_is_captured_when_its_source_is_read():
     assert Counting.calls > calls
 
 
-# -- what is shown -------------------------------------------------------------------------------------
+# -- reprs ---------------------------------------------------------------------------------------------
 
 
 def deep():
@@ -210,11 +210,11 @@ def test_verbose_shows_an_epoch_in_a_line(early_stopping, capsys):
         assert 0 < at["time"] < time.perf_counter() - started
 
 
-# -- networks of one's own -----------------------------------------------------------------------------
+# -- custom networks -----------------------------------------------------------------------------------
 
 
 class Own(nn.Module):
-    """Computes with arrays, which it counts, in all but a pass by shapes."""
+    """Computes with values, and counts that, except in a shape pass."""
 
     computed = 0
 
@@ -228,7 +228,7 @@ class Own(nn.Module):
 
 
 class Failing(Own):
-    """Has changed since it was fitted, and does not run any more."""
+    """Was changed after the fit, and no longer runs."""
 
     broken = False
 
@@ -249,7 +249,7 @@ class ReadsValues(Own):
 
 
 class Deep(Own):
-    """The last hidden layer has axes that no table has."""
+    """The output of the last hidden layer is not a table."""
 
     def forward(self, x):
         return self.last(ops.reshape(self.hidden(x), (-1, 1, 5)).tanh())[:, 0]

@@ -1,4 +1,4 @@
-"""Every loss by its name: fits get better, predictions beat chance, and mean what the loss says."""
+"""Every loss by its name: fits improve, predictions beat chance, and match the loss's link."""
 
 import pickle
 
@@ -161,7 +161,7 @@ class TestGaussian:
 
 
 class Misses(Loss):
-    """Reads probabilities, and is written by a user."""
+    """A custom loss of probabilities."""
 
     tasks = ("binary",)
     of_probabilities = True

@@ -1,4 +1,4 @@
-"""What a newcomer gets wrong is answered by what to write instead."""
+"""Errors for common mistakes say what to write instead."""
 
 import numpy as np
 import pytest

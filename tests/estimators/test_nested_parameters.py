@@ -1,4 +1,4 @@
-"""A grid reaches into optimizers and schedules that contain others, also where it replaces them."""
+"""A grid search reaches into nested optimizers and schedules, also when it replaces them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Estimators over networks of one's own: factories, classes, functions and ready modules."""
+"""Estimators for custom networks: factories, classes, functions and module instances."""
 
 import copy
 import inspect
@@ -35,7 +35,7 @@ def same_parameters(net, perceptron):
     return all(np.array_equal(a.numpy(), b.numpy()) for a, b in pairs) and curves[0] == curves[1]
 
 
-# -- what a perceptron is to it ------------------------------------------------------------------------
+# -- compared with perceptrons -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -88,7 +88,7 @@ def test_sparse_rows_parts_and_warm_starts(task):
     assert np.array_equal(outputs(both[0], csr_matrix(X)), outputs(both[1], csr_matrix(X)))
 
 
-# -- ready modules -------------------------------------------------------------------------------------
+# -- module instances ----------------------------------------------------------------------------------
 
 
 def values(module):

@@ -85,7 +85,7 @@ def test_fitted_attributes_use_the_average(optimizer):
 
 @pytest.mark.parametrize("optimizer", [EMA(SGD(0.2), 0.9), ScheduleFreeAdamW(0.05), COMBINED[3]], ids=name_of)
 def test_parts_continue_from_the_trained_parameters(optimizer):
-    """Fits in parts are one fit, also over a pickle: averages are looked at, and nothing else."""
+    """Fits in parts equal one fit, also across a pickle: averages do not affect training."""
     settings = {"optimizer": optimizer, "tol": 0.0, "shuffle": False}
     whole = fit(max_iter=6, **settings)
     parts = estimator_for("multiclass", **settings)
@@ -115,7 +115,7 @@ def test_early_stopping_keeps_the_best_average(optimizer):
 
 
 def _held_out(clf, rng):
-    """The rows that this estimator held out: its split is drawn after its weights."""
+    """The held-out rows of this estimator: its split is drawn after its weights."""
     from sknet import Model
     from sknet.estimators.extend import Perceptron
 

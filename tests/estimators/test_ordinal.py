@@ -26,7 +26,7 @@ def fitted(y=Y, weight=None, **params):
 
 
 def probabilities(outputs):
-    """Return what the definition says, by differences of logistic functions."""
+    """Return probabilities by the definition, differences of logistic functions."""
     steps = np.logaddexp(0, outputs[:, 1:])
     odds = outputs[:, :1] - np.concatenate([np.zeros((len(outputs), 1)), steps.cumsum(axis=1)], axis=1)
     beyond = np.concatenate([np.ones((len(odds), 1)), expit(odds), np.zeros((len(odds), 1))], axis=1)
@@ -52,7 +52,7 @@ def noisy_labels():
 
 
 def test_a_linear_model_is_what_scipy_finds():
-    """Compare with the likelihood of the same model, maximised from its definition and from zero."""
+    """Compare with the same model fitted by maximizing its likelihood, written out, from zero."""
     y = np.minimum(noisy_labels(), 2)
     settings = {"hidden_layer_sizes": (), "alpha": 0.0, "optimizer": "lbfgs", "max_iter": 2000, "tol": 1e-7}
     estimator = fitted(y, **settings)

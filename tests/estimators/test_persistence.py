@@ -1,4 +1,4 @@
-"""A reloaded estimator predicts the same bits, and continues training with the same bits."""
+"""A reloaded estimator predicts and continues training bitwise identically."""
 
 import copy
 import io
@@ -84,7 +84,7 @@ def test_patience_is_saved():
 
 
 def test_a_memory_map(tmp_path):
-    """What joblib hands to its workers: arrays that cannot be written to."""
+    """joblib passes read-only arrays to its workers."""
     estimator = fitted("multiclass")
     joblib.dump(estimator, tmp_path / "estimator")
     assert_goes_on(joblib.load(tmp_path / "estimator", mmap_mode="r"), estimator, *TABLES["multiclass"])
@@ -155,7 +155,7 @@ def test_scikit_learns_signature(kind):
     assert_goes_on(WAYS["joblib"](estimator), estimator, X, y)
 
 
-# -- skops: what is in a file is looked at before it is loaded ------------------------------------------
+# -- skops: the content of a file is inspected before it is loaded --------------------------------------
 
 
 SKOPS = {
@@ -196,7 +196,7 @@ def test_skops_of_what_was_not_fitted():
 
 @pytest.mark.parametrize("frozen", [None, "*.bias", "first"])
 def test_a_memory_mapped_estimator_can_be_trained(frozen, tmp_path):
-    """joblib maps arrays as read-only ones of another class, frozen parameters and buffers among them."""
+    """joblib maps arrays as read-only ones of another class, including frozen parameters and buffers."""
     X, y = TABLES["multiclass"]
     with quiet():
         net = net_for("multiclass", Normed if frozen is None else Net, frozen=frozen).fit(X, y)

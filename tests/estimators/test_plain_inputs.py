@@ -1,4 +1,4 @@
-"""Plain arrays are taken as they are: what is found is what scikit-learn's checks find, and so are errors."""
+"""Plain arrays take a fast path, with the results and errors of scikit-learn's checks."""
 
 import numpy as np
 import pandas as pd

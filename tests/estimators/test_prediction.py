@@ -133,7 +133,7 @@ def assert_single_rows_agree(estimator, X):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_single_rows_follow_the_training(task):
-    """A single row goes through a compiled pass; it has to see every change of the model."""
+    """A single row goes through a compiled pass, which has to notice every change of the model."""
     X, y = TABLES[task]
     estimator = fitted(task, warm_start=True)
     assert_single_rows_agree(estimator, X)

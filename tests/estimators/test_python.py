@@ -1,4 +1,4 @@
-"""Predictors written as Python predict the same where there is neither sknet nor scikit-learn."""
+"""Predictors written as Python predict the same without sknet and scikit-learn."""
 
 import importlib.util
 import json
@@ -126,7 +126,7 @@ def arrays_of(result):
     return result if isinstance(result, list) else [result]
 
 
-# Runs where importing anything but NumPy and Python's own modules is an error.
+# Runs where importing anything but NumPy and the standard library is an error.
 CHECK = """
 import importlib.util, json, pickle, sys
 
@@ -163,7 +163,7 @@ print(json.dumps([wrong, loaded]))
 
 
 def tolerance_of(name, method, frozen):
-    """Return 0 where results are the same to the bit."""
+    """Return 0 if results are bitwise identical."""
     by_link = name in WITH_LOGISTIC and method in ("predict_proba", "predict_log_proba")
     eps = np.finfo("float32" if "float32" in repr(frozen) else "float64").eps
     return 64 * eps if by_link or name in ROUNDED else 0.0
@@ -268,7 +268,7 @@ def test_wrong_inputs_are_named(tmp_path):
 
 
 class Reading(nn.Module):
-    """An activation that no pass can be captured of: its code asks for a value."""
+    """An activation that cannot be captured, because it reads a value."""
 
     def forward(self, x):
         return ops.relu(x) if float(ops.sum(x).item()) > -1e9 else x

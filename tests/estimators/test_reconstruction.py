@@ -1,4 +1,4 @@
-"""NetTransformer on tables, sequences, images and ids: codes and the way back, against the network itself."""
+"""NetTransformer on tables, sequences, images and ids: codes and reconstructions, against the network."""
 
 import pickle
 import warnings
@@ -34,7 +34,7 @@ class OfTables(nn.Module):
 
 
 class OfSteps(nn.Module):
-    """A code for each step, which sees all steps that are no padding."""
+    """A code for each step, which sees all steps that are not padding."""
 
     def __init__(self, n_outputs):
         self.encoder = Encoder()
@@ -53,7 +53,7 @@ class Encoder(nn.Module):
 
 
 class Unrolled(nn.Module):
-    """One code a sequence, unrolled by a decoder that has to know how long the sequence is."""
+    """One code per sequence, unrolled by a decoder that has to know its length."""
 
     def __init__(self, n_outputs):
         self.encoder = Last()
@@ -120,7 +120,7 @@ def fitted(name, **more):
 
 
 def expected_of(name, coder, X):
-    """Return reconstructions and minus the loss, from what the whole network returns."""
+    """Return reconstructions and the negative loss, from the output of the whole network."""
     out = coder.model_(X if X.dtype.kind == "f" or name == "ids" else X * 1.0, training=False).numpy()
     if name == "ids":
         odds = out - out.max(axis=-1, keepdims=True)
@@ -217,7 +217,7 @@ def with_lengths(name, X=None, **more):
 
 
 def spoiled(X):
-    """Return X with other padding, ids among those that there are."""
+    """Return X with different padding, using existing ids."""
     noise = np.roll(X, 1, axis=0)
     return np.where(REAL.reshape(REAL.shape + (1,) * (X.ndim - 2)), X, noise)
 
@@ -290,7 +290,7 @@ def test_attributions_of_padded_codes(name):
 
 
 def test_targets_of_any_rank():
-    """What was noisy is learned to be returned clean; of a table, images."""
+    """Learns to denoise; or to return images for a table."""
     noisy = IMAGES + RNG.normal(size=IMAGES.shape)
 
     class Painting(nn.Module):

@@ -1,4 +1,4 @@
-"""Training anew on all rows after early stopping: the same beginning, and as many updates as were best."""
+"""Refitting on all rows after early stopping: the same initial weights, and the best number of updates."""
 
 import numpy as np
 import pytest

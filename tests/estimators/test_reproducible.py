@@ -1,4 +1,4 @@
-"""One random_state decides everything: the same bits again, in another process, and under n_jobs."""
+"""One random_state determines everything: the same bits again, in another process, and under n_jobs."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""A fit that died is resumed to the same end; changed data and parameters are refused by name."""
+"""A killed fit is resumed to the same end; changed data and parameters raise errors that name them."""
 
 import numpy as np
 import pandas as pd
@@ -133,7 +133,7 @@ CASES = {
 
 
 def left(estimator):
-    """Return all that a fit leaves, but for its seconds."""
+    """Return all results of a fit, except times."""
     model = estimator.model_
     arrays = {**model.parameters, **model.memory.untrained, **model.state.optimizer.slots}
     numbers = {name: column for name, column in estimator.history_.items() if name != "time"}
@@ -173,7 +173,7 @@ def test_resumed_is_as_if_not_interrupted(name, tmp_path):
 
 
 def test_without_a_seed(tmp_path):
-    """Held-out rows, weights and orders are those of the fit that died, whatever was drawn since."""
+    """Held-out rows, weights and orders are those of the killed fit, whatever was drawn since."""
     unseeded = clone(CASES["binary"][0]).set_params(random_state=None, n_iter_no_change=20)
     everybodys = check_random_state(None)
     kept = everybodys.get_state()
@@ -186,7 +186,9 @@ def test_without_a_seed(tmp_path):
         everybodys.seed(6)
         before = everybodys.get_state()[1].copy()
         resumed = clone(unseeded).fit(X, BINARY, resume_from=tmp_path)
-        np.testing.assert_array_equal(everybodys.get_state()[1], before)  # nobody else's numbers are touched
+        np.testing.assert_array_equal(
+            everybodys.get_state()[1], before
+        )  # other random streams are not affected
     finally:
         everybodys.set_state(kept)
     # Without a seed native code takes over when it is there, so the last bits may differ.
@@ -382,7 +384,7 @@ def test_given_validation_rows(tmp_path):
 
 
 class Moody:
-    """Splits otherwise each time."""
+    """Splits differently each time."""
 
     def split(self, X, y=None, groups=None):
         rows = np.random.default_rng().permutation(len(X))
@@ -402,7 +404,7 @@ def test_a_splitter_that_draws_other_rows_is_rejected(tmp_path):
 
 
 def test_a_network_of_other_layers_is_rejected_by_layer(tmp_path):
-    """The factory has the same name: only its network tells."""
+    """The factory has the same name; only its network differs."""
     widths = [8]
 
     def network(n_features, n_outputs):

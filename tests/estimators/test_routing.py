@@ -1,4 +1,4 @@
-"""What fit, partial_fit and score take reaches them through scikit-learn's pipelines and searches."""
+"""Arguments of fit, partial_fit and score are routed through scikit-learn's pipelines and searches."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from sknet.callbacks import Callback
 from tests.estimators.data import TABLES, WEIGHTS, quiet, same_bits
 
 X, Y = TABLES["binary"]
-X = X * 100 + 7  # of no use to a network before it is scaled
+X = X * 100 + 7  # useless to a network unless scaled
 TARGET = TABLES["regression"][1]
 GROUPS = np.random.default_rng(0).permutation(230) // 10
 TRAINING, HELD_OUT = slice(0, 160), slice(160, None)
@@ -127,7 +127,7 @@ def test_a_search_validates_each_candidate_on_the_same_rows():
 
 
 class Groups(Callback):
-    """Remembers which rows were validated on."""
+    """Records the validation rows."""
 
     seen: list = []
 
@@ -137,7 +137,7 @@ class Groups(Callback):
 
 @pytest.mark.parametrize("split", [None, GroupKFold(3), GroupShuffleSplit(1)], ids=str)
 def test_groups_are_routed_through_cross_validation(split):
-    """Neither the outer nor the inner split takes a group apart."""
+    """Neither the outer nor the inner split divides a group."""
     Groups.seen.clear()
     with_groups = np.column_stack([X, GROUPS])
     estimator = made("MLPClassifier", validation_split=split, callbacks=[Groups()])

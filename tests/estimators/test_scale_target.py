@@ -1,4 +1,4 @@
-"""Standardized targets: the fit is that of scaled data, and all reports are in the targets' own units."""
+"""Standardized targets: the fit equals that on scaled data, and all results are in the original units."""
 
 import copy
 import pickle
@@ -101,7 +101,7 @@ def reported(loss, estimator, y, weight):
     terms = {
         SquaredError: lambda: 0.5 * r**2,
         AbsoluteError: lambda: np.abs(r),
-        # their bend is one standard deviation
+        # their delta is one standard deviation
         Huber: lambda: np.where(np.abs(r) < scale, 0.5 * r**2, scale * (np.abs(r) - 0.5 * scale)),
         LogCosh: lambda: scale**2 * np.log(np.cosh(r / scale)),
     }[type(loss)]()
@@ -113,7 +113,7 @@ def reported(loss, estimator, y, weight):
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize("loss", LOCATION, ids=str)
 def test_losses_are_reported_for_the_targets_in_their_own_units(loss, kind, weight, mode):
-    """A step so small that it changes nothing reports the loss of the network as it is."""
+    """A step too small to change anything reports the loss of the current network."""
     y, settings = TARGETS[kind], {"optimizer": sknet.optim.SGD(1e-300), "alpha": 0.0}
     settings |= {"batch_size": len(X), "max_iter": 1}
     estimator = fitted(y, weight, loss=loss, **settings)
@@ -148,7 +148,7 @@ def test_positive_targets_are_divided_by_their_means(loss):
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_the_unit_of_the_targets_does_not_matter(unit):
-    """Number of epochs, early stopping and all predictions are those of other units."""
+    """Number of epochs, early stopping and all predictions do not depend on the units."""
     stopping = {"early_stopping": True, "max_iter": 300, "optimizer": sknet.optim.Adam(0.02)}
     for settings in ({"max_iter": 300, "tol": 1e-3, "optimizer": sknet.optim.Adam(0.02)}, stopping):
         one, other = (fitted(Y * u, alpha=0.01, **settings) for u in (1.0, unit))
@@ -238,7 +238,7 @@ def test_a_fit_that_continues_keeps_mean_and_scale():
 
 
 def test_parts_are_those_of_a_whole():
-    """The first part decides mean and scale: with all rows in it, parts are epochs."""
+    """The first part determines mean and scale: if it has all rows, parts are epochs."""
     part = estimator_for("regression", scale_target=True, shuffle=False)
     for _ in range(3):
         part.partial_fit(X, LARGE)

@@ -1,4 +1,4 @@
-"""What scoring= and monitor= mean: names, directions, and what is refused."""
+"""scoring= and monitor=: names, directions, and errors."""
 
 from functools import partial
 
@@ -32,7 +32,7 @@ def checked(scoring):
     return check_scoring(scoring, "MLPClassifier")
 
 
-# What is given, and what can decide: the names, and whether higher is better.
+# `scoring`, and the numbers that can be monitored: names, and whether higher is better.
 GIVEN = {
     "none": (None, {"loss": False, "score": True}),
     "loss": ("loss", {"loss": False}),
@@ -65,7 +65,7 @@ def test_every_scorer_of_scikit_learn_has_a_direction(name):
     assert checked(name).directions[name] is True
 
 
-# What is given, the monitor, the default of the loss, and what decides.
+# `scoring`, `monitor`, the default of the loss, and the monitored number.
 DECIDES = [
     (None, None, "score", ("score", True)),
     (None, None, "loss", ("loss", False)),

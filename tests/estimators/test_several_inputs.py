@@ -1,4 +1,4 @@
-"""Networks of several inputs do all that networks of one do: each case is compared with one array."""
+"""Networks with several inputs, compared in every case with the same network on one array."""
 
 import copy
 import pickle
@@ -37,7 +37,7 @@ class Whole(nn.Module):
 
 
 class Joined(Whole):
-    """Joins the parts of the table, and goes on in the same way."""
+    """Concatenates the parts of the table, and continues in the same way."""
 
     def forward(self, left, right):
         return super().forward(ops.concat([left, right], axis=1))
@@ -55,7 +55,7 @@ class Added(nn.Module):
 
 
 def ready(kind):
-    """Return a network with the weights that all have in common."""
+    """Return a network with the common weights."""
     first, bias, last, last_bias = WEIGHTS
     module = kind().initialize(0).to(dtype="float64")
     if kind is Added:
@@ -213,7 +213,7 @@ def test_rows_in_order_are_read_where_they_are(monkeypatch):
     expected = fitted(Added, "in the order of the data", halves, dtype="float64")
     monkeypatch.setenv("SKNET_NATIVE", "0")
     gathered = fitted(Added, "in the order of the data", halves, dtype="float64")
-    monkeypatch.setattr(Batches, "take_into", None)  # whoever gathers fails
+    monkeypatch.setattr(Batches, "take_into", None)  # gathering fails
     found = fitted(Added, "in the order of the data", lambda X: {n: x.copy() for n, x in halves(X).items()})
     for name, array in gathered.model_.parameters.items():
         assert np.array_equal(found.model_.parameters[name], array)

@@ -59,7 +59,7 @@ def made(name, **params):
 
 
 class Recorder:
-    """A callback of scikit-learn's protocol that notes every call."""
+    """A callback of scikit-learn's protocol that records every call."""
 
     def __init__(self, error_in=None, stop_after=None):
         self.log, self.error_in, self.stop_after, self.seen = [], error_in, stop_after, []
@@ -213,7 +213,7 @@ def test_a_callback_can_stop_the_fit(name):
     estimator, y = made(name)
     recorder = Recorder(stop_after=2)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a fit that was stopped has nothing to warn of
+        warnings.simplefilter("error")  # a stopped fit does not warn
         estimator.set_callbacks(recorder).fit(X, y)
     assert estimator.n_iter_ == 2
 

@@ -1,4 +1,4 @@
-"""Estimators work without callbacks of scikit-learn, and say so, where it has none."""
+"""Estimators work with a scikit-learn that has no callbacks, and say so."""
 
 import subprocess
 import sys

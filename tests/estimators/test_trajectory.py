@@ -127,7 +127,7 @@ def test_integer_and_single_precision_inputs(kind):
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "multilabel", "regression", "counts"])
 def test_lbfgs(task):
-    """Another summation order takes a line search elsewhere, so the ends are compared and not the ways."""
+    """Another summation order changes the line search, so end points are compared, not trajectories."""
     params = {
         "solver": "lbfgs",
         "hidden_layer_sizes": (5,),
@@ -145,7 +145,7 @@ def test_lbfgs(task):
 
 
 def test_lbfgs_of_several_outputs_goes_further():
-    """There scikit-learn hands the mean over outputs to the line search, with the gradient of their sum."""
+    """scikit-learn gives the line search the mean over outputs, but the gradient of their sum."""
     params = {"solver": "lbfgs", "activation": "tanh", "max_iter": 2000}
     ours = fitted(neural_network, "multioutput", params)
     theirs = fitted(sklearn.neural_network, "multioutput", params)
@@ -169,7 +169,7 @@ def test_lbfgs_follows_for_some_iterations(task):
 
 @pytest.mark.parametrize("task", ["binary", "multilabel", "multioutput", "counts"])
 def test_partial_fit(task):
-    """Not shuffled: scikit-learn draws the same order in every call, sknet goes on drawing."""
+    """Not shuffled: scikit-learn draws the same order in every call, sknet continues the stream."""
     X, y = TABLES[task]
     pair = []
     for module in (neural_network, sklearn.neural_network):

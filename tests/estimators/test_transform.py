@@ -1,4 +1,4 @@
-"""Hidden activations of estimators: they agree with what forward hooks of an eager copy see, at any time."""
+"""Hidden activations of estimators always agree with forward hooks on an eager copy."""
 
 import pickle
 
@@ -24,7 +24,7 @@ from tests.estimators.data import CLASSIFICATIONS, TABLES, first_part, quiet
 
 
 class Deep(nn.Module):
-    """A network as users write them: parts, one activation for all, and something between the parts."""
+    """A typical custom network: parts, one shared activation, and operations between the parts."""
 
     def __init__(self, n_features, n_outputs, hidden=6):
         self.act = nn.Tanh()
@@ -61,7 +61,7 @@ TASKS = ("multiclass", "multilabel", "regression", "multioutput")
 
 
 def by_hooks(estimator, X, path, call):
-    """Return what a forward hook of an eager copy of the network sees."""
+    """Return the output seen by a forward hook on an eager copy of the network."""
     model, found = estimator.model_, []
     twin = model.module.copy().eval()
     twin.load_state_dict(model.evaluation_parameters, strict=False)
@@ -95,7 +95,7 @@ def test_layers(name, task):
 
 
 def test_sequences(name):
-    """Whatever was done in between, a transformation is that of the network as it is."""
+    """After any changes, a transformation uses the current network."""
     X, y = TABLES["multiclass"]
     estimator = fresh(name, "multiclass", warm_start=True)
     with quiet():

@@ -1,4 +1,4 @@
-"""NetTransformer and Autoencoder: codes, the way back, and the components that a linear one must find."""
+"""NetTransformer and Autoencoder: codes, reconstructions, and the components that a linear one must find."""
 
 import pickle
 
@@ -331,7 +331,7 @@ class LazyCoder(nn.Module):
 
 
 class BackAgain(nn.Module):
-    """A module that is ready for any number of features: what comes back has the weights of the way there."""
+    """A module for any number of features, whose decoder shares the encoder's weights."""
 
     def __init__(self):
         self.encoder = nn.LazyLinear(4)

@@ -1,4 +1,4 @@
-"""Quantiles, intervals and standard deviations: what they mean, their shapes, and what is refused."""
+"""Quantiles, intervals and standard deviations: their meaning, shapes, and errors."""
 
 import copy
 import pickle

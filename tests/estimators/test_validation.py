@@ -1,4 +1,4 @@
-"""Validation of a fit: which rows, what is measured, what decides, and what is refused."""
+"""Validation during a fit: which rows, what is measured, what decides, and errors."""
 
 import pickle
 import warnings
@@ -48,11 +48,11 @@ def fitted(task, weighted=False, val=True, **params):
         return estimator_for(task, **{"early_stopping": True, "max_iter": 8} | params).fit(X, y, **given)
 
 
-# -- what decides ------------------------------------------------------------------------------------------
+# -- the monitored number ----------------------------------------------------------------------------------
 
 
 def skewed(n=1500):
-    """Return a regression whose noise has long tails and a scale that varies."""
+    """Return a regression problem with heavy-tailed, heteroscedastic noise."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 5))
     noise = rng.standard_t(4, size=n) * (0.3 + 0.3 * np.abs(X[:, 2]))
@@ -272,7 +272,7 @@ def test_every_scorer_agrees_with_the_fitted_estimator(task, weighted):
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("task", TASKS)
 def test_training_curves_are_of_the_running_outputs(task, shuffle):
-    """With a rate of nothing, the outputs of an epoch are those of one network."""
+    """With a learning rate near zero, the outputs of an epoch are those of one network."""
     (X, y, w), _ = parts(task)
     names = SCORINGS[task]
     found = fitted(
@@ -303,7 +303,7 @@ def test_custom_functions_and_metrics():
 
 
 def test_a_scorer_may_predict_any_rows():
-    """It gets the rows as they were given, and an estimator that can predict any others."""
+    """It gets the original rows, and an estimator that can predict any others."""
     (X_train, _, _), (X_val, _, _) = parts("binary")
 
     def other_rows(estimator, X, y):
@@ -510,7 +510,7 @@ def test_partial_fit_that_stops_early_needs_rows():
 
 
 def test_a_warm_start_with_other_rows_resets_the_best_score():
-    """What was best on other rows says nothing about these."""
+    """The best score on other rows says nothing about these."""
     (X, y, _), (X_val, y_val, _) = parts("regression")
     reg = estimator_for("regression", early_stopping=True, monitor="loss", warm_start=True, max_iter=20)
     with quiet():

@@ -1,4 +1,4 @@
-"""Sample weights and class weights mean what they say; sparse rows are rows."""
+"""Sample weights and class weights; sparse rows."""
 
 import numpy as np
 import pytest
@@ -120,7 +120,7 @@ KINDS = [scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.csc_array
 
 @pytest.fixture
 def no_dense_copies(monkeypatch):
-    """Sparse matrices that refuse to become dense."""
+    """Sparse matrices that raise when converted to dense."""
 
     def refuse(self, *args, **kwargs):
         raise AssertionError("a sparse matrix was made dense")

@@ -1,4 +1,4 @@
-"""Graphs in files: what is loaded computes the same bits, for every primitive, without the module's class."""
+"""Graphs in files: loaded graphs are bitwise identical, for every primitive, without the module's class."""
 
 import subprocess
 import sys

@@ -1,8 +1,8 @@
-"""Files of every format that was written so far load, and predict what they did then.
+"""Files of every released format load, with unchanged predictions.
 
     python -m tests.files.test_released
 
-writes those of the present format; they are written once for a format, and never again.
+writes files in the current format; they are written once per format, and never again.
 """
 
 from pathlib import Path

@@ -57,7 +57,7 @@ def test_all_attributes_of_estimators_are_stored():
     }
     left_out = (
         needed - STORED.keys() - BASES - {"sknet.callbacks.extend.Plateau"}
-    )  # which belongs to a fit under way
+    )  # which belongs to a running fit
     assert not left_out
 
 
@@ -268,7 +268,7 @@ METHODS = ("predict", "predict_proba", "decision_function", "predict_std", "pred
 
 
 def told(estimator, X):
-    """Return all that an estimator says about X."""
+    """Return all predictions of an estimator for X."""
     methods = (
         "predict",
         "predict_proba",
@@ -317,7 +317,7 @@ def test_predict_files(name, tmp_path):
     for other in (slim, estimator.slim(), pickle.loads(pickle.dumps(estimator.slim()))):
         assert_alike(told(other, X), expected, set())
         assert other.history_ == {}
-    with quiet():  # it can be trained on
+    with quiet():  # it can be trained further
         slim.set_params(warm_start=True).fit(X, y)
     frozen = estimator.freeze()
     loaded = through_file(frozen, tmp_path)
@@ -339,7 +339,7 @@ def test_unfitted_estimators(name, tmp_path):
 
 
 def test_partial_fit_that_stops_early(tmp_path):
-    """Patience and best weights are kept, too."""
+    """Patience and best weights are kept too."""
     X, y = TABLES["regression"]
     held_out = {"X_val": X[200:], "y_val": y[200:]}
     one = sknet.MLPRegressor((4,), early_stopping=True, n_iter_no_change=2, random_state=0)

@@ -132,7 +132,7 @@ def test_a_custom_function_must_be_trusted(tmp_path):
 
 
 def test_a_class_may_have_moved(tmp_path):
-    """What was saved in a notebook, as ``__main__.Net``, is loaded with the class of a module."""
+    """An object saved in a notebook, as ``__main__.Net``, is loaded with a module's class."""
     sknet.save(Net(3, 2), tmp_path / "it")
     header, document, arrays = apart((tmp_path / "it").read_bytes())
     text = json.dumps(document).replace(f'"{Net.__module__}.Net"', '"__main__.Net"')
@@ -234,7 +234,7 @@ def test_values_are_restored(name, tmp_path):
 
 
 def plain(value):
-    """Return what two values that are alike have in common, for a pickle."""
+    """Return values in a form in which equal values have equal pickles."""
     if isinstance(value, np.ndarray):
         native = value.astype(value.dtype.newbyteorder("="))
         data = value.tolist() if value.dtype.hasobject else native.tobytes()
@@ -329,7 +329,7 @@ def test_memory_is_at_most_twice_the_file(tmp_path):
     assert int(done.stdout) < 2 * (tmp_path / "it").stat().st_size + texts
 
 
-# -- where there is less than here ----------------------------------------------------------------------
+# -- without optional packages --------------------------------------------------------------------------
 
 WITHOUT = """
 import sys

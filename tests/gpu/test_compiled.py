@@ -1,4 +1,4 @@
-"""The compiled step on a GPU: the tables of the fake device's tests, on CuPy's arrays."""
+"""The compiled step on a GPU: the cases of the fake device's tests, on CuPy arrays."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Transforms, hooks, changes in place and checkpoints against PyTorch's, in float64."""
+"""Transformations, hooks, in-place changes and checkpoints against PyTorch's, in float64."""
 
 import numpy as np
 import pytest
@@ -124,7 +124,7 @@ class TestTransforms:
 
 
 def both(function):
-    """Run a function of a leaf with PyTorch's tensors and with sknet's; compare all it returns."""
+    """Run a function of a leaf with PyTorch's tensors and with sknet's; compare all results."""
     x, t = Tensor(x0, requires_grad=True), torch.tensor(x0, requires_grad=True)
     found, expected = function(ops, x), function(torch, t)
     assert_same(found, expected)
@@ -222,7 +222,7 @@ class TestTape:
             z = (y * y).sum()
             with no_grad(), torch.no_grad():
                 y *= 2
-            with pytest.raises(RuntimeError):  # both refuse
+            with pytest.raises(RuntimeError):  # both raise
                 z.backward()
             return x
 

@@ -13,7 +13,7 @@ BINARY = [lambda x, y: x * y, lambda x, y: x + y, lambda x, y: x - y * y]
 
 
 def drawn(seed):
-    """Draw a graph once for each library: leaves, what is computed from them, and two scalars."""
+    """Draw the same graph for each library: leaves, intermediates, and two scalars."""
     for make in (
         lambda x: Tensor(x, requires_grad=True),
         lambda x: torch.tensor(x, requires_grad=True),
@@ -32,9 +32,9 @@ def drawn(seed):
 
 
 def walk(graph):
-    """Call `backward` some times, in ways that are drawn, the last time for good; return all gradients.
+    """Call `backward` several times in random ways, the last time freeing the tape; return all gradients.
 
-    Only the last call fills what is not a leaf: PyTorch continues to do so.
+    Only the last call fills non-leaves: PyTorch would fill them in later calls too.
     """
     leaves, values, outputs, rng = graph
     for retain in (True, True, True, False):

@@ -1,8 +1,8 @@
-"""Random sequences of changes in place, against PyTorch and against a twin in which nothing is changed.
+"""Random sequences of in-place changes, against PyTorch and against a twin without in-place changes.
 
-Three runs of each sequence: sknet; PyTorch, which allows a change or refuses the gradient; and PyTorch on a
-twin in which a change makes a new tensor, so that the gradient at the values as they were is always known.
-What PyTorch allows has to work, and a gradient that comes out is the twin's, whatever PyTorch says.
+Three runs of each sequence: sknet; PyTorch, which allows a change or raises for the gradient; and PyTorch on
+a twin in which each change creates a new tensor, so that the correct gradient is always known. Whatever
+PyTorch allows has to work, and any gradient has to be the twin's.
 """
 
 import numpy as np
@@ -121,7 +121,7 @@ def sequence(rng):
 
 
 def operand(xp, env, target, other, name):
-    """Return what a tensor is changed by."""
+    """Return the operand of a change."""
     if other == "constant":
         return 0.25
     return env[target] if other == "itself" else UNARY[other](xp, env[name])
@@ -157,7 +157,7 @@ def total(env):
 
 
 def run_twin(steps, env, values):
-    """Do the steps on new tensors; what was written outside of the tape is a constant there."""
+    """Do the steps on new tensors; values written off the tape are constants there."""
     for (kind, target, how, *rest), now in zip(steps, values, strict=True):
         if kind == "unary":
             env[target] = UNARY[how](torch, env[rest[0]])
@@ -179,7 +179,7 @@ def leaves(env):
 
 
 def run_theirs(steps):
-    """Run in PyTorch; return all values after each step, and the gradients or None if it refuses them."""
+    """Run in PyTorch; return all values after each step, and the gradients, or None if it raises."""
     env, values = start(lambda x, grad: torch.tensor(x, requires_grad=grad)), []
     sources = leaves(env)
 
@@ -190,13 +190,13 @@ def run_theirs(steps):
         loss = run(steps, torch, env, torch.no_grad, kept)
         return values, [g.numpy() for g in torch.autograd.grad(loss, sources)]
     except RuntimeError as error:
-        # Refused before backward: such as a write from memory to the same memory.
+        # An error before backward, such as for a write from memory to the same memory.
         was_run = len(values) == len(steps) and "modified by an inplace operation" in str(error)
         return (values, None) if was_run else (None, None)
 
 
 def run_mine(steps, values):
-    """Run here, comparing all values after each step; return the gradients, or the message of a refusal."""
+    """Run in sknet, comparing all values after each step; return the gradients, or the error message."""
     env, here = start(lambda x, grad: Tensor(x, requires_grad=grad)), iter(values)
 
     def checked(env):
@@ -241,5 +241,5 @@ def compared(steps):
 def test_random_sequences():
     rng = np.random.default_rng(0)
     found = [compared(sequence(rng)) for _ in range(400)]
-    # The sequences are worth something only if each outcome comes up.
+    # The sequences are useful only if every outcome occurs.
     assert min(found.count((True, True)), found.count((False, False)), found.count((False, True))) >= 20

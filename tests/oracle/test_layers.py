@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 
 
 def pair(kind, *args, theirs=None, **options):
-    """Return a layer of each, with the same parameters, in the order in which both name them."""
+    """Return our layer and PyTorch's with the same parameters, in their common order."""
     mine = getattr(nn, kind)(*args, **options).to(dtype="float64").initialize(0)
     other = getattr(torch.nn, theirs or kind)(*args, **options).double()
     for name, parameter in other.named_parameters():
@@ -210,7 +210,7 @@ MASKS = [None, "flags", "per sample", "numbers"]
 
 
 def masks(kind, n, heads, queries, keys):
-    """Return a mask of ours, and PyTorch's, in which True forbids."""
+    """Return our mask, and PyTorch's, in which True masks out."""
     if kind is None:
         return None, None
     if kind == "numbers":

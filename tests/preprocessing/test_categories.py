@@ -65,7 +65,7 @@ def many(n=600, seed=0):
 
 
 def means(levels, y, smoothing=20.0):
-    """Every level's mean, one after the other."""
+    """The mean of every level, one at a time."""
     overall = sum(y) / len(y)
     found = {}
     for level in set(levels):
@@ -102,7 +102,7 @@ def test_many_levels_become_means_of_other_rows(task):
 
 
 def test_no_row_sees_its_own_target():
-    """Means of noise, by the rows' own targets, would be correlated with it."""
+    """If rows saw their own targets, their means would be correlated with noise targets."""
     X, _, rng = many(n=1000)
     y = rng.normal(size=1000)
     fitted = TableEncoder(random_state=0, smoothing=0).fit_transform(X, y)

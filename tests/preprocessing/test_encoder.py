@@ -37,7 +37,7 @@ def table(n=80, seed=0):
 
 
 class Interchanged:
-    """A frame that can nothing but the interchange protocol."""
+    """A data frame that supports only the interchange protocol."""
 
     def __init__(self, frame):
         self.frame = frame
@@ -238,7 +238,7 @@ def test_output_is_sparse_where_it_is_mostly_zeros():
     assert isinstance(TableEncoder().set_output(transform="pandas").fit_transform(X), pd.DataFrame)
 
 
-# -- as of scikit-learn -------------------------------------------------------------------------------------
+# -- as a scikit-learn transformer --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("library", "kind"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])

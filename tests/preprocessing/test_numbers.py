@@ -1,4 +1,4 @@
-"""Numbers, compared with the formulas written out one value at a time."""
+"""Numbers, compared with the formulas applied one value at a time."""
 
 from itertools import pairwise
 

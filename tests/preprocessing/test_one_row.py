@@ -1,4 +1,4 @@
-"""A single row is encoded as among others, by one encoder or by several at once."""
+"""A single row is encoded as it is among other rows, by one encoder or by several at once."""
 
 import numpy as np
 import pytest
