@@ -96,12 +96,12 @@ class Columns:
     ----------
     branches : tuple of Branch
         In the order of their outputs.
-    is_sparse : bool
-        Whether the outputs are a sparse matrix.
+    is_sparse : bool or None
+        Whether the outputs are a sparse matrix; None if they are one where those of a branch are.
     """
 
     branches: tuple[Branch, ...]
-    is_sparse: bool
+    is_sparse: bool | None
 
     def __call__(self, X: Any) -> Any:
         """Return the outputs of all steps."""
@@ -112,7 +112,7 @@ class Columns:
         if not self.branches:
             return np.zeros((X.shape[0], 0))
         parts = [branch(X) for branch in self.branches]
-        if self.is_sparse:
+        if self.is_sparse or (self.is_sparse is None and any(map(issparse, parts))):
             return scipy_sparse().hstack([_numbers(part) for part in parts]).tocsr()
         return np.hstack([part.toarray() if issparse(part) else as_plain(part) for part in parts])
 

@@ -11,7 +11,7 @@ from sknet._frames import Frame
 from sknet._scipy import scipy_sparse
 from sknet.freezing._arrays import as_array
 
-__all__ = ["Levels", "OneHot", "Ordinal", "one_hot_encoder", "ordinal_encoder"]
+__all__ = ["Levels", "OneHot", "Ordinal", "one_hot", "one_hot_encoder", "ordinal_encoder"]
 
 NOWHERE = -1  # the index of a level without an output
 
@@ -69,6 +69,20 @@ def _columns_of(X: Any) -> Iterator[list[Any]]:
         yield from (array[:, i].tolist() for i in range(array.shape[1]))
 
 
+def one_hot(places: Any, width: int, dtype: Any, container: str) -> Any:
+    """Return ones at the places in each row of shape (n_samples, width), in an array or a CSR container."""
+    mask = places != NOWHERE
+    if container == "array":
+        out = np.zeros((len(places), width), dtype)
+        rows, _ = np.nonzero(mask)
+        out[rows, places[mask]] = 1
+        return out
+    ends = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int32)
+    indices = places[mask].astype(np.int32)
+    make = scipy_sparse().csr_array if container == "csr_array" else scipy_sparse().csr_matrix
+    return make((np.ones(len(indices), dtype), indices, ends), shape=(len(places), width))
+
+
 @dataclass(frozen=True)
 class OneHot:
     """An output for every level of every column.
@@ -96,16 +110,7 @@ class OneHot:
     def __call__(self, X: Any) -> Any:
         """Return the outputs."""
         places = self.places(X)
-        mask = places != NOWHERE
-        if self.container == "array":
-            out = np.zeros((len(places), self.width), self.dtype)
-            rows, _ = np.nonzero(mask)
-            out[rows, places[mask]] = 1
-            return out
-        ends = np.concatenate([[0], np.cumsum(mask.sum(axis=1))]).astype(np.int32)
-        indices = places[mask].astype(np.int32)
-        make = scipy_sparse().csr_array if self.container == "csr_array" else scipy_sparse().csr_matrix
-        return make((np.ones(len(indices), self.dtype), indices, ends), shape=(len(places), self.width))
+        return one_hot(places, self.width, self.dtype, self.container)
 
     def row_width(self, n_features: int) -> int | None:
         """Return how many outputs `write` writes; None if it cannot."""

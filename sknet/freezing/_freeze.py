@@ -1,12 +1,25 @@
 """From a fitted pipeline to a predictor on arrays: one table row for each transformer."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from sknet._scipy import issparse
 from sknet.freezing._columns import Branch, Chain, Columns, Positions
 from sknet.freezing._encoding import one_hot_encoder, ordinal_encoder
+from sknet.freezing._features import (
+    binarizer,
+    k_bins,
+    normalizer,
+    polynomial_features,
+    power_transformer,
+    principal_components,
+    quantile_transformer,
+    selector,
+    truncated_svd,
+)
 from sknet.freezing._imputing import simple_imputer
 from sknet.freezing._predictor import Features, FrozenPipeline, Retargeted
 from sknet.freezing._scaling import (
@@ -153,6 +166,19 @@ def _column_transformer(transformer: Any, path: str) -> Columns:
     return Columns(tuple(branches), bool(transformer.sparse_output_))
 
 
+def _feature_union(union: Any, path: str) -> Columns:
+    weights = union.transformer_weights or {}
+    branches = []
+    for name, step in union.transformer_list:
+        if isinstance(step, str) and step == "drop":
+            continue
+        inner = Chain(()) if isinstance(step, str) else _chain(step, f"{path}{name}.")
+        branches.append(Branch(inner, slice(None), weights.get(name)))
+    if not branches:
+        raise ValueError("it has no transformers")
+    return Columns(tuple(branches), None)
+
+
 def _positions(columns: Any, indices: Any) -> Positions:
     """Return positions of columns; a slice of numbers is kept, since it needs no copy."""
     whole = isinstance(columns, slice) and all(
@@ -208,17 +234,52 @@ def _alone(function: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
     return lambda transformer, path: function(transformer)
 
 
+def _exactly(function: Callable[[Any], Any]) -> Callable[[Any, str], Any]:
+    """Return a function that freezes a transformer, and compares what both return.
+
+    Other versions of scikit-learn may round differently.
+    """
+
+    def made(transformer: Any, path: str) -> Any:
+        step = function(transformer)
+        X = np.random.default_rng(0).normal(size=(N_COMPARED, transformer.n_features_in_))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about names that an array does not have
+            found, expected = step(X), transformer.transform(X)
+        difference = found != expected
+        if found.shape != expected.shape or (difference.nnz if issparse(difference) else difference.any()):
+            raise ValueError("this version of scikit-learn computes it in another way")
+        return step
+
+    return made
+
+
+N_COMPARED = 20  # rows
+SELECTORS = (
+    *("SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe", "GenericUnivariateSelect"),
+    *("SelectFromModel", "SequentialFeatureSelector", "VarianceThreshold", "RFE", "RFECV"),
+)
 STEPS: Mapping[str, Callable[[Any, str], Any]] = {
+    "Binarizer": _exactly(binarizer),
     "ColumnTransformer": _column_transformer,
+    "FeatureUnion": _feature_union,
     "FunctionTransformer": _function_transformer,
+    **dict.fromkeys(SELECTORS, _alone(selector)),
+    "KBinsDiscretizer": _exactly(k_bins),
     "MaxAbsScaler": _alone(max_abs_scaler),
     "MinMaxScaler": _alone(min_max_scaler),
+    "Normalizer": _exactly(normalizer),
     "OneHotEncoder": _alone(one_hot_encoder),
     "OrdinalEncoder": _alone(ordinal_encoder),
+    "PCA": _exactly(principal_components),
+    "PolynomialFeatures": _exactly(polynomial_features),
+    "PowerTransformer": _exactly(power_transformer),
+    "QuantileTransformer": _exactly(quantile_transformer),
     "RobustScaler": _alone(robust_scaler),
     "SimpleImputer": _alone(simple_imputer),
     "StandardScaler": _alone(standard_scaler),
     "TableEncoder": _alone(table_encoder),
+    "TruncatedSVD": _exactly(truncated_svd),
 }
 """Transformers by name, each with a function that freezes it into a function on arrays."""
 
@@ -238,7 +299,7 @@ def _features(estimator: Any, chain: Chain) -> Features:
     count = int(estimator.n_features_in_)
     first = chain.steps[0] if chain.steps else None
     used = None
-    if isinstance(first, Columns):
+    if isinstance(first, Columns) and first.is_sparse is not None:
         every = np.arange(count)
         used = frozenset(
             int(i)

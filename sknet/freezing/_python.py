@@ -10,6 +10,7 @@ from sknet.compile.extend import PythonSource
 from sknet.exceptions import CaptureError
 from sknet.freezing._columns import Branch, Chain, Columns
 from sknet.freezing._encoding import Levels, OneHot, Ordinal
+from sknet.freezing._features import Normalizing, Products, Projection, Selection
 from sknet.freezing._imputing import Imputing
 from sknet.freezing._scaling import Elementwise, Scaling
 
@@ -72,6 +73,38 @@ def imputed(X, missing, values, kept, flagged):
     np.copyto(found, values, where=holes, casting="unsafe")
     return np.hstack((found, mask[:, flagged]))
 ''',
+    "projected": '''
+def projected(X, weights, center, scale):
+    """Return products with a matrix, less the center and divided by the scale."""
+    X = floats(X)
+    found = (X.astype(np.float64) if X.dtype == np.float16 else X) @ weights
+    if center is not None:
+        found -= center
+    if scale is not None:
+        found /= scale
+    return found
+''',
+    "normalized": '''
+def normalized(X, norm):
+    """Return rows divided by their norms."""
+    X = floats(X)
+    if norm == "l2":
+        norms = np.sqrt(np.einsum("ij,ij->i", X, X))
+    else:
+        norms = (np.sum if norm == "l1" else np.max)(np.abs(X), axis=1)
+    norms[norms < 10 * np.finfo(norms.dtype).eps] = 1.0
+    return X / norms[:, None]
+''',
+    "products": '''
+def products(X, has_bias, degrees, n_left_out):
+    """Return columns and, degree by degree, their products."""
+    parts = [floats(X)]
+    for before, columns in degrees:
+        parts.append(parts[-1][:, before] * parts[0][:, columns])
+    if has_bias:
+        parts.insert(0, np.ones((len(X), 1), parts[0].dtype))
+    return np.concatenate(parts, axis=1)[:, n_left_out:]
+''',
     "places": '''
 def places(X, columns, levels):
     """Return what the levels of each column become."""
@@ -103,7 +136,7 @@ def restored(y):
     """Return predictions in the units of the targets."""
     return {step}(y.reshape(-1, 1)).reshape(y.shape) if y.ndim == 1 else {step}(y)
 '''
-NEEDED = {"scaled": ("floats",)}
+NEEDED = dict.fromkeys(("scaled", "projected", "normalized", "products"), ("floats",))
 TRANSFORMER = '''"""{title}, as Python that needs NumPy alone.
 
 Written by sknet. `transform` does what the transformer's method does; what it would return as a sparse
@@ -289,6 +322,34 @@ def _elementwise(w: _Writer, step: Elementwise, name: str) -> list[str]:
     return [f"return np.{step.name}({w.uses('numbers')}(X))"]
 
 
+def _projection(w: _Writer, step: Projection, name: str) -> list[str]:
+    rows = "::-1" if step.is_reversed else ":"
+    weights = f"{w.array(step.memory, f'{name}_weights')}[{rows}, :{step.n_columns}]"
+    others = [
+        "None" if values is None else w.array(values, f"{name}_{kind}")
+        for kind, values in (("center", step.center), ("scale", step.scale))
+    ]
+    turned = ".T" if step.is_turned else ""
+    return [f"return {w.uses('projected')}(X, {weights}{turned}, {', '.join(others)})"]
+
+
+def _selection(w: _Writer, step: Selection, name: str) -> list[str]:
+    return [f"return X[:, {w.array(step.mask, f'{name}_mask')}]"]
+
+
+def _normalizing(w: _Writer, step: Normalizing, name: str) -> list[str]:
+    return [f"return {w.uses('normalized')}(X, {step.norm!r})"]
+
+
+def _products(w: _Writer, step: Products, name: str) -> list[str]:
+    pairs = [
+        f"({w.array(before, f'{name}_before')}, {w.array(columns, f'{name}_columns')})"
+        for before, columns in step.degrees
+    ]
+    degrees = f"[{', '.join(pairs)}]"
+    return [f"return {w.uses('products')}(X, {step.has_bias}, {degrees}, {step.n_left_out})"]
+
+
 def _chain(w: _Writer, step: Chain, name: str) -> list[str]:
     return [*[f"X = {w.step(each)}(X)" for each in step.steps], "return X"]
 
@@ -319,7 +380,11 @@ STEPS: Mapping[type, Callable[[_Writer, Any, str], list[str]]] = {
     Columns: _columns,
     Elementwise: _elementwise,
     Imputing: _imputing,
+    Normalizing: _normalizing,
     OneHot: _one_hot,
     Ordinal: _ordinal,
+    Products: _products,
+    Projection: _projection,
     Scaling: _scaling,
+    Selection: _selection,
 }

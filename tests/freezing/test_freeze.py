@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
-from sklearn.decomposition import PCA
+from sklearn.decomposition import FastICA
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -303,8 +303,8 @@ class Twice(StandardScaler):
     ("step", "message"),
     [
         (
-            PCA(2),
-            "step 'inner.step', sklearn's PCA, cannot be frozen. Supported are .*ColumnTransformer",
+            FastICA(2),
+            "step 'inner.step', sklearn's FastICA, cannot be frozen. Supported are .*ColumnTransformer",
         ),
         (Twice(), "step 'inner.step', tests's Twice, cannot be frozen"),
         (

@@ -1,0 +1,410 @@
+"""Steps that make other columns of numbers: projections, selections, products, bins and norms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sknet._scipy import issparse, special
+from sknet.freezing._arrays import as_array, as_floats
+from sknet.freezing._encoding import one_hot
+from sknet.freezing._scaling import Scaling, standard_scaler
+
+__all__ = [
+    "Binarizing",
+    "Bins",
+    "Normalizing",
+    "Powers",
+    "Products",
+    "Projection",
+    "Quantiles",
+    "Selection",
+    "binarizer",
+    "k_bins",
+    "normalizer",
+    "polynomial_features",
+    "power_transformer",
+    "principal_components",
+    "quantile_transformer",
+    "selector",
+    "truncated_svd",
+]
+
+PRECISIONS = tuple(map(np.dtype, ("float64", "float32")))
+
+
+def _finite(X: Any, dtypes: tuple[Any, ...] | None = None) -> Any:
+    """Return a table as finite numbers; in half precision only if `dtypes` do not say otherwise."""
+    X = as_floats(X)
+    if dtypes is not None and X.dtype not in dtypes:
+        X = X.astype(dtypes[0])
+    if np.isnan(X.data if issparse(X) else X).any():
+        raise ValueError("Input X contains NaN: impute or drop such rows first")
+    return X
+
+
+def _dense(X: Any) -> Any:
+    if issparse(X):
+        raise TypeError("this pipeline takes no sparse X: use X.toarray()")
+    return X
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A product with a matrix.
+
+    Attributes
+    ----------
+    memory : ndarray of shape (n_outputs, n_features or more), or (n_features, n_outputs or more)
+        The matrix, in the memory layout that the product is computed with, which decides how it is rounded:
+        it may be a part of a larger one.
+    n_columns : int
+        Of the part.
+    is_turned : bool
+        Whether it has a row for each output.
+    is_reversed : bool
+        Whether the first row of the memory is the last of the matrix.
+    center : ndarray of shape (1, n_outputs) or None
+        What is subtracted.
+    scale : ndarray of shape (n_outputs,) or None
+        What is divided by then.
+    """
+
+    memory: Any
+    n_columns: int
+    is_turned: bool
+    is_reversed: bool
+    center: Any = None
+    scale: Any = None
+
+    def __call__(self, X: Any) -> Any:
+        """Return the outputs."""
+        weights = self.memory[:: -1 if self.is_reversed else 1, : self.n_columns]
+        found = _finite(X, PRECISIONS) @ (weights.T if self.is_turned else weights)
+        if self.center is not None:
+            found -= self.center
+        if self.scale is not None:
+            found /= self.scale
+        return found
+
+
+def _of_matrix(components: Any) -> tuple[Any, int, bool, bool]:
+    """Return the attributes of a projection whose outputs are products with the rows of a matrix."""
+    is_turned = components.strides[1] == components.itemsize
+    matrix = components if is_turned else components.T
+    if matrix.strides[1] != matrix.itemsize:
+        raise ValueError("its components are not laid out in rows or columns")
+    is_reversed = matrix.strides[0] < 0
+    matrix = matrix[::-1] if is_reversed else matrix
+    n_rows, n_columns = matrix.shape
+    memory = np.zeros((n_rows, max(matrix.strides[0] // matrix.itemsize, n_columns)), matrix.dtype)
+    memory[:, :n_columns] = matrix
+    return memory, n_columns, is_turned, is_reversed
+
+
+def principal_components(pca: Any) -> Projection:
+    """Freeze a PCA."""
+    matrix = _of_matrix(pca.components_)
+    center = np.reshape(pca.mean_, (1, -1)) @ pca.components_.T
+    scale = None
+    if pca.whiten:
+        scale = np.sqrt(pca.explained_variance_)
+        scale[scale < np.finfo(scale.dtype).eps] = np.finfo(scale.dtype).eps
+    return Projection(*matrix, center, scale)
+
+
+def truncated_svd(svd: Any) -> Projection:
+    """Freeze a TruncatedSVD."""
+    return Projection(*_of_matrix(svd.components_))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Some of the columns.
+
+    Attributes
+    ----------
+    mask : ndarray of bool of shape (n_features,)
+        Which are kept.
+    allows_nan : bool
+        Whether values may be missing or infinite.
+    """
+
+    mask: Any
+    allows_nan: bool
+
+    def __call__(self, X: Any) -> Any:
+        """Return these columns."""
+        X = X.tocsr() if issparse(X) else as_array(X)
+        values = X.data if issparse(X) else X
+        if values.dtype.kind in "fO" and self._is_wrong(values):
+            raise ValueError("Input X contains NaN or infinity")
+        return X[:, self.mask]
+
+    def _is_wrong(self, values: Any) -> bool:
+        if self.allows_nan:
+            return False
+        return bool((values != values if values.dtype.kind == "O" else ~np.isfinite(values)).any())
+
+
+def selector(chosen: Any) -> Selection:
+    """Freeze a transformer that selects columns."""
+    mask = np.array(chosen.get_support())
+    if not mask.any():
+        raise ValueError("it selects no columns")
+    tags = chosen.__sklearn_tags__()
+    return Selection(mask, bool(tags.input_tags.allow_nan))
+
+
+@dataclass(frozen=True)
+class Products:
+    """Columns, and products of them.
+
+    Attributes
+    ----------
+    has_bias : bool
+        Whether there is a column of ones before the others.
+    degrees : tuple of (ndarray, ndarray)
+        For each degree from 2 on: the outputs of the degree before, and the columns that they are
+        multiplied by.
+    n_left_out : int
+        Outputs at the beginning that are of too low a degree.
+    order : {"C", "F"}
+        The memory order of the outputs.
+    """
+
+    has_bias: bool
+    degrees: tuple[tuple[Any, Any], ...]
+    n_left_out: int
+    order: str
+
+    def __call__(self, X: Any) -> Any:
+        """Return the outputs."""
+        X = _finite(_dense(X))
+        parts = [X]
+        for before, columns in self.degrees:
+            parts.append(parts[-1][:, before] * X[:, columns])
+        if self.has_bias:
+            parts.insert(0, np.ones((len(X), 1), X.dtype))
+        found = np.concatenate(parts, axis=1)[:, self.n_left_out :]
+        return np.array(found, order=self.order)  # type: ignore[call-overload]
+
+
+def polynomial_features(polynomial: Any) -> Products:
+    """Freeze PolynomialFeatures: a product of columns is its last factors' product by the first."""
+    n_features, lowest = polynomial.n_features_in_, polynomial._min_degree
+    before: dict[tuple[int, ...], int] = {(i,): i for i in range(n_features)}
+    degrees, n_left_out = [], n_features if lowest > 1 else 0
+    for degree in range(2, polynomial._max_degree + 1):
+        combinations = polynomial._combinations(
+            n_features, degree, degree, polynomial.interaction_only, include_bias=False
+        )
+        chosen = [tuple(map(int, each)) for each in combinations]
+        if not chosen:
+            break
+        degrees.append(
+            (np.array([before[each[1:]] for each in chosen]), np.array([each[0] for each in chosen]))
+        )
+        before = {each: i for i, each in enumerate(chosen)}
+        n_left_out += len(chosen) if degree < lowest else 0
+    if polynomial._max_degree == 0 or (polynomial.include_bias and lowest > 1):
+        raise ValueError("degree 0, and a bias without columns of degree 1, are not supported")
+    return Products(bool(polynomial.include_bias), tuple(degrees), n_left_out, polynomial.order)
+
+
+@dataclass(frozen=True)
+class Bins:
+    """The number of the interval that a value is in, or an output for each interval.
+
+    Attributes
+    ----------
+    edges : tuple of ndarray
+        Between the intervals of each column.
+    dtype : dtype or None
+        Of the numbers; None for that of X.
+    container : str or None
+        For an output of each interval, what holds them: "array", "csr_array" or "csr_matrix". None for
+        numbers of intervals.
+    """
+
+    edges: tuple[Any, ...]
+    dtype: Any
+    container: str | None
+
+    def __call__(self, X: Any) -> Any:
+        """Return the outputs."""
+        X = np.array(_finite(_dense(X), PRECISIONS if self.dtype is None else (self.dtype,)))
+        for i, edges in enumerate(self.edges):
+            X[:, i] = np.searchsorted(edges, X[:, i], side="right")
+        if self.container is None:
+            return X
+        starts = np.cumsum([0, *(len(edges) + 1 for edges in self.edges)])
+        return one_hot(X.astype(np.int64) + starts[:-1], int(starts[-1]), X.dtype, self.container)
+
+
+def k_bins(discretizer: Any) -> Bins:
+    """Freeze a KBinsDiscretizer."""
+    edges = tuple(np.array(each[1:-1]) for each in discretizer.bin_edges_)
+    container = None
+    if discretizer.encode != "ordinal":
+        found = discretizer._encoder.transform(np.zeros((1, len(edges))))
+        container = type(found).__name__ if discretizer.encode == "onehot" else "array"
+    dtype = None if discretizer.dtype is None else np.dtype(discretizer.dtype)
+    return Bins(edges, dtype, container)
+
+
+NORMS: Mapping[str, Any] = {
+    "l1": lambda X: np.sum(np.abs(X), axis=1),
+    "l2": lambda X: np.sqrt(np.einsum("ij,ij->i", X, X)),
+    "max": lambda X: np.max(np.abs(X), axis=1),
+}
+
+
+@dataclass(frozen=True)
+class Normalizing:
+    """Rows divided by their norms.
+
+    Attributes
+    ----------
+    norm : {"l1", "l2", "max"}
+        Which.
+    """
+
+    norm: str
+
+    def __call__(self, X: Any) -> Any:
+        """Return the rows divided."""
+        X = np.array(_finite(_dense(X)))
+        norms = NORMS[self.norm](X)
+        norms[norms < 10 * np.finfo(norms.dtype).eps] = 1.0
+        X /= norms[:, None]
+        return X
+
+
+def normalizer(found: Any) -> Normalizing:
+    """Freeze a Normalizer."""
+    return Normalizing(found.norm)
+
+
+@dataclass(frozen=True)
+class Binarizing:
+    """Whether values are above a threshold, as numbers.
+
+    Attributes
+    ----------
+    threshold : float
+        The largest number that becomes 0.
+    """
+
+    threshold: float
+
+    def __call__(self, X: Any) -> Any:
+        """Return zeros and ones."""
+        X = as_array(_dense(X))
+        X = np.array(X) if X.dtype.kind in "iu" else np.array(_finite(X))
+        X[...] = np.greater(X, self.threshold)
+        return X
+
+
+def binarizer(found: Any) -> Binarizing:
+    """Freeze a Binarizer."""
+    return Binarizing(float(found.threshold))
+
+
+@dataclass(frozen=True)
+class Powers:
+    """The transform of Yeo and Johnson, by a parameter for each column.
+
+    Attributes
+    ----------
+    lambdas : ndarray of shape (n_features,)
+        The parameters.
+    scaling : Scaling or None
+        What is done then.
+    """
+
+    lambdas: Any
+    scaling: Scaling | None
+
+    def __call__(self, X: Any) -> Any:
+        """Return the columns transformed; NaN stays."""
+        X = np.array(as_floats(_dense(X)))
+        for i, power in enumerate(self.lambdas):
+            X[:, i] = _yeo_johnson(X[:, i], power)
+        return X if self.scaling is None else self.scaling(X)
+
+
+def _yeo_johnson(x: Any, power: np.float64) -> Any:
+    found = np.zeros_like(x, dtype=np.result_type(x, power))
+    smallest, rest, up = np.finfo(found.dtype).eps, 2 - power, x >= 0
+    if abs(power) < smallest:
+        found[up] = np.log1p(x[up])
+    else:
+        found[up] = np.expm1(power * np.log1p(x[up])) / power
+    if abs(rest) > smallest:
+        found[~up] = -np.expm1(rest * np.log1p(-x[~up])) / rest
+    else:
+        found[~up] = -np.log1p(-x[~up])
+    return found
+
+
+def power_transformer(transformer: Any) -> Powers:
+    """Freeze a PowerTransformer."""
+    if transformer.method != "yeo-johnson":
+        raise ValueError(f"its method is {transformer.method!r}; supported is 'yeo-johnson'")
+    scaling = standard_scaler(transformer._scaler) if transformer.standardize else None
+    return Powers(np.array(transformer.lambdas_), scaling)
+
+
+THRESHOLD = 1e-7  # how near to a bound a value of a normal distribution may be
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Values by their rank among those of the fit.
+
+    Attributes
+    ----------
+    quantiles : ndarray of shape (n_quantiles, n_features)
+        Values of the fit, sorted.
+    references : ndarray of shape (n_quantiles,)
+        Their ranks, from 0 to 1.
+    is_normal : bool
+        Whether ranks become values of a standard normal distribution.
+    """
+
+    quantiles: Any
+    references: Any
+    is_normal: bool
+
+    def __call__(self, X: Any) -> Any:
+        """Return the columns transformed; NaN stays."""
+        X = np.array(as_floats(_dense(X)))
+        for i in range(X.shape[1]):
+            X[:, i] = self._ranks(X[:, i], self.quantiles[:, i])
+        return X
+
+    def _ranks(self, x: Any, quantiles: Any) -> Any:
+        lowest, highest = quantiles[0], quantiles[-1]
+        if self.is_normal:
+            is_low, is_high = x - THRESHOLD < lowest, x + THRESHOLD > highest
+        else:
+            is_low, is_high = x == lowest, x == highest
+        found, is_there = x.copy(), ~np.isnan(x)
+        kept, references = x[is_there], self.references
+        up = np.interp(kept, quantiles, references)
+        found[is_there] = 0.5 * (up - np.interp(-kept, -quantiles[::-1], -references[::-1]))
+        found[is_high] = 1
+        found[is_low] = 0
+        if self.is_normal:
+            inverse = special("ndtri")
+            bounds = [inverse(p) for p in (THRESHOLD - np.spacing(1), 1 - (THRESHOLD - np.spacing(1)))]
+            found = np.clip(inverse(found.astype(np.float64)), *bounds)
+        return found
+
+
+def quantile_transformer(transformer: Any) -> Quantiles:
+    """Freeze a QuantileTransformer."""
+    is_normal = transformer.output_distribution == "normal"
+    return Quantiles(np.array(transformer.quantiles_), np.array(transformer.references_), is_normal)
