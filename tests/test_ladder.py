@@ -34,7 +34,7 @@ def test_the_loss_falls(path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_is_short_and_says_what_it_shows(path):
+def test_is_short_and_documented(path):
     text = path.read_text()
     assert 20 <= len(text.splitlines()) <= 50
     assert len(ast.get_docstring(ast.parse(text)).split()) > 30

@@ -126,7 +126,7 @@ def imported_names(source: str, module: str, *, is_package: bool) -> Iterator[tu
             yield from ((node.lineno, node.module, alias.name) for alias in node.names)
 
 
-def test_packages_import_what_others_export():
+def test_packages_import_only_exports():
     found = []
     for path in source_files("sknet"):
         is_package = path.name == "__init__.py"
@@ -145,7 +145,7 @@ def test_packages_import_what_others_export():
         ("sknet.compile._plan", "from ..ops._index import take"),
     ],
 )
-def test_an_import_from_inside_another_package_is_seen(module, source):
+def test_an_import_from_inside_another_package_is_detected(module, source):
     assert list(foreign_names(source, module))
 
 
@@ -157,7 +157,7 @@ def test_an_import_from_inside_another_package_is_seen(module, source):
         ("sknet.nn", "from sknet import _tree\nfrom sknet.nn._module import Module"),
     ],
 )
-def test_exports_and_ones_own_modules_may_be_imported(module, source):
+def test_exports_and_own_modules_may_be_imported(module, source):
     assert not list(foreign_names(source, module))
 
 
@@ -195,7 +195,7 @@ def without_types(source: str) -> str:
 
 
 @pytest.mark.parametrize("package", ORDERS)
-def test_rooms_are_passed_through_in_one_direction(package):
+def test_subpackages_import_in_one_direction(package):
     order = [*ORDERS[package], ""]  # last what gathers the names
     depth, found = package.count(".") + 1, []
 
@@ -227,7 +227,7 @@ def test_rooms_are_passed_through_in_one_direction(package):
         ("sknet.compile._plan", "from cupy import ndarray"),
     ],
 )
-def test_a_violation_is_seen(module, source):
+def test_a_violation_is_detected(module, source):
     assert list(violations(source, module))
 
 

@@ -409,7 +409,7 @@ def test_every_public_class(name):
 
 @pytest.mark.parametrize("name", BOUND)
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_bound_to_this_process_says_so(name, way):
+def test_objects_bound_to_this_process_raise(name, way):
     assert name in classes()
     if way == "copy" and name in ("sknet.nn.Scope", "sknet.engine.CompiledStep"):
         return  # which shares what is bound

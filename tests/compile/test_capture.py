@@ -148,7 +148,7 @@ def test_misfits_are_named():
         graph.replaced(signature=None)(X)
 
 
-def test_what_a_pass_has_put_in_has_no_gradient():
+def test_primitives_inserted_by_passes_have_no_gradient():
     rows = np.arange(5)
     fast = optimize(capture(lambda x, i: ops.take_along_axis(x, i[:, None], 1), X, rows % 4))
     same(fast(X, rows % 4), Tensor(X[rows, rows % 4][:, None]))
@@ -156,7 +156,7 @@ def test_what_a_pass_has_put_in_has_no_gradient():
         fast(Tensor(X, requires_grad=True), rows % 4)
 
 
-def test_what_a_module_does_besides_is_refused():
+def test_side_effects_of_modules_raise():
     class Counts(nn.Module):
         def __init__(self):
             self.register_buffer("count", np.zeros(()))
@@ -198,7 +198,7 @@ READ = {
 
 
 @pytest.mark.parametrize("function", READ.values(), ids=READ)
-def test_values_that_python_reads_are_refused_or_taken_from_the_example(function):
+def test_values_read_by_python_raise_or_come_from_the_example(function):
     x = np.random.default_rng(0).normal(size=(5, 4)).astype("float32")
     with pytest.raises(CaptureError, match=r"test_capture.py, line \d+: `"):
         capture(function, x)

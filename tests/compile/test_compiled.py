@@ -54,7 +54,7 @@ def test_the_same_structure_shares_the_program():
     assert compile(affine, ({"w": np.ones(3)}, X[:1])).plan is not first.plan
 
 
-def test_fresh_has_memory_of_its_own():
+def test_fresh_has_its_own_memory():
     first = make()
     second = first.fresh()
     expected = first({"w": np.ones(3)}, X)[0]["w"].copy()
@@ -195,7 +195,7 @@ def test_flat_arrays_of_any_length(n):
     np.testing.assert_allclose(second, x - 2 * np.sin(x), rtol=1e-14)
 
 
-def test_sums_of_many_numbers_keep_their_digits():
+def test_long_sums_are_accurate():
     x = np.random.default_rng(0).random((1 << 18, 4), dtype=np.float32)
     over_rows, over_all = compile(lambda x: (x.sum(0), x.reshape(-1).sum()), (x,))(x)
     np.testing.assert_allclose(over_rows, x.sum(0, dtype=float), rtol=3e-6)
@@ -215,7 +215,7 @@ def test_multiples_in_place_in_every_dtype(dtype):
 @pytest.mark.parametrize(
     "shape", [(200, 64, 100), (64, 200, 100), (127, 100, 90)], ids=["rows", "columns", "whole"]
 )
-def test_products_for_which_no_thread_is_woken(shape, monkeypatch, request):
+def test_products_that_run_in_one_thread(shape, monkeypatch, request):
     monkeypatch.setattr("sknet.compile.executors._products.small_limit", lambda: 10**6)
     forget_programs()
     request.addfinalizer(forget_programs)
@@ -247,7 +247,7 @@ def test_donated_results_as_other_arguments():
     np.testing.assert_array_equal(swapped[1], [4.0, 8.0])
 
 
-def test_a_donated_slot_has_memory_of_its_own():
+def test_a_donated_slot_has_its_own_memory():
     memory = np.arange(6.0)
     args = np.ones(4), np.ones(4)
     with pytest.raises(CaptureError, match="slots 0 and 1 share memory, and the first is written to"):
@@ -278,7 +278,7 @@ OF_ANY_LAYOUT = {
 
 
 @pytest.mark.parametrize("name", OF_ANY_LAYOUT)
-def test_exact_plans_have_the_bits_of_calls_for_every_layout(name):
+def test_exact_plans_are_bitwise_identical_to_calls_for_every_layout(name):
     """NumPy's results for transposed operands are transposed, and sums over those round differently."""
 
     def function(x):

@@ -42,7 +42,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("function", VALUES.values(), ids=VALUES)
-def test_values_are_not_there(function):
+def test_values_are_not_available(function):
     with pytest.raises(CaptureError, match=VALUE):
         capture(function, X)
 
@@ -140,7 +140,7 @@ def test_a_sparse_matrix():
         capture(lambda w: ops.matmul(matrix, w), np.ones((3, 2)))
 
 
-def test_an_operand_nobody_knows():
+def test_an_unknown_operand():
     with pytest.raises(DtypeError, match="got dtype complex128"):
         capture(lambda x: x * 1j, X)
 
@@ -181,13 +181,13 @@ def test_iteration_is_unrolled():
     np.testing.assert_array_equal(compiled(X), X.sum(0))
 
 
-def test_shapes_may_decide():
+def test_shapes_may_be_branched_on():
     """Documented, not refused: another shape is another capture."""
     graph = capture(lambda x: x.sum() if x.shape[0] == 2 and x.ndim == 2 else x, X)
     assert graph.outputs[0].shape == ()
 
 
-def test_a_traced_tensor_can_be_shown():
+def test_a_traced_tensor_has_a_repr():
     shown = []
     capture(lambda x: shown.append(repr(x)) or x, X)
     assert shown == ["Tensor(shape=(2, 3), dtype=float64)"]

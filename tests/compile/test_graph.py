@@ -39,7 +39,7 @@ def test_text_of_arrays():
     assert "constant float64[20]" in long
 
 
-def test_a_good_graph_passes():
+def test_a_valid_graph_passes():
     equation = Equation(EXP, (X,), {})
     good = graph([equation], [equation.output])
     assert good.verify() is good
@@ -69,6 +69,6 @@ def test_a_good_graph_passes():
         ),
     ],
 )
-def test_a_broken_graph_is_found(broken, message):
+def test_a_broken_graph_is_detected(broken, message):
     with pytest.raises(GraphError, match=message):
         broken.verify()

@@ -34,7 +34,7 @@ DIFFERENT = [
 ]
 
 
-def test_what_differs_has_another_key():
+def test_different_values_have_different_keys():
     keys = [key_of(value) for value in DIFFERENT]
     for i, key in enumerate(keys):
         assert [j for j, other in enumerate(keys) if other == key] == [i]
@@ -49,7 +49,7 @@ def copied(value):
     return type(value)([copied(x) for x in value]) if isinstance(value, (tuple, list)) else value
 
 
-def test_what_is_the_same_has_the_same_key():
+def test_equal_values_have_equal_keys():
     for value in DIFFERENT:
         assert key_of(copied(value)) == key_of(value)
         assert hash(key_of(copied(value))) == hash(key_of(value))
@@ -72,7 +72,7 @@ class Half(float):
     pass
 
 
-def test_numbers_of_classes_of_their_own():
+def test_numbers_of_custom_classes():
     assert key_of(Count(3)) == key_of(Count(3)) != key_of(Count(4))
     assert key_of((Half(0.5), 1)) == key_of((Half(0.5), 1)) != key_of((Half(0.0), 1))
     assert key_of(Half(0.0)) != key_of(Half(-0.0))
@@ -81,12 +81,12 @@ def test_numbers_of_classes_of_their_own():
     assert first.key() == second.key()
 
 
-def test_layouts_in_memory_do_not_count():
+def test_memory_layouts_do_not_matter():
     x = np.arange(600.0).reshape(20, 30)
     assert key_of(x) == key_of(np.asfortranarray(x)) == key_of(np.repeat(x, 2, axis=1)[:, ::2])
 
 
-def test_unknown_objects_are_told_apart_by_identity_and_kept():
+def test_unknown_objects_are_compared_by_identity_and_kept_alive():
     """An id is given out again as soon as its object is gone."""
     keys = [key_of(object()) for _ in range(100)]
     assert len(set(keys)) == 100
@@ -253,7 +253,7 @@ def test_programs_of_different_indices(exact):
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_equal_parts_are_merged_and_different_ones_are_not(exact):
+def test_only_equal_subexpressions_are_merged(exact):
     X = np.random.default_rng(0).standard_normal((LONG, 2))
     i, j = indices()
     run = compile(lambda x: x[i, 1] - x[j, 1], (X,), exact=exact)
@@ -393,7 +393,7 @@ def test_a_product_with_a_computed_constant_is_not_computed_beforehand():
         np.testing.assert_array_equal(run(np.ones(2)), [1 + factor, 1 + factor])
 
 
-def test_a_product_with_a_constant_is_refused():
+def test_a_product_with_a_constant_raises():
     slot = ops.SparseSlot((2, 2), "float64")
     slot.matrix = scipy.sparse.csr_array(np.eye(2))
     with pytest.raises(CaptureError, match="the product of a SparseSlot and a constant would be frozen"):

@@ -96,7 +96,7 @@ def test_rules_that_change_rounding(function, left):
         (lambda x: ops.where(x > 0, x, -0.0), ["greater", "where"]),
     ],
 )
-def test_what_would_change_the_range_is_left(function, left):
+def test_rules_do_not_change_the_range(function, left):
     assert names(function, X, exact=False) == left
 
 
@@ -123,7 +123,7 @@ def test_zeros_on_one_side_make_a_mask(exact):
     assert names(lambda x: ops.where(x, x, 0.0), X, exact=exact) == ["where"]
 
 
-def test_a_mask_in_blocks_is_the_same_to_the_last_bit():
+def test_a_mask_in_blocks_is_bitwise_identical():
     x = np.random.default_rng(0).standard_normal((4096, 128))
     x[::7] = np.inf
     run = compile(lambda x: ops.where(x > 0.5, ops.exp(x), 0.0) * 2.0, (x,), exact=True)
@@ -179,7 +179,7 @@ def test_groups_end_where_something_else_needs_them():
     assert found == [(["exp", "add", "tanh"], 10), (["sum"], 0), (["multiply"], 0)]
 
 
-def test_what_cannot_be_divided_is_not():
+def test_indivisible_groups_are_kept():
     found = groups(lambda x, y: ops.exp(x.T + y), np.ones((8, 100)), np.ones((100, 8)), block=80, cache=1)
     assert found == [(["permute_dims"], 0), (["add", "exp"], 10)]
     assert groups(lambda x: ops.exp(x) + 1, np.ones(()), block=0, cache=0) == [(["exp"], 0), (["add"], 0)]

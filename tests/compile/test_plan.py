@@ -151,7 +151,7 @@ def test_donated_arguments_that_cannot_be_written_at_once(function, expected):
 
 
 @pytest.mark.parametrize("gaps", [True, False])
-def test_what_is_joined_is_written_there(gaps):
+def test_concatenated_values_are_written_in_place(gaps):
     def function(x, y):
         pad = [np.zeros(3)] if gaps else []
         return ops.concat([ops.reshape(x @ y, (-1,)), *pad, ops.reshape(ops.exp(x), (-1,))])
@@ -166,7 +166,7 @@ def test_what_is_joined_is_written_there(gaps):
         np.testing.assert_array_equal(compiled(x, y), function(Tensor(x), Tensor(y)).numpy())
 
 
-def test_what_is_joined_is_not_made_over_what_is_read_elsewhere():
+def test_concatenated_values_do_not_overwrite_values_read_elsewhere():
     def function(x):
         y = ops.exp(x)
         return ops.concat([ops.reshape(y + ops.matrix_transpose(y), (-1,)), x[0]])
@@ -180,7 +180,7 @@ def test_what_is_joined_is_not_made_over_what_is_read_elsewhere():
     np.testing.assert_array_equal(compiled(x), function(Tensor(x)).numpy())
 
 
-def test_what_is_joined_twice_is_there_twice():
+def test_values_concatenated_twice_are_written_twice():
     def function(x):
         y = ops.exp(x)
         return ops.concat([ops.reshape(y, (-1,)), ops.reshape(y[:, 0], (-1,))])
@@ -203,7 +203,7 @@ def test_the_gradient_of_slices_is_assembled():
     np.testing.assert_array_equal(compiled(np.ones(16), np.ones((5, 2))), expected)
 
 
-def test_a_product_is_made_and_added_to_where_it_is_assembled():
+def test_a_product_is_computed_and_accumulated_in_place():
     def function(flat, x, y):
         w = flat[:9600].reshape(80, 120)  # more elements than BLAS is given at once
         product = ops.matrix_transpose(x) @ y + 0.25 * w
@@ -222,7 +222,7 @@ def test_a_product_is_made_and_added_to_where_it_is_assembled():
 
 
 @pytest.mark.parametrize("read", [False, True])
-def test_a_donated_argument_is_assembled_in_where_nothing_reads_it(read):
+def test_a_result_is_assembled_in_an_unread_donated_argument(read):
     def function(flat, spare):
         flat.requires_grad = True
         value = (ops.tanh(flat[:6]) * flat[8:14]).sum()

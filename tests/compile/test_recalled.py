@@ -19,7 +19,7 @@ class Counted:
         return self.function(*args)
 
 
-def test_arguments_of_other_structure_are_captured_anew():
+def test_arguments_of_another_structure_are_captured_again():
     function = Counted(lambda x, more: (x["a"] * more["n"],))
     examples = [
         ({"a": np.ones(3)}, {"n": 2}),
@@ -34,14 +34,14 @@ def test_arguments_of_other_structure_are_captured_anew():
         assert function.times == number + 1
 
 
-def test_instances_have_memory_of_their_own():
+def test_instances_have_their_own_memory():
     one, other = (recalled("own memory", lambda x: x + 1, (np.ones(3),)) for _ in range(2))
     found = one(np.zeros(3))
     other(np.ones(3))
     assert found.tolist() == [1.0, 1.0, 1.0]
 
 
-def test_random_streams_are_part_of_what_draws_and_of_nothing_else():
+def test_random_streams_are_in_the_key_only_if_numbers_are_drawn():
     def masked(stream):
         function.function = lambda x, step: ops.dropout(x, 0.5, key=stream, step=step)
         args = np.ones(64), np.zeros((), np.int64)
@@ -76,7 +76,7 @@ def test_each_reads_the_sparse_matrices_that_it_was_given():
     assert function.times == 1
 
 
-def test_a_matrix_that_is_no_argument_is_never_shared():
+def test_a_matrix_that_is_not_an_argument_is_never_shared():
     slots = [ops.SparseSlot((2, 2), "float64") for _ in range(2)]
     for i, slot in enumerate(slots):
         slot.matrix = scipy.sparse.csr_array((i + 1.0) * np.eye(2))
@@ -84,7 +84,7 @@ def test_a_matrix_that_is_no_argument_is_never_shared():
         assert found(np.ones(2)).tolist() == [i + 1.0] * 2
 
 
-def test_the_least_used_are_forgotten():
+def test_the_least_recently_used_are_evicted():
     function = Counted(lambda x: x + 1)
     for number in range(KEPT + 2):
         recalled(("many", number), function, (np.ones(1),))
@@ -95,7 +95,7 @@ def test_the_least_used_are_forgotten():
     assert function.times == before + 1
 
 
-def test_shapes_alone_are_another_structure():
+def test_shapes_are_part_of_the_structure():
     function = Counted(lambda x: x + 1)
     for device in ("cpu", "meta"):
         recalled("device", function, (ops.zeros((2,), device=Device(device)).data,))

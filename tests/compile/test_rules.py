@@ -241,7 +241,7 @@ def test_every_rule_has_a_row():
 
 
 @pytest.mark.parametrize(("row", "function", "dtype"), CASES)
-def test_alone(row, function, dtype):
+def test_each_rule_separately(row, function, dtype):
     """What the rule makes of the graph, computed one equation after the other."""
     graph = capture(listed(function), *drawn(row, dtype, 0))
     after = rewrite(graph, RULES.only(row.rule, *row.after)).verify()

@@ -80,7 +80,7 @@ def test_same_bits_as_the_eager_model(loss, outputs, classes, optimizer, dtype):
 @pytest.mark.parametrize(
     "activation", [nn.ReLU, nn.Tanh, nn.GELU, nn.ELU, nn.SiLU, nn.LeakyReLU, nn.Softplus]
 )
-def test_activations_keep_every_bit(activation):
+def test_activations_are_bitwise_identical(activation):
     found, expected = both((7, 16, 9, 3), activation, LogLoss(), Adam(), 3, np.float32, exact=True)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_array_equal(a, b)

@@ -36,7 +36,7 @@ def test_every_primitive_has_one_row():
 
 
 @pytest.mark.parametrize("primitive", PRIMITIVES.values(), ids=str)
-def test_every_rule_is_there(primitive):
+def test_every_rule_exists(primitive):
     assert callable(primitive.shape)
     assert callable(primitive.forward) or isinstance(primitive.forward, str)
     assert primitive.saves in ("inputs", "output", "both", "nothing")
@@ -61,7 +61,7 @@ def test_forward(row, case, dtype):
 
 
 @every_case()
-def test_arrays_are_as_good_as_tensors(row, case):
+def test_arrays_are_accepted(row, case):
     operands = case.draw()
     np.testing.assert_array_equal(
         row(*operands, **case.params).numpy(), row(*tensors(operands), **case.params).numpy()
@@ -93,7 +93,7 @@ def in_single_precision(row, case):
 
 
 @every_case(in_single_precision)
-def test_nothing_is_computed_in_double_precision_between_single_ones(row, case):
+def test_single_precision_is_not_left(row, case):
     operands = case.draw("float32")
     at = [i for i, x in enumerate(operands) if getattr(x, "dtype", None) == np.float32]
 
@@ -111,7 +111,7 @@ def test_nothing_is_computed_in_double_precision_between_single_ones(row, case):
 
 
 @every_case(dtype=["float64", "float32", "float16", "int64", "uint8", "bool"])
-def test_meta_says_what_comes_out(row, case, dtype):
+def test_meta_agrees_with_the_result(row, case, dtype):
     """What raises on one device raises on the other."""
     if row.op == "sparse_matmul" and dtype in ("float16", "bool"):
         return  # SciPy's sparse products know no such dtype
@@ -132,7 +132,7 @@ def test_meta_says_what_comes_out(row, case, dtype):
 
 
 @every_case(dtype=FLOATS)
-def test_records_agree_with_themselves(row, case, dtype, monkeypatch):
+def test_records_are_consistent(row, case, dtype, monkeypatch):
     """Whatever ran, forward and backward: `out=`, shape rule and expression say the same as the forward."""
     calls = []
     kernel = Primitive.forward_on
@@ -181,7 +181,7 @@ def _strided(x):
 
 
 @every_case()
-def test_operands_and_results_do_not_share_what_changes(row, case):
+def test_operands_are_not_changed(row, case):
     """No op writes into its operands."""
     operands = case.draw()
     before = [np.array(x) for x in operands]

@@ -66,7 +66,7 @@ def assert_same_steps(models, batches):
 
 @pytest.mark.parametrize("row", LAYERS)
 @DTYPES
-def test_layers_keep_every_bit(row, dtype):
+def test_layers_are_bitwise_identical(row, dtype):
     batches = []
     for n, weight in ((5, None), (3, np.array([0.5, 1.0, 2.0]))):
         module, x, y = headed(row, dtype, n)
@@ -100,7 +100,7 @@ LOSS_CASES = [
 
 @pytest.mark.parametrize(("case", "shape"), LOSS_CASES)
 @DTYPES
-def test_losses_keep_every_bit(case, shape, dtype):
+def test_losses_are_bitwise_identical(case, shape, dtype):
     X, target, _ = rows_of(case, shape, dtype)
     batches = [(X, target, None), (X, target, np.linspace(0.5, 2.0, shape[0]).astype(dtype))]
     settings = {"optimizer": SGD(1e-3), "alpha": 0.01, "dtype": dtype, "random_state": 0}
@@ -110,7 +110,7 @@ def test_losses_keep_every_bit(case, shape, dtype):
 
 @pytest.mark.parametrize("case", OPTIMIZERS, ids=lambda case: str(case.optimizer).replace("\n", ""))
 @DTYPES
-def test_optimizers_keep_every_bit(case, dtype):
+def test_optimizers_are_bitwise_identical(case, dtype):
     X, y = RNG.normal(size=(8, 4)).astype(dtype), RNG.normal(size=(8, 3)).astype(dtype)
     optimizer = with_eps(case.optimizer, 1e-8)  # the tables have some that vanish
     settings = {"optimizer": optimizer, "dtype": dtype, "random_state": 0}
@@ -120,7 +120,7 @@ def test_optimizers_keep_every_bit(case, dtype):
 
 
 @pytest.mark.parametrize("row", LAYERS)
-def test_the_plan_rounds_no_more_than_four_times_as_much(row):
+def test_the_plan_errs_at_most_four_times_as_much(row):
     paths = {}
     for kind, dtype in ((EagerSteps, "float64"), (EagerSteps, "float32"), (CompiledSteps, "float32")):
         module, x, y = headed(row, dtype, 12)

@@ -17,7 +17,7 @@ def test_counted_from_the_end():
 
 
 @pytest.mark.parametrize("axis", [3, -4, 100])
-def test_not_there(axis):
+def test_out_of_range(axis):
     with pytest.raises(ShapeError, match=f"op: axis {axis} does not exist in an array with 3 axes"):
         normalize_axis(axis, 3, "op")
 
@@ -28,6 +28,6 @@ def test_twice():
 
 
 @pytest.mark.parametrize("axis", [1.0, "0", None])
-def test_no_integer(axis):
+def test_not_an_integer(axis):
     with pytest.raises(TypeError, match=f"op: an axis must be an integer, got {axis!r}"):
         normalize_axis(axis, 3, "op")

@@ -96,7 +96,7 @@ class TestBackward:
         (x**3).sum().backward()
         assert not x.grad.requires_grad
 
-    def test_modes_are_left_as_they_were(self):
+    def test_modes_are_restored(self):
         x = leaf(2.0)
         y = (x**2).sum()
         with no_grad():
@@ -104,7 +104,7 @@ class TestBackward:
             assert not (x * 2).requires_grad
         assert (x * 2).requires_grad
 
-    def test_a_leaf_that_is_gone(self):
+    def test_a_deleted_leaf(self):
         x, y = leaf(1.0), leaf(2.0)
         product = (x * y).sum()
         del y
@@ -122,7 +122,7 @@ class TestInputs:
         assert x.grad is None
         np.testing.assert_array_equal(y.grad.numpy(), [2.0, 3.0])
 
-    def test_one_tensor_and_one_that_is_no_leaf(self):
+    def test_one_tensor_and_a_non_leaf(self):
         x = Tensor([2.0, 3.0], requires_grad=True)
         h = x * x
         (h * 5.0).sum().backward(inputs=h)
@@ -136,7 +136,7 @@ class TestInputs:
         y.backward(inputs=[x, x])
         np.testing.assert_array_equal(x.grad.numpy(), [8.0, 12.0])
 
-    def test_what_the_output_does_not_depend_on_stays(self):
+    def test_unused_inputs_do_not_change(self):
         x, y = (Tensor([2.0], requires_grad=True) for _ in range(2))
         (x * x).sum().backward(inputs=[x, y])
         assert y.grad is None
@@ -203,7 +203,7 @@ class TestErrors:
         with pytest.raises(GradientError, match="compute it outside no_grad"):
             y.backward()
 
-    def test_no_scalar(self):
+    def test_not_a_scalar(self):
         message = r"without `gradient` only a scalar can be differentiated, got a tensor of shape \(2,\)"
         with pytest.raises(GradientError, match=message):
             (leaf(1.0, 2.0) * 2).backward()
@@ -213,7 +213,7 @@ class TestErrors:
         with pytest.raises(ShapeError, match=r"the gradient's shape must be the output's \(2,\), got \(1,\)"):
             (leaf(1.0, 2.0) * 2).backward(Tensor([1.0]))
 
-    def test_input_that_requires_none(self):
+    def test_input_without_requires_grad(self):
         x = leaf(1.0)
         with pytest.raises(
             GradientError, match=r"input 1 of shape \(2,\) does not require a gradient: set requires_grad"
@@ -251,7 +251,7 @@ class TestGradients:
         [g] = gradients(y, [y], Tensor([5.0]))
         assert g.item() == 5.0
 
-    def test_what_leads_nowhere_is_not_differentiated(self):
+    def test_irrelevant_branches_are_not_differentiated(self):
         x, y = leaf(1.0), leaf(1.0)
 
         class Unwilling(Function):
@@ -353,7 +353,7 @@ class TestMemory:
         gone = self.watched(run)
         assert gone[-1] is None
 
-    def test_what_no_rule_reads_is_freed_early(self):
+    def test_unread_values_are_freed_early(self):
         x = leaf(1.0, 2.0)
         product = x * 2
         freed = weakref.ref(product.data)
@@ -387,7 +387,7 @@ class TestDepth:
         [second] = gradients(first, [x])
         assert (first.item(), second.item()) == (2.0, 2.0)
 
-    def test_many_paths_are_walked_once(self):
+    def test_shared_subgraphs_are_walked_once(self):
         x = leaf(1.0)
         y = x
         for _ in range(60):  # two to the sixty paths
@@ -396,7 +396,7 @@ class TestDepth:
         assert x.grad.item() == 2.0**60
 
 
-def test_threads_do_not_disturb_one_another():
+def test_threads_are_independent():
     weights = [np.random.default_rng(i).standard_normal(5) for i in range(8)]
     found = {}
 

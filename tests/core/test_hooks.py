@@ -22,7 +22,7 @@ def leaf(*values):
 
 
 class TestRegisterHook:
-    def test_sees_the_whole_gradient_of_an_intermediate(self):
+    def test_sees_the_full_gradient_of_an_intermediate(self):
         seen = []
         x = leaf(1.0, 2.0)
         y = x * 2
@@ -84,7 +84,7 @@ class TestRegisterHook:
         x.backward()
         assert x.grad.item() == 2.0 + 100.0 + 1.0
 
-    def test_a_handle_keeps_nothing_alive(self):
+    def test_a_handle_keeps_no_reference(self):
         x = leaf(1.0, 2.0)
         y = ops.exp(x)
         array = weakref.ref(y.data)
@@ -117,7 +117,7 @@ class TestRegisterHook:
         with pytest.raises(error, match=message):
             x.sum().backward()
 
-    def test_of_what_has_no_gradient(self):
+    def test_of_a_tensor_without_gradient(self):
         message = "a tensor that does not require a gradient cannot have a hook: set requires_grad=True"
         with pytest.raises(GradientError, match=message):
             Tensor(1.0).register_hook(lambda g: None)
@@ -157,7 +157,7 @@ class TestRetainGrad:
         assert not x.retains_grad
         assert not HOOKED
 
-    def test_of_what_changes_in_place(self):
+    def test_of_a_tensor_changed_in_place(self):
         x = leaf(1.0, 2.0)
         y = x * 3
         y.retain_grad()

@@ -122,7 +122,7 @@ class TestRecorded:
         y.sum().backward()
         assert x.grad.numpy().tolist() == [30.0, 3.0]
 
-    def test_its_former_memory_stays(self):
+    def test_its_old_memory_is_kept(self):
         y = leaf(1.0, 2.0) * 2
         memory = y.data
         y += 1
@@ -151,7 +151,7 @@ class TestRecorded:
             lambda h: ops.exp(h) @ h,
         ],
     )
-    def test_a_change_by_what_was_computed_from_it(self, use):
+    def test_a_change_by_a_function_of_the_tensor(self, use):
         """The tape keeps the former value, so what was computed from it keeps its gradient."""
 
         def changed(x):
@@ -192,7 +192,7 @@ class TestValuesThatAGradientReads:
         with pytest.raises(GradientError, match=message):
             product.backward()
 
-    def test_names_the_line_and_the_way_out(self):
+    def test_names_the_line_and_a_remedy(self):
         w, m = leaf(1.0, 2.0), Tensor([3.0, 4.0])
         product = (w * m).sum()
         m[0] = 9
@@ -217,7 +217,7 @@ class TestValuesThatAGradientReads:
         with pytest.raises(GradientError, match="multiply"):
             product.backward()
 
-    def test_of_a_tensor_that_became_another(self):
+    def test_of_a_tensor_changed_on_the_tape(self):
         x = leaf(1.0, 2.0)
         y = x * 2
         square = (y * y).sum()
@@ -232,20 +232,20 @@ class TestValuesThatAGradientReads:
         with pytest.raises(GradientError, match="take"):
             taken.backward()
 
-    def test_before_the_operation_it_does_no_harm(self):
+    def test_changes_before_the_operation_are_harmless(self):
         w, m = leaf(1.0, 2.0), Tensor([3.0, 4.0])
         m[0] = 9
         (w * m).sum().backward()
         assert w.grad.numpy().tolist() == [9.0, 4.0]
 
-    def test_what_no_rule_reads_may_change(self):
+    def test_unread_values_may_change(self):
         w, m = leaf(1.0, 2.0), Tensor([3.0, 4.0])
         total = (w + m).sum()
         m[0] = 9
         total.backward()
         assert w.grad.numpy().tolist() == [1.0, 1.0]
 
-    def test_nothing_stays_behind(self):
+    def test_no_state_is_left(self):
         gc.collect()
         before = len(CHANGES)
         x, y = Tensor([1.0]), Tensor([2.0])
@@ -256,7 +256,7 @@ class TestValuesThatAGradientReads:
         assert len(CHANGES) == before
 
     @pytest.mark.parametrize("operand", [3.0, np.array([3.0, 4.0])])
-    def test_only_what_is_read_counts(self, operand):
+    def test_only_values_that_are_read_matter(self, operand):
         """The gradient of a product with a constant reads the constant, not the other factor."""
         w = leaf(1.0, 2.0)
         product = (w * operand).sum()
@@ -269,7 +269,7 @@ class TestValuesThatAGradientReads:
 class TestNoteWrite:
     """The tape is told of writes outside of operations."""
 
-    def test_all_views_of_the_memory_count(self):
+    def test_all_views_of_the_memory_are_affected(self):
         flat = np.arange(6.0)
         weight = Tensor(flat[:4].reshape(2, 2).T, requires_grad=True)
         window = Tensor(np.lib.stride_tricks.sliding_window_view(flat, 2)[4])
@@ -288,7 +288,7 @@ class TestNoteWrite:
         with pytest.raises(GradientError, match=r"matmul: a value of shape \(2, 2\)"):
             other.backward()
 
-    def test_what_was_recorded_afterwards_is_right(self):
+    def test_later_recordings_are_correct(self):
         flat = np.ones(2)
         w = Tensor(flat[:], requires_grad=True)
         flat += 1
@@ -296,7 +296,7 @@ class TestNoteWrite:
         (w * w).sum().backward()
         assert w.grad.numpy().tolist() == [4.0, 4.0]
 
-    def test_other_memory_is_not_concerned(self):
+    def test_other_memory_is_unaffected(self):
         a, b = leaf(1.0), leaf(2.0)
         product = (a * b).sum()
         note_write(np.ones(3), "an update")
@@ -369,7 +369,7 @@ class TestRefused:
             (lambda x: x.__iadd__(leaf(1.0, 2.0)), DtypeError, "dtype int64 cannot have a gradient"),
         ],
     )
-    def test_what_does_not_fit(self, change, error, message):
+    def test_misfits(self, change, error, message):
         x = Tensor([1, 2])
         with pytest.raises(error, match=message):
             change(x)
@@ -390,7 +390,7 @@ class TestRefused:
             with pytest.raises(CaptureError, match=r"is changed in place, in .*: make a new tensor"):
                 capture(function, np.ones(2))
 
-    def test_a_constant_that_would_take_a_traced_value(self):
+    def test_a_constant_assigned_a_traced_value(self):
         constant = Tensor(np.ones(2))
 
         def function(x):

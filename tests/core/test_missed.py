@@ -25,7 +25,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("events", "expected"), CASES)
-def test_what_a_tape_has_missed(events, expected):
+def test_what_a_tape_misses(events, expected):
     leaves = {"w": Tensor([2.0], requires_grad=True), "b": Tensor([3.0], requires_grad=True)}
     total = Tensor([1.0], requires_grad=True) * 1
     for event in events.split():

@@ -31,7 +31,7 @@ def test_one_object_entered_twice():
     assert is_grad_enabled()
 
 
-def test_left_by_an_exception():
+def test_exited_by_an_exception():
     with pytest.raises(KeyError), no_grad():
         raise KeyError
     assert is_grad_enabled()
@@ -75,7 +75,7 @@ def test_other_threads_are_unaffected():
     assert seen == [True]
 
 
-def test_calls_that_overlap_in_threads():
+def test_overlapping_calls_in_threads():
     """The first call enters first and leaves first: each has to find its own thread's mode again."""
     inside, leave, after = threading.Event(), threading.Event(), {}
 
@@ -124,7 +124,7 @@ class TestSetGradEnabled:
                 assert is_grad_enabled() is mode
             assert is_grad_enabled()
 
-    def test_from_here_on(self):
+    def test_until_changed(self):
         set_grad_enabled(False)
         try:
             assert not is_grad_enabled()
@@ -161,13 +161,13 @@ class TestInferenceMode:
         assert (x * y).requires_grad  # results can be used anywhere
 
     @pytest.mark.parametrize("ask", [lambda: enable_grad().__enter__(), lambda: set_grad_enabled(True)])
-    def test_recording_cannot_be_turned_on(self, ask):
+    def test_recording_cannot_be_enabled(self, ask):
         message = "gradients are computed inside inference_mode, where nothing is recorded: use no_grad"
         with inference_mode(), pytest.raises(GradientError, match=message):
             ask()
         assert is_grad_enabled()
 
-    def test_nor_by_a_transform(self):
+    def test_nor_by_a_transformation(self):
         with inference_mode(), pytest.raises(GradientError, match="inside inference_mode"):
             grad(lambda x: x * x)(Tensor(2.0))
 
@@ -179,6 +179,6 @@ class TestInferenceMode:
         assert not inside(Tensor(2.0, requires_grad=True)).requires_grad
         assert is_grad_enabled()
 
-    def test_a_capture_inside_has_gradients_of_its_own(self):
+    def test_a_capture_inside_computes_gradients(self):
         with inference_mode(), capturing(), enable_grad():
             assert is_grad_enabled()

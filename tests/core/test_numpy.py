@@ -110,7 +110,7 @@ def test_other_functions_say_what_to_use():
             same(one, other)
 
 
-def test_functions_without_an_operation_do_as_before():
+def test_functions_without_an_operation_are_unchanged():
     x = Tensor(POSITIVE, requires_grad=True)
     assert (np.shape(x), np.ndim(x), np.size(x)) == ((3, 4), 2, 12)
     with pytest.raises(GradientError, match="is converted to an array"):

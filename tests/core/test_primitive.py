@@ -19,7 +19,7 @@ def test_names_are_unique():
     assert all(name == primitive.name for name, primitive in PRIMITIVES.items())
 
 
-def test_travel_by_name():
+def test_are_pickled_by_name():
     add = PRIMITIVES["add"]
     assert pickle.loads(pickle.dumps(add)) is add
     assert copy.deepcopy([add])[0] is add
@@ -40,7 +40,7 @@ def test_shaped():
     assert Shaped((2, 3), np.dtype("float32")).ndim == 2
 
 
-def test_a_function_without_a_row_is_named_with_the_place_for_one():
+def test_the_error_for_a_missing_row_says_where_to_add_it():
     exp = PRIMITIVES["exp"]
     with pytest.raises(ValueError, match=r"calls digamma, gamma, .* SCALAR_FUNCTIONS, in sknet/core"):
         exp.define(forward="exp", shape=exp.shape, vjp=None, expression="digamma(x) * (gamma(x) + sqrt(x))")

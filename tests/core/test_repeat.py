@@ -49,7 +49,7 @@ def test_sources_and_context_variables(counter):
     assert current.get() == 0
 
 
-def test_sources_are_left_after_an_error(counter):
+def test_sources_are_reset_after_an_error(counter):
     with pytest.raises(KeyError), first_run():
         raise KeyError
     with first_run() as again:

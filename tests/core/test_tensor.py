@@ -78,7 +78,7 @@ class TestConstruction:
         with pytest.raises(DtypeError, match="real numbers, got dtype object"):
             Tensor([1.0], dtype=object)
 
-    def test_what_it_says_about_itself(self):
+    def test_attributes(self):
         t = Tensor(np.ones((2, 3), "float32"))
         assert (t.shape, t.ndim, t.size, t.dtype, len(t)) == ((2, 3), 2, 6, "float32", 2)
         assert t.device == Device("cpu")
@@ -107,7 +107,7 @@ class TestSingleElements:
         assert isinstance(Tensor(np.float32(3)).item(), float)
         assert (float(Tensor([2.5])), int(Tensor(2.5)), bool(Tensor([0.0]))) == (2.5, 2, False)
 
-    def test_more_than_one(self):
+    def test_items_of_several_elements(self):
         t = Tensor([1.0, 2.0])
         for convert in (float, int, Tensor.item):
             with pytest.raises(
@@ -202,7 +202,7 @@ class TestMethods:
         a, b = Tensor([1.0]), Tensor([1.0])
         assert {a: 1, b: 2}[a] == 1
 
-    def test_unknown_operands_are_refused(self):
+    def test_unknown_operands_raise(self):
         for other in (None, "x", object()):
             with pytest.raises(DtypeError, match="a tensor holds booleans, integers or real numbers"):
                 Tensor([1.0]) + other
@@ -251,7 +251,7 @@ class TestNumpy:
     def test_scalars_become_pythons(self, scalar):
         assert type(as_operand(scalar)) in (bool, int, float)
 
-    def test_arrays_of_no_axis_are_no_scalars(self):
+    def test_arrays_without_axes_are_not_scalars(self):
         assert (Tensor(np.ones(2, "float32")) * np.array(2.0)).dtype == "float64"
 
 
@@ -277,14 +277,14 @@ class TestGrad:
             ),
         ],
     )
-    def test_what_does_not_fit_is_refused_at_once(self, value, error, message):
+    def test_misfits_raise_at_once(self, value, error, message):
         x = Tensor([1.0, 2.0], requires_grad=True)
         x.grad = before = Tensor([3.0, 4.0])
         with pytest.raises(error, match=message):
             x.grad = value
         assert x.grad is before
 
-    def test_what_is_assigned_is_added_to(self):
+    def test_an_assigned_gradient_accumulates(self):
         x = Tensor([1.0, 2.0], requires_grad=True)
         x.grad = Tensor([3.0, 4.0])
         (x * 2).sum().backward()
@@ -293,7 +293,7 @@ class TestGrad:
         (x * 2).sum().backward()
         assert x.grad.numpy().tolist() == [2.0, 2.0]
 
-    def test_threads_lose_nothing(self):
+    def test_threads_lose_no_contribution(self):
         """Each of many threads adds its own number to the gradient of one leaf, many times."""
         x = Tensor(np.zeros(100_000), requires_grad=True)  # long enough for threads to change in an addition
         with ThreadPoolExecutor(8) as pool:
@@ -320,7 +320,7 @@ class TestCopies:
             assert t.requires_grad
             assert t.device == Device("cpu")  # also where there is no such device
 
-    def test_of_results_are_refused(self):
+    def test_of_results_raise(self):
         y = Tensor([1.0], requires_grad=True) * 2
         with pytest.raises(GradientError, match=r"only leaves can be copied deeply: use .detach\(\) first"):
             copy.deepcopy(y)
@@ -359,13 +359,13 @@ class TestRequiresGrad:
         y.backward()
         assert x.grad.item() == 2.0
 
-    def test_can_be_taken_back(self):
+    def test_can_be_removed(self):
         x = Tensor([3.0], requires_grad=True)
         x.requires_grad = False
         assert not (x * 2).requires_grad
 
     @pytest.mark.parametrize("seed", range(20))
-    def test_taken_back_and_given_again_it_is_the_same_leaf(self, seed):
+    def test_removed_and_set_again_it_is_the_same_leaf(self, seed):
         """What was recorded before, between and after counts for the leaf, as in PyTorch."""
         rng = np.random.default_rng(seed)
         torch = pytest.importorskip("torch")
@@ -391,7 +391,7 @@ class TestRequiresGrad:
             assert (x.grad is None) == (other.grad is None)
             assert x.grad is None or x.grad.item() == other.grad.item()
 
-    def test_hooks_stay_with_a_leaf_that_is_frozen_for_a_while(self):
+    def test_hooks_stay_with_a_temporarily_frozen_leaf(self):
         x = Tensor([3.0], requires_grad=True)
         x.register_hook(lambda gradient: gradient * 10)
         x.requires_grad = False
@@ -418,7 +418,7 @@ class TestDevices:
         assert y.to("cpu").numpy().tolist() == [1.0, 2.0]
         assert x.to("cpu").data is x.data
 
-    def test_mixing_is_refused(self, fake_device):
+    def test_mixing_raises(self, fake_device):
         x, y = Tensor([1.0]), Tensor([1.0], device=fake_device)
         message = r"add: operands live on different devices \['cpu', 'fake:0'\]; move them to one with .to"
         for call in (lambda: x + y, lambda: y + x, lambda: y + np.ones(1), lambda: np.ones(1) + y):
@@ -433,7 +433,7 @@ class TestDevices:
         with pytest.raises(DeviceError, match=r"add: operands live on different devices \['cpu', 'meta'\]"):
             Tensor([1.0], device="meta") + x
 
-    def test_numbers_go_anywhere(self, fake_device):
+    def test_numbers_work_on_any_device(self, fake_device):
         y = Tensor(np.ones(2, "float32"), device=fake_device)
         for out in (y + 1, 1.0 + y, np.float64(1) + y, y * True):
             assert out.device == fake_device
@@ -456,7 +456,7 @@ class TestDevices:
         assert Tensor(MetaArray((2,), "float32"), dtype="float64").dtype == "float64"
 
 
-def test_a_leaf_that_is_frozen_and_thawed_is_the_one_on_the_tape():
+def test_a_leaf_that_is_frozen_and_unfrozen_is_the_one_on_the_tape():
     x, y = Tensor([1.0, 2.0], requires_grad=True), Tensor([3.0, 4.0], requires_grad=True)
     loss = (x * x * y).sum()
     for _ in range(2):
@@ -477,7 +477,7 @@ def test_a_leaf_is_made_without_a_search_for_similar_names(monkeypatch):
     x.detach().requires_grad = True
 
 
-def test_a_leaf_that_became_another_value_is_not_the_one_on_the_tape():
+def test_a_leaf_changed_on_the_tape_is_no_longer_the_same_leaf():
     x, y = Tensor([1.0, 2.0], requires_grad=True), Tensor([3.0, 4.0], requires_grad=True)
     loss = (x * x).sum()
     x.requires_grad = False

@@ -4,7 +4,7 @@ from sknet.core import user_line
 from sknet.core._user_line import line_of, shown
 
 
-def test_the_innermost_line_that_is_not_sknets():
+def test_the_innermost_line_outside_sknet():
     path, line = line_of()  # this line
     assert path == __file__
     assert shown((path, line)) == f"in {path}, line {line}: `path, line = line_of()  # this line`"

@@ -59,7 +59,7 @@ class TestDevice:
 
 
 class TestAvailable:
-    def test_what_is_always_there(self):
+    def test_built_in_backends(self):
         assert available("cpu") == Device("cpu")
         assert available(Device("meta")) == Device("meta")
 
@@ -70,7 +70,7 @@ class TestAvailable:
             available("tpu")
 
     @pytest.mark.parametrize("kind", ["cpu", "meta"])
-    def test_there_is_one_of_a_kind(self, kind):
+    def test_backends_are_singletons(self, kind):
         with pytest.raises(
             DeviceError, match=f"device '{kind}:1' requested, but there is only one '{kind}' device"
         ):
@@ -120,7 +120,7 @@ class TestArrays:
         )
         subprocess.run([sys.executable, "-c", script], check=True)
 
-    def test_there_and_back(self, fake_device):
+    def test_round_trip(self, fake_device):
         x = np.arange(3.0)
         there = to_device(x, fake_device)
         assert device_of(there) == fake_device
@@ -133,7 +133,7 @@ class TestArrays:
         assert backend_of(there).is_sparse(there)
         np.testing.assert_array_equal(to_host(there).toarray(), np.eye(2))
 
-    def test_are_made_where_they_are_wanted(self, fake_device):
+    def test_are_created_on_the_device(self, fake_device):
         for device in (Device("cpu"), fake_device, Device("fake", 1), Device("meta")):
             owner = backend(device.kind)
             for make in (owner.empty, owner.zeros, owner.ones):
@@ -161,7 +161,7 @@ def test_rows_are_added_one_after_the_other(dtype, length):
     assert found.tobytes() == expected.tobytes()
 
 
-def test_a_kind_can_be_registered_anew():
+def test_a_kind_can_be_registered_again():
     class Mine:
         def __init__(self, values):
             self.values = values

@@ -92,7 +92,7 @@ def test_kernels_are_compiled_as_one_module_without_fused_multiply_add(count):
     assert second[1] is first[1]
 
 
-def test_free_memory_counts_what_cupys_pool_keeps(count):
+def test_free_memory_includes_cupys_pool(count):
     assert CupyBackend().free_memory(Device("cuda")) == 1024
 
 

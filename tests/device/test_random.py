@@ -41,11 +41,11 @@ def test_independent_of_one_another():
     assert len(np.unique(np.concatenate(streams))) == 1000 * len(streams)
 
 
-def test_a_shorter_draw_is_the_beginning_of_a_longer_one():
+def test_a_shorter_draw_is_a_prefix_of_a_longer_one():
     np.testing.assert_array_equal(draw(shape=(10,)), draw()[:10])
 
 
-def test_numpys_own_philox_is_the_reference():
+def test_numpys_philox_agrees():
     bits = np.random.Philox(key=np.array([1, 2], np.uint64), counter=np.array([0, 0, 5, 7], np.uint64))
     np.testing.assert_array_equal(draw(step=7, site=5), np.random.Generator(bits).random(1000))
 

@@ -29,18 +29,18 @@ def test_every_element_is_computed_whatever_the_number_of_threads(grid, block):
 
 
 @pytest.mark.parametrize("place", ["i + 1", "(int)i - 1"])
-def test_writing_outside_is_found(place):
+def test_writing_out_of_bounds_is_detected(place):
     with pytest.raises(RuntimeError, match="a kernel has written outside of its arrays"):
         kernel(LOOP + f" y[{place}] = 1.0f;")((1,), (4,), arrays())
 
 
-def test_reading_outside_gives_nan():
+def test_reading_out_of_bounds_gives_nan():
     x, y = arrays()
     kernel(LOOP + " y[i] = x[i + 1];")((1,), (4,), (x, y))
     np.testing.assert_array_equal(y, [*range(1, 10), np.nan])
 
 
-def test_what_depends_on_the_order_of_threads_gives_two_results():
+def test_race_conditions_give_two_results():
     results = []
     for _ in range(2):
         _, y = arrays()
@@ -50,7 +50,7 @@ def test_what_depends_on_the_order_of_threads_gives_two_results():
     assert (results[0] != results[1]).any()
 
 
-def test_what_does_not_compile():
+def test_compile_errors():
     with pytest.raises(RuntimeError, match=r"a generated module does not compile:[\s\S]*.z. undeclared"):
         kernel("y[0] = z;")
 

@@ -250,7 +250,7 @@ def test_names_of_features_are_checked():
 # -- layer() ----------------------------------------------------------------------------------------
 
 
-def test_a_layer_on_its_own_stays_as_it_was():
+def test_a_separate_layer_does_not_change():
     X, y = TABLES["multiclass"]
     with quiet():
         estimator = fresh("Net", "multiclass").fit(X, y)
@@ -282,7 +282,7 @@ def test_a_search_over_layers():
     assert " ".join(repr(hidden).split()) == f"LayerOutput(estimator={inside}, layer=0)"
 
 
-def test_a_layer_of_an_estimator_that_goes_on():
+def test_a_layer_of_an_estimator_that_continues_training():
     """Given the estimator itself, a transformer is a view of it."""
     X, y = TABLES["multiclass"]
     with quiet():
@@ -300,7 +300,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("layer", "kind", "message"), BAD)
-def test_layers_that_are_not_there(layer, kind, message):
+def test_missing_layers(layer, kind, message):
     X, y = TABLES["multiclass"]
     with quiet():
         estimator = fresh("MLP", "multiclass").fit(X, y)
@@ -316,7 +316,7 @@ def test_layers_that_are_not_there(layer, kind, message):
             ask()
 
 
-def test_a_network_without_hidden_layers_has_outputs_alone():
+def test_a_network_without_hidden_layers_has_only_outputs():
     X = np.random.default_rng(0).normal(size=(20, 3))
     clf = sknet.MLPClassifier((), tol=1e9, n_iter_no_change=1, random_state=0).fit(X, X[:, 0] > 0)
     for asked in (

@@ -134,7 +134,7 @@ def test_scalers_of_every_dtype():
                 assert_frozen(scaler, X, (1, 3))
 
 
-def test_memory_order_is_that_of_the_pipeline():
+def test_memory_order_is_the_pipelines():
     for scaler in SCALERS:
         frozen = sknet.freeze(scaler.fit(NUMBERS / 40))
         for X in table_of("float64")[:3]:
@@ -221,7 +221,7 @@ def mixed():
     return fitted(make_pipeline(columns, small()), table, rng), table
 
 
-def test_estimators_around_others():
+def test_meta_estimators():
     y = np.exp(NUMBERS[:, 0] / 20)
     pipeline = make_pipeline(make_pipeline(MinMaxScaler(), RobustScaler()), small(sknet.MLPRegressor))
     log = TransformedTargetRegressor(pipeline, func=np.log, inverse_func=np.exp)
@@ -240,7 +240,7 @@ def test_estimators_around_others():
     assert not hasattr(sknet.freeze(net), "predict_quantiles")
 
 
-def test_columns_are_found_by_name():
+def test_columns_are_matched_by_name():
     pipeline, table = mixed()
     expected, frozen = pipeline.predict_proba(table), sknet.freeze(pipeline)
     turned = table[["grade", "age", "animal"]].assign(more=1)
@@ -269,13 +269,13 @@ def test_columns_are_found_by_name():
         ),
     ],
 )
-def test_tables_that_it_cannot_read(change, message):
+def test_unreadable_tables(change, message):
     pipeline, table = mixed()
     with pytest.raises(ValueError, match=message):
         sknet.freeze(pipeline).predict(change(table))
 
 
-def test_names_of_columns_that_are_no_choice_of_it():
+def test_column_names_that_select_no_table():
     X = pd.DataFrame(NUMBERS, columns=list("abcd"))
     frozen = sknet.freeze(StandardScaler().fit(X))
     with pytest.raises(ValueError, match=r"X has columns \['e'\] that the fit has not seen"):
@@ -284,7 +284,7 @@ def test_names_of_columns_that_are_no_choice_of_it():
         sknet.freeze(StandardScaler().fit(NUMBERS)).transform(X[["a", "b", "c"]])
 
 
-def test_unknown_categories_are_told_where_the_encoder_tells_them():
+def test_unknown_categories_warn_where_the_encoder_warns():
     encoder = OneHotEncoder(handle_unknown="warn").fit(CODES)
     with pytest.warns(UserWarning, match="Found unknown categories in column 1"):
         sknet.freeze(encoder).transform([[0, 9, 1]])
@@ -314,7 +314,7 @@ class Twice(StandardScaler):
         (StandardScaler().set_output(transform="pandas"), r"returns frames of pandas; use set_output\("),
     ],
 )
-def test_what_cannot_be_frozen_is_named(step, message):
+def test_unsupported_steps_are_named(step, message):
     inner = make_pipeline(MaxAbsScaler(), step)
     inner.steps[1] = ("step", step)
     outer = make_pipeline(inner, small())
@@ -323,7 +323,7 @@ def test_what_cannot_be_frozen_is_named(step, message):
         sknet.freeze(outer.fit(np.abs(NUMBERS), CODES[:, 0]))
 
 
-def test_estimators_of_others_and_unfitted_ones():
+def test_foreign_and_unfitted_estimators():
     with pytest.raises(TypeError, match="step 'logisticregression', sklearn's LogisticRegression, cannot be"):
         sknet.freeze(make_pipeline(StandardScaler(), LogisticRegression()).fit(NUMBERS, CODES[:, 0]))
     with pytest.raises(NotFittedError):

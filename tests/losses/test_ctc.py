@@ -93,7 +93,7 @@ def test_invalid_labels(y, message):
         CTC().values(np.zeros((1, 3, 4)), np.array(y))
 
 
-def test_what_does_not_fit():
+def test_misfits():
     with pytest.raises(ShapeError, match=r"must have shape \(n_samples, n_labels\), and the output \("):
         CTC().values(np.zeros((2, 4)), np.ones((2, 1), int))
     with pytest.raises(DtypeError, match="CTC got targets of dtype float64; labels must be integers"):

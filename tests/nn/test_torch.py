@@ -209,7 +209,7 @@ def test_to_torch(row):
 
 
 @EACH
-def test_there_and_back(row):
+def test_round_trip(row):
     mine, theirs, _ = made(row)
     nn.from_torch(theirs.state_dict(), mine)
     other = nn.from_torch(nn.to_torch(mine), ROWS[row].mine().to(dtype="float64"))

@@ -56,7 +56,7 @@ def rounds_alike(found, wanted, dtype):
     np.testing.assert_allclose(found, wanted, rtol=8 * eps, atol=8 * eps)
 
 
-def test_every_operation_is_written_or_says_why_not():
+def test_every_operation_is_written_or_has_a_reason():
     used = set()
     for row in ROWS:
         for case in row.cases[-1:]:
@@ -118,7 +118,7 @@ def test_a_layer_is_written_for_any_number_of_rows():
                     np.testing.assert_allclose(ours, theirs, tolerance, tolerance, err_msg=name)
 
 
-def test_what_the_namespace_has_and_numpy_lacks_is_written():
+def test_functions_that_numpy_lacks_are_written():
     names = {name for name, value in vars(backend("cpu").xp).items() if not hasattr(np, name)}
     assert names - {"check_indices"} <= LACKING.keys()  # which is written from its own source
     own = [backend("cpu").xp.where, np.where]
@@ -140,13 +140,13 @@ def test_lines_are_operators_and_functions_of_numpy():
     assert "# matmul: (5, 4)" in text
 
 
-def test_helpers_are_the_sources_of_what_operations_call():
+def test_helpers_are_sources_of_called_functions():
     _, text = written(lambda x: ops.softplus(x), [np.ones((5, 3), "f")])
     assert "def _tail(x):" in text
     assert '"""Return log(1 + exp(-|x|)), what softplus adds' in text
 
 
-def test_what_depends_on_the_rows_in_its_operations_is_refused():
+def test_operations_that_depend_on_the_rows_raise():
     def captured(n):
         return capture(lambda x: ops.exp(x) if n > 5 else x * 2.0, np.ones((n, 2)))
 
@@ -158,7 +158,7 @@ def test_what_depends_on_the_rows_in_its_operations_is_refused():
         )
 
 
-def test_what_numpy_lacks_is_named():
+def test_unsupported_functions_are_named():
     with pytest.raises(CaptureError, match=r"dropout_mask cannot be written as .* no random numbers"):
         written(lambda step: ops.dropout(np.ones((3, 2)), 0.5, key=(0, 1), step=step, site=0), [np.array(1)])
     source = PythonSource()
@@ -188,7 +188,7 @@ def test_values_are_restored(value):
         assert found == value
 
 
-def test_names_of_arrays_are_those_of_python_and_apart():
+def test_names_of_arrays_are_valid_and_unique():
     source = PythonSource()
     names = [source.array(np.ones(2), name) for name in ("0.weight", "a.b", "a_b", "np", "n")]
     assert names == ["layer_0_weight", "a_b", "a_b_", "np_", "n_"]

@@ -94,7 +94,7 @@ def test_empty_bags():
         ("sum", ([[0.5]],), DtypeError, "expected integers, got float64"),
     ],
 )
-def test_what_does_not_fit(mode, args, error, message):
+def test_misfits(mode, args, error, message):
     with pytest.raises(error, match=message):
         nn.EmbeddingBag(3, 2, mode)(*args)
     with pytest.raises(ValueError, match="'mode' parameter of EmbeddingBag must be a str among"):

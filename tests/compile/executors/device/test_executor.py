@@ -96,7 +96,7 @@ def test_generated_kernels(row, fake_device):
 
 
 @CAPTURED
-def test_without_kernels_every_bit_is_kept(row, fake_device):
+def test_without_kernels_results_are_bitwise_identical(row, fake_device):
     check(row, fake_device, np.testing.assert_array_equal, ["float32"], exact=True)
 
 
@@ -144,7 +144,7 @@ PAIRS = {
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", [*FUNCTIONS, *PAIRS])
-def test_what_is_not_finite_is_as_in_numpy(name, dtype, fake_device):
+def test_non_finite_values_agree_with_numpy(name, dtype, fake_device):
     x, y = (a.astype(dtype).reshape(-1) for a in np.meshgrid(VALUES, VALUES))
     args = (x, y) if name in PAIRS else (x,)
     function = PAIRS.get(name) or FUNCTIONS[name]
@@ -181,7 +181,7 @@ def test_views_of_every_kind(fake_device):
         np.testing.assert_allclose(found, value, rtol=1e-14)
 
 
-def test_dtypes_meet_as_in_numpy(fake_device):
+def test_dtype_promotion_agrees_with_numpy(fake_device):
     args = (
         np.array([-7, 0, 5], "int8"), np.array([100, 200, 250], "uint8"), np.array([True, False, True]),
         np.array([0.5, -1.5, 1e30], "float32"), np.array([2**40, -3, 7]),
@@ -243,7 +243,7 @@ def test_random_graphs(seed, donate, fake_device):
             np.testing.assert_allclose(a, b.numpy(), rtol=1e-9, atol=1e-9)
 
 
-def test_what_only_a_kernel_uses_has_no_memory(fake_device):
+def test_values_inside_a_kernel_have_no_memory(fake_device):
     x = np.ones((100, 30), np.float32)
 
     def function(x):
@@ -256,7 +256,7 @@ def test_what_only_a_kernel_uses_has_no_memory(fake_device):
     assert all(b.position % 256 == 0 for b in live_buffers(there.plan).values())
 
 
-def test_a_kernel_writes_over_what_it_reads_last(fake_device):
+def test_a_kernel_overwrites_operands_at_their_last_use(fake_device):
     x = np.ones((64, 32), np.float32)
 
     def function(x, y):
@@ -302,7 +302,7 @@ def add(x, y):
     return x + y
 
 
-def test_each_device_has_programs_of_its_own(fake_device):
+def test_each_device_has_its_own_programs(fake_device):
     other = Device("fake", 1)
     x = np.ones(3)
     first, second = (compile(add, on(place, (x, x))) for place in (fake_device, other))

@@ -68,12 +68,12 @@ def test_numbers(value, dtype, text):
         ((5,), (-1,), (5,), "i * -1"),
     ],
 )
-def test_places(shape, strides, within, text):
+def test_index_expressions(shape, strides, within, text):
     assert position(shape, strides, within) == (text, "-" in text)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_places_are_those_of_numpys_broadcasting(seed):
+def test_index_expressions_agree_with_numpys_broadcasting(seed):
     rng = np.random.default_rng(seed)
     within = tuple(rng.integers(1, 5, rng.integers(1, 5)).tolist())
     shape = tuple(n if rng.random() < 0.7 else 1 for n in within)[rng.integers(0, 2) :]
@@ -100,7 +100,7 @@ def test_numbers_of_64_bits_count_what_is_larger_than_32_bits():
     assert large.blocks == 4096
 
 
-def test_an_expression_that_c_does_not_know_is_no_part_of_a_kernel():
+def test_expressions_without_c_code_are_not_fused():
     x = Variable((3,), "int64")
     assert not is_map(Equation(PRIMITIVES["pow"], (x, x), {}))
     assert not is_map(Equation(PRIMITIVES["exp"], (Variable((3,), "float16"),), {}))

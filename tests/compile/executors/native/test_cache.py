@@ -47,7 +47,7 @@ SPOILS = {
 }
 
 
-def test_machine_code_that_is_not_whole_or_not_safe_is_compiled_anew():
+def test_damaged_or_unsafe_machine_code_is_compiled_again():
     files = {}
     for name in (*SPOILS, "sound", *(["of others"] if os.name == "posix" else [])):
         mine = function(name)
@@ -62,7 +62,7 @@ def test_machine_code_that_is_not_whole_or_not_safe_is_compiled_anew():
 
 
 @posix
-def test_machine_code_of_others_is_named_once():
+def test_machine_code_of_other_users_warns_once():
     mine = function("named")
     mine.wait()
     mine.file.chmod(0o666)
@@ -72,7 +72,7 @@ def test_machine_code_of_others_is_named_once():
 
 
 @posix
-def test_in_a_directory_of_others_nothing_is_kept(cache):
+def test_nothing_is_cached_in_a_directory_of_another_user(cache):
     (cache / "sknet").mkdir(parents=True)
     (cache / "sknet").chmod(0o777)
     mine = function("a directory of others")
@@ -106,7 +106,7 @@ def poisoned(folder):
     return mark
 
 
-def test_the_compiling_process_imports_nothing_from_elsewhere(tmp_path, monkeypatch):
+def test_the_compiling_process_is_isolated(tmp_path, monkeypatch):
     mark = poisoned(tmp_path / "poison")
     monkeypatch.chdir(tmp_path / "poison")
     for name in ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE"):
@@ -119,7 +119,7 @@ def test_the_compiling_process_imports_nothing_from_elsewhere(tmp_path, monkeypa
     assert not mark.exists()
 
 
-def test_a_file_of_the_name_of_numba_is_not_taken_for_it(tmp_path):
+def test_a_file_named_numba_is_not_imported(tmp_path):
     mark = poisoned(tmp_path / "poison")
     for name in (
         "numpy",
@@ -149,7 +149,7 @@ def test_several_processes_at_once():
     assert [path.suffix for path in mine.file.parent.iterdir()] == [".code"]
 
 
-def test_a_compiling_process_that_fails_is_not_started_again():
+def test_a_failed_compiling_process_is_not_restarted():
     broken = function('a syntax error""" in the source')
     for _ in range(500):
         assert broken.get(1e6) is None
@@ -158,7 +158,7 @@ def test_a_compiling_process_that_fails_is_not_started_again():
     assert broken.get(1e6) is None
 
 
-def test_what_does_not_pay_is_not_compiled():
+def test_code_that_does_not_pay_is_not_compiled():
     mine = function("short")
     assert mine.get(0.1) is None
     assert not list(mine.file.parent.iterdir())

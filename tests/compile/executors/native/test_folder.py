@@ -12,7 +12,7 @@ from sknet.compile.executors.native._folder import cache_directory, is_own_file,
 posix = pytest.mark.skipif(os.name != "posix", reason="rights of files are POSIX's")
 
 
-def test_the_environment_says_where(monkeypatch, tmp_path):
+def test_the_environment_sets_the_location(monkeypatch, tmp_path):
     monkeypatch.setenv("SKNET_CACHE_DIR", str(tmp_path / "own"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert cache_directory() == tmp_path / "own" / "sknet" / versions()
@@ -32,7 +32,7 @@ def test_the_environment_says_where(monkeypatch, tmp_path):
     assert cache_directory() is None
 
 
-def test_machine_code_is_of_a_processor():
+def test_machine_code_is_specific_to_a_processor():
     assert processor()
     assert "\n\n" not in processor()
 
@@ -129,7 +129,7 @@ def test_a_file_that_others_could_have_written_is_not_used(tmp_path, spoil):
         assert not is_own_file(missing)
 
 
-def test_where_nothing_can_be_written_nothing_is_kept(tmp_path):
+def test_without_write_access_nothing_is_cached(tmp_path):
     (tmp_path / "file").write_text("")
     assert not usable(tmp_path / "file" / "sknet" / "versions")
     assert (tmp_path / "file").read_text() == ""

@@ -37,12 +37,12 @@ def content_of(file):
         return out.read()
 
 
-def test_an_empty_payload_is_one(file):
+def test_an_empty_payload_is_valid(file):
     assert file.write("cpu", b"")
     assert file.read("cpu") == b""
 
 
-def test_it_is_of_one_key_and_one_processor(file):
+def test_it_is_for_one_key_and_one_processor(file):
     assert file.read("another cpu") is None
     assert CodeFile(file.cache_path, "something else").read("cpu") is None
 
@@ -57,7 +57,7 @@ def test_a_truncated_file_is_not_read(file):
     assert changed(file, content) == PAYLOAD
 
 
-def test_a_flipped_bit_is_noticed(file):
+def test_a_flipped_bit_is_detected(file):
     content = bytearray(content_of(file))
     for position in range(len(content)):
         bit = 1 << (position % 8)
@@ -72,7 +72,7 @@ def test_other_content_is_not_read(file):
 
 
 @posix
-def test_files_of_others_are_not_read(file, monkeypatch):
+def test_files_of_other_users_are_not_read(file, monkeypatch):
     for mode in (0o620, 0o602, 0o666):
         os.chmod(file.cache_path, mode)
         assert file.read("cpu") is None
@@ -128,7 +128,7 @@ while True:
 
 
 @posix
-def test_a_writer_that_is_killed_leaves_the_file_whole(file, tmp_path):
+def test_a_killed_writer_leaves_a_complete_file(file, tmp_path):
     for delay in np.linspace(0.0, 0.05, 12):
         command = [sys.executable, "-c", WRITER, file.cache_path, _machine_code.__file__]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
@@ -138,7 +138,7 @@ def test_a_writer_that_is_killed_leaves_the_file_whole(file, tmp_path):
         assert file.read("cpu") == bytes(range(256)) * 40000
 
 
-def test_what_killed_writers_left_is_removed_later(file, tmp_path):
+def test_files_of_killed_writers_are_removed_later(file, tmp_path):
     old, new, other = (tmp_path / name for name in ("entry.code1.part", "entry.code2.part", "old.txt"))
     for path in (old, new, other):
         path.write_bytes(b"half")

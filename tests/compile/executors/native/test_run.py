@@ -115,7 +115,7 @@ def test_batches_without_weight_are_left_out(monkeypatch):
         assert fitted("always").loss_curve_ == fitted("0").loss_curve_
 
 
-def test_what_is_not_finite_stops_before_the_update():
+def test_non_finite_values_stop_before_the_update():
     X, y = data()
     X[150, 0] = np.inf
     steps = new_steps(X=X, y=y)
@@ -160,7 +160,7 @@ def test_four_fits_in_threads_are_as_four_in_a_row():
         np.testing.assert_array_equal(together[i], results[i])
 
 
-def test_data_that_native_code_cannot_read_is_left_to_numpy():
+def test_unsupported_data_use_numpy():
     X, y = data()
     memory = np.zeros(X.nbytes + 1, np.uint8)[1:]  # numbers that begin at odd addresses
     memory[:] = X.reshape(-1).view(np.uint8)
@@ -169,7 +169,7 @@ def test_data_that_native_code_cannot_read_is_left_to_numpy():
     assert steps.runs == [None]
 
 
-def test_without_numba_steps_are_numpys(monkeypatch):
+def test_without_numba_steps_use_numpy(monkeypatch):
     runner.cache_clear()
     monkeypatch.setattr("sknet.compile.executors.native._run.has_numba", lambda: False)
     with pytest.raises(UnsupportedError, match="Numba is not installed"):
@@ -181,7 +181,7 @@ def test_without_numba_steps_are_numpys(monkeypatch):
 @pytest.mark.parametrize(
     ("native", "kind"), [("0", CompiledSteps), ("1", NativeSteps), ("always", NativeSteps)]
 )
-def test_the_environment_can_do_without(native, kind, monkeypatch):
+def test_the_environment_can_disable_native_code(native, kind, monkeypatch):
     monkeypatch.setenv("SKNET_NATIVE", native)
     assert type(new_steps(lambda model, batches, *rest: steps_for(model, batches, True, 10))) is kind
 

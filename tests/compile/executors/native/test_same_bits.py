@@ -140,7 +140,7 @@ class AgainstItself(nn.Module):
 
 
 @pytest.mark.parametrize("reduced", [False, True])
-def test_an_axis_against_itself(reduced):
+def test_an_outer_operation_of_an_axis(reduced):
     check(network(partial(AgainstItself, reduced)), *data())
 
 
@@ -165,7 +165,7 @@ class OfNoElement(nn.Module):
         return x * (1.0 + ops.tanh(x.mean(keepdims=True))[1:].sum())
 
 
-def test_a_view_of_no_element():
+def test_an_empty_view():
     check(network(OfNoElement), *data())
 
 
@@ -195,7 +195,7 @@ class Taken(nn.Module):
 
 
 @pytest.mark.parametrize("index", [[0, 1, 2], [0, 0, 0], [-1, 0, 1]])
-def test_an_index_that_is_a_constant(index):
+def test_a_constant_index(index):
     check(lambda: Taken(np.array(index)[:, None]), *data(), size=3)
 
 
@@ -207,7 +207,7 @@ class Reversed(nn.Module):
 
 
 @pytest.mark.parametrize("rows", [3, 4, 6])
-def test_a_rest_of_one_number_is_viewed_as_others_are(rows):
+def test_a_last_batch_of_one_row(rows):
     X, y = data("float64")
 
     def make():
@@ -374,7 +374,7 @@ class Spread(nn.Module):
 
 
 @pytest.mark.parametrize("at", [0, 1])
-def test_parts_of_what_is_repeated(at):
+def test_slices_of_a_repeated_array(at):
     check(network(partial(Spread, at)), *data("float64"), dtype="float64")
 
 
