@@ -7,7 +7,7 @@ import pytest
 
 @cache
 def reason_without_cuda() -> str | None:
-    """Say why no CUDA device can be used; None where one can."""
+    """Return why no CUDA device can be used; None if one can."""
     try:
         import cupy
     except ImportError:
@@ -27,7 +27,7 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture
 def fake_device():
-    """The first of two devices whose arrays NumPy cannot read: what runs there would run on a GPU."""
+    """The first of two fake devices, whose arrays NumPy cannot read: code that runs there would run on a GPU."""
     from sknet.device import Device
     from tests.devices import fake
 

@@ -1,4 +1,4 @@
-"""The ladder: every rung prints a loss that falls, is short, and says what it shows."""
+"""The ladder: every rung prints a decreasing loss, is short, and is documented."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ SCRIPTS = sorted(LADDER.glob("*.py"))
 
 
 def run(path, capsys, monkeypatch, *arguments):
-    """Run a script in this process, where an unexpected warning is an error, and return what it prints."""
+    """Run a script in this process, where unexpected warnings are errors, and return its output."""
     monkeypatch.setattr(sys, "argv", [str(path), *arguments])
     runpy.run_path(str(path), run_name="__main__")
     return capsys.readouterr().out

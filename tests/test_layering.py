@@ -39,7 +39,7 @@ LAYERS = [
 ]
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
 
-# Optional packages, and the only parts of the house that may import them.
+# Optional packages, and the only packages that may import them.
 OPTIONAL = {
     "cupy": ("sknet.device", "sknet.compile.executors"),
     "cupyx": ("sknet.device", "sknet.compile.executors"),
@@ -66,7 +66,7 @@ def imports(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int
             parts = module.split(".")
             anchor = parts[: len(parts) - node.level + is_package] if node.level else []
             base = ".".join([*anchor, *([node.module] if node.module else [])])
-            # `from sknet import nn` names a layer in what is imported, not in where from.
+            # in `from sknet import nn` the layer is the imported name
             names = [f"{base}.{alias.name}" if base == "sknet" else base for alias in node.names]
             yield from ((node.lineno, name) for name in names)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
@@ -102,7 +102,7 @@ def test_imports_point_down():
 
 
 def foreign_names(source: str, module: str, *, is_package: bool = False) -> Iterator[str]:
-    """Yield the imports from a private module or a room of another package, or of a private name of one."""
+    """Yield imports from a private module or a subpackage of another package, or of its private names."""
     for line, target, name in imported_names(source, module, is_package=is_package):
         room = target.split(".")
         is_private = any(part.startswith("_") for part in room[2:]) or (
@@ -118,7 +118,7 @@ def is_underscored(name: str) -> bool:
 
 
 def imported_names(source: str, module: str, *, is_package: bool) -> Iterator[tuple[int, str, str]]:
-    """Yield (line, module, name or nothing) of what `imports` finds."""
+    """Yield (line, module, name or nothing) of every import."""
     for line, target in imports(source, module, is_package=is_package):
         yield line, target, ""
     for node in ast.walk(ast.parse(source)):
@@ -161,7 +161,7 @@ def test_exports_and_own_modules_may_be_imported(module, source):
     assert not list(foreign_names(source, module))
 
 
-# The order inside of packages that a graph passes through: each imports only what comes before it.
+# The order inside packages: each module imports only earlier ones.
 ORDERS = {
     "sknet.compile": [
         *("_key", "_signature", "_evaluate", "_graph", "_layout", "_internal", "_views", "_group"),
@@ -188,7 +188,7 @@ ORDERS = {
 
 
 def without_types(source: str) -> str:
-    """Return a source without what is imported for type hints alone: they may name what comes later."""
+    """Return a source without imports for type hints, which may name later modules."""
     tree = ast.parse(source)
     tree.body = [node for node in tree.body if not ast.unparse(node).startswith("if TYPE_CHECKING:")]
     return ast.unparse(tree)

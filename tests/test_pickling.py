@@ -1,4 +1,4 @@
-"""An instance of every public class through every pickle protocol, copy and deepcopy: it is what it was."""
+"""Instances of every public class survive every pickle protocol, copy and deepcopy."""
 
 import copy
 import inspect
@@ -53,12 +53,12 @@ def classes():
     return {name: cls for name, cls in found.items() if not (inspect.isabstract(cls) or is_protocol(cls))}
 
 
-# -- how they are made -----------------------------------------------------------------------------------
+# -- how they are created --------------------------------------------------------------------------------
 
 X = np.random.default_rng(0).normal(size=(6, 4)).astype("float32")
 Y = np.arange(6, dtype="float32").reshape(6, 1)
 
-# Values of the arguments that have no default, by their names.
+# Values of required arguments, by name.
 ARGUMENTS = {
     "lr": 0.1,
     "peak_lr": 0.2,
@@ -269,7 +269,7 @@ SPECIAL = {
     sknet.neural_network.MLPRegressor: lambda: estimator(sknet.neural_network.MLPRegressor, "regression"),
 }
 
-# What belongs to this process: neither pickled nor copied, and says so.
+# Objects bound to this process, which raise when pickled or copied.
 BOUND = {
     "sknet.callbacks.FitView": lambda: FitView(None),
     "sknet.compile.Compiled": lambda: compile(ops.tanh, (X,)),
@@ -307,12 +307,12 @@ def made(cls):
 # -- what is compared --------------------------------------------------------------------------------------
 
 
-# What is made again when it is needed.
+# Attributes that are recreated on demand.
 PROGRAMS = ("_stepper", "_predictors", "_graphs", "verified", "shown", "scheduled")
 
 
 def state_of(x):
-    """Return all attributes, wherever they are kept."""
+    """Return all attributes, in slots or in the dict."""
     slots = [name for cls in type(x).__mro__ for name in getattr(cls, "__slots__", ())]
     found = {name: getattr(x, name) for name in slots if hasattr(x, name) and name != "__weakref__"}
     found.update(getattr(x, "__dict__", {}))
@@ -378,7 +378,7 @@ def assert_alike(a, b, seen):
 
 
 def assert_works_alike(a, b):
-    """Assert that two objects do the same, where their class does something with X."""
+    """Assert that two objects behave alike, if their class does something with X."""
     for method in ("predict", "predict_proba"):
         if hasattr(a, method) and hasattr(a, "n_features_in_"):
             features = np.random.default_rng(1).normal(size=(5, a.n_features_in_))

@@ -1,4 +1,4 @@
-"""The project speaks of itself alone: no file names a folder of someone's machine."""
+"""No file names a folder of someone's machine."""
 
 import re
 

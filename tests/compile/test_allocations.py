@@ -1,4 +1,4 @@
-"""What runs at every step makes no arrays: outputs and scratch are the plan's."""
+"""A step allocates no arrays: outputs and scratch memory belong to the plan."""
 
 import tracemalloc
 

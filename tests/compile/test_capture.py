@@ -1,4 +1,4 @@
-"""Modules, captured as they are: what they hold are named inputs, and the graph computes what they do."""
+"""Captured modules: their state becomes named inputs, and the graph computes the same."""
 
 import pickle
 

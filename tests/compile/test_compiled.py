@@ -1,4 +1,4 @@
-"""Compiled functions: slots, sharing, memory of their own."""
+"""Compiled functions: slots, sharing, separate memory."""
 
 import gc
 import threading
@@ -65,7 +65,7 @@ def test_fresh_has_its_own_memory():
 
 
 def test_slots_can_be_shared():
-    """As for the last, short batch of an epoch: other rows, the same parameters."""
+    """As for the last, short batch of an epoch: different rows, the same parameters."""
     full = make(donate=(0,))
     short = compile(affine, ({"w": np.ones(3)}, X[:1]), donate=(0,)).fresh(({"w": full.slots[0]["w"]}, None))
     full.slots[0]["w"][:] = 1.0
@@ -77,7 +77,7 @@ def test_slots_can_be_shared():
 
 
 def test_another_array_on_the_same_memory():
-    """As for batches in the order of the data: rows are read where they are, also read-only ones."""
+    """As for batches in the order of the data: rows are read in place, even if read-only."""
     data = np.arange(12.0).reshape(4, 3)
     data.flags.writeable = False
     gathered = make(donate=(0,))
@@ -204,7 +204,7 @@ def test_long_sums_are_accurate():
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_multiples_in_place_in_every_dtype(dtype):
-    """BLAS has no float16: it would compute with a copy, and write nothing."""
+    """BLAS has no float16: it would compute on a copy, and write nothing."""
     x = np.linspace(-1, 1, 5).astype(dtype)
     found = compile(lambda x: ops.exp(x) * 0.5 + x * 2.0, (x,))(x)
     expected = np.exp(x.astype("float64")) * 0.5 + x * 2.0
@@ -229,7 +229,7 @@ def test_products_that_run_in_one_thread(shape, monkeypatch, request):
 
 
 def test_slots_as_arguments_for_one_another():
-    """What is copied first must not be overwritten before it is read."""
+    """A value must not be overwritten before it is read."""
     compiled = compile(lambda x, y, z: (x - 2 * y, y * z), (np.ones(3), np.ones(3), np.ones(3)))
     x, y, z = np.arange(3.0), np.arange(3.0) + 5, np.arange(3.0) + 9
     for _ in range(2):
@@ -279,7 +279,7 @@ OF_ANY_LAYOUT = {
 
 @pytest.mark.parametrize("name", OF_ANY_LAYOUT)
 def test_exact_plans_are_bitwise_identical_to_calls_for_every_layout(name):
-    """NumPy's results for transposed operands are transposed, and sums over those round differently."""
+    """NumPy's results for transposed operands are transposed, and sums over them round differently."""
 
     def function(x):
         return OF_ANY_LAYOUT[name](x.reshape(7, 39))

@@ -1,4 +1,4 @@
-"""Whatever a capture would silently freeze: it raises, and names the line; or is documented here."""
+"""Values that a capture would silently freeze raise an error that names the line; or are documented here."""
 
 import re
 
@@ -77,7 +77,7 @@ def test_a_computed_index():
 
 
 def test_computed_rows():
-    """Not refused: their number is known."""
+    """Allowed, since their number is known."""
     compiled = compile(lambda x, i: x[i], (X, np.array([0, 1])))
     for i in ([0, 1], [1, -1]):
         np.testing.assert_array_equal(compiled(X, np.array(i)), X[i])
@@ -168,7 +168,7 @@ def test_another_shape_dtype_or_structure():
 
 
 def test_constants_are_those_of_the_capture():
-    """Documented, not refused: an array that is used but not passed keeps its captured value."""
+    """Documented, not an error: an array that is used but not passed keeps its captured value."""
     scale = np.ones(3)
     compiled = compile(lambda x: x * scale, (X,))
     scale[:] = 7.0
@@ -176,13 +176,13 @@ def test_constants_are_those_of_the_capture():
 
 
 def test_iteration_is_unrolled():
-    """Documented, not refused: the number of rows is part of the shape."""
+    """Documented, not an error: the number of rows is part of the shape."""
     compiled = compile(lambda x: x[0] + sum(x[i] for i in range(1, len(x))), (X,))
     np.testing.assert_array_equal(compiled(X), X.sum(0))
 
 
 def test_shapes_may_be_branched_on():
-    """Documented, not refused: another shape is another capture."""
+    """Documented, not an error: another shape is another capture."""
     graph = capture(lambda x: x.sum() if x.shape[0] == 2 and x.ndim == 2 else x, X)
     assert graph.outputs[0].shape == ()
 

@@ -30,7 +30,7 @@ def test_text():
 
 
 def test_text_of_arrays():
-    """The text is for people: it lists short arrays, and only dtype and shape of long ones."""
+    """The text is for humans: it lists short arrays, and only dtype and shape of long ones."""
     short = str(capture(lambda x: x[:, np.array([2, 0])] * np.arange(2.0), np.ones((1, 3))))
     assert "index=(slice(None, None, None), int64[2, 0])" in short
     assert "constant float64[0.0, 1.0]" in short

@@ -87,7 +87,7 @@ def test_memory_layouts_do_not_matter():
 
 
 def test_unknown_objects_are_compared_by_identity_and_kept_alive():
-    """An id is given out again as soon as its object is gone."""
+    """An id may be reused once its object is deleted."""
     keys = [key_of(object()) for _ in range(100)]
     assert len(set(keys)) == 100
     kept = object()
@@ -234,7 +234,7 @@ def test_a_key_is_of_structure_not_of_names():
     assert capture(first, *args).key() != capture(first, np.ones(3), np.ones(3, np.float32)).key()
 
 
-# -- what identity decides --------------------------------------------------------------------
+# -- consequences of identity -----------------------------------------------------------------
 
 
 def indices():
@@ -308,7 +308,7 @@ def test_numbers_among_the_arguments_keep_their_type():
 
 
 def test_an_index_that_is_changed_after_the_capture():
-    """Both what was captured and what shares its program keep the index of the capture."""
+    """The captured function and those that share its program keep the index of the capture."""
     X, index = np.arange(6.0), np.array([1, 2])
     first = compile(lambda x: x[index], (X,))
     index[:] = 5

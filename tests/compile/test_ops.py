@@ -1,4 +1,4 @@
-"""Every op of the table, forward and backward: compiled and called plainly, it gives the same."""
+"""Every op of the table, forward and backward: compiled and eager results agree."""
 
 import numpy as np
 import pytest
@@ -98,7 +98,7 @@ def test_integers(row, case):
     ("first", "second"), [("float64", "int64"), ("int64", "float64"), ("float32", "int32")]
 )
 def test_a_choice_over_an_operand_of_another_dtype(first, second, exact):
-    """The result may take an operand's memory over, whose elements are of the same size and another kind."""
+    """The result may reuse an operand's memory, whose elements have the same size but another kind."""
 
     def function(mask, x, y):
         return ops.where(mask, x * 2, y * 3)

@@ -20,7 +20,7 @@ SHAPE = (6, 4)
 
 
 def random_function(seed, steps=25):
-    """Return a function that combines three matrices at random, and returns some of what it makes."""
+    """Return a function that combines three matrices at random, and returns some of the results."""
     rng = np.random.default_rng(seed)
     choices = [(rng.integers(6), *rng.integers(0, 1 << 16, 3)) for _ in range(steps)]
 
@@ -94,7 +94,7 @@ def test_random_graphs_with_donated_arguments(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_chains_block_by_block(seed, monkeypatch, request):
-    """Blocks of a few rows, so that chains of every kind are divided."""
+    """Blocks of a few rows, so that chains of every kind are split."""
     import sknet.compile.executors.numpy._executor as executor
     from sknet.compile.passes import fuse
 
@@ -205,7 +205,7 @@ def test_the_gradient_of_slices_is_assembled():
 
 def test_a_product_is_computed_and_accumulated_in_place():
     def function(flat, x, y):
-        w = flat[:9600].reshape(80, 120)  # more elements than BLAS is given at once
+        w = flat[:9600].reshape(80, 120)  # more elements than are passed to BLAS at once
         product = ops.matrix_transpose(x) @ y + 0.25 * w
         return ops.concat([ops.reshape(product, (-1,)), flat[9600:] + 1.0])
 

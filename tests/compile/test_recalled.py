@@ -1,4 +1,4 @@
-"""Functions that are found by a key: captured once, and bound to memory and matrices of their own."""
+"""Functions cached by a key: captured once, each bound to its own memory and matrices."""
 
 import numpy as np
 import scipy.sparse

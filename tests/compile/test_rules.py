@@ -1,4 +1,4 @@
-"""Every rewriting rule, one by one, on the values at which something can go wrong."""
+"""Every rewriting rule, one by one, on critical values."""
 
 import functools
 from collections.abc import Callable
@@ -23,7 +23,7 @@ NUMBERS = (*FLOATS, *INTEGERS[:-1])
 class Row:
     """A rule, functions that it rewrites, and the rules that have to come before it.
 
-    `tame` is what part of the operands' elements is ordinary, `tame_relaxed` when all rules are applied.
+    `tame` is the fraction of ordinary elements in the operands, `tame_relaxed` when all rules are applied.
     """
 
     rule: str
@@ -204,7 +204,7 @@ ROWS = [
         ALL,
         tame_relaxed=1.0,
     ),
-    Row(  # the operation promises no more than this
+    Row(  # the operation guarantees no more
         "scaled_afterwards",
         (ops.scaled_quotient, lambda c, x, y: ops.scaled_quotient(2.5, x, y)),
         ((), (4, 6), (4, 6)),
@@ -242,7 +242,7 @@ def test_every_rule_has_a_row():
 
 @pytest.mark.parametrize(("row", "function", "dtype"), CASES)
 def test_each_rule_separately(row, function, dtype):
-    """What the rule makes of the graph, computed one equation after the other."""
+    """The graph rewritten by the rule, computed one equation at a time."""
     graph = capture(listed(function), *drawn(row, dtype, 0))
     after = rewrite(graph, RULES.only(row.rule, *row.after)).verify()
     assert after.key() != rewrite(graph, RULES.only(*row.after)).key()
@@ -255,7 +255,7 @@ def test_each_rule_separately(row, function, dtype):
 @pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize(("row", "function", "dtype"), CASES)
 def test_compiled(row, function, dtype, exact):
-    """All rules together, and the program that is made of the graph."""
+    """All rules together, and the program of the graph."""
     graph = capture(listed(function), *drawn(row, dtype, 0))
     for seed in range(5):
         arrays = drawn(row, dtype, seed, relaxed=not exact)

@@ -92,7 +92,7 @@ def test_activations_are_bitwise_identical(activation):
     ("loss", "outputs", "classes"), [(LogLoss(), 3, 3), (LogLoss(), 1, 2), (SquaredError(), 1, 0)]
 )
 def test_same_numbers_to_rounding(loss, outputs, classes, optimizer, dtype, tolerance):
-    """Rounding grows from step to step as training does: by some hundred times in 50 steps."""
+    """Rounding errors grow by a factor of some hundred in 50 steps."""
     found, expected = both((20, 50, outputs), nn.Tanh, loss, optimizer, classes, dtype, exact=False)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max())
@@ -195,7 +195,7 @@ def test_buffers_and_random_streams(exact):
     module = nn.Sequential(
         nn.Linear(8, 16), nn.BatchNorm(16), nn.ReLU(), nn.Dropout(0.3), nn.LayerNorm(16), nn.Linear(16, 3)
     )
-    optimizer = SGD(0.05, momentum=0.9)  # Adam would make steps of the rounding of gradients that are zero
+    optimizer = SGD(0.05, momentum=0.9)  # Adam would amplify the rounding of zero gradients
     data = Batches(module, optimizer, (32, 8), 3, np.float32)
     buffers = {name: buffer.numpy() for name, buffer in module.named_buffers()}
     step = state_step(module, LogLoss(), optimizer, data.layout)

@@ -1,4 +1,4 @@
-"""What the contract tests of all devices share: operands as tensors, and gradients along random weights."""
+"""Helpers of the contract tests of all devices: operands as tensors, and gradients with random weights."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def evaluate(expression: str, arrays: tuple[Any, ...], dtype: Any) -> np.ndarray
 
 
 def check_record(primitive: Primitive, arrays: tuple[Any, ...], params: dict[str, Any], result: Any) -> None:
-    """Hold one computed result against the primitive's other rules."""
+    """Compare one computed result with the primitive's other rules."""
     shape, dtype = primitive.shape(*arrays, **params)
     assert (shape, dtype) == (np.shape(result), result.dtype), primitive
     if primitive.writes_out:

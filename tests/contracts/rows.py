@@ -1,6 +1,6 @@
-"""The op table: one row an op. A public op or a primitive without a row fails a test.
+"""The op table: one row per op. A public op or a primitive without a row fails a test.
 
-The rows are in `rows_<family>.py`; what such a file lists as `ROWS` is in the table.
+The rows are the `ROWS` of the files `rows_<family>.py`.
 """
 
 import inspect
@@ -31,10 +31,10 @@ def name(row: Row, case: Case) -> str:
 def every_case(
     only: Callable[[Row, Case], bool] = lambda row, case: True, **parameters: Sequence[Any]
 ) -> Callable[[Callable[..., None]], Any]:
-    """Run a test of ``row`` and ``case`` once for each row: on all of its cases that `only` is true for.
+    """Run a test of ``row`` and ``case`` once for each row, on all of its cases for which `only` is true.
 
-    Pytest would spend more time on thousands of tests of a millisecond than they take. An error says in which
-    case it came up, and with which of the `parameters`, each of which is gone through for every case.
+    With thousands of tests of a millisecond, pytest's overhead would dominate. An error names the case and the
+    combination of `parameters`, all of which are tried for every case.
     """
 
     def decorate(test: Callable[..., None]) -> Any:

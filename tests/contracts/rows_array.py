@@ -24,7 +24,7 @@ def _axes(x, axis):
 
 
 def _over_axes(function, start=lambda x: x * 1):
-    """Make a reduction over several axes of one of PyTorch's over one."""
+    """Turn PyTorch's reduction over one axis into one over several axes."""
 
     def reduce(x, axis=None, keepdims=False):
         x = start(x)
@@ -77,7 +77,7 @@ def _argsorted(x, axis=-1, descending=False):
 
 
 def _joined(parts):
-    """Join results into one: backwards, so that their order counts."""
+    """Concatenate results, in reverse, so that their order matters."""
     return ops.concat(parts[::-1], None)
 
 
@@ -86,7 +86,7 @@ def _flat(parts):
 
 
 def _torch_embedding(i, table, padding_idx=None):
-    """PyTorch gives no gradient for the index of padding, but its row; here it is zeros."""
+    """PyTorch returns the padding row without gradient; ours is zeros."""
     rows = F.embedding(i, table, padding_idx)
     return rows if padding_idx is None else rows * (i != padding_idx)[..., None]
 

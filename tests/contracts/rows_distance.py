@@ -19,7 +19,7 @@ ZEROS = {"low": 0.0, "high": 0.0}
 
 
 def _powers(x, ord, axis, keepdims):
-    """Return an ord-norm by its formula, which NumPy's function knows of matrices and vectors only."""
+    """Return an ord-norm by its formula, since NumPy's function supports only matrices and vectors."""
     x, axis = _as(x, x), tuple(range(x.ndim)) if axis is None else axis
     with np.errstate(divide="ignore"):
         if math.isinf(ord):
@@ -30,7 +30,7 @@ def _powers(x, ord, axis, keepdims):
 
 
 def _as(value, x):
-    """Give a value the dtype of a result: x's, or float64 for integers."""
+    """Convert a value to the dtype of a result: x's, or float64 for integers."""
     return np.asarray(value, x.dtype if x.dtype.kind == "f" else np.float64)
 
 

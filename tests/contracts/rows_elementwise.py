@@ -1,4 +1,4 @@
-"""Rows of what works one element at a time."""
+"""Rows of elementwise functions."""
 
 import math
 

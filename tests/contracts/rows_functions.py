@@ -17,7 +17,7 @@ TRUTHS = [*binary(), Case((flags(3), flags(3)))]
 
 
 def _plain(name, cases=None, numpy=None, torch_name=None, order=2) -> Row:
-    """Return the row of a function that NumPy and PyTorch know as well."""
+    """Return the row of a function that NumPy and PyTorch have as well."""
     return Row(
         name,
         getattr(np, numpy or name),
@@ -29,7 +29,7 @@ def _plain(name, cases=None, numpy=None, torch_name=None, order=2) -> Row:
 
 
 def _same_dtype(name, order=2) -> Row:
-    """Return the row of a function for which PyTorch wants operands of one dtype."""
+    """Return the row of a function for which PyTorch requires operands of one dtype."""
     return Row(
         name,
         getattr(np, name),

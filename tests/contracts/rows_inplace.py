@@ -1,4 +1,4 @@
-"""Rows of what is recorded where a tensor changes in place."""
+"""Rows of the operations recorded for in-place changes."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
 """Rows of linear algebra.
 
-Functions that read one triangle, or whose result has arbitrary signs, are composed with what makes them
-unique: symmetric operands, and signs that are those of a certain element.
+Functions that read one triangle, or whose results have arbitrary signs, are composed with functions that make
+them unique: operands are made symmetric, and signs fixed by a certain element.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ ANY = [Case((real(*shape),)) for shape in ((3, 3), (2, 4, 3), (3, 5), (4, 1), (0
 
 
 def _regular(x):
-    """Move a matrix away from the singular ones, and its eigenvalues and singular values from one another."""
+    """Make a matrix well-conditioned, with distinct eigenvalues and singular values."""
     m, n = x.shape[-2:]
     diagonal = np.eye(m, n) * np.arange(1.0, m + 1.0)[:, None] * 6.0
     if isinstance(x, np.ndarray):
@@ -49,7 +49,7 @@ def _positive(x):
 
 
 def _joined(parts):
-    """Join the parts of a result into one, each in a form that does not depend on signs."""
+    """Concatenate the parts of a result, each in a form that does not depend on signs."""
     first = parts[0]
     if isinstance(first, np.ndarray):
         return np.concatenate([part.reshape(-1) for part in parts])
@@ -91,7 +91,7 @@ def _qr(function):
 
 
 def _row(name, prepare, reference, theirs, cases, primitive=True, **options):
-    """Return the row of a function of one matrix, which every library is given after `prepare`."""
+    """Return the row of a function of one matrix, which is preprocessed by `prepare` in every library."""
     function = getattr(linalg, name)
     return Row(
         name,
@@ -110,7 +110,7 @@ def _tensor(x):
 
 
 def _whole(name, wrap, reference, theirs, cases):
-    """Return the row of a function of several results."""
+    """Return the row of a function with several results."""
     ours = wrap(getattr(linalg, name))
     return Row(
         name,

@@ -27,7 +27,7 @@ def _pair(value, default=1):
 
 
 def _places(kernel, grid, stride, padding, dilation):
-    """Yield position in the kernel, place of the window, and position in the image."""
+    """Yield position in the kernel, position of the window, and position in the image."""
     for (i, j), (r, c) in itertools.product(np.ndindex(*kernel), np.ndindex(*grid)):
         yield (
             (i, j),
@@ -103,7 +103,7 @@ def _conv_weight(x, g, kernel, stride, padding, dilation, groups):
 
 
 def _with_row_axis(function):
-    """Make of a reference for images one for signals, which are images of one row."""
+    """Turn a reference for images into one for signals, which are images of one row."""
 
     def reference(x, w, bias=None, **options):
         options = {
@@ -158,7 +158,7 @@ WHERE = {"stride": (2, 1), "padding": ((1, 1), (0, 1)), "dilation": (1, 1), "gro
 
 
 def _windows_of(x, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
-    """Yield every window: its place, the elements in it, and how many there would be with the padding."""
+    """Yield every window: its position, its elements, and their number including padding."""
     kernel, pads, dilation = _pair(kernel_size), _pair(padding, 0), _pair(dilation)
     stride = kernel if stride is None else _pair(stride)
     starts = []
@@ -245,7 +245,7 @@ def _with_top(first, x, where):
 
 
 def _moved(first, x, into, *, kernel, stride, padding, dilation):
-    """Yield the place of every window, and that of its largest element in the image."""
+    """Yield the position of every window, and that of its largest element in the image."""
     before = tuple(a for a, _ in padding)
     numbers = np.arange(x[0, 0].size).reshape(x.shape[2:])
     for n, c in np.ndindex(x.shape[:2]):

@@ -1,4 +1,4 @@
-"""Rows of normalisation and attention."""
+"""Rows of normalization and attention."""
 
 import math
 

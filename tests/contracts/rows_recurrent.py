@@ -15,7 +15,7 @@ N, STEPS, FEATURES, SIZE = 3, 4, 2, 3
 
 
 def cases(gates, biases, states, **params):
-    """Return cases of all the same length or not, either way round, of one step, and of no row."""
+    """Return cases with equal or different lengths, in both directions, with one step, and without rows."""
 
     def operands(n=N, steps=STEPS):
         parts = [(n, steps, FEATURES), (FEATURES, gates * SIZE), (SIZE, gates * SIZE), (biases * SIZE,)]
@@ -33,7 +33,7 @@ def cases(gates, biases, states, **params):
 
 
 def call(cell, states):
-    """Return a function of operands in a row, the lengths (if there are any) last."""
+    """Return a function of the operands, with the lengths (if any) last."""
 
     def function(x, weight_ih, weight_hh, bias, *more, **params):
         state = more[:states] if states > 1 else more[0]
@@ -91,10 +91,10 @@ def reference(step, states):
 
 
 def oracle(kind, states):
-    """Return PyTorch's function: its layer, of which the direction that is meant gets the weights."""
+    """Return PyTorch's function: its layer, with the weights in the tested direction."""
 
     def function(x, weight_ih, weight_hh, bias, *more, reverse=False, activation=None):
-        if not len(x):  # which PyTorch refuses
+        if not len(x):  # which PyTorch rejects
             return sum(0 * part.sum() for part in (x, weight_ih, weight_hh, bias, *more)).reshape(1)[:0]
         named = {} if activation is None else {"nonlinearity": activation}
         layer = getattr(torch.nn, kind)(
@@ -133,13 +133,13 @@ def operands_of_records(cell_gates, biases, states):
 
 
 def tape_reference(z, w, b, state):
-    """Return outputs, and nothing else: the plain cell keeps no gates."""
+    """Return only the outputs: the plain cell keeps no gates."""
     identity = np.eye(SIZE, dtype=z.dtype)
     return reference(rnn_step, 1)(z, identity, w, b, state[0])[: N * STEPS * SIZE]
 
 
 def gradient(g, z, w, b, state):
-    """Return the record's result for the plain cell, on a tape of its own."""
+    """Return the record's result for the plain cell, on its own tape."""
     operands = (*map(as_tensor, (z, w, b, state)), STEPS)
     params = {"cell": "tanh", "reverse": False}
     tape = bind(PRIMITIVES["recurrence_tape"], operands, params | {"kept": True})

@@ -1,4 +1,4 @@
-"""Rows of reductions, products, indexing and shapes, and of the records that have no public name."""
+"""Rows of reductions, products, indexing and shapes, and of records without public names."""
 
 import numpy as np
 import scipy.sparse

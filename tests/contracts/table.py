@@ -1,4 +1,4 @@
-"""What a row of the op table consists of."""
+"""The rows of the op table."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ __all__ = ["Case", "Row", "Spec", "binary", "drawn", "flags", "indices", "real",
 
 @dataclass(frozen=True)
 class Spec:
-    """How an operand is drawn."""
+    """The distribution of an operand."""
 
     shape: tuple[int, ...]
     kind: str = "real"
@@ -70,8 +70,8 @@ class Case:
 class Row:
     """One op: its name, an independent reference, and cases.
 
-    `primitive` names the record that the row is the row of, if it is one; `torch` is PyTorch's function, or
-    the reason why there is none to compare with; `order` is how often it can be differentiated.
+    `primitive` names the record, if the op is one; `torch` is PyTorch's function, or the reason why there is
+    none; `order` is how often it can be differentiated.
     """
 
     op: str

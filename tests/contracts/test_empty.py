@@ -1,8 +1,8 @@
-"""Every op where an axis has no elements: value, gradient and compiled program.
+"""Every op with an empty axis: value, gradient and compiled program.
 
-The cases are those of the op table, each with all axes of one length emptied, in all operands at once. What
-is right is said by PyTorch where it computes something, else by the row's reference; where an op cannot
-mean anything (the largest of nothing, a kernel without elements), it refuses by an error that is its own.
+The cases are those of the op table, each with all axes of one length emptied, in all operands at once. The
+expected result is PyTorch's if there is one, else the row's reference; where a result is undefined (the
+maximum of nothing, an empty kernel), the op raises its own error.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from tests.contracts.checks import tensors, value_and_gradients, weighted
 from tests.contracts.rows import ROWS
 from tests.contracts.table import Case, Row, Spec
 
-# Records whose parameters say lengths that operands of other lengths do not fit.
+# Records whose parameters contain lengths, so that emptied operands do not fit.
 INTERNAL = {
     "conv_weight", "max_pool_put", "max_pool_take", "recurrence_gradient", "recurrence_tape", "scatter_add",
     "sum_pool", "sum_pool_spread",
 }  # fmt: skip
 # PyTorch gives an image without channels as many filters as channels.
 OWN_REFERENCE = {"conv1d", "conv2d"}
-# What is refused although PyTorch or a reference computes something.
+# Ops that raise although PyTorch or a reference computes something.
 REFUSALS = (
     "a kernel needs at least one element",
     "expected bias of shape",
@@ -87,7 +87,7 @@ def check_compiled(row: Row, operands: list, params: dict, value: np.ndarray, fo
 
 
 def attempt(row: Row, operands: list, params: dict, wanted: np.ndarray | None) -> tuple | None:
-    """Return value and gradients; None where a refusal is right."""
+    """Return value and gradients; None if an error is correct."""
     try:
         return value_and_gradients(row, operands, params)
     except (ShapeError, IndexError, ValueError) as error:

@@ -18,7 +18,7 @@ from sknet.exceptions import DtypeError
 
 DTYPES = ("float32", "float64", "int64", "int32", "uint8", "bool")
 PARAMS = {"astype": {"dtype": np.dtype("float64")}}
-NUMBER = {"axpy": 2}  # operands that are one number for all elements
+NUMBER = {"axpy": 2}  # operands that are a single number
 
 
 def extremes(dtype, count):
@@ -40,7 +40,7 @@ def extremes(dtype, count):
 
 
 class Application(NamedTuple):
-    """A record with operands that are every combination of values."""
+    """A record with all combinations of values as operands."""
 
     primitive: Primitive
     arrays: list[np.ndarray]
@@ -53,7 +53,7 @@ class Application(NamedTuple):
 
 
 def applications(dtype):
-    """Apply every record that takes a dtype, the compiler's own to floating-point numbers only."""
+    """Apply every record that supports a dtype; the compiler's own only to floating-point numbers."""
     records = PRIMITIVES | OWN if np.dtype(dtype).kind == "f" else PRIMITIVES
     elementwise = [p for p in records.values() if p.expression is not None]
     return [found for p in elementwise if (found := application(p, dtype)) is not None]
@@ -85,7 +85,7 @@ def application(primitive, dtype):
 
 
 def check(applied, found, what):
-    """Same NaN, same infinities, and the same numbers up to some units in the last place."""
+    """Assert equal NaN and infinities, and numbers equal up to a few units in the last place."""
     expected, message = applied.expected, f"{applied.primitive.name} in {applied.dtype}, {what}"
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype), message
     if expected.dtype.kind != "f":

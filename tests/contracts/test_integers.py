@@ -1,4 +1,4 @@
-"""Where an int is taken, an integer of NumPy is: lengths and axes often come from arrays."""
+"""Wherever an int is accepted, a NumPy integer is: lengths and axes often come from arrays."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every op keeps the same contract; the table says what each one computes."""
+"""The contract of all ops; the table has each one's reference."""
 
 import numpy as np
 import pytest
@@ -82,12 +82,12 @@ def test_gradients(row, case):
     assert gradcheck(function, [operands[i] for i in at], order=row.order)
 
 
-# Draws need the key of a step, a sparse matrix belongs to a slot, and a conversion does what it is told.
+# Draws need the key of a step, a sparse matrix belongs to a slot, and a conversion names its dtype.
 NOT_CAPTURED = {"dropout", "dropout_mask", "sparse_matmul", "astype"}
 
 
 def in_single_precision(row, case):
-    """Tell whether all arrays that a case computes with are of single precision."""
+    """Tell whether all arrays of a case are in single precision."""
     given = [getattr(x, "dtype", None) for x in case.draw("float32")]
     return differentiable(row, case) and row.op not in NOT_CAPTURED and np.float64 not in given
 
@@ -112,7 +112,7 @@ def test_single_precision_is_not_left(row, case):
 
 @every_case(dtype=["float64", "float32", "float16", "int64", "uint8", "bool"])
 def test_meta_agrees_with_the_result(row, case, dtype):
-    """What raises on one device raises on the other."""
+    """If one device raises, the other does too."""
     if row.op == "sparse_matmul" and dtype in ("float16", "bool"):
         return  # SciPy's sparse products know no such dtype
     operands = case.draw(dtype)
@@ -133,7 +133,7 @@ def test_meta_agrees_with_the_result(row, case, dtype):
 
 @every_case(dtype=FLOATS)
 def test_records_are_consistent(row, case, dtype, monkeypatch):
-    """Whatever ran, forward and backward: `out=`, shape rule and expression say the same as the forward."""
+    """For all primitives, forward and backward: `out=`, shape rule and expression agree with the forward."""
     calls = []
     kernel = Primitive.forward_on
 
@@ -210,7 +210,7 @@ def test_integers(row, case):
 
 @every_case(index=[0, 1])
 def test_another_device(row, case, index, fake_device):
-    """The same bits where NumPy cannot look: nothing above the device layer knows where it runs."""
+    """Bitwise identical where NumPy cannot read: nothing above the device layer depends on the device."""
     operands = case.draw("float32")
     device = Device(fake_device.kind, index)
     expected = value_and_gradients(row, operands, case.params)

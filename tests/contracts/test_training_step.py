@@ -1,8 +1,8 @@
 """Twelve training steps, eager and compiled, of every layer, loss and optimizer in the tables.
 
-Compiled without fusion (`Model.step`), every bit is the same. The training loop's plan may fuse,
-reorder sums and fold constants. Its rounding is bounded by the eager step's own: against the same
-steps in float64, the plan may err four times as much as the eager steps do in float32.
+Compiled without fusion (`Model.step`), results are bitwise identical. The training loop's plan may fuse,
+reorder sums and fold constants. Its rounding is bounded by the eager step's: compared with the same
+steps in float64, its error may be four times that of the eager steps in float32.
 """
 
 import math
@@ -41,7 +41,7 @@ class Headed(nn.Module):
 
 
 def first(out):
-    """Return the first tensor of what a layer returns."""
+    """Return the first tensor of a layer's output."""
     return first(out[0]) if isinstance(out, tuple) else Tensor(out) if not isinstance(out, Tensor) else out
 
 
@@ -78,7 +78,7 @@ def test_layers_are_bitwise_identical(row, dtype):
 
 def rows_of(case, shape, dtype):
     output, target = case.draw(shape, dtype)
-    X = np.random.default_rng(0).normal(size=(shape[0], 4)).astype(dtype)  # the same, whatever ran before
+    X = np.random.default_rng(0).normal(size=(shape[0], 4)).astype(dtype)  # independent of earlier tests
     return X, target, output
 
 
@@ -112,7 +112,7 @@ def test_losses_are_bitwise_identical(case, shape, dtype):
 @DTYPES
 def test_optimizers_are_bitwise_identical(case, dtype):
     X, y = RNG.normal(size=(8, 4)).astype(dtype), RNG.normal(size=(8, 3)).astype(dtype)
-    optimizer = with_eps(case.optimizer, 1e-8)  # the tables have some that vanish
+    optimizer = with_eps(case.optimizer, 1e-8)  # the tables have some that are zero
     settings = {"optimizer": optimizer, "dtype": dtype, "random_state": 0}
     net = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm(6), nn.Tanh(), nn.Linear(6, 3))
     models = [Model(net.copy(), SquaredError(), compile=mode, **settings) for mode in (True, False)]

@@ -1,4 +1,4 @@
-"""Walking the tape: accumulation, intermediates, unused inputs, memory, depth, threads."""
+"""The backward pass: accumulation, intermediates, unused inputs, memory, depth, threads."""
 
 import gc
 import threading
@@ -114,7 +114,7 @@ class TestBackward:
 
 
 class TestInputs:
-    """Which tensors `backward` fills."""
+    """The tensors whose gradients `backward` fills."""
 
     def test_some_leaves_only(self):
         x, y = (Tensor([2.0, 3.0], requires_grad=True) for _ in range(2))
@@ -283,7 +283,7 @@ class TestGradients:
 
 
 class TestMemory:
-    """Arrays go when the last reference does: the garbage collector has nothing to find."""
+    """Arrays are freed with their last reference, without the garbage collector."""
 
     @pytest.fixture(autouse=True)
     def without_collector(self):
@@ -293,7 +293,7 @@ class TestMemory:
         gc.enable()
 
     def watched(self, function):
-        """Run `function(x)`, drop all, and return what is left; nothing may be in a cycle."""
+        """Run `function(x)`, drop everything, and return what is left; there may be no cycles."""
         x = leaf(1.0, 2.0)
         references = [weakref.ref(x), weakref.ref(x.data), *map(weakref.ref, function(x))]
         del x

@@ -1,4 +1,4 @@
-"""Hooks on gradients, and gradients of intermediate results that are kept."""
+"""Hooks on gradients, and retained gradients of intermediate results."""
 
 import gc
 import weakref
@@ -172,7 +172,7 @@ class TestRetainGrad:
 
 
 class TestGradientsAreOnesOwn:
-    """What one leaf's gradient goes through does not reach another's."""
+    """A hook on one leaf's gradient does not affect another's."""
 
     def test_leaves_of_a_sum(self):
         x, y = leaf(1.0, 2.0), leaf(1.0, 2.0)

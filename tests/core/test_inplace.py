@@ -1,4 +1,4 @@
-"""Changes in place: what is written to memory, what is recorded, and what is refused."""
+"""In-place changes: writes to memory, recorded changes, and errors."""
 
 import gc
 
@@ -152,7 +152,7 @@ class TestRecorded:
         ],
     )
     def test_a_change_by_a_function_of_the_tensor(self, use):
-        """The tape keeps the former value, so what was computed from it keeps its gradient."""
+        """The tape keeps the old value, so results computed from it keep their gradient."""
 
         def changed(x):
             h = x * 1
@@ -213,7 +213,7 @@ class TestValuesThatAGradientReads:
     def test_through_a_view(self):
         w, m = leaf(1.0, 2.0), Tensor(np.ones((3, 2)))
         product = (w * m[1]).sum()
-        m[2, 0] = 5.0  # the memory is one, so the other rows count as changed
+        m[2, 0] = 5.0  # the memory is shared, so the other rows count as changed
         with pytest.raises(GradientError, match="multiply"):
             product.backward()
 
@@ -221,7 +221,7 @@ class TestValuesThatAGradientReads:
         x = leaf(1.0, 2.0)
         y = x * 2
         square = (y * y).sum()
-        y += 1  # recorded: the former values stay
+        y += 1  # recorded: the old values are kept
         square.backward()
         assert x.grad.numpy().tolist() == [8.0, 16.0]
 
@@ -267,7 +267,7 @@ class TestValuesThatAGradientReads:
 
 
 class TestNoteWrite:
-    """The tape is told of writes outside of operations."""
+    """The tape is notified of writes outside operations."""
 
     def test_all_views_of_the_memory_are_affected(self):
         flat = np.arange(6.0)

@@ -1,4 +1,4 @@
-"""Which leaves a tape knows in part only: those frozen while an operation on another was recorded."""
+"""Leaves that a tape misses in part: those frozen while some operations were recorded."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from sknet import Tensor
 from sknet.core.extend import missed
 
-# What happens to w and b, in order: "-w" freezes, "+w" thaws, and a letter or two record a product of them.
+# Actions on w and b, in order: "-w" freezes, "+w" unfreezes, and a letter or two record a product of them.
 CASES = [
     ("w b", ""),
     ("wb -w +w", ""),
@@ -36,4 +36,4 @@ def test_what_a_tape_misses(events, expected):
     trained = [leaf for leaf in leaves.values() if leaf.requires_grad]
     found = missed(total, trained, [leaf for leaf in leaves.values() if not leaf.requires_grad])
     assert [name for name, leaf in leaves.items() if any(leaf is each for each in found or ())] == [*expected]
-    assert (found is None) == (events == "-w b +w -b")  # nothing that is trained now was recorded at all
+    assert (found is None) == (events == "-w b +w -b")  # nothing that is trained now was recorded

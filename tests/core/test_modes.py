@@ -76,7 +76,7 @@ def test_other_threads_are_unaffected():
 
 
 def test_overlapping_calls_in_threads():
-    """The first call enters first and leaves first: each has to find its own thread's mode again."""
+    """The first call enters first and exits first: each has to restore its own thread's mode."""
     inside, leave, after = threading.Event(), threading.Event(), {}
 
     @no_grad()

@@ -1,4 +1,4 @@
-"""NumPy's functions called with tensors: elementwise ones compute, others say what to use."""
+"""NumPy's functions called with tensors: elementwise ones compute, others raise and suggest an op."""
 
 from functools import partial
 
@@ -14,7 +14,7 @@ OTHER = np.random.default_rng(1).uniform(0.2, 0.9, (3, 4))
 INTEGERS = np.array([[3, 1, 2, 0], [5, 7, 1, 2], [4, 4, 0, 1]])
 
 
-# Those that NumPy can be given a tensor for: the others make arrays from numbers.
+# Functions that take arrays; the others create arrays from numbers.
 MAKERS = {"arange", "eye", "full", "ones", "zeros"}
 NAMES = [name for name in ops.__all__ if callable(getattr(np, name, None)) and name not in MAKERS]
 UFUNCS = [name for name in NAMES if isinstance(getattr(np, name), np.ufunc)]
@@ -46,7 +46,7 @@ SHAPES = {"squeeze": (1, 3, 1), "searchsorted": (6,), "cumulative_sum": (5,), "c
 
 
 def operands_of(ufunc):
-    """Return as many operands as a function of NumPy's has, of a kind that it takes."""
+    """Return operands for a NumPy function, of a kind that it accepts."""
     given = [POSITIVE + 1.5 * (ufunc.__name__ == "arccosh"), OTHER]
     if "matmul" in ufunc.__name__:
         given[1] = OTHER.T

@@ -1,4 +1,4 @@
-"""The records themselves."""
+"""The records of primitives."""
 
 import copy
 import pickle

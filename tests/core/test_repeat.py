@@ -1,4 +1,4 @@
-"""What a function reads besides its arguments, found again in a second run."""
+"""State that a function reads besides its arguments, restored for a second run."""
 
 from contextlib import contextmanager
 from contextvars import ContextVar

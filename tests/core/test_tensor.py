@@ -1,4 +1,4 @@
-"""Tensor: what it is made from, Python's operators, and what it refuses."""
+"""Tensor: construction, Python's operators, and errors."""
 
 import copy
 import operator
@@ -294,7 +294,7 @@ class TestGrad:
         assert x.grad.numpy().tolist() == [2.0, 2.0]
 
     def test_threads_lose_no_contribution(self):
-        """Each of many threads adds its own number to the gradient of one leaf, many times."""
+        """Many threads each add their own number to the gradient of one leaf, many times."""
         x = Tensor(np.zeros(100_000), requires_grad=True)  # long enough for threads to change in an addition
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda i: [(x * i).sum().backward() for _ in range(20)], range(8)))
@@ -366,7 +366,7 @@ class TestRequiresGrad:
 
     @pytest.mark.parametrize("seed", range(20))
     def test_removed_and_set_again_it_is_the_same_leaf(self, seed):
-        """What was recorded before, between and after counts for the leaf, as in PyTorch."""
+        """Recordings before, between and after contribute to the leaf's gradient, as in PyTorch."""
         rng = np.random.default_rng(seed)
         torch = pytest.importorskip("torch")
         xs = [Tensor([float(i + 1)], requires_grad=i == 0 or bool(rng.integers(2))) for i in range(3)]

@@ -1,4 +1,4 @@
-"""Where in the user's code something happens."""
+"""The line of the user's code."""
 
 from sknet.core import user_line
 from sknet.core._user_line import line_of, shown

@@ -1,4 +1,4 @@
-"""Models on a device whose arrays NumPy cannot read, also on the second of two."""
+"""Models on a fake device, whose arrays NumPy cannot read, also on the second of two."""
 
 import pickle
 
@@ -15,7 +15,7 @@ from tests.devices.fake import FakeArray
 from tests.engine.helpers import CLASSES, WEIGHT, X, classifier
 
 PLACES = ["fake", "fake:1"]
-RTOL = 1e-7  # a bias before BatchNorm has a gradient of rounding errors only, which Adam makes much of
+RTOL = 1e-7  # the gradient of a bias before BatchNorm is only rounding, which Adam amplifies
 
 
 @pytest.fixture(params=PLACES)

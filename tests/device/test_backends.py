@@ -1,4 +1,4 @@
-"""Devices by name, arrays by type, and what a backend provides."""
+"""Devices by name, arrays by type, and the functions of backends."""
 
 import subprocess
 import sys
@@ -151,7 +151,7 @@ class TestArrays:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64"])
 @pytest.mark.parametrize("length", [1, 5])
 def test_rows_are_added_one_after_the_other(dtype, length):
-    """Bit for bit as NumPy would add them, also those of a transposed matrix."""
+    """Bitwise identical to NumPy, also for a transposed matrix."""
     rng = np.random.default_rng(0)
     values, rows = (10 * rng.standard_normal((length, 300))).astype(dtype).T, rng.integers(0, 20, 300)
     expected = np.ones((20, length), dtype)

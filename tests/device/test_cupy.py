@@ -1,4 +1,4 @@
-"""The CuPy backend against a stand-in for CuPy: what it says where there is no GPU, or too few."""
+"""The CuPy backend against a fake CuPy: its errors without a GPU, or with too few."""
 
 import contextlib
 import sys

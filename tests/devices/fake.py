@@ -1,9 +1,9 @@
-"""A device for tests: arrays with a memory of their own, of which NumPy sees nothing, as on a GPU.
+"""A fake device for tests: arrays with their own memory, which NumPy cannot read, as on a GPU.
 
-Whatever runs on it was written against a backend's namespace only. It is strict where CuPy is: a host array
-and one of ours do not mix, arrays of two devices do not mix, and a kernel runs on the current device only.
-Kernels in CUDA C are run as they are, thread by thread (`kernels`), and what costs time on a GPU is counted
-(`counted`): allocations, and copies to the host.
+Code that runs on it uses only a backend's namespace. It is as strict as CuPy: host arrays and device arrays do
+not mix, arrays of two devices do not mix, and a kernel runs only on the current device. Kernels in CUDA C are
+run thread by thread (`kernels`), and slow operations on a GPU are counted (`counted`): allocations, and copies
+to the host.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ _current: ContextVar[int] = ContextVar("current fake device", default=0)
 
 @dataclass
 class Counts:
-    """What has happened on the fake devices since the counting began."""
+    """Counts of events on the fake devices."""
 
     allocations: int = 0
     reads: int = 0
@@ -57,7 +57,7 @@ def _count(what: str) -> None:
 
 
 class FakeArray:
-    """An array of the fake device; its values come out through the backend's `to_host` only."""
+    """An array of the fake device, which only the backend's `to_host` can read."""
 
     __slots__ = ("__weakref__", "_values", "index")
     __array_ufunc__ = None
@@ -167,7 +167,7 @@ for _name, _ufunc in {
 
 
 def _plain(index: Any) -> Any:
-    """Take the values out of the arrays in an index, where host arrays are welcome, as in CuPy."""
+    """Replace the arrays in an index by their values; host arrays are allowed there, as in CuPy."""
     parts = index if isinstance(index, tuple) else (index,)
     values = tuple(x._values if isinstance(x, FakeArray) else x for x in parts)
     return values if isinstance(index, tuple) else values[0]

@@ -1,9 +1,9 @@
-"""Running CUDA C without a GPU: the text is compiled by the system's C compiler, and run thread by thread.
+"""Running CUDA C without a GPU: the source is compiled by the system's C compiler, and run thread by thread.
 
-The text is taken as it is; only ``extern "C"`` is not C. Threads run one after the other, the last first in
-every other launch: a kernel whose result depends on the order of its threads gives two different results.
-Arrays of the fake device have a guard of NaN on both sides: what reads outside gives NaN, and
-what writes outside is found after the launch.
+The source is used unchanged, except for ``extern "C"``. Threads run one after the other, in reverse in every
+other launch: a kernel whose result depends on the order of its threads gives two different results.
+Arrays of the fake device have a guard of NaN on both sides: reads out of bounds give NaN, and writes out of
+bounds are detected after the launch.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ __all__ = ["compiled", "guarded"]
 
 GUARD = 4096  # bytes on either side of an array
 ALIGNMENT = 256
-# Without the libraries, which linking would search: the process that loads a module has libm loaded.
+# Without libraries, which the linker would search: the process that loads a module has libm loaded.
 FLAGS = (
     "-O0",
     "-shared",
@@ -67,7 +67,7 @@ _launches = itertools.count()
 
 @cache
 def compiler() -> str:
-    """Return the path of a C compiler; without one nothing that is generated could be tested."""
+    """Return the path of a C compiler; without one generated code cannot be tested."""
     found = next(filter(None, map(shutil.which, (os.environ.get("CC", "cc"), "cc", "gcc", "clang"))), None)
     if found is None:
         raise RuntimeError("the tests of generated kernels need a C compiler: install gcc, or set CC")

@@ -1,4 +1,4 @@
-"""What runs kernels without a GPU finds what would be wrong on one."""
+"""Running kernels without a GPU detects errors that would occur on one."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Small models and batches that the tests of the engine share."""
+"""Small models and batches for the tests of the engine."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ WEIGHT = RNG.uniform(0.5, 2.0, 12)
 
 @nn.init.version(1)  # no bias is zero: a difference from it has a scale
 def network(n_outputs: int = 3, *, noisy: bool = False) -> nn.Sequential:
-    """Return a small network; a noisy one has everything that draws numbers or keeps statistics."""
+    """Return a small network; a noisy one has layers that draw numbers or keep statistics."""
     middle = [nn.BatchNorm(8), nn.Tanh(), nn.Dropout(0.3)] if noisy else [nn.Tanh()]
     return nn.Sequential(nn.Linear(4, 8), *middle, nn.Linear(8, n_outputs))
 

@@ -89,7 +89,7 @@ def test_a_freed_tape_raises():
 
 
 def test_a_read_only_state_is_copied():
-    """A state whose arrays cannot be written to, such as a map of a file, is left alone."""
+    """A state with read-only arrays, such as a memory map, is not overwritten."""
     model = classifier()
     state = pickle.loads(pickle.dumps(model.state))
     kept = pickle.dumps(state)

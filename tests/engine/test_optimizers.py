@@ -175,7 +175,7 @@ def test_accumulated_batches_are_one_step_with_the_joined_batch(optimizer):
 
 
 def averaged_by_hand(model):
-    """What the optimizer says of the parameters and slots, by the trees that a user has."""
+    """The optimizer's averages of parameters and slots, as trees."""
     state = model.state
     slots = {name: model.memory.layout.views(array) for name, array in state.optimizer.slots.items()}
     return model.optimizer.averaged(dict(state.parameters), state.optimizer._replace(slots=slots))
@@ -272,7 +272,7 @@ def test_weights_of_a_plain_optimizer_have_no_slots():
     assert model.weights().slots == {}
 
 
-# -- state that is kept, and state that is reset-------------------------------------------------------------
+# -- state that is kept, and state that is reset ------------------------------------------------------------
 
 
 def test_a_combinator_continues_only_around_the_same_optimizer():
@@ -343,7 +343,7 @@ def test_squares_that_overflow(optimizer):
     assert_same_state(model.state, before)
 
 
-# -- patience of a schedule's own --------------------------------------------------------------------
+# -- schedules with their own patience ---------------------------------------------------------------
 
 
 def rates(schedule, max_iter, n_iter_no_change, verbose=False):

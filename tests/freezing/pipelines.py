@@ -83,7 +83,7 @@ def filled_in(encoder):
 
 
 def finite(encoder):
-    """Return what encodes and leaves no NaN behind."""
+    """Return an encoder whose output has no NaN."""
     return make_pipeline(encoder, SimpleImputer(strategy="constant", fill_value=-3))
 
 
@@ -108,7 +108,7 @@ def last(rng):
 
 
 def frame(rng, n=ROWS, *, is_seen=True):
-    """Return a table of numbers and categories; some of them unseen where it is not for a fit."""
+    """Return a table of numbers and categories, some of them unseen unless it is for a fit."""
     words = WORDS if is_seen else [*WORDS, "a fox of a longer name"]
     table = pd.DataFrame(
         {
@@ -129,7 +129,7 @@ def frame(rng, n=ROWS, *, is_seen=True):
 
 
 def random_pipeline(rng, *, by_name):
-    """Return a pipeline, unfitted, for tables as `frame` makes them."""
+    """Return an unfitted pipeline for tables from `frame`."""
     names = ["age", "size", "count", "is_on", "animal", "grade", "place", "note"]
 
     def at(*chosen):

@@ -1,4 +1,4 @@
-"""A frozen pipeline returns what the pipeline does, to the last bit."""
+"""A frozen pipeline is bitwise identical to the pipeline."""
 
 import pickle
 import warnings
@@ -54,7 +54,7 @@ def polars_frame(table):
 
 
 def result(function, X):
-    """Return what a function makes of X, or the class of its error."""
+    """Return the function of X, or the class of its error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -121,7 +121,7 @@ ENCODERS = [
 
 
 def table_of(dtype):
-    """Return numbers of a dtype, in and out of the order of memory that NumPy prefers."""
+    """Return numbers of a dtype, in C order and in other memory orders."""
     X = NUMBERS.astype(dtype)
     return [X, np.asfortranarray(X), np.hstack([X, X])[:, ::2], X.astype(object), X.tolist()]
 
@@ -201,7 +201,7 @@ def test_an_encoder_of_tables():
         assert_frozen(encoder.fit(given), other.to_numpy(dtype=object), (1, 60))
 
 
-# -- what surrounds them ----------------------------------------------------------------------------------
+# -- meta-estimators --------------------------------------------------------------------------------------
 
 
 def small(kind=sknet.MLPClassifier, **params):
@@ -293,7 +293,7 @@ def test_unknown_categories_warn_where_the_encoder_warns():
 
 
 class Twice(StandardScaler):
-    """A transformer of one's own, of which only its base is known."""
+    """A custom transformer derived from a supported one."""
 
     def transform(self, X):
         return super().transform(X) * 2
@@ -365,7 +365,7 @@ def test_files_hold_frozen_pipelines(tmp_path):
 
 
 def test_single_rows_are_written_into_one_array():
-    """The quick way of one row of numbers and categories, for arrays of numbers and of objects."""
+    """The fast path for one row of numbers and categories, for numeric and object arrays."""
     rng = np.random.default_rng(6)
     for dtype in (np.float64, object):
         X = np.c_[HOLED, CODES].astype(dtype)

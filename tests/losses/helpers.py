@@ -1,4 +1,4 @@
-"""What the tests of the losses share."""
+"""Helpers of the tests of losses."""
 
 from sknet.core import Tensor, gradients
 

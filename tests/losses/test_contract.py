@@ -1,4 +1,4 @@
-"""What every loss promises, checked for each by one row of a table; a loss without a row fails."""
+"""The contract of all losses, with one table row for each; a loss without a row fails."""
 
 import inspect
 import math
@@ -144,7 +144,7 @@ def torch_quantiles(functional, z, y):
 
 
 def torch_ordinal(functional, z, y):
-    """Return what the definition says: differences of the probabilities of a class from k on."""
+    """Return the definition: differences of the probabilities of a class of at least k."""
     odds = z[:, :1] - functional.pad(functional.softplus(z[:, 1:]).cumsum(1), (1, 0))
     from_here_on = functional.pad(functional.pad(odds.sigmoid(), (1, 0), value=1.0), (0, 1))
     probability = from_here_on[:, :-1] - from_here_on[:, 1:]

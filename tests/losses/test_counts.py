@@ -1,4 +1,4 @@
-"""What counts in a mean: ignored targets, class weights, and weights of single positions, against PyTorch."""
+"""Weighted means: ignored targets, class weights, and weights of single positions, against PyTorch."""
 
 import itertools
 
@@ -78,7 +78,7 @@ def test_equal_position_weights_change_nothing(loss):
 
 
 def test_weights_of_samples_and_ignored_positions():
-    """The mean over what counts, by hand: 1 * (l00 + l01) + 3 * l10 over 1 + 1 + 3."""
+    """The weighted mean, by hand: 1 * (l00 + l01) + 3 * l10 over 1 + 1 + 3."""
     z, y, weight = drawn((2, 2))[0], np.array([[0, 2], [1, -1]]), np.array([1.0, 3.0])
     each = LogLoss().values(z[:, :, None].reshape(4, 3), np.array([0, 2, 1, 0])).numpy()
     value, gradient = mean(LogLoss(ignore_index=-1), z, y, weight)

@@ -1,4 +1,4 @@
-"""CTC: the sum over all paths, rows of different lengths, what cannot be said, and what is refused."""
+"""CTC: the sum over all paths, rows of different lengths, impossible labels, and errors."""
 
 import itertools
 
@@ -15,7 +15,7 @@ RNG = np.random.default_rng(0)
 
 
 def by_all_paths(z, labels, blank=0):
-    """Return the loss of one row by its definition: every path is tried."""
+    """Return the loss of one row by its definition, enumerating all paths."""
     log_p = log_softmax(z, axis=-1)
     found = [
         sum(log_p[t, k] for t, k in enumerate(path))

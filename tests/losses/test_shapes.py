@@ -1,4 +1,4 @@
-"""Every loss against every pair of shapes: it computes row by row, or refuses them."""
+"""Every loss with every pair of shapes computes row by row, or raises."""
 
 import numpy as np
 import pytest

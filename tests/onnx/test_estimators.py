@@ -20,7 +20,7 @@ N_TRAINING = 160
 
 
 def labelled(task, kind):
-    """Return a table of a task with labels of another kind."""
+    """Return a table for a task with a different kind of labels."""
     X, y = TABLES[task]
     return X, {
         "int": y,
@@ -55,7 +55,7 @@ def joined(parts):
 
 
 def check_classifier(clf, model, X, dtype="float64", **given):
-    """Compare labels and probabilities, for rows as they are, extreme ones and a single one."""
+    """Compare labels and probabilities, for ordinary rows, extreme ones and a single one."""
     for rows in (X[N_TRAINING:], X[:1], X[:9] * 1e3, X[:3] * 0):
         found = names_and_arrays(model, rows.astype(dtype))
         assert list(found) == ["label", "probabilities"]

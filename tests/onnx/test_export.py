@@ -1,4 +1,4 @@
-"""What `export` takes, writes, and refuses."""
+"""`export`: arguments, files, and errors."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Networks that are read back, sknet's own and others': the same function, and trainable."""
+"""Loaded networks, sknet's and others', compute the same function and can be trained."""
 
 import pickle
 
@@ -71,7 +71,7 @@ def node(op, *more, **attributes):
 
 
 IMAGES = ("n", 3, 6, 5)
-# What others write and `export` does not: operator, arrays, shape of x.
+# Operators that others write and `export` does not: operator, arrays, shape of x.
 OTHERS = {
     "Gemm": (
         node("Gemm", "w", "b", transB=1, alpha=0.5, beta=2.0), {"w": normal(2, 4), "b": normal(2)}, None,

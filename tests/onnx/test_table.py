@@ -19,7 +19,7 @@ CRASHING = ("rnn", "lstm", "gru", "recurrence")  # onnxruntime ends the process 
 TINY = np.finfo("float32").tiny  # what is smaller, runtimes may flush to zero
 WITHOUT = {
     *NOT_EXPORTED,
-    "recurrence_tape",  # written as a part of what reads it, and nothing by itself
+    "recurrence_tape",  # written as a part of their consumers
     "eigvalsh", "svdvals", "dropout", "lstsq",
 }  # fmt: skip
 

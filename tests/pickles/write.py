@@ -1,4 +1,4 @@
-"""Write a pickle of every kind of estimator, and what it predicts, with the versions that are installed.
+"""Write a pickle of every kind of estimator with its predictions, using the installed versions.
 
     python -m tests.pickles.write
 

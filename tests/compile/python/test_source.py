@@ -1,4 +1,4 @@
-"""Functions written as Python that needs NumPy alone: what programs compute, for every operation."""
+"""Functions written as Python that needs only NumPy compute what programs compute, for every operation."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ from tests.contracts.table import drawn
 from tests.contracts.test_executors import applications
 from tests.nn.layers.test_contract import ROWS as LAYERS
 
-# SciPy's functions, which NumPy lacks, and what programs have BLAS compute in one pass.
+# SciPy's functions, which NumPy lacks, and operations that programs compute by BLAS in one pass.
 ROUNDED = {
     *("erf", "erfc", "gelu", "glu", "logit", "sigmoid", "silu", "xlogy"),
     *("quantile",),
@@ -29,7 +29,7 @@ RANDOM = ("dropout", "dropout_mask", "uniform_draws")
 
 
 def written(function, arrays, name="f"):
-    """Return a function of arrays as Python alone makes it, and its text."""
+    """Return a function of arrays executed from its written source, and the source."""
     with no_grad():
         return executed(lambda n: capture(function, *arrays), len(arrays), name)
 

@@ -1,4 +1,4 @@
-"""Batches: which rows come when, in which dtype, and nothing copied as a whole."""
+"""Batches: order of rows, dtypes, and no copy of the whole data."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Steps on a device: many without a look from the host, and the same numbers as one operation at a time."""
+"""Steps on a device: many without synchronizing with the host, with the same results as eager steps."""
 
 import warnings
 
@@ -27,7 +27,7 @@ from tests.optim.test_contract import CASES
 
 
 def shaped(*shape):
-    """Return a layer that gives rows of numbers another shape."""
+    """Return a layer that reshapes rows of numbers."""
     return nn.Lambda(lambda x: ops.reshape(x, (x.shape[0], *shape)))
 
 
@@ -107,7 +107,7 @@ def trained(
 
 
 def assert_same_training(module, *args, device, tolerance=1e-9, **settings):
-    """Train both ways and compare all that training leaves."""
+    """Train both ways and compare all results."""
     expected, losses, outputs = trained(EagerSteps, module(), *args, device=device, **settings)
     found, found_losses, found_outputs = trained(DeviceSteps, module(), *args, device=device, **settings)
 
@@ -264,7 +264,7 @@ def test_a_failing_step_changes_nothing(batch, layers, fake_device, monkeypatch)
         errors.append(error.value)
     assert str(errors[0]) == str(errors[1])
     assert states[0].progress == states[1].progress
-    # Before a batch norm the gradient of a bias is nothing but rounding.
+    # Before a batch norm the gradient of a bias is only rounding.
     for expected, found in (
         (states[0].parameters, states[1].parameters),
         (states[0].buffers, states[1].buffers),

@@ -1,4 +1,4 @@
-"""A fit that died and is resumed ends with the bits of the one that did not; another one is refused."""
+"""A killed and resumed fit is bitwise identical to an uninterrupted one; a different fit raises."""
 
 import itertools
 import signal
@@ -23,12 +23,12 @@ LABELS = ((X[:, :1] + RNG.normal(size=(N, 1))) > 0).astype(np.float32)
 REAL = (X[:, :2] ** 2 + RNG.normal(size=(N, 2))).astype(np.float32)
 SEQUENCES = RNG.normal(size=(N, 4, 3)).astype(np.float32)
 WEIGHT = RNG.uniform(0, 2, N).astype(np.float32)
-SOME = np.where(np.arange(N) < 40, 0, WEIGHT).astype(np.float32)  # in order: batches without weight
+SOME = np.where(np.arange(N) < 40, 0, WEIGHT).astype(np.float32)  # in order: batches of zero weight
 SPARSE = scipy.sparse.csr_array(np.where(X > 0.5, X, 0))
 
 
 class Dies(Callback):
-    """Ends the process, as far as the fit can tell, after some step."""
+    """Simulates the end of the process after some step."""
 
     order = 2  # after everything else has seen the block
     steps_per_block = 3
@@ -42,7 +42,7 @@ class Dies(Callback):
 
 
 def mixed(first):
-    """Return a network with everything that draws numbers or keeps statistics."""
+    """Return a network with layers that draw numbers or keep statistics."""
     layers = [first, nn.BatchNorm(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 1)]
     return nn.Sequential(*layers)
 
@@ -231,7 +231,7 @@ def test_a_finished_fit_continues_to_a_larger_limit(tmp_path):
 
 
 class Interrupts(Callback):
-    """Presses Ctrl-C after some step."""
+    """Raises KeyboardInterrupt after some step."""
 
     steps_per_block = 2
 
@@ -417,7 +417,7 @@ def test_where_numbers_may_be_rounded_otherwise_a_warning_says_so(tmp_path, monk
 
 
 class Freezes(Callback):
-    """Freezes a layer after one epoch, and thaws it after another."""
+    """Freezes a layer after one epoch, and unfreezes it after another."""
 
     def __init__(self, freezes, thaws):
         self.freezes, self.thaws = freezes, thaws

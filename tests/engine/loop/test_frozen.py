@@ -1,4 +1,4 @@
-"""Fits with frozen parameters: native, planned, eager and device steps leave them out, and read them anew."""
+"""Fits with frozen parameters: native, planned, eager and device steps skip them, and read their new values."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def fit(model, epochs=2):
 
 
 def fitted(optimizer, compile, device="cpu"):
-    """Train all, freeze and overwrite a layer, train, thaw, and train all again."""
+    """Train everything, freeze and overwrite a layer, train, unfreeze, and train everything again."""
     model = Model(
         network(3),
         "log_loss",

@@ -77,7 +77,7 @@ def test_verbose_prints_each_iteration(capsys):
 
 
 class CountedError(SquaredError):
-    """Presses Ctrl-C, or loses its mind, at its k-th call."""
+    """Raises KeyboardInterrupt, or returns a wrong value, at its k-th call."""
 
     def __init__(self, after=6, what="interrupt"):
         self.after = after

@@ -1,4 +1,4 @@
-"""What a fit went through, epoch by epoch."""
+"""The history of a fit."""
 
 import pickle
 import sys
@@ -102,7 +102,7 @@ def test_pandas():
 
 
 class Polars(ModuleType):
-    """Takes what `polars.DataFrame` takes: columns by name."""
+    """Takes columns by name, like `polars.DataFrame`."""
 
     @staticmethod
     def DataFrame(columns):  # noqa: N802  as in polars

@@ -1,4 +1,4 @@
-"""Training networks of convolutions: compiled, and the same as one operation after the other."""
+"""Training convolutional networks: compiled and eager results agree."""
 
 import warnings
 
@@ -15,7 +15,7 @@ from sknet.optim import Adam
 RNG = np.random.default_rng(0)
 Y = np.arange(48) % 3
 X = RNG.normal(size=(48, 2, 8, 8)).astype(np.float32)
-X[np.arange(48), 0, 2 * Y] += 5.0  # a bright row tells the class
+X[np.arange(48), 0, 2 * Y] += 5.0  # a bright row marks the class
 
 
 def convolutional():
@@ -57,7 +57,7 @@ def fitted(network, epochs, dtype="float32", compiled=True):
         return model
     settings = Settings(max_iter=epochs)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # it says so if it cannot compile
+        warnings.simplefilter("error")  # it raises if it cannot compile
         train(model, batches, History(), settings, Accuracy)
     return model
 

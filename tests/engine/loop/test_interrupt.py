@@ -20,7 +20,7 @@ def press():
 
 
 def guarded(*steps):
-    """Do some steps under a guard, and say how far it came."""
+    """Do some steps under a guard, and return how many were done."""
     done = []
     guard = InterruptGuard()
 

@@ -1,4 +1,4 @@
-"""Steps that are kept between the parts of a training: the same bits, and never those of something else."""
+"""Steps kept between calls of partial_fit: bitwise identical, and never reused for something else."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Model.fit: rows, by the loop of the estimators."""
+"""Model.fit: training on rows with the estimators' loop."""
 
 import pickle
 import warnings
@@ -29,7 +29,7 @@ def new(loss="log_loss", **params):
 
 
 def by_hand(model, X, y, weight, epochs, size, rows):
-    """The same by steps: returns the mean loss of every epoch."""
+    """Do the same by steps; return the mean loss of every epoch."""
     losses = []
     for _ in range(epochs):
         total = 0.0

@@ -1,4 +1,4 @@
-"""Outputs are written once, where they are scored, in parts of one size, and not for nothing."""
+"""Outputs are written once, where they are scored, in parts of one size, and only if they are read."""
 
 import numpy as np
 import pytest
@@ -56,7 +56,7 @@ def test_what_is_scored_by_batch_is_one_part():
 
 
 class Looking(Score):
-    """Notes where outputs are."""
+    """Records the memory of outputs."""
 
     def __init__(self, seen):
         self._seen = seen
@@ -110,7 +110,7 @@ def fit_stream(**params):
 
 HELD_OUT = {"X_val": X, "y_val": CLASSES}
 
-# What is fitted, without and with a score.
+# Fits without and with a score.
 FITS = {
     "estimator": (fit_estimator, {"scoring": "loss"}, {}),
     "stopping": (fit_estimator, {"scoring": "loss", "early_stopping": True}, {"early_stopping": True}),

@@ -1,4 +1,4 @@
-"""Scores that are summed up in parts, against scikit-learn's of the whole."""
+"""Scores accumulated in parts, against scikit-learn's on the whole."""
 
 import numpy as np
 import pytest
@@ -90,7 +90,7 @@ each_pair = pytest.mark.parametrize(("output", "target"), PAIRS)
 
 
 def labels_right(output, target):
-    """Work an accuracy out by hand, or return None where the shapes do not belong together."""
+    """Compute an accuracy by hand, or return None if the shapes do not match."""
     if target == output or (output[-1] == 1 and target == output[:-1]):
         logits, labels = RNG.normal(size=output), RNG.integers(2, size=target)
         right = (logits > 0) == (labels.reshape(output) == 1)
@@ -149,7 +149,7 @@ SCORED = [name for name, loss in LOSSES.items() if loss.tasks and name not in UN
 
 @pytest.mark.parametrize("loss", SCORED)
 def test_a_score_takes_what_its_loss_takes(loss):
-    """What a loss can be trained with can be scored."""
+    """Targets that a loss accepts can be scored."""
     assert sum(scores_as_its_values(LOSSES[loss](), *pair) for pair in PAIRS) >= 2
 
 

@@ -1,4 +1,4 @@
-"""Steps over the rows of a data set: rows read where they are, rows gathered, and sparse rows."""
+"""Steps over the rows of a data set: rows read in place, gathered rows, and sparse rows."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ TARGETS = {
 @pytest.mark.parametrize(("data", "settings"), TARGETS.values(), ids=TARGETS)
 def test_rows_in_order_are_read_where_they_are(kind, data, settings, monkeypatch):
     expected = trained(kind, network(), *data, order=np.arange(N), size=20, epochs=3, **settings)
-    monkeypatch.setattr(Batches, "take_into", None)  # whoever gathers fails
+    monkeypatch.setattr(Batches, "take_into", None)  # gathering fails
     data = tuple(array.copy() for array in data)
     for array in data:
         array.flags.writeable = False

@@ -1,4 +1,4 @@
-"""Model.train: batches as they come."""
+"""Model.train: streams of batches."""
 
 import itertools
 
@@ -48,7 +48,7 @@ def test_bits_are_those_of_a_fit_in_the_order_of_the_rows(weight, compile, nativ
 
 
 class Loader:
-    """Begins anew each time, and has no length."""
+    """Restarts for every pass, and has no length."""
 
     def __iter__(self):
         return iter(batches())
@@ -131,7 +131,7 @@ def test_a_batch_is_requested_after_the_previous_step():
 
 @pytest.mark.parametrize("native", ["0", "always"])
 def test_batches_of_many_shapes(native, monkeypatch):
-    """Sequences of many lengths: each is trained on as a step does it."""
+    """Sequences of many lengths: each batch is trained as by a step."""
     monkeypatch.setenv("SKNET_NATIVE", native)
 
     class Mean(nn.Module):

@@ -1,4 +1,4 @@
-"""The training loop: epochs, patience, validation, and what happens when it is cut short."""
+"""The training loop: epochs, patience, validation, and interruptions."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def run(model, settings=None, X=X, y=None, weight=None, size=16, validation=None
 @pytest.mark.parametrize("weight", [None, RNG.uniform(0.1, 2, 50)], ids=["alike", "weighted"])
 @pytest.mark.parametrize("optimizer", ["adam", "sgd", "adamw", "rmsprop"])
 def test_an_epoch_is_one_step_a_batch(weight, optimizer):
-    """The loop captures and replays a step; the model's own takes one operation after the other."""
+    """The loop captures and replays a step; the model's own runs eagerly."""
     looped, stepped = (model_for(optimizer=optimizer, alpha=0.1) for _ in range(2))
     _, history = run(looped, Settings(max_iter=3, shuffle=False), weight=weight)
     for epoch in range(3):
@@ -182,7 +182,7 @@ def test_divergence_can_be_ignored():
 
 
 class Interrupting(LogLoss):
-    """Presses Ctrl-C, as it were, at its k-th call."""
+    """Raises KeyboardInterrupt at its k-th call."""
 
     calls = 0
 

@@ -121,7 +121,7 @@ def wide():
 
 @pytest.mark.parametrize("n_steps", [1, 3, 4, 9])
 def test_blocks_make_no_difference(n_steps):
-    """Four rows at once: lines are cut into several parts, and rows into several blocks."""
+    """Four rows at once: paths are split into several parts, and rows into several blocks."""
     model, chosen = wide(), Chosen(COLUMNS, SIGNS)
     baseline = RNG.normal(size=(30, 5))
     inputs, starts = X[:9].astype("float32"), baseline[:9].astype("float32")

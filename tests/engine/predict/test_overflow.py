@@ -1,4 +1,4 @@
-"""Predictions that overflow say so, in one warning."""
+"""Predictions that overflow issue one warning."""
 
 import warnings
 
@@ -13,7 +13,7 @@ HUGE = np.full((5, 12), 1.7e308)
 
 
 def predictors(task, **params):
-    """Fit a network whose first hidden unit adds up a row's numbers, which overflows for HUGE ones."""
+    """Fit a network whose first hidden unit sums a row, which overflows for HUGE numbers."""
     with quiet():
         estimator = estimator_for(task, activation="identity", **params).fit(*TABLES[task])
     weight = estimator.coefs_[0].copy()
@@ -23,7 +23,7 @@ def predictors(task, **params):
 
 
 def said(call):
-    """Return what a call returns, and the warnings it gives."""
+    """Return the result of a call and its warnings."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         return call(), [str(warning.message) for warning in found], [w.filename for w in found]

@@ -8,7 +8,7 @@ from sknet.engine.extend import Predictor
 
 
 class Counting(nn.Module):
-    """Counts how often it was captured, which an eager pass or a program would not do."""
+    """Counts its captures; eager passes and programs do not count."""
 
     captured: list = []
 

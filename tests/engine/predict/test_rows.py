@@ -33,7 +33,7 @@ def test_chunks_shrink_with_the_largest_activation():
 
 
 class Reading(nn.Module):
-    """Its code asks for a value, so that no pass without data is possible."""
+    """It reads a value, so that no shape pass is possible."""
 
     def __init__(self):
         self.layer = nn.Linear(5, 300)

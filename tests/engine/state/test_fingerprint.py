@@ -1,4 +1,4 @@
-"""Stale programs are noticed: everything they read of Python is watched, for steps and predictions alike."""
+"""Stale programs are detected: everything they read of Python is watched, for steps and predictions alike."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Slotted:
 
 
 class Settings:
-    """Everything in which a module can keep what its forward pass reads."""
+    """All kinds of state that a module's forward pass can read."""
 
     def __init__(self):
         self.number = 1.0
@@ -61,7 +61,7 @@ def _scaled(x, options):
 
 
 def factor_of(settings):
-    """Return the product of all that the settings hold, computed in Python."""
+    """Return the product of all settings, computed in Python."""
     inner = settings.object.inner.factors
     found = settings.number * settings.numbers[0] * settings.numbers[-1] * settings.nested["a"]["b"][0]
     found *= 1.0 if settings.nested["flag"] else 3.0
@@ -275,7 +275,7 @@ def test_a_new_object_is_never_mistaken_for_the_old_one():
     for value in range(200):
         layer.options = [float(value)]
         fingerprint = Fingerprint(layer)
-        layer.options = [float(value + 1)]  # may stand where the other one stood
+        layer.options = [float(value + 1)]  # may have the id of the old one
         assert not fingerprint.holds()
 
 

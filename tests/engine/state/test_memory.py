@@ -22,7 +22,7 @@ def new(**params):
 
 
 def assert_home(model):
-    """Whatever the module shows is what the model trains, and is trained by its next step."""
+    """Assert that the module shows the model's parameters, and that the next step trains them."""
     known = {**model.parameters, **model.memory.untrained}
     shown = {name: parameter.data for name, parameter in model.module.named_parameters()}
     for name, array in shown.items():
@@ -202,7 +202,7 @@ def test_frozen_parameters_keep_their_state_and_unfrozen_ones_continue(compile, 
         assert list(model.step(X, CLASSES).gradient) == ["2.weight", "2.bias"]
         np.testing.assert_array_equal(model.module[0].weight.numpy(), before)
         assert_home(model)
-    model.module[0].weight.data = before * 2  # an input of the program, no constant in it
+    model.module[0].weight.data = before * 2  # an input of the program, not a constant in it
     np.testing.assert_array_equal(model.predict(X[:1]), model.predict(X[:2])[:1])
     assert_home(model)
     model.module[0].requires_grad_(True)
@@ -335,9 +335,9 @@ def test_a_loss_recorded_before_adding_a_parameter_has_no_gradient_for_it():
 
 
 def test_a_sum_with_terms_that_lack_a_parameter_raises():
-    """Terms of one loss, passes and penalties of what is trained, are recorded while others are frozen.
+    """Terms of one loss, passes and penalties, are recorded while different parameters are frozen.
 
-    A parameter that was frozen in one of them, before or after another, would have a part of its gradient.
+    A parameter that was frozen in one of them would have only a part of its gradient.
     """
     rng = np.random.default_rng(0)
     model = new()
@@ -413,7 +413,7 @@ def test_between_output_and_loss_parameters_may_be_frozen_but_not_unfrozen(seed,
     assert 0 < refused < 8
 
 
-BETWEEN = {  # what is done to a module after its output, and which parameter's gradient is missing then
+BETWEEN = {  # changes of a module after its output, and the parameter whose gradient is then missing
     "a weight is replaced": (lambda m: setattr(m[0], "weight", nn.Parameter(ZEROS)), "0.weight"),
     "a layer is replaced": (lambda m: m.__setitem__(2, nn.Linear(8, 3).initialize(1)), "2.weight"),
     "a layer is added": (lambda m: m.append(nn.Linear(3, 3).initialize(1)), "3.weight"),
@@ -455,7 +455,7 @@ def test_a_parameter_that_is_not_used_has_a_gradient_of_zeros():
         gradient = model.backward(model.loss(model(X), CLASSES))
         assert gradient["one.weight"].any()
         assert not gradient["other.weight"].any()
-        model.module.other.requires_grad_(False)  # a thawed parameter does not count as missed
+        model.module.other.requires_grad_(False)  # an unfrozen parameter does not count as missed
         model.module.other.requires_grad_(True)
 
 
@@ -532,7 +532,7 @@ def test_without_a_copy_the_module_itself_is_trained():
     after = net[0].weight.numpy().copy()
     del model
     gc.collect()
-    Model(net, "log_loss", copy=False)  # nobody else trains it any more
+    Model(net, "log_loss", copy=False)  # no other model trains it
     np.testing.assert_array_equal(net[0].weight.numpy(), after)
 
 

@@ -1,4 +1,4 @@
-"""Keys of models: equal where a pass does the same, and for nothing else; None where that is not known."""
+"""Keys of models are equal only if their passes are; None if that is unknown."""
 
 from functools import partial
 

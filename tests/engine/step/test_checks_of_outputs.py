@@ -1,4 +1,4 @@
-"""A loss of logits that is given probabilities says so, once, when the loss is looked at."""
+"""A loss of logits that is given probabilities warns, once, when the loss is computed by the user."""
 
 import re
 import warnings
@@ -15,7 +15,7 @@ LOOKS = r"expects raw outputs \(logits\), but these look like probabilities: rem
 
 
 def losses_of(loss, n_outputs, *end, calls=2):
-    """Return the warnings of a few losses, with a network that ends so."""
+    """Return the warnings of a few losses, for a network with this last layer."""
     model = Model(nn.Sequential(nn.Linear(3, n_outputs), *end), loss, random_state=0)
     y = RNG.integers(0, 2, (8, n_outputs) if getattr(loss, "multilabel", False) else 8)
     with warnings.catch_warnings(record=True) as found:

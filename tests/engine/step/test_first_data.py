@@ -1,4 +1,4 @@
-"""What a model shows to layers that begin with data: once, before its first step, of the training rows."""
+"""Data-dependent initialization in a model: once, before its first step, on training rows."""
 
 import copy
 import pickle
@@ -84,7 +84,7 @@ def test_weights_are_those_of_from_data():
         np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-6, atol=1e-9)
 
 
-# What can happen to a model, and whether its layers have seen data after it, if they had or had not before.
+# Actions on a model, and whether its layers have seen data afterwards, if they had or had not before.
 def put_in(m):
     m.module[1] = nn.Linear(5, 2, init=Counted())
     return m

@@ -1,4 +1,4 @@
-"""What a network returns that no loss can read is named, and so is the layer that has made it."""
+"""Outputs that no loss can read raise errors that name them and their layer."""
 
 import re
 

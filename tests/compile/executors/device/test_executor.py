@@ -1,4 +1,4 @@
-"""The CuPy executor on a device whose arrays NumPy cannot read, and whose kernels a C compiler makes."""
+"""The device executor on a fake device, whose arrays NumPy cannot read and whose kernels are compiled as C."""
 
 import itertools
 
@@ -66,7 +66,7 @@ def check(row, device, compare, dtypes, *, exact):
     return there
 
 
-# Their forwards make arrays; everything else writes where the plan says.
+# Their forwards allocate arrays; everything else writes into the plan's memory.
 # What takes no `out=`, and what works in arrays that no plan knows of.
 ALLOCATING = {name for name, primitive in PRIMITIVES.items() if not primitive.writes_out} | {
     "conv_image", "conv_weight", "logsumexp", "max_pool", "max_pool_put", "max_pool_take", "put",
@@ -101,7 +101,7 @@ def test_without_kernels_results_are_bitwise_identical(row, fake_device):
 
 
 def is_elementwise(row, case):
-    """Tell whether a kernel computes it: all elementwise records but powers, which of integers none does."""
+    """Tell whether a kernel computes it: all elementwise records, except powers of integers."""
     name = row.primitive
     return is_captured(row, case) and name is not None and name != "pow" and bool(PRIMITIVES[name].expression)
 
@@ -201,7 +201,7 @@ def test_dtype_promotion_agrees_with_numpy(fake_device):
 
 
 def test_indices_count_from_the_end_and_wrap_around(fake_device):
-    """A thread cannot raise: where NumPy refuses, CuPy's indexing and the kernels wrap around."""
+    """A thread cannot raise: where NumPy raises, CuPy's indexing and the kernels wrap around."""
     x, at = np.arange(12.0).reshape(4, 3), np.array([[0], [-1], [2], [4]])
     compiled = compile(ops.take_along_axis, on(fake_device, (x, at)))
     np.testing.assert_array_equal(off(compiled(*on(fake_device, (x, at)))), [[0.0], [5.0], [8.0], [10.0]])
@@ -267,7 +267,7 @@ def test_a_kernel_overwrites_operands_at_their_last_use(fake_device):
 
 
 def test_a_training_step(fake_device):
-    """50 steps with every number of the arena destroyed between them; nothing is allocated."""
+    """50 steps with the arena overwritten between them; nothing is allocated."""
     optimizer, results = Adam(1e-2), []
     module = network(20, 50, 3)
     for device in (None, fake_device):

@@ -1,4 +1,4 @@
-"""The text of generated kernels: readable, the shortest indices, and accepted by CUDA's compiler."""
+"""The source of generated kernels: readable, with short indices, and accepted by CUDA's compiler."""
 
 import math
 import shutil

@@ -23,7 +23,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def elsewhere(*marks):
-    """Return what another process computes by the same functions, and how often it found them on disk."""
+    """Return the results of the same functions in another process, and how many it found on disk."""
     command = [sys.executable, "-c", OTHER]
     sources = json.dumps([source(mark) for mark in marks])
     found = subprocess.run(command, input=sources, capture_output=True, text=True, check=True)
@@ -115,7 +115,7 @@ def test_the_compiling_process_is_isolated(tmp_path, monkeypatch):
     mine = function("isolated")
     assert loaded(mine)(1) == 2
     assert mine.is_on_disk
-    assert sum(mine.wait().stats.cache_hits.values()) == 1  # that is, the other process has compiled it
+    assert sum(mine.wait().stats.cache_hits.values()) == 1  # the other process has compiled it
     assert not mark.exists()
 
 

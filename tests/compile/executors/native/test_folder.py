@@ -1,4 +1,4 @@
-"""Where machine code is kept, and who may write there."""
+"""The location of machine code, and its permissions."""
 
 import os
 import stat
@@ -87,7 +87,7 @@ def test_a_directory_that_others_could_write_to_is_not_used(tmp_path, spoil, inn
     assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not usable(folder)  # said once
+        assert not usable(folder)  # one warning
 
 
 @posix

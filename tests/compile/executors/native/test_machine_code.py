@@ -1,4 +1,4 @@
-"""The file of machine code is complete and the user's own, or is ignored."""
+"""A file of machine code is ignored unless it is complete and belongs to the user."""
 
 import os
 import signal
@@ -91,7 +91,7 @@ def test_only_a_file_is_read(file, tmp_path):
     os.symlink(tmp_path / "real.code", file.cache_path)
     assert file.read("cpu") is None
     os.unlink(file.cache_path)
-    os.mkfifo(file.cache_path)  # which nobody writes to: opening it must not wait
+    os.mkfifo(file.cache_path)  # without a writer: opening it must not block
     assert file.read("cpu") is None
     os.unlink(file.cache_path)
     os.mkdir(file.cache_path)
@@ -162,6 +162,6 @@ def test_reasons(tmp_path, monkeypatch):
     assert unsafe(os.lstat(tmp_path), stat.S_ISREG) == ("it is a link or a special file")
     tmp_path.chmod(0o700)
     owner = os.lstat(tmp_path).st_uid
-    if owner != 0:  # what the administrator wrote is trusted
+    if owner != 0:  # files of the administrator are trusted
         monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
         assert unsafe(os.lstat(tmp_path), stat.S_ISDIR) == f"it belongs to another user (uid {owner})"
