@@ -27,7 +27,7 @@ def pytest_runtest_setup(item):
 
 @pytest.fixture
 def fake_device():
-    """The first of two fake devices, whose arrays NumPy cannot read: code that runs there would run on a GPU."""
+    """The first of two fake devices, whose arrays NumPy cannot read, as on a GPU."""
     from sknet.device import Device
     from tests.devices import fake
 

@@ -33,8 +33,8 @@ def every_case(
 ) -> Callable[[Callable[..., None]], Any]:
     """Run a test of ``row`` and ``case`` once for each row, on all of its cases for which `only` is true.
 
-    With thousands of tests of a millisecond, pytest's overhead would dominate. An error names the case and the
-    combination of `parameters`, all of which are tried for every case.
+    With thousands of tests of a millisecond, pytest's overhead would dominate. An error names the case and
+    the combination of `parameters`, all of which are tried for every case.
     """
 
     def decorate(test: Callable[..., None]) -> Any:

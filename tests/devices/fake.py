@@ -1,9 +1,9 @@
 """A fake device for tests: arrays with their own memory, which NumPy cannot read, as on a GPU.
 
-Code that runs on it uses only a backend's namespace. It is as strict as CuPy: host arrays and device arrays do
-not mix, arrays of two devices do not mix, and a kernel runs only on the current device. Kernels in CUDA C are
-run thread by thread (`kernels`), and slow operations on a GPU are counted (`counted`): allocations, and copies
-to the host.
+Code that runs on it uses only a backend's namespace. It is as strict as CuPy: host arrays and device arrays
+do not mix, arrays of two devices do not mix, and a kernel runs only on the current device. Kernels in CUDA C
+are run thread by thread (`kernels`), and slow operations on a GPU are counted (`counted`): allocations, and
+copies to the host.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Fits with frozen parameters: native, planned, eager and device steps skip them, and read their new values."""
+"""Fits with frozen parameters: native, planned, eager and device steps skip them, and see new values."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The device executor on a fake device, whose arrays NumPy cannot read and whose kernels are compiled as C."""
+"""The device executor on a fake device, whose arrays NumPy cannot read and whose kernels are C."""
 
 import itertools
 
