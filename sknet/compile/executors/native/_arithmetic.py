@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from sknet.compile.executors.native._addresses import level_1, loop_of
-from sknet.compile.executors.native._instructions import Kind, Tape
+from sknet.compile.executors.native._instructions import Kind, Meaning, Tape
 from sknet.compile.executors.native._layouts import (
     Array,
     copy,
@@ -69,7 +69,14 @@ def ufunc(tape: Tape, call: Call) -> bool:
     lengths, strides = merged(out.shape, [strides_over(x, out.shape) for x in arrays])
     if len(lengths) > 1 and function not in EXACT:
         return False
-    return looped(tape, inner, arrays, lengths, strides)
+    return looped(tape, inner, arrays, lengths, strides, _meaning(function, arrays))
+
+
+def _meaning(function: Any, arrays: Sequence[Array]) -> Meaning:
+    found = {np.maximum: Meaning.RELU, np.greater: Meaning.IS_POSITIVE}.get(function, Meaning.OTHER)
+    # Only constants of a plan are read-only.
+    is_of_zero = bool(found) and not (arrays[1].flags.writeable or arrays[1].any())
+    return found if is_of_zero else Meaning.OTHER
 
 
 def _as_arrays(operands: Sequence[Any]) -> list[Array] | None:

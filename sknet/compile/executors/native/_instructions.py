@@ -4,9 +4,13 @@ from enum import IntEnum
 
 import numpy as np
 
-__all__ = ["CONVERTED", "WIDTH", "Kind", "Tape"]
+__all__ = ["CONVERTED", "MEANING", "WIDTH", "Kind", "Meaning", "Tape"]
 
 WIDTH = 32  # integers of an instruction
+FLAT, MEANING = (
+    30,
+    31,
+)  # fields of a loop that only `_together` reads: whether it can be divided; see `Meaning`
 GIVEN = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
 # Dtypes that elements are converted from and to; NumPy does all others.
 CONVERTED = tuple((a, b) for a in GIVEN for b in ("float32", "float64") if a != b)
@@ -35,6 +39,8 @@ class Kind(IntEnum):
     FINITE: size; loss, penalty, sum of squares. Ends the run if one is not finite.
     COUNTER: -; target. The number of the step.
     NOTHING: what is left out.
+    ADD_ROW_RELU: size; matrix, row, target; rows, columns. The larger of the sum and zero.
+    MASK_POSITIVE: size; x, source, mask, target; length. The mask is where x is positive; as for MASK.
     """
 
     LOOP = 0
@@ -54,6 +60,16 @@ class Kind(IntEnum):
     FINITE = 14
     COUNTER = 15
     NOTHING = 16
+    ADD_ROW_RELU = 17
+    MASK_POSITIVE = 18
+
+
+class Meaning(IntEnum):
+    """What a loop does, if it can be joined with an instruction beside it."""
+
+    OTHER = 0
+    RELU = 1
+    IS_POSITIVE = 2
 
 
 class Tape:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet.compile.executors.native._addresses import Loop
-from sknet.compile.executors.native._instructions import CONVERTED, Kind, Tape
+from sknet.compile.executors.native._instructions import CONVERTED, MEANING, Kind, Meaning, Tape
 
 __all__ = [
     "Array", "code", "copy", "fill", "is_apart", "is_plain", "loop", "looped", "merged", "offset", "padded",
@@ -68,7 +68,12 @@ def strides_over(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def looped(
-    tape: Tape, function: Loop, arrays: Sequence[Array], lengths: list[int], strides: list[list[int]]
+    tape: Tape,
+    function: Loop,
+    arrays: Sequence[Array],
+    lengths: list[int],
+    strides: list[list[int]],
+    meaning: Meaning = Meaning.OTHER,
 ) -> bool:
     """Append an inner loop over the last of up to three axes, called for each place in the others."""
     *outer, inner = lengths
@@ -81,6 +86,7 @@ def looped(
         (outer[1], [each[1] for each in steps]), [inner], [each[2] for each in steps],
         (outer[0], [each[0] for each in steps]),
     )  # fmt: skip
+    tape.rows[-1][MEANING] = meaning if len(lengths) == 1 else Meaning.OTHER
     return True
 
 

@@ -14,6 +14,7 @@ from sknet.compile.executors.native._moves import copied, gathered
 from sknet.compile.executors.native._recorded import Call, recorded
 from sknet.compile.executors.native._rules import translated
 from sknet.compile.executors.native._runner import RUNNER
+from sknet.compile.executors.native._together import joined
 from sknet.exceptions import CaptureError
 
 __all__ = ["NativeRun", "Parts", "Runner", "UnsupportedError", "runner"]
@@ -141,6 +142,9 @@ class NativeRun:
         self.losses = np.zeros((most, 2), parts.flat_gradient.dtype)
         self._numbers = np.zeros((most, parts.numbers.size), parts.numbers.dtype)
         self._gathers = [self._write_gather(*pair) for pair in self._pairs(data)]
+        first = self._gathers[self._n_inputs].start
+        self._of_inputs, self._of_targets = slice(0, first), slice(first, len(self._tape.rows))
+        self._orders: tuple[tuple[np.ndarray, np.ndarray], int, int] | None = None
         self._tape.add(Kind.COUNTER, 0, self._tape.address(slots.counter))
         self._write_calls(recorded(parts.gradient))
         if check:
@@ -149,7 +153,7 @@ class NativeRun:
             self._write_copy(x, self.losses[0, i : i + 1].reshape(x.shape), (0, 0, self.losses.strides[0]))
         room = np.zeros(result.output.shape, result.output.dtype)
         self._outputs = self._write_copy(result.output, room, (0, 0, room.nbytes))
-        self._room = room.ctypes.data
+        self._room, self._gives_outputs = room.ctypes.data, True
         self._of_gradient = self._host.count
         self._write_copy(self._numbers[0], parts.numbers, (0, self._numbers.strides[0], 0))
         self._write_calls(recorded(parts.update))
@@ -179,6 +183,7 @@ class NativeRun:
         return slice(first, len(self._tape.rows))
 
     def _write_calls(self, calls: Iterable[Call]) -> None:
+        first = len(self._tape.rows)
         for call in calls:
             if translated(self._tape, call):
                 continue
@@ -187,6 +192,7 @@ class NativeRun:
                 self._host.extend(call.run)  # in the same callback
             else:
                 self._tape.add(Kind.HOST, self._host.address, self._host.add(call.run))
+        self._tape.rows[first:] = joined(self._tape.rows[first:])
 
     def _write_check(self, result: Any) -> None:
         flat = self._parts.flat_gradient
@@ -209,7 +215,7 @@ class NativeRun:
 
     def release(self) -> None:
         """Forget the data, until others are bound."""
-        self._of_data = Tape()
+        self._of_data, self._orders = Tape(), None
 
     def rebind(self, data: tuple[Any, Any, Any]) -> None:
         """Read other rows of the same shapes, dtypes and layouts from now on."""
@@ -250,11 +256,15 @@ class NativeRun:
         steps, program, count = runner().steps, self._program, len(hyper)
         assert steps is not None
         self._numbers[:count] = hyper
-        for number, places in enumerate(self._gathers):
-            program[places, ROWS] = orders[number >= self._n_inputs].ctypes.data + 8 * start
-        program[self._outputs, 0] = Kind.NOTHING if outputs is None else Kind.COPY
+        if self._orders is None or self._orders[0] is not orders:
+            self._orders = orders, orders[0].ctypes.data, orders[1].ctypes.data
+        program[self._of_inputs, ROWS] = self._orders[1] + 8 * start
+        program[self._of_targets, ROWS] = self._orders[2] + 8 * start
         if outputs is not None:
             program[self._outputs, TARGET] = self._offsets + outputs.ctypes.data
+        if self._gives_outputs != (outputs is not None):
+            self._gives_outputs = outputs is not None
+            program[self._outputs, 0] = Kind.COPY if self._gives_outputs else Kind.NOTHING
         done = int(steps(program, self._scratch, count, counter))
         self._host.check(self._of_gradient)
         return done

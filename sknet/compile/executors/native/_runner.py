@@ -153,6 +153,40 @@ def {name}_{dtype}(first, second, target, n0, n1):
 
 """
 
+RELU = """
+@kernel
+def add_row_relu_{dtype}(first, second, target, n0, n1):
+    out, y = carray(pointer(target), (n0, n1), {dtype}), carray(pointer(second), n1, {dtype})
+    zero = {dtype}(0)
+    if first == target:
+        for i in range(n0):
+            for j in range(n1):
+                total = out[i, j] + y[j]
+                out[i, j] = zero if total <= zero else total
+        return
+    x = carray(pointer(first), (n0, n1), {dtype})
+    for i in range(n0):
+        for j in range(n1):
+            total = x[i, j] + y[j]
+            out[i, j] = zero if total <= zero else total
+
+
+@kernel
+def mask_positive_{dtype}(first, second, mask, target, count):
+    x, keep = carray(pointer(first), count, {dtype}), carray(pointer(mask), count, uint8)
+    out, zero = carray(pointer(target), count, {word}), {dtype}(0)
+    if second == target:
+        for i in range(count):
+            keep[i] = x[i] > zero
+            out[i] *= {word}(x[i] > zero)
+        return
+    given = carray(pointer(second), count, {word})
+    for i in range(count):
+        keep[i] = x[i] > zero
+        out[i] = given[i] * {word}(x[i] > zero)
+
+"""
+
 SUMS = """
 @kernel
 def add_at_rows_{dtype}(target, length, rows, values, count):
@@ -316,6 +350,10 @@ def _body() -> str:
         "                    return b\n"
         f"            elif kind == {Kind.FINITE}:\n"
         + _chosen("is_finite", "one[2], one[3], one[4]", "not ok")
+        + f"            elif kind == {Kind.ADD_ROW_RELU}:\n"
+        + _cases("add_row_relu", REALS, "one[2], one[3], one[4], one[5], one[6]")
+        + f"            elif kind == {Kind.MASK_POSITIVE}:\n"
+        + _cases("mask_positive", REALS, "one[2], one[3], one[4], one[5], one[6]")
         + f"            elif kind == {Kind.COUNTER}:\n"
         "                carray(pointer(one[2]), 1, int64)[0] = counter + b\n"
     )
@@ -352,6 +390,7 @@ RUNNER = (
     + "".join(CONVERSIONS.format(given=given, wanted=wanted) for given, wanted in CONVERTED)
     + _spread()
     + "".join(SUMS.format(dtype=dtype, size=size) for dtype, size in REALS)
+    + "".join(RELU.format(dtype=x, word=y) for (x, _), (y, _) in zip(REALS, WORDS, strict=True))
     + TABLE
     + TAIL
 )
