@@ -17,6 +17,7 @@ is under the shortest. `python -m docs.make_api` writes this page, and a test co
 ORDER = [
     "sknet",
     "sknet.neural_network",
+    "sknet.model_selection",
     "sknet.preprocessing",
     "sknet.tabular",
     "sknet.callbacks",

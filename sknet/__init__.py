@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         autograd,
         callbacks,
         losses,
+        model_selection,
         neural_network,
         nn,
         onnx,
@@ -64,7 +65,7 @@ _HOMES = {
     "sknet.freezing": ("freeze",),
 }
 _MODULES = (
-    *("autograd", "callbacks", "losses", "neural_network", "nn"),
+    *("autograd", "callbacks", "losses", "model_selection", "neural_network", "nn"),
     *("onnx", "ops", "optim", "preprocessing", "tabular"),
 )
 
@@ -91,6 +92,7 @@ __all__ = [
     "inference_mode",
     "load",
     "losses",
+    "model_selection",
     "neural_network",
     "nn",
     "no_grad",

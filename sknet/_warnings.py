@@ -10,7 +10,7 @@ __all__ = ["warn_caller"]
 PACKAGE = str(Path(__file__).parent)
 
 
-def warn_caller(message: str, category: type[Warning]) -> None:
+def warn_caller(message: str, category: type[Warning], beyond: tuple[str, ...] = ()) -> None:
     """Issue a warning at the innermost line outside sknet.
 
     Parameters
@@ -19,9 +19,11 @@ def warn_caller(message: str, category: type[Warning]) -> None:
         The text.
     category : type of Warning
         Its class.
+    beyond : tuple of str, default=()
+        Folders of other packages that are skipped, too.
     """
-    level = 1
+    level, skipped = 1, (PACKAGE, *beyond)
     frame: FrameType | None = sys._getframe()
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    while frame is not None and frame.f_code.co_filename.startswith(skipped):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

@@ -3,6 +3,7 @@
 __all__ = [
     "CallbackWarning",
     "CaptureError",
+    "ContinuationWarning",
     "DeviceError",
     "DeviceWarning",
     "DtypeError",
@@ -71,6 +72,10 @@ class NonFiniteError(ValueError):
 
 class CallbackWarning(UserWarning):
     """A callback failed, and the fit ended with what it had learned until then."""
+
+
+class ContinuationWarning(UserWarning):
+    """Candidates of a search start again in each rung, because they cannot go on training."""
 
 
 class DeviceWarning(UserWarning):

@@ -30,7 +30,7 @@ LAYERS = [
     {"callbacks"},
     {"engine"},
     {"estimators"},
-    {"neural_network", "tabular"},
+    {"model_selection", "neural_network", "tabular"},
     {"freezing"},
     {"onnx"},
     {"files"},

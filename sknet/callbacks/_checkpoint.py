@@ -32,11 +32,14 @@ class SavedFit(NamedTuple):
     path : str
         Its path, for messages.
     state : dict
-        The result of `FitView.state`.
+        The result of `FitView.state`; its values are not changed by what resumes from it.
     """
 
     path: str
     state: dict[str, Any]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "SavedFit":
+        return self
 
 
 class Checkpoint(Callback):
@@ -270,7 +273,7 @@ def read_checkpoint(path: "str | os.PathLike[str]") -> SavedFit:
 
 
 def saved_fit(
-    callbacks: Sequence[Callback], resume_from: "str | os.PathLike[str] | None" = None
+    callbacks: Sequence[Callback], resume_from: "str | os.PathLike[str] | SavedFit | None" = None
 ) -> SavedFit | None:
     """Return the saved fit to resume, if any.
 
@@ -278,14 +281,16 @@ def saved_fit(
     ----------
     callbacks : sequence of Callback
         Callbacks of the fit; a `Checkpoint` among them may resume.
-    resume_from : str, PathLike or None, default=None
-        A checkpoint given instead.
+    resume_from : str, PathLike, SavedFit or None, default=None
+        A checkpoint or a kept state that is given instead.
 
     Returns
     -------
     SavedFit or None
         None for a new fit.
     """
+    if isinstance(resume_from, SavedFit):
+        return resume_from
     if resume_from is not None:
         if not isinstance(resume_from, (str, os.PathLike)):
             raise TypeError(

@@ -3,6 +3,7 @@
 from sknet.callbacks._callback import HOOKS, check_callbacks, fresh_callbacks
 from sknet.callbacks._checkpoint import SavedFit, read_checkpoint, saved_fit
 from sknet.callbacks._epoch_scoring import direction_of
+from sknet.callbacks._kept_state import KeepState
 from sknet.callbacks._plateau import Plateau
 from sknet.callbacks._view import FitState, Rows
 
@@ -10,6 +11,7 @@ __all__ = [
     "HOOKS",
     "PARTS",
     "FitState",
+    "KeepState",
     "Plateau",
     "Rows",
     "SavedFit",

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sknet._params import explained, explained_call, unknown_parameter, validate_parameters
 from sknet.callbacks import Callback
+from sknet.callbacks.extend import SavedFit
 from sknet.device import device_of, to_device
 from sknet.engine import Batches, CompiledStep, History, Model, Score
 from sknet.engine.extend import Head, first_input, predict_rows, slim_model, warn_of_overflow
@@ -115,7 +116,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, HoldsLists, ABC):
         sample_weight_val: Any = None,
         groups: Any = None,
         callbacks: "list[Callback] | None" = None,
-        resume_from: "str | PathLike[str] | None" = None,
+        resume_from: "str | PathLike[str] | SavedFit | None" = None,
     ) -> Self:
         """Fit the network.
 
@@ -139,9 +140,10 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, HoldsLists, ABC):
             makes of them.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
-        resume_from : str or PathLike, default=None
+        resume_from : str, PathLike or SavedFit, default=None
             What a `sknet.callbacks.Checkpoint` has written, its folder or a file, to resume from,
-            and ends as if it had not been interrupted. X, y and parameters must be the same, but for
+            and ends as if it had not been interrupted; or the state that a
+            `sknet.callbacks.extend.KeepState` has kept. X, y and parameters must be the same, but for
             `max_iter`, `verbose`, `warm_start` and `callbacks`.
 
         Returns

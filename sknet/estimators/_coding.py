@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.callbacks import Callback
+from sknet.callbacks.extend import SavedFit
 from sknet.device import active, device_of, to_device
 from sknet.engine import Batches, Model, Score
 from sknet.engine.extend import Chosen, first_input, mean_loss, model_layer, part_rows
@@ -149,7 +150,7 @@ class BaseTransformer(Coding, NamedOptions):
         sample_weight_val: Any = None,
         groups: Any = None,
         callbacks: "list[Callback] | None" = None,
-        resume_from: "str | PathLike[str] | None" = None,
+        resume_from: "str | PathLike[str] | SavedFit | None" = None,
     ) -> Self:
         """Fit the network.
 
@@ -167,7 +168,7 @@ class BaseTransformer(Coding, NamedOptions):
             Groups that the rows of X belong to: those held out are whole groups.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
-        resume_from : str or PathLike, default=None
+        resume_from : str, PathLike or SavedFit, default=None
             What a `sknet.callbacks.Checkpoint` has written, to resume from.
 
         Returns

@@ -25,6 +25,7 @@ from sknet.engine.extend import (
     train,
 )
 from sknet.estimators._calibration import check_calibration, temperature_of
+from sknet.estimators._company import companions_of, start_of
 from sknet.estimators._encoding import encode_rows
 from sknet.estimators._input import check_weights
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
@@ -221,7 +222,7 @@ def fit_network(
         As for `partial_fit`.
     callbacks : list of Callback, default=None
         For this fit, after those of the estimator.
-    resume_from : str, PathLike or None, default=None
+    resume_from : str, PathLike, SavedFit or None, default=None
         As for `fit`.
     beside : sequence of Callback, default=()
         Called as well, and not the user's.
@@ -232,11 +233,11 @@ def fit_network(
     check_given(fit)
     asked = [*recipe.callbacks, *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
     fit.callbacks = fresh_callbacks(asked, estimator.callbacks_ if continuing else ())
-    fit.beside = beside
+    fit.beside = [*beside, *companions_of(estimator)]
     if incremental:
         _refuse_checkpoints(fit)
     else:
-        fit.saved = saved_fit(fit.callbacks, resume_from)
+        fit.saved = saved_fit(fit.callbacks, start_of(estimator) if resume_from is None else resume_from)
     _check_rows(fit)
     take_model(fit)
     if estimator._is_full_batch():
@@ -303,7 +304,7 @@ def _fit_in_steps(fit: Fit) -> None:
         _check_finite_parameters(fit.model)
     fit.estimator._batch = fit.batches.like()
     fit.estimator._take(fit)
-    if not (fit.incremental or outcome.stopped_by or outcome.interrupted):
+    if not (fit.incremental or outcome.stopped_by or outcome.interrupted or companions_of(fit.estimator)):
         warn_caller(
             f"Stochastic Optimizer: Maximum iterations ({fit.settings.max_iter}) reached and the "
             "optimization hasn't converged yet.",

@@ -4,6 +4,7 @@ from os import PathLike
 from typing import Any, Self
 
 from sknet.callbacks import Callback
+from sknet.callbacks.extend import SavedFit
 from sknet.estimators._base import BaseNet
 from sknet.estimators._inputs import with_lengths
 from sknet.estimators._namespace import follows_namespace
@@ -141,7 +142,7 @@ class SequenceFit(SequenceLayers):
         lengths_val: Any = None,
         groups: Any = None,
         callbacks: "list[Callback] | None" = None,
-        resume_from: "str | PathLike[str] | None" = None,
+        resume_from: "str | PathLike[str] | SavedFit | None" = None,
     ) -> Self:
         """Fit the network.
 
@@ -171,7 +172,7 @@ class SequenceFit(SequenceLayers):
             makes of them.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
-        resume_from : str or PathLike, default=None
+        resume_from : str, PathLike or SavedFit, default=None
             What a `sknet.callbacks.Checkpoint` has written, its folder or a file, to resume from,
             and ends as if it had not been interrupted. X, y and parameters must be the same, but for
             `max_iter`, `verbose`, `warm_start` and `callbacks`.

@@ -6,6 +6,7 @@ from typing import Any, Self
 from sklearn.utils.metaestimators import available_if
 
 from sknet.callbacks import Callback
+from sknet.callbacks.extend import SavedFit
 from sknet.estimators._base import goes_in_steps
 from sknet.estimators._coding import BaseTransformer
 from sknet.estimators._decoding import has_decoder
@@ -32,7 +33,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
         lengths_val: Any = None,
         groups: Any = None,
         callbacks: "list[Callback] | None" = None,
-        resume_from: "str | PathLike[str] | None" = None,
+        resume_from: "str | PathLike[str] | SavedFit | None" = None,
     ) -> Self:
         """Fit the network.
 
@@ -54,7 +55,7 @@ class SequenceTransformer(SequenceLayers, BaseTransformer, auto_wrap_output_keys
             Groups that the rows of X belong to: those held out are whole groups.
         callbacks : list of Callback, default=None
             Called during this fit, after those of the estimator.
-        resume_from : str or PathLike, default=None
+        resume_from : str, PathLike or SavedFit, default=None
             What a `sknet.callbacks.Checkpoint` has written, to resume from.
 
         Returns

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from sknet.estimators._calibration import best_temperature
     from sknet.estimators._class_weights import class_weighted
     from sknet.estimators._classifier import BaseClassifier
+    from sknet.estimators._company import accompany
     from sknet.estimators._computation import computation_of, is_estimator
     from sknet.estimators._heads import (
         gives_deviations,
@@ -43,6 +44,7 @@ __all__ = [
     "PerceptronLayers",
     "RealTargets",
     "Recipe",
+    "accompany",
     "best_temperature",
     "check_weights",
     "check_y",
@@ -69,6 +71,7 @@ _NAMES = _Names(
         "sknet.estimators._calibration": ("best_temperature",),
         "sknet.estimators._class_weights": ("class_weighted",),
         "sknet.estimators._classifier": ("BaseClassifier",),
+        "sknet.estimators._company": ("accompany",),
         "sknet.estimators._computation": ("computation_of", "is_estimator"),
         "sknet.estimators._encoded": ("Encoded",),
         "sknet.estimators._heads": (

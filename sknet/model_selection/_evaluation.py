@@ -1,0 +1,104 @@
+"""One candidate on one fold: fitted, from where it has stopped before, and scored."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sklearn.base import clone
+from sklearn.model_selection._validation import _fit_and_score
+
+from sknet.callbacks.extend import SavedFit
+from sknet.estimators.extend import accompany
+from sknet.model_selection._first_steps import share_first_steps
+from sknet.model_selection._network import Continuation, network_of
+
+__all__ = ["Evaluated", "Task", "evaluate"]
+
+
+class Task(NamedTuple):
+    """What is to be done for a candidate on a fold.
+
+    Attributes
+    ----------
+    parameters : dict
+        The candidate.
+    resource : str or None
+        The parameter that counts epochs; None if no candidate goes on.
+    saved : SavedFit or None
+        Where it has stopped in the rung before; None to start.
+    steps : list of (object, transformer) or None
+        The fitted steps of its Pipeline, if they are known.
+    shares : bool
+        Whether to return them.
+    """
+
+    parameters: dict[str, Any]
+    resource: str | None
+    saved: SavedFit | None = None
+    steps: "list[tuple[Any, Any]] | None" = None
+    shares: bool = False
+
+
+class Evaluated(NamedTuple):
+    """What has come of a task.
+
+    Attributes
+    ----------
+    result : dict
+        As scikit-learn's searches collect it: scores and times.
+    saved : SavedFit or None
+        Where the fit has stopped; None if it cannot go on.
+    why_not : str
+        Why it cannot, empty if it can or is not meant to.
+    steps : list of (object, transformer) or None
+        The fitted steps of its Pipeline, if they are asked for.
+    """
+
+    result: dict[str, Any]
+    saved: SavedFit | None
+    why_not: str
+    steps: "list[tuple[Any, Any]] | None"
+
+
+class AlreadySet(dict[str, Any]):
+    """Parameters that an estimator already has: they are named in messages, and not set again."""
+
+    def __sklearn_clone__(self) -> dict[str, Any]:
+        return {}
+
+
+def evaluate(estimator: Any, X: Any, y: Any, task: Task, arguments: Mapping[str, Any]) -> Evaluated:
+    """Fit and score a candidate.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A clone for this task.
+    X, y : array-like
+        All rows.
+    task : Task
+        What is to be done.
+    arguments : mapping
+        Further arguments of scikit-learn's function: rows, scorer, ...
+
+    Returns
+    -------
+    Evaluated
+        Scores, and what the candidate's next rung and other candidates can use.
+    """
+    estimator = estimator.set_params(**clone(task.parameters, safe=False))
+    memory = share_first_steps(estimator, task.steps) if task.shares or task.steps else None
+    network = None if task.resource is None else network_of(estimator, task.resource)
+    continuation = Continuation()
+    if network is not None:
+        accompany(network, continuation, task.saved)
+    result = _fit_and_score(estimator, X, y, parameters=AlreadySet(task.parameters), **arguments)
+    why_not = continuation.why_not_
+    if network is None and task.resource is not None:
+        why_not = f"{task.resource} is no number of epochs of a network of sknet"
+    failed = result["fit_error"] is not None
+    return Evaluated(
+        result,
+        None if failed else continuation.kept(),
+        why_not,
+        memory.kept() if memory is not None and task.shares and not failed else None,
+    )

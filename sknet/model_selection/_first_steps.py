@@ -1,0 +1,89 @@
+"""The steps of a Pipeline before its network, fitted once per fold."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+
+__all__ = ["FirstSteps", "share_first_steps", "steps_key"]
+
+
+class FirstSteps:
+    """The `memory` of a Pipeline for one fold: its transformers, and the data that they have returned.
+
+    Parameters
+    ----------
+    steps : list of (object, transformer) or None, default=None
+        What the transformers of another fit on the same rows have returned, and they themselves; None if
+        they are to be fitted.
+
+    Attributes
+    ----------
+    steps : list of (object, transformer)
+        For each step what its `fit_transform` has returned, and the fitted transformer.
+    """
+
+    def __init__(self, steps: "list[tuple[Any, Any]] | None" = None) -> None:
+        self.known = steps
+        self.steps: list[tuple[Any, Any]] = []
+
+    def cache(self, function: Callable[..., Any], **kwargs: Any) -> Callable[..., Any]:
+        """Return a function that fits a step, or recalls it; a Pipeline calls it for one after the other."""
+
+        def fitted(*args: Any, **kwargs: Any) -> Any:
+            known = self.known
+            found = function(*args, **kwargs) if known is None else known[len(self.steps)]
+            self.steps.append(found)
+            return found
+
+        return fitted
+
+    def kept(self) -> list[tuple[Any, Any]]:
+        """Return the fitted steps; of the data, only what the last one has returned is needed again."""
+        return [(None, fitted) for _, fitted in self.steps[:-1]] + self.steps[-1:]
+
+
+def share_first_steps(estimator: Any, steps: "list[tuple[Any, Any]] | None") -> FirstSteps | None:
+    """Let a Pipeline recall its fitted steps.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The candidate, with its parameters.
+    steps : list of (object, transformer) or None
+        Its fitted steps, if they are known.
+
+    Returns
+    -------
+    FirstSteps or None
+        Has the fitted steps after the fit; None if there are none to share, or the user caches them.
+    """
+    if not isinstance(estimator, Pipeline) or len(estimator.steps) < 2 or estimator.memory is not None:
+        return None
+    memory = FirstSteps(steps)
+    estimator.memory = memory
+    return memory
+
+
+def steps_key(estimator: Any, parameters: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the parameters of a candidate that its first steps depend on.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A Pipeline, if there is anything to share.
+    parameters : mapping
+        The candidate's.
+
+    Returns
+    -------
+    dict or None
+        Candidates with equal ones share their first steps. None if they may not.
+    """
+    if not isinstance(estimator, Pipeline) or len(estimator.steps) < 2 or estimator.memory is not None:
+        return None
+    names = [name for name, _ in estimator.steps]
+    touched = {name.partition("__")[0] for name in parameters}
+    if not touched <= set(names):
+        return None
+    return {name: value for name, value in parameters.items() if name.partition("__")[0] != names[-1]}

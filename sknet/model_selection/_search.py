@@ -1,0 +1,328 @@
+"""scikit-learn's searches, with evaluations that use what others have found."""
+
+import inspect
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Self
+
+import sklearn
+from sklearn.base import _fit_context, clone, is_classifier
+from sklearn.model_selection import check_cv
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.model_selection._validation import (
+    _fit_and_score,
+    _insert_error_scores,
+    _warn_or_raise_about_fit_failures,
+)
+from sklearn.utils import indexable
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _check_method_params
+
+from sknet._params import same
+from sknet._warnings import warn_caller
+from sknet.exceptions import ContinuationWarning
+from sknet.model_selection._evaluation import Evaluated, Task, evaluate
+from sknet.model_selection._first_steps import steps_key
+
+__all__ = ["Search"]
+
+SKLEARN = str(Path(sklearn.__file__).parent)
+HAS_CALLBACKS = "callback_ctx" in inspect.signature(_fit_and_score).parameters
+
+
+class NoContext:
+    """Stands for scikit-learn's context of callbacks where the installed version has none."""
+
+    def subcontext(self, **kwargs: Any) -> Self:
+        """Return itself."""
+        return self
+
+    def call_on_fit_task_begin(self, **kwargs: Any) -> Self:
+        """Return itself."""
+        return self
+
+    def call_on_fit_task_end(self, **kwargs: Any) -> None:
+        """Do nothing."""
+
+    def propagate_callback_context(self, estimator: Any) -> Any:
+        """Return a context that does nothing."""
+        return nullcontext()
+
+
+class Evaluations:
+    """The evaluations of one search: what they have found, and what later ones use of it.
+
+    Parameters
+    ----------
+    search : Search
+        The search.
+    estimator : estimator
+        A clone of the search's.
+    X, y : array-like
+        All rows.
+    routed : Bunch
+        Parameters of `fit` by the objects that they are for.
+    arguments : dict
+        Further arguments of scikit-learn's function.
+    parallel : Parallel
+        Runs tasks.
+    """
+
+    def __init__(
+        self,
+        search: "Search",
+        estimator: Any,
+        X: Any,
+        y: Any,
+        routed: Any,
+        arguments: dict[str, Any],
+        parallel: Any,
+    ) -> None:
+        self._search, self._estimator, self._X, self._y = search, estimator, X, y
+        self._split_params, self._arguments, self._parallel = routed.splitter.split, arguments, parallel
+        self._candidates: list[dict[str, Any]] = []
+        self._more: dict[str, list[Any]] = defaultdict(list)
+        self._saved: list[tuple[dict[str, Any], list[Any]]] = []  # of the last rung, by candidate
+        self._steps: list[tuple[dict[str, Any], list[Any]]] = []  # fitted steps, by their parameters
+        self.out: list[dict[str, Any]] = []
+        self.results: dict[str, Any] = {}
+        self.reasons: dict[str, None] = {}
+
+    def __call__(
+        self,
+        candidates: Iterable[dict[str, Any]],
+        cv: Any = None,
+        more_results: dict[str, list[Any]] | None = None,
+        callback_ctx: Any = None,
+    ) -> dict[str, Any]:
+        """Evaluate candidates on all folds.
+
+        Parameters
+        ----------
+        candidates : iterable of dict
+            Their parameters.
+        cv : splitter, default=None
+            None is the search's.
+        more_results : dict of list, default=None
+            Further columns of the results.
+        callback_ctx : CallbackContext, default=None
+            Of scikit-learn's callbacks.
+
+        Returns
+        -------
+        dict
+            The results of the search so far, as in `cv_results_`.
+        """
+        search, candidates = self._search, list(candidates)
+        same_rows = cv is None or cv is search._checked_cv_orig
+        splits = list((cv or search._checked_cv_orig).split(self._X, self._y, **self._split_params))
+        if len(splits) != search.n_splits_:
+            raise ValueError(
+                f"the splitter {search.cv!r} announces {search.n_splits_} splits and yields {len(splits)}: "
+                "its split and get_n_splits must agree"
+            )
+        if search.verbose > 0:
+            n = len(candidates)
+            print(f"Fitting {len(splits)} folds for each of {n} candidates, totalling {n * len(splits)} fits")
+        if not same_rows:
+            self._steps = []
+        if not more_results or not any(more_results.get("iter", ())):
+            self._saved = []  # the first rung of a bracket
+        found = self._evaluated(candidates, splits, callback_ctx, same_rows)
+        if not found:
+            raise ValueError("nothing was fitted: the search has no candidates, or cv yields no split")
+        out = [each.result for each in found]
+        _warn_or_raise_about_fit_failures(out, search.error_score)
+        if callable(search.scoring):
+            _insert_error_scores(out, search.error_score)
+        self.reasons |= {each.why_not: None for each in found if each.why_not}
+        self._candidates += candidates
+        self.out += out
+        for name, column in (more_results or {}).items():
+            self._more[name] += column
+        self.results = search._format_results(self._candidates, search.n_splits_, self.out, self._more)
+        return self.results
+
+    def _evaluated(
+        self, candidates: Sequence[dict[str, Any]], splits: Sequence[Any], context: Any, same_rows: bool
+    ) -> list[Evaluated]:
+        """Run all tasks, candidate by candidate; of those that share steps, one before the others."""
+        n_splits, resource = len(splits), self._search._epochs()
+        pairs = [(c, s) for c in range(len(candidates)) for s in range(n_splits)]
+        keys = [steps_key(self._estimator, each) if same_rows else None for each in candidates]
+        saved = [_looked_up(self._saved, _without(each, resource)) for each in candidates]
+        contexts = {pair: self._context(context, number) for number, pair in enumerate(pairs)}
+        found: dict[tuple[int, int], Evaluated] = {}
+
+        def run(pairs: Sequence[tuple[int, int]], leads: bool) -> None:
+            tasks = []
+            for c, s in pairs:
+                steps = None if keys[c] is None else _looked_up(self._steps, keys[c])
+                task = Task(
+                    candidates[c],
+                    resource,
+                    None if saved[c] is None else saved[c][s],
+                    None if steps is None else steps[s],
+                    shares=leads,
+                )
+                tasks.append(self._delayed(task, splits[s], (c, s), (len(candidates), n_splits), contexts))
+            found.update(zip(pairs, self._parallel(tasks), strict=True))
+
+        leaders = self._leaders(keys)
+        if leaders:
+            run([pair for pair in pairs if pair[0] in leaders], leads=True)
+            for c in leaders:
+                key, steps = keys[c], [found[c, s].steps for s in range(n_splits)]
+                if key is not None and all(each is not None for each in steps):
+                    self._steps.append((key, steps))
+        run([pair for pair in pairs if pair not in found], leads=False)
+        if resource is not None:
+            self._saved = [
+                (_without(each, resource), [found[c, s].saved for s in range(n_splits)])
+                for c, each in enumerate(candidates)
+            ]
+        return [found[pair] for pair in pairs]
+
+    def _leaders(self, keys: Sequence[dict[str, Any] | None]) -> set[int]:
+        """Return the candidates that are the first with their steps, if others have the same."""
+        first: list[tuple[dict[str, Any], int]] = []
+        for number, key in enumerate(keys):
+            if key is not None and _looked_up(self._steps, key) is _looked_up(first, key) is None:
+                first.append((key, number))
+        return {number for _, number in first}
+
+    def _context(self, context: Any, number: int) -> Any:
+        return context and context.subcontext(task_name="candidate-split-evaluation", task_id=number)
+
+    def _delayed(
+        self, task: Task, split: Any, at: tuple[int, int], of: tuple[int, int], contexts: dict[Any, Any]
+    ) -> Any:
+        arguments = {
+            **self._arguments,
+            "train": split[0],
+            "test": split[1],
+            "candidate_progress": (at[0], of[0]),
+            "split_progress": (at[1], of[1]),
+        }
+        if HAS_CALLBACKS:
+            arguments |= {"caller": self._search, "callback_ctx": contexts[at]}
+        return delayed(evaluate)(clone(self._estimator), self._X, self._y, task, arguments)
+
+
+def _without(candidate: dict[str, Any], name: str | None) -> dict[str, Any]:
+    return {each: value for each, value in candidate.items() if each != name}
+
+
+def _looked_up(known: Sequence[tuple[dict[str, Any], Any]], key: Any) -> Any:
+    """Return the value of a dict of parameters, which cannot be hashed; None if there is none."""
+    for other, value in known:
+        if other.keys() == key.keys() and all(
+            type(other[name]) is type(key[name]) and same(other[name], key[name]) for name in key
+        ):
+            return value
+    return None
+
+
+class Search(BaseSearchCV):
+    """The `fit` of scikit-learn's searches, with evaluations that use what others have found."""
+
+    def _epochs(self) -> str | None:
+        """Return the parameter whose value changes from rung to rung while fits go on; None if none do."""
+        return None
+
+    @_fit_context(prefer_skip_nested_validation=False)  # type: ignore[untyped-decorator]
+    def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
+        """Run the search.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Inputs.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Targets.
+        **params : dict
+            For the estimator's `fit`, the scorers and the splitter, as in scikit-learn: an array with an
+            entry for each row is split like X, and `groups` is for the splitter.
+
+        Returns
+        -------
+        self
+            With the attributes of scikit-learn's search.
+        """
+        scorers, refit_metric = self._get_scorers()
+        X, y = indexable(X, y)
+        params = _check_method_params(X, params=params)
+        routed = self._get_routed_params_for_fit(params)
+        weight = params.get("sample_weight")
+        told = {"estimator": self, "X": X, "y": y}
+        told["metadata"] = None if weight is None else {"sample_weight": weight}
+        context = self._context(max_subtasks=1 + (self.refit is not False)).call_on_fit_task_begin(**told)
+        self._checked_cv_orig = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        self._check_input_parameters(X=X, y=y, split_params=routed.splitter.split)
+        self.n_splits_ = self._checked_cv_orig.get_n_splits(X, y, **routed.splitter.split)
+        base = clone(self.estimator)
+        arguments = {
+            "scorer": scorers,
+            "fit_params": routed.estimator.fit,
+            "score_params": routed.scorer.score,
+            "return_train_score": self.return_train_score,
+            "return_n_test_samples": True,
+            "return_times": True,
+            "error_score": self.error_score,
+            "verbose": self.verbose,
+        }
+        with Parallel(n_jobs=self.n_jobs, pre_dispatch=self.pre_dispatch) as parallel:
+            evaluations = Evaluations(self, base, X, y, routed, arguments, parallel)
+            accepted = inspect.signature(self._run_search).parameters
+            self._run_search(evaluations, **{"callback_ctx": context} if "callback_ctx" in accepted else {})
+        if evaluations.reasons:
+            self._warn_of_restarts(list(evaluations.reasons))
+        self._choose(evaluations, refit_metric)
+        if self.refit:
+            self._refit(base, context, told, routed.estimator.fit)
+        self.scorer_ = getattr(scorers, "_scorers", scorers)  # several are in a dict
+        self.cv_results_ = evaluations.results
+        context.call_on_fit_task_end(**told)
+        return self
+
+    def _context(self, **kwargs: Any) -> Any:
+        return self._init_callback_context(**kwargs) if HAS_CALLBACKS else NoContext()
+
+    def _warn_of_restarts(self, reasons: list[str]) -> None:
+        warn_caller(
+            f"{type(self).__name__} starts candidates again in each rung, as scikit-learn does, where they "
+            f"cannot go on training: {'; '.join(reasons)}.",
+            ContinuationWarning,
+            beyond=(SKLEARN,),
+        )
+
+    def _choose(self, evaluations: Evaluations, metric: str) -> None:
+        """Set which candidate is best."""
+        first, results = evaluations.out[0]["test_scores"], evaluations.results
+        self.multimetric_ = isinstance(first, dict)
+        if callable(self.scoring) and self.multimetric_:
+            self._check_refit_for_multimetric(first)
+            metric = self.refit
+        if not (self.refit or not self.multimetric_):
+            return
+        self.best_index_ = self._select_best_index(self.refit, metric, results)
+        if not callable(self.refit):
+            self.best_score_ = results[f"mean_test_{metric}"][self.best_index_]
+        self.best_params_ = results["params"][self.best_index_]
+
+    def _refit(self, base: Any, context: Any, told: dict[str, Any], fit_params: dict[str, Any]) -> None:
+        """Fit the best candidate on all rows."""
+        best = clone(base).set_params(**clone(self.best_params_, safe=False))
+        self.best_estimator_ = best
+        task = context.subcontext(task_name="refit-with-best-params")
+        with task.propagate_callback_context(best):
+            task.call_on_fit_task_begin(**told)
+            start = time.time()
+            best.fit(told["X"], *([] if told["y"] is None else [told["y"]]), **fit_params)
+            self.refit_time_ = time.time() - start
+        if hasattr(best, "feature_names_in_"):
+            self.feature_names_in_ = best.feature_names_in_
+        task.call_on_fit_task_end(**told)
