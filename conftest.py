@@ -1,4 +1,4 @@
-"""What tests and doctests share: threads and printing."""
+"""Settings of tests and doctests: threads and printing."""
 
 import gc
 import os
@@ -7,11 +7,11 @@ import sys
 # Before NumPy is imported: parallel test workers would otherwise each start one thread per core.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
-# Fits of every structure come up in the tests, and each would be compiled first. Tests of native
+# The tests fit networks of many structures, each of which would be compiled first. Tests of native
 # code turn it on.
 os.environ.setdefault("SKNET_NATIVE", "0")
-# Images of containers often set it. Test workers, and each process that a test starts, would then compile
-# all of sknet and the tests anew.
+# Container images often set it. Test workers, and each process that a test starts, would then compile
+# all of sknet and the tests again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -29,13 +29,13 @@ NUMPYS_OWN = {
 
 
 def pytest_collection_finish():
-    """Let no garbage collection look at the tests themselves: they are millions of objects."""
+    """Exclude the tests themselves from garbage collection: they are millions of objects."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def default_printing():
-    """Print arrays in NumPy's default way, whatever an earlier test or the environment has set."""
+    """Reset NumPy's print options, whatever an earlier test or the environment has set."""
     with np.printoptions(**NUMPYS_OWN):
         yield

@@ -10,10 +10,11 @@ PAGE = ROOT / "docs/api.md"
 HEAD = """\
 # Every public name
 
-The first line of each docstring; `help(name)` says the rest. A name that can be imported from several places
-is under the shortest. `python -m docs.make_api` writes this page, and a test compares it with the code.
+The first line of each docstring; see `help(name)` for the rest. A name that can be imported from several
+places is listed under the shortest. `python -m docs.make_api` writes this page, and a test compares it with
+the code.
 """
-# From what most users need to what only those need who extend sknet; modules not named here follow.
+# Ordered from everyday use to extensions of sknet; other modules follow.
 ORDER = [
     "sknet",
     "sknet.neural_network",

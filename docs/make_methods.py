@@ -1,4 +1,4 @@
-"""Write the stub of a tensor's methods from the functions they are: ``python -m docs.make_methods``."""
+"""Write the stub of a tensor's methods from their functions: ``python -m docs.make_methods``."""
 
 import inspect
 import re

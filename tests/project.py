@@ -1,4 +1,4 @@
-"""What the tests of the project as a whole share: its files, its modules, its public names."""
+"""Helpers of project-wide tests: files, modules, and public names."""
 
 import importlib
 import pkgutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
-# Rooms of a package: what users may name of them is exported by the package itself.
+# Subpackages whose public names are exported by their package.
 ROOMS = ("sknet.engine.", "sknet.compile.executors.")
 
 
@@ -24,7 +24,7 @@ def source_files(*folders: str) -> list[Path]:
 
 
 def project_files() -> list[Path]:
-    """List what belongs to the project: tracked files, and new ones that git does not ignore."""
+    """List the project's files: tracked ones, and new ones that git does not ignore."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return sorted(path for name in listed.split("\0") if name and (path := ROOT / name).is_file())
@@ -37,7 +37,7 @@ def _is_public(name: str) -> bool:
 
 @cache
 def public_modules() -> dict[str, ModuleType]:
-    """Import every module a user may name: no room of a package, no part that starts with an underscore."""
+    """Import every public module: none of these subpackages, no part that starts with an underscore."""
     package = importlib.import_module("sknet")
     names = [info.name for info in pkgutil.walk_packages(package.__path__, "sknet.") if _is_public(info.name)]
     return {name: importlib.import_module(name) for name in ["sknet", *names]}
@@ -56,5 +56,5 @@ def public_objects() -> dict[str, object]:
 
 
 def is_protocol(cls: type) -> bool:
-    """Tell whether a class only says what others have."""
+    """Tell whether a class is a protocol."""
     return getattr(cls, "_is_protocol", False)

@@ -1,4 +1,4 @@
-"""Everything that a user can do to a model between steps, drawn at random: the parts of a sequence."""
+"""Random actions of everything that a user can do to a model between steps."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ class Reader(nn.Module):
 
 
 class Stale(NamedTuple):
-    """A loss that was recorded before something was done, and the parameters and its gradient then."""
+    """A loss recorded before some actions, with its parameters and gradient at that time."""
 
     loss: Any
     parameters: Any
@@ -45,7 +45,7 @@ class Stale(NamedTuple):
 
 
 class Twin:
-    """A model, and what belongs to it."""
+    """A model and its companions."""
 
     def __init__(self, model: Model, *, takes_hooks: bool) -> None:
         self.model, self.takes_hooks = model, takes_hooks
@@ -64,7 +64,7 @@ ACTIONS: dict[str, tuple[int, Callable[[Generator], Act]]] = {}
 
 
 def action(weight: int = 1) -> Callable[[Any], Any]:
-    """Register a function that draws an action, with the weight that it is drawn by."""
+    """Register a function that draws an action, with its weight in the draw."""
 
     def enter(function: Any) -> Any:
         ACTIONS[function.__name__] = weight, function
@@ -77,7 +77,7 @@ def action(weight: int = 1) -> Callable[[Any], Any]:
 
 
 class Batch(NamedTuple):
-    """What a step takes."""
+    """The arguments of a step."""
 
     X: Any
     y: Any
@@ -85,7 +85,7 @@ class Batch(NamedTuple):
 
 
 def drawn_batch(rng: Generator, n_rows: int | None = None) -> Callable[[Twin], Batch]:
-    """Draw a batch; its targets are as the twin's loss reads them."""
+    """Draw a batch with targets for the twin's loss."""
     n_rows = int(rng.choice([5, 5, 5, 3, 8])) if n_rows is None else n_rows
     X = rng.normal(size=(n_rows, WIDTH))
     sparse = rng.random() < 0.15
@@ -147,7 +147,7 @@ def functional(rng: Generator) -> Act:
 
 
 def move(twin: Twin, model: Model) -> None:
-    """Let a twin go on with a copy of its model; hooks have gone along, and are found there again."""
+    """Continue a twin with a copy of its model; the copied hooks are looked up there."""
     twin.model = model
     if twin.handles:
         twin.handles = []
@@ -232,7 +232,7 @@ def write(rng: Generator) -> Act:
                 found.data = (found.data * value).astype("f8")
             elif way == "array":
                 if found.data.flags.writeable:
-                    found.data[...] = value  # of which no tape can know
+                    found.data[...] = value  # which no tape can notice
                     twin.stale.clear()
                 else:
                     found.data = np.full(found.shape, value)
@@ -354,7 +354,7 @@ def to(rng: Generator) -> Act:
     return act
 
 
-# -- what the forward pass reads ---------------------------------------------------------------------------
+# -- state that the forward pass reads ---------------------------------------------------------------------
 
 
 def _table(reader: Any, value: float) -> None:
@@ -386,7 +386,7 @@ def setting(rng: Generator) -> Act:
         for reader in [layer for layer in twin.net if isinstance(layer, Reader)][:1]:
             change(reader, value)
             if change in (_table, _tables):
-                twin.stale.clear()  # no tape can know of what is written into an array
+                twin.stale.clear()  # no tape can notice writes into an array
 
     return act
 
@@ -509,7 +509,7 @@ def recompile(rng: Generator) -> Act:
     return act
 
 
-# -- what must fail ---------------------------------------------------------------------------------------
+# -- actions that must fail -------------------------------------------------------------------------------
 
 
 @action(3)
@@ -518,7 +518,7 @@ def bad_step(rng: Generator) -> Act:
 
     def act(twin: Twin) -> Any:
         X, y, _ = batch(twin)
-        # A schedule that counts epochs raises first otherwise, or later.
+        # Otherwise a schedule that counts epochs might raise first.
         twin.model.progress = twin.model.progress._replace(counts_epochs=True)
         if kind == 0:
             twin.model.step(X[:, :2], y)
@@ -550,7 +550,7 @@ def record(rng: Generator) -> Act:
 
 
 def check_tapes(twin: Twin) -> None:
-    """A tape gives the gradient that it gave when it was recorded, or raises."""
+    """Assert that a tape gives the same gradient as when it was recorded, or raises."""
     for stale in twin.stale:
         try:
             found = dict(twin.model.backward(stale.loss))
@@ -563,6 +563,6 @@ def check_tapes(twin: Twin) -> None:
             assert before in stale.gradient, f"gradient of a tape: {name} had none when it was recorded"
             if found.keys() == stale.gradient.keys():
                 assert_same(found[name], stale.gradient[before], f"gradient of a tape: {name}")
-            else:  # another walk, which may add in another order
+            else:  # another backward pass, which may add in another order
                 tolerance = 1e-4 if found[name].dtype == "float32" else 1e-10
                 np.testing.assert_allclose(found[name], stale.gradient[before], tolerance, tolerance)

@@ -1,4 +1,4 @@
-"""What generators of random cases share as commands: arguments, and what is printed."""
+"""The command line of generators of random cases."""
 
 import argparse
 import sys
@@ -6,12 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-EVERY = 500  # cases from one line that says how far a run is to the next
+EVERY = 500  # cases between two lines of progress
 HARMLESS = ("not captured", "not native", "skipped", "ill-conditioned")  # kinds that are only counted
 
 
 def mismatches(mismatch: Callable[[int], str | None], seeds: Iterable[int]) -> Iterator[str]:
-    """Yield what went wrong in each case that fails."""
+    """Yield the error of each failing case."""
     for seed in seeds:
         found = mismatch(seed)
         if found is not None:
@@ -24,13 +24,13 @@ def mismatched(counts: Mapping[str, int]) -> int:
 
 
 def say_how_far(number: int, count: int) -> None:
-    """Print every now and then how many cases were tried, so that a run may be ended early."""
+    """Print the number of tried cases from time to time, so that a run may be ended early."""
     if (number + 1) % EVERY == 0:
         print(f"{number + 1} cases so far, {count} mismatches", file=sys.stderr, flush=True)
 
 
 def run(mismatch: Callable[[int], str | None], description: str, cases: int) -> int:
-    """Run many cases and print what differs; `cases` is how many unless the user says."""
+    """Run many cases and print mismatches; `cases` is their default number."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--cases", type=int, default=cases)
     parser.add_argument("--seed", type=int, default=0, help="number of the first case")
@@ -51,10 +51,10 @@ def run_kinds(
     description: str,
     every: Mapping[str, int],
 ) -> int:
-    """Run many cases, print what differs and count the kinds.
+    """Run many cases, print mismatches and count their kinds.
 
-    For each of the names in `every`, the user says which cases are ``checked(seed, name=True)``: every Nth,
-    by default as often as the number says. What is ``shown(seed)`` describes a case.
+    For each name in `every`, every Nth case is ``checked(seed, name=True)``; the numbers are defaults of
+    options. ``shown(seed)`` describes a case.
     """
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--cases", type=int, default=1000)

@@ -1,8 +1,8 @@
-"""Estimators through random sequences of what a user does with a fitted one.
+"""Estimators in random sequences of user actions on a fitted estimator.
 
 A compiled estimator and a twin whose model takes eager steps are fitted in parts, changed, written
-to, pickled and asked. After each of them batches, single rows, coefficients, pickles and copies
-have to say the same; the twins agree to rounding, since a compiled fit may fuse.
+to, pickled and used for prediction. After each action, batches, single rows, coefficients, pickles and
+copies have to agree; the twins agree to rounding, since a compiled fit may fuse.
 
     python -m tests.fuzz.estimators --cases 2000 --seed 0
 """
@@ -32,7 +32,7 @@ NAMES, NOT_SORTED = np.array(["low", "mid", "top"]), np.array(["some", "more", "
 
 
 class Case(NamedTuple):
-    """A loss, targets for it, what the first partial_fit has to know of them, and other parameters."""
+    """A loss, targets for it, arguments of the first partial_fit, and other parameters."""
 
     loss: Callable[[], Any]
     y: Any
@@ -270,7 +270,7 @@ def _network(estimator: Any) -> Network:
 
 
 def check(estimator: Any) -> None:
-    """Assert that all ways to ask an estimator give the same answer."""
+    """Assert that all ways to predict with an estimator agree."""
     frozen, network = estimator.freeze(), _network(estimator)
     five, is_net = network.rows(slice(0, 5)), network.module is not None
     for method in METHODS:
@@ -301,7 +301,7 @@ def check(estimator: Any) -> None:
 
 
 def _asked(estimator: Any, method: str, rows: Any) -> Any:
-    """Return what a method returns, side by side if it returns an array for each column."""
+    """Return a method's result, concatenated if it is an array for each column."""
     found = getattr(estimator, method)(rows)
     return np.concatenate(found, axis=1) if isinstance(found, list) else found
 

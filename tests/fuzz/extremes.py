@@ -1,11 +1,10 @@
-"""Extreme operands, and what a rewritten graph may make of them.
+"""Extreme operands, and the allowed results of a rewritten graph.
 
-The eager value says what a result is. Whether it is finite, infinite, NaN or zero must not change;
-how far a finite one may be off depends on its condition. That is measured: the operations of the
-captured graph are done several times one by one, each result changed in its last digits (and what
-has underflowed by the smallest number there is), every sum added up in another order, and zeros
-given another sign where sums make them. What is computed from the rewritten graph has to be like
-one of these.
+The eager value is the reference. Whether a result is finite, infinite, NaN or zero must not change; the
+allowed error of a finite one depends on its condition. This is measured: the operations of the captured
+graph are done several times one by one, with each result perturbed in its last digits (or by the smallest
+number, if it has underflowed), every sum in another order, and signs of zeros from sums flipped. The result
+of the rewritten graph has to be like one of these.
 """
 
 import math
@@ -23,7 +22,7 @@ __all__ = ["FLOATS", "INTEGERS", "check", "evaluate", "extremes", "operand"]
 FLOATS = ("float32", "float64", "float16")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
 SAMPLES = 12
-# Primitives whose result is an operand's element as it is, or one of its bits: they round nothing.
+# Primitives whose result is an element of an operand, or bits of it: they do not round.
 UNROUNDED = frozenset(
     {"abs", "broadcast_to", "carry", "concat", "getitem", "max", "maximum", "min", "minimum", "negative"}
     | {"ones_like", "permute_dims", "positive", "put_along_axis", "relu", "reshape", "scatter_add", "sign"}
@@ -32,7 +31,7 @@ UNROUNDED = frozenset(
 
 
 def extremes(dtype: Any) -> np.ndarray:
-    """Return the values of a dtype at which something can go wrong, and a few at which nothing can."""
+    """Return the critical values of a dtype, and a few ordinary ones."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return np.array([False, True])
@@ -65,7 +64,7 @@ def extremes(dtype: Any) -> np.ndarray:
 
 
 def operand(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any, tame: float = 0.4) -> np.ndarray:
-    """Draw an array; a `tame` part of its elements is ordinary."""
+    """Draw an array; the fraction `tame` of its elements is ordinary."""
     dtype = np.dtype(dtype)
     wild = rng.choice(extremes(dtype), shape)
     if dtype.kind == "b":
@@ -94,7 +93,7 @@ def evaluate(
 
 
 class _Signs:
-    """Gives zeros another sign where signs of zeros are not kept."""
+    """Flips signs of zeros where they are not preserved."""
 
     def __init__(self, rng: np.random.Generator, chance: float = 0.5) -> None:
         self._rng, self._chance = rng, chance
@@ -103,7 +102,7 @@ class _Signs:
     def __call__(self, equation: Any, operands: list[Any], result: Any) -> Any:
         name = equation.primitive.name
         if name in ("scatter_add", "put_along_axis"):
-            self._of_parts.add(equation.output)  # zeros but for a part, which are not added to what they meet
+            self._of_parts.add(equation.output)  # partly zeros, which are not added to other values
         elif name in ("add", "subtract") and not self._of_parts.isdisjoint(equation.variables):
             self._of_parts.add(equation.output)
         elif name != "sum":
@@ -119,12 +118,12 @@ class _Signs:
 
 
 class _Rounding(_Signs):
-    """Rounds differently wherever something is rounded."""
+    """Rounds every result differently."""
 
     def __init__(self, rng: np.random.Generator, chance: float = 0.5) -> None:
         super().__init__(rng, chance)
         self._products: dict[Variable, list[Any]] = {}
-        self._overflows = bool(rng.random() < 0.3)  # or else what is within rounding of it does not
+        self._overflows = bool(rng.random() < 0.3)  # otherwise values within rounding of it do not
 
     def _wide(self, x: Any, value: Any) -> Any:
         """Return an operand of a sum; a product may be rounded together with the sum, not before."""
@@ -145,7 +144,7 @@ class _Rounding(_Signs):
         return result if name in UNROUNDED else self._rounded(name, operands, result)
 
     def _added(self, equation: Any, operands: list[Any], result: Any) -> Any:
-        """Return what is a sum as it would be if its terms were rounded and added otherwise."""
+        """Return a sum as if its terms were rounded and added differently."""
         name = equation.primitive.name
         with np.errstate(all="ignore"):
             if name in ("add", "subtract"):
@@ -161,7 +160,7 @@ class _Rounding(_Signs):
         with np.errstate(all="ignore"):
             off = self._rng.integers(-3, 4, result.shape) * limits.eps
             rounded = np.where(result == 0, result, result + result * off.astype(result.dtype))
-            if name == "log_softmax":  # the logarithm of a sum near 1 is off by as much as the sum
+            if name == "log_softmax":  # the logarithm of a sum near 1 has the error of the sum
                 rounded = rounded + (self._rng.integers(-4, 5, result.shape) * limits.eps).astype(
                     result.dtype
                 )
@@ -176,7 +175,7 @@ class _Rounding(_Signs):
             return np.where(near, rounded + least.astype(result.dtype), rounded).astype(result.dtype)
 
     def _added_otherwise(self, x: Any, dtype: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
-        """Add up in another order, on the way of which anything can come about that is too large."""
+        """Sum in another order, in which intermediate results may overflow."""
         at = tuple(sorted(a % x.ndim for a in axis))
         kept = [n for i, n in enumerate(x.shape) if i not in at]
         count = math.prod(x.shape[i] for i in at)
@@ -211,7 +210,7 @@ def _nonzero(operands: list[Any], shape: tuple[int, ...]) -> Any:
 def check(
     function: Callable[..., Any], graph: Graph, arrays: list[np.ndarray], *, exact: bool, seed: int = 0
 ) -> str:
-    """Compile a function that returns a list, run it, and say what is wrong: an empty text if nothing is."""
+    """Compile a function that returns a list, run it, and return what is wrong; empty if nothing is."""
     with np.errstate(all="ignore"):
         eager = [x.numpy() for x in function(*map(Tensor, arrays))]
         compiled = compile(function, tuple(arrays), exact=exact)
@@ -223,7 +222,7 @@ def check(
 def compare(
     found: list[Any], eager: list[Any], graph: Graph, arrays: list[np.ndarray], *, exact: bool, seed: int = 0
 ) -> str:
-    """Say what is wrong with results, given the eager ones; an empty text if nothing is."""
+    """Return what is wrong with results, given the eager ones; empty if nothing is."""
     for i, (result, expected) in enumerate(zip(found, eager, strict=True)):
         if (result.shape, result.dtype) != (expected.shape, expected.dtype):
             return f"output {i} is {result.dtype}{result.shape}, and not {expected.dtype}{expected.shape}"
@@ -268,10 +267,10 @@ def _is_like(result: Any, others: Any) -> Any:
     with np.errstate(all="ignore"):
         slack = 2 * (high - low) + 16 * limits.eps * np.maximum(np.abs(low), np.abs(high))
         slack = slack + 16 * np.longdouble(limits.smallest_subnormal)
-        # Where some of the samples are not finite, nothing is known of how far the others go apart.
+        # If some of the samples are not finite, the spread of the others is unknown.
         near = (result >= low - slack) & (result <= high + slack)
         near = np.isfinite(result) & finite.any(axis=0) & (near | ~finite.all(axis=0))
-    # What is normal everywhere is not zero, and what is zero everywhere stays one.
+    # Values that are always normal must not be zero, and values that are always zero must stay zero.
     is_zero = (others == 0).all(axis=0)
     is_normal = (np.abs(others) >= 4 * limits.smallest_normal).all(axis=0) & ((low > 0) | (high < 0))
     near &= ~(is_zero & (result != 0)) & ~(is_normal & (result == 0))

@@ -1,8 +1,8 @@
-"""Safe files, changed at random: each loads as what it was, or raises a LoadError, and nothing else happens.
+"""Randomly changed safe files: each loads as the original, or raises a LoadError, without side effects.
 
-Some changes leave the checksum as it was, as damage does; others write a new one, as somebody does who
-means harm. Whatever happens while a file is read is seen by an audit hook: nothing is imported, no code
-executed, no file written and no process started, and memory stays below twice the file's size.
+Some changes keep the old checksum, as damage does; others write a new one, as an attacker does. An audit hook
+observes the loading of a file: nothing is imported, no code executed, no file written and no process started,
+and memory stays below twice the file's size.
 
     python -m tests.fuzz.files --cases 10000 --seed 0
 """
@@ -214,7 +214,7 @@ def odd(rng: Generator) -> Any:
 
 @change(3)
 def places(rng: Generator, raw: bytes) -> bytes:
-    """Change what is said of an array."""
+    """Change the description of an array."""
     header, document, arrays = apart(raw)
     names = [name for name in header if name != "__metadata__"]
     if names:
@@ -238,7 +238,7 @@ def not_a_number(rng: Generator, raw: bytes) -> bytes:
 
 @change(1)
 def twice(rng: Generator, raw: bytes) -> bytes:
-    """Let a key be there twice, in the header or in the document."""
+    """Duplicate a key in the header or in the document."""
     length = int.from_bytes(raw[:8], "little")
     text = raw[8 : 8 + length].decode().rstrip()
     if rng.random() < 0.5:
@@ -300,7 +300,7 @@ def replaced(tree: Any, path: Path_, value: Any) -> Any:
 
 
 def tagged(rng: Generator) -> Any:
-    """Return something that describes a value, and that hardly fits."""
+    """Return the description of a value that hardly fits."""
     name = str(
         rng.choice([*NAMES, "sknet.nn.Linear", "sknet.ops.tanh", "sknet.Model", "sknet.callbacks.Checkpoint"])
     )
@@ -328,7 +328,7 @@ def values(rng: Generator, raw: bytes) -> bytes:
 
 @change(4)
 def parts(rng: Generator, raw: bytes) -> bytes:
-    """Let parts of the document change places."""
+    """Swap parts of the document."""
     header, document, arrays = apart(raw)
     a, b = chosen(rng, document), chosen(rng, document)
     value = at(document, b)
@@ -348,7 +348,7 @@ def left_out(rng: Generator, raw: bytes) -> bytes:
 
 @change(3)
 def texts(rng: Generator, raw: bytes) -> bytes:
-    """Put a harmful name in the place of a text, or of all that are alike."""
+    """Replace a string, or all equal ones, by a harmful name."""
     header, document, arrays = apart(raw)
     known = [path for path in paths(document) if isinstance(at(document, path), str)]
     if known:
@@ -362,7 +362,7 @@ def texts(rng: Generator, raw: bytes) -> bytes:
 
 @change(2)
 def keys(rng: Generator, raw: bytes) -> bytes:
-    """Put a harmful name, or that of something that the class has, in the place of a key."""
+    """Replace a key by a harmful name, or by the name of an attribute of the class."""
     header, document, arrays = apart(raw)
     holders = [path for path in paths(document) if isinstance(at(document, path), dict)]
     holder = at(document, holders[int(rng.integers(len(holders)))])
@@ -375,11 +375,11 @@ def keys(rng: Generator, raw: bytes) -> bytes:
     return together(header, document, arrays)
 
 
-# -- what is judged -------------------------------------------------------------------------------------
+# -- checks ---------------------------------------------------------------------------------------------
 
 
 class Watch:
-    """What Python tells of the code that it runs, while somebody looks."""
+    """Records Python's audit events while it is active."""
 
     def __init__(self) -> None:
         self.looks_at: tuple[str, ...] = ()
@@ -413,7 +413,7 @@ LOADING = ("import", "exec", "open", "ctypes.", *HARMFUL)
 
 
 def is_large(x: Any) -> bool:
-    """Tell whether a graph computes something that is much larger than what it is given."""
+    """Tell whether a graph computes something much larger than its inputs."""
     if isinstance(x, Graph):
         found = [*x.constants, *[equation.output for equation in x.equations]]
     elif isinstance(x, GraphModule):
@@ -424,7 +424,7 @@ def is_large(x: Any) -> bool:
 
 
 def used(x: Any) -> None:
-    """Do what a user does with what was loaded; it may fail, as its content makes no sense."""
+    """Use a loaded object as a user would; it may fail, since its content makes no sense."""
     repr(x)
     if is_large(x):
         return
@@ -457,7 +457,7 @@ def mismatch(seed: int) -> str | None:
 def folder() -> "tempfile.TemporaryDirectory[str]":
     made = tempfile.TemporaryDirectory()
     warm = Path(made.name, "it")
-    sknet.trusted_types()  # looks at all of sknet: what loading imports is imported now
+    sknet.trusted_types()  # imports all of sknet, so that loading imports nothing
     for raw in originals().values():
         warm.write_bytes(raw)
         used(sknet.load(warm, trusted=[Net]))

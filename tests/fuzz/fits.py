@@ -16,7 +16,7 @@ __all__ = ["ACTIONS"]  # with these among them
 
 @contextlib.contextmanager
 def compiled_by_numpy(model: Model) -> Iterator[None]:
-    """Let all twins compile a fit alike: it rounds otherwise than steps do, and native code takes long."""
+    """Let all twins compile a fit alike: it rounds differently from steps, and native code takes long."""
     mode, native = model.compile, os.environ.get("SKNET_NATIVE", "1")
     model.compile, os.environ["SKNET_NATIVE"] = "auto", "0"
     try:

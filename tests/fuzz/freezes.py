@@ -1,7 +1,6 @@
-"""Random sequences of fits, between which parts of a network are frozen and thawed: against an eager twin.
+"""Random sequences of fits, between which parts of a network are frozen and unfrozen: against an eager twin.
 
-What is frozen keeps all its bits through every fit; what is trained is, to rounding, what eager steps make
-of it.
+Frozen parameters keep all bits in every fit; trained ones agree with eager steps up to rounding.
 
     python -m tests.fuzz.freezes --cases 500 --seed 0
 """
@@ -60,7 +59,7 @@ class Network(nn.Module):
 
 
 class Eager(Network):
-    """Cannot be captured, because it looks at a number."""
+    """Cannot be captured, because it reads a value."""
 
     def forward(self, x: Any) -> Any:
         return super().forward(x) * (1.0 if ops.sum(x).item() < 1e9 else 0.5)
@@ -165,7 +164,7 @@ def frozen_names(net: Any) -> set[str]:
 
 
 def wrong(nets: Nets, before: list[dict[str, Any]], goes_on: bool) -> str | None:
-    """Say what is not as it should be after an action."""
+    """Return what is wrong after an action."""
     if frozen_names(nets[0]) != frozen_names(nets[1]):
         return f"frozen are {frozen_names(nets[0])} and {frozen_names(nets[1])}"
     for net, known in zip(nets, before, strict=True):
@@ -185,7 +184,7 @@ def wrong(nets: Nets, before: list[dict[str, Any]], goes_on: bool) -> str | None
 
 
 def outcome(net: Any, act: Callable[[Any], Any]) -> tuple[Any, str | None]:
-    """Return the estimator after an action, and the error that it ended with."""
+    """Return the estimator after an action, and the error of the action."""
     try:
         return act(net), None
     except (ValueError, GradientError) as error:
@@ -193,7 +192,7 @@ def outcome(net: Any, act: Callable[[Any], Any]) -> tuple[Any, str | None]:
 
 
 def mismatch(seed: int) -> str | None:
-    """Do some actions; say after which something is wrong."""
+    """Do some actions; return after which something is wrong."""
     rng = np.random.default_rng(seed)
     nets, done = new(rng), []
     shown = f"{nets[0]}".replace("\n", " ")

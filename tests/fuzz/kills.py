@@ -1,4 +1,4 @@
-"""Fits that SIGKILL ends at random moments end, once they are resumed, with the bits of those left alone.
+"""Fits killed by SIGKILL at random moments and resumed are bitwise identical to uninterrupted ones.
 
 Each case is a fit that is killed up to three times; then weights, optimizer state, history, random state,
 validation and best scores are compared, as bytes.
@@ -42,7 +42,7 @@ Fit = tuple[Any, Any, Any, Any]
 
 
 class Lazy(nn.Module):
-    """Has everything that draws numbers or keeps statistics, and learns its width from the first batch."""
+    """A lazy network with layers that draw numbers or keep statistics."""
 
     def __init__(self, n_outputs: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Lazy(nn.Module):
 
 
 class Eager(Lazy):
-    """Cannot be captured, because it looks at a number."""
+    """Cannot be captured, because it reads a value."""
 
     def __init__(self, n_features: int, n_outputs: int) -> None:
         super().__init__(n_outputs)
@@ -118,7 +118,7 @@ FITS: dict[str, tuple[Callable[[], Fit], bool]] = {
 
 
 class Tells(Callback):
-    """Tells through a pipe that the fit has begun."""
+    """Signals through a pipe that the fit has begun."""
 
     def __init__(self, pipe: int) -> None:
         self.pipe = pipe
@@ -128,7 +128,7 @@ class Tells(Callback):
 
 
 def fit_and_write(name: str, callbacks: list[Callback], end: Path) -> None:
-    """Fit, and write all that a fit leaves, but for its seconds."""
+    """Fit, and write all results except times."""
     make, may_be_native = FITS[name]
     if not may_be_native:
         os.environ["SKNET_NATIVE"] = "0"
@@ -154,7 +154,7 @@ def fit_and_write(name: str, callbacks: list[Callback], end: Path) -> None:
 
 
 def started(name: str, folder: Path, every: int | str | None) -> tuple[int, int]:
-    """Begin a fit in a process of its own; return its number, and what can be read when the fit begins."""
+    """Begin a fit in a separate process; return its id, and a pipe that is readable when the fit begins."""
     read, told = os.pipe()
     child = os.fork()
     if child:
@@ -164,14 +164,14 @@ def started(name: str, folder: Path, every: int | str | None) -> tuple[int, int]
         warnings.simplefilter("ignore")
         saves = [] if every is None else [Checkpoint(folder / "fit", every=every, resume=True)]
         fit_and_write(name, [*saves, Tells(told)], folder / "end")
-    except BaseException:  # whatever it is, it is what is to be seen
+    except BaseException:  # any error is reported
         traceback.print_exc()
         os._exit(1)
     os._exit(0)
 
 
 def finished(child: int, read: int) -> None:
-    """Wait for a process that must end well."""
+    """Wait for a process, which must succeed."""
     os.close(read)
     _, status = os.waitpid(child, 0)
     if status:
@@ -180,7 +180,7 @@ def finished(child: int, read: int) -> None:
 
 @cache
 def left_alone(name: str) -> tuple[bytes, float]:
-    """Return the result of a fit that is not killed, and how many seconds it takes."""
+    """Return the result of an uninterrupted fit, and its seconds."""
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(2):  # the first may have compiled
             child, read = started(name, Path(folder), None)
@@ -204,7 +204,7 @@ def kill_some(name: str, folder: Path, every: int | str, rng: Generator) -> int:
 
 
 def mismatch(seed: int) -> str | None:
-    """Kill and resume one fit; say what went wrong."""
+    """Kill and resume one fit; return what went wrong."""
     rng = np.random.default_rng(seed)
     name, every = list(FITS)[seed % len(FITS)], EVERY[rng.integers(len(EVERY))]
     expected, _ = left_alone(name)

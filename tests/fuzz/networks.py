@@ -1,9 +1,9 @@
-"""Random small networks, trained in every way there is: each must do what eager steps do.
+"""Random small networks, trained in every way: each must agree with eager steps.
 
-``python -m tests.fuzz.networks --cases 20000 --seed 0`` runs as many as requested and prints what
-differs. Eager steps are the measure. The plan that keeps every operation has to have all their bits,
-as long as batches are C-contiguous; NumPy's plan may round differently. Native code has to have all bits of
-NumPy's plan, from the first step on or from some step in the middle.
+``python -m tests.fuzz.networks --cases 20000 --seed 0`` runs as many as requested and prints mismatches.
+Eager steps are the reference. The plan that keeps every operation has to be bitwise identical, as long as
+batches are C-contiguous; NumPy's plan may round differently. Native code has to be bitwise identical to
+NumPy's plan, from the first step or from any later one on.
 """
 
 import dataclasses
@@ -83,7 +83,7 @@ LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {
     "read-only": lambda X: _read_only(X.copy()),
     "CSR": scipy.sparse.csr_array,
 }
-# To rounding: relative to the largest number of an array, after a few steps of training.
+# Tolerance for rounding: relative to the largest number of an array, after a few steps of training.
 TOLERANCE = {"float32": 2e-4, "float64": 1e-10}
 
 
@@ -237,7 +237,7 @@ def step_by_step(case: Case, compiled: bool) -> dict[str, np.ndarray]:
 
 
 def difference(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> tuple[float, str]:
-    """Return the largest difference, relative to the largest number of its array (or 1), and where it is."""
+    """Return the largest difference, relative to the largest number of its array (or 1), and its location."""
     assert list(found) == list(expected), (list(found), list(expected))
     largest, where = 0.0, ""
     for name, array in expected.items():
@@ -262,7 +262,7 @@ def difference(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) ->
 
 
 def is_tame(arrays: dict[str, np.ndarray]) -> bool:
-    """Tell whether all numbers are such that to compare them to rounding makes sense."""
+    """Tell whether all numbers can be compared up to rounding."""
     return all(np.isfinite(x).all() and np.abs(x.astype(float)).max(initial=0) < 1e6 for x in arrays.values())
 
 
@@ -283,7 +283,7 @@ def _shaken(case: Case, number: int) -> Case:
 
 
 def problems(case: Case) -> Iterator[tuple[str, str]]:
-    """Train in every way; yield what is wrong: its kind, and a sentence."""
+    """Train in every way; yield the kind of each mismatch, and a sentence."""
     tolerance = TOLERANCE[case.settings["dtype"]]
     try:
         expected = train(case, EagerSteps).arrays
@@ -318,7 +318,7 @@ def problems(case: Case) -> Iterator[tuple[str, str]]:
 
 
 def _is_of_signs(case: Case) -> bool:
-    """Tell whether steps agree but for an optimizer that takes the sign of what may be rounding."""
+    """Tell whether steps agree except for an optimizer that uses the sign of what may be rounding."""
     if not isinstance(case.settings["optimizer"], (Lion, Rprop)):
         return False
     plain = dataclasses.replace(case, settings={**case.settings, "optimizer": SGD(0.01)})
@@ -338,7 +338,7 @@ def _refused(case: Case) -> str | None:
 
 
 def checked(seed: int) -> list[tuple[str, str]]:
-    """Return what is wrong with the case of a seed, and what is to be counted."""
+    """Return what is wrong with the case of a seed, and what to count."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -1,9 +1,9 @@
-"""Random programs of 3 to 15 steps: eager, compiled and native, they compute what PyTorch computes.
+"""Random programs of 3 to 15 steps: eager, compiled and native results agree with PyTorch's.
 
-``python -m tests.fuzz.programs --cases 20000 --seed 0`` runs as many as requested and prints what
-differs. Values and gradients are compared, in float64 and float32, with lengths of 0 and 1 among the
-shapes. Programs of integers have values only. ``--device N`` runs every Nth program on the fake device of
-the tests, whose kernels a C compiler makes, and ``--native N`` every Nth as the step of a network.
+``python -m tests.fuzz.programs --cases 20000 --seed 0`` runs as many as requested and prints mismatches.
+Values and gradients are compared, in float64 and float32, with lengths of 0 and 1 among the shapes. Integer
+programs have only values. ``--device N`` runs every Nth program on the fake device of the tests, whose
+kernels are compiled as C, and ``--native N`` every Nth as the step of a network.
 """
 
 import sys
@@ -34,7 +34,7 @@ TOLERANCE = {"float64": 1e-11, "float32": 2e-4}
 
 
 class Program(NamedTuple):
-    """What is computed: the arrays that are given, the steps, and which values are the results."""
+    """A program: the input arrays, the steps, and the results among the values."""
 
     arrays: list[np.ndarray]
     steps: list[Step]
@@ -95,7 +95,7 @@ def _array(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.n
 
 
 def _takes(step: Step, values: list[Any]) -> bool:
-    """Append what PyTorch makes of a step, if that is something to compare."""
+    """Append PyTorch's result of a step, if it can be compared."""
     import torch
 
     with torch.no_grad():
@@ -138,7 +138,7 @@ def torch_results(
 
 
 def weighted_sum(results: list[Any]) -> Any:
-    """Return the number whose gradient is taken."""
+    """Return the scalar whose gradient is taken."""
     total: Any = 0.0
     for number, x in enumerate(results):
         total = total + (x * Tensor(_weight(x.shape, number, x.dtype), device=x.device)).sum()
@@ -146,7 +146,7 @@ def weighted_sum(results: list[Any]) -> Any:
 
 
 def function_of(program: Program, wanted: list[bool]) -> Any:
-    """Return a pure function of the arrays: results, and the gradients that are wanted."""
+    """Return a pure function of the arrays: results, and the requested gradients."""
 
     def function(*given: Any) -> Any:
         leaves = [x.detach() for x in given]
@@ -162,7 +162,7 @@ def function_of(program: Program, wanted: list[bool]) -> Any:
 
 
 class Trainable(nn.Module):
-    """A network of one number: the program's weighted sum, of parameters in the place of its arrays."""
+    """A network with one output: the program's weighted sum, with parameters as its arrays."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -198,7 +198,7 @@ def largest(found: Any, expected: Any) -> float:
 
 
 def sensitivity(program: Program, expected: Any) -> float:
-    """Return how much PyTorch's results differ if what is given differs in the last places."""
+    """Return how much PyTorch's results differ if the inputs differ in the last places."""
     found = 0.0
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -210,7 +210,7 @@ def sensitivity(program: Program, expected: Any) -> float:
 
 
 def problems(program: Program, on_device: bool, natively: bool) -> Iterator[tuple[str, str]]:
-    """Run a program in every way; yield what is wrong: its kind, and a sentence."""
+    """Run a program in every way; yield the kind of each mismatch, and a sentence."""
     values, grads = torch_results(program, program.arrays)
     wanted = [g is not None for g in grads] if grads else [False] * len(program.arrays)
     expected = values, [g for g in grads if g is not None]
@@ -257,7 +257,7 @@ def _on_device(function: Any, arrays: tuple[np.ndarray, ...]) -> Any:
 
 
 def _natively(program: Program, expected: Any) -> Iterator[tuple[str, str]]:
-    """Compare one step of gradient descent in native code with what PyTorch's gradients make of it."""
+    """Compare one step of gradient descent in native code with one by PyTorch's gradients."""
     dtype = program.arrays[0].dtype
     X, y = np.ones((2, 1), dtype), np.zeros((2, 1), dtype)
     model, losses, _, _ = trained(
@@ -280,7 +280,7 @@ def _natively(program: Program, expected: Any) -> Iterator[tuple[str, str]]:
 
 
 def checked(seed: int, device: bool = False, native: bool = False) -> list[tuple[str, str]]:
-    """Return what is wrong with the program of a seed, and what is to be counted."""
+    """Return what is wrong with the program of a seed, and what to count."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:

@@ -1,8 +1,8 @@
-"""Random sequences of fits, of which one estimator is left alone, and a twin dies and is resumed.
+"""Random sequences of fits of an estimator and of a twin whose fits are killed and resumed.
 
-Both are fitted, fitted in parts, frozen and thawed, given other parameters and pickled. Fits of the twin
-die at random steps, and go on from a checkpoint: in the same estimator, in a pickle from before the fit, or
-in a new estimator. After each action both have the same bits of everything.
+Both are fitted, fitted in parts, frozen and unfrozen, given other parameters and pickled. Fits of the twin
+are killed at random steps, and resumed from a checkpoint: in the same estimator, in a pickle from before the
+fit, or in a new estimator. After each action both are bitwise identical.
 
     python -m tests.fuzz.resumes --cases 500 --seed 0
 """
@@ -46,14 +46,14 @@ class Network(nn.Module):
 
 
 class Eager(Network):
-    """Cannot be captured, because it looks at a number."""
+    """Cannot be captured, because it reads a value."""
 
     def forward(self, x: Any) -> Any:
         return super().forward(x) * (1.0 if ops.sum(x).item() < 1e9 else 0.5)
 
 
 def ready(kind: type[Network]) -> nn.Module:
-    """Return a module that is built already, a part of it frozen."""
+    """Return a module instance with a frozen part."""
     module = kind(3).initialize(1).to(dtype="float64")
     module.first.bias.requires_grad = False
     return module
@@ -72,7 +72,7 @@ OPTIMIZERS: tuple[Callable[[], Any], ...] = (
 
 
 class Dies(Callback):
-    """Raises an error after some steps of this process; the estimator is as it was before the fit then."""
+    """Raises an error after some steps; the estimator is then as it was before the fit."""
 
     order, steps_per_block = 2, 1
 
@@ -86,11 +86,11 @@ class Dies(Callback):
 
 
 class KilledError(Exception):
-    """Stands for the end of a process."""
+    """Simulates the end of a process."""
 
 
 class Pair:
-    """An estimator that is left alone, and its twin."""
+    """An estimator and its twin."""
 
     def __init__(self, rng: Generator) -> None:
         self.rng = rng
@@ -129,7 +129,7 @@ def action(function: Callable[[Pair], None]) -> Callable[[Pair], None]:
 
 
 def given(rng: Generator) -> dict[str, Any]:
-    """Return what a fit is given besides X and y."""
+    """Return the arguments of a fit besides X and y."""
     more: dict[str, Any] = {}
     if rng.random() < 0.3:
         more["sample_weight"] = WEIGHT
@@ -140,7 +140,7 @@ def given(rng: Generator) -> dict[str, Any]:
 
 @action
 def fit(pair: Pair) -> None:
-    """Fit both; the twin dies, maybe several times, and each time is resumed in one of the possible ways."""
+    """Fit both; the twin is killed, possibly several times, and resumed in one of the possible ways."""
     rng, more = pair.rng, given(pair.rng)
     stopping = [EarlyStopping("loss", patience=2)] if rng.random() < 0.2 else []
     every, before = drawn(rng, EVERY), pickle.dumps(pair.twin)
@@ -222,7 +222,7 @@ def save(pair: Pair) -> None:
 
 
 def state_of(net: Any) -> dict[str, Any]:
-    """Return all that a fit leaves, but for its seconds; slots of frozen parameters show when thawed."""
+    """Return all results of a fit, except times; slots of frozen parameters are compared when unfrozen."""
     if not hasattr(net, "model_"):
         return {}
     model = net.model_
@@ -253,7 +253,7 @@ def different(one: Any, other: Any, path: str = "") -> list[str]:
 
 
 def outcome(function: Callable[[], Any]) -> str | None:
-    """Return the error that an action ends with."""
+    """Return the error of an action."""
     try:
         function()
     except (ValueError, TypeError, RuntimeError) as error:
@@ -262,7 +262,7 @@ def outcome(function: Callable[[], Any]) -> str | None:
 
 
 def mismatch(seed: int) -> str | None:
-    """Do some actions; say after which the two differ."""
+    """Do some actions; return after which the two differ."""
     rng = np.random.default_rng(seed)
     pair = Pair(rng)
     with warnings.catch_warnings():
@@ -283,7 +283,7 @@ def mismatch(seed: int) -> str | None:
 
 
 def is_expected(error: str) -> bool:
-    """Tell whether an error is one that a user gets for what cannot be done."""
+    """Tell whether an error is an expected one for an invalid action."""
     told = (
         "no parameter to",
         "partial_fit does not support",

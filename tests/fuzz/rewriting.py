@@ -1,10 +1,10 @@
-"""Random small programs that the rewriting rules like, on extreme operands: eager against compiled.
+"""Random small programs to which rewriting rules apply, on extreme operands: eager against compiled.
 
     python -m tests.fuzz.rewriting --cases 20000 --seed 0
 
-A case is a number: it gives the program, its operands, and with them the eager values. Compiled
-with ``exact=True`` every bit has to be the eager one (but for the sign of a zero that a sum makes);
-otherwise what the eager operations would give if they rounded otherwise (`tests.fuzz.extremes`).
+A case is a number, which determines the program and its operands. Compiled with ``exact=True`` results
+have to be bitwise identical to eager ones (except for the sign of a zero from a sum); otherwise they have
+to be possible results of the eager operations with different rounding (`tests.fuzz.extremes`).
 """
 
 import sys
@@ -27,7 +27,7 @@ WILD = ["1e30", "1e-30", "1e300", "1e-300", "np.inf", "-np.inf", "np.nan", "True
 WHOLE = ["0", "1", "2", "3", "-1", "7", "100", "255", "True", "0.5", "-3.0"]
 DTYPES = ("float32", "float32", "float64", "float64", "float16", "integer")
 
-# Templates: {a}, {b}, ... are values made before, {c}, {d} are numbers, {k} is an array of constants.
+# Templates: {a}, {b}, ... are earlier values, {c}, {d} are numbers, {k} is an array of constants.
 COMMON = """
 {a} + {b}
 {a} - {b}
@@ -231,7 +231,7 @@ class _Writer:
             with np.errstate(all="ignore"):
                 value = eval(text, {"np": np, "ops": ops, **self._constants, **self.values})
         except (TypeError, ValueError, OverflowError, IndexError):
-            return None  # what cannot be done eagerly is not in the program
+            return None  # operations that raise eagerly are left out of the program
         is_small = isinstance(value, Tensor) and value.size <= 96 and value.ndim <= 2
         return value if is_small else None
 
@@ -248,7 +248,7 @@ def mismatches(case: Case, number: int = 0) -> list[str]:
     for exact in (True, False):
         try:
             wrong = check(function, capture(function, *arrays), arrays, exact=exact, seed=number)
-        except Exception as error:  # whatever is raised is wrong
+        except Exception as error:  # any error is wrong
             wrong = f"{type(error).__name__}: {error}"
         if wrong:
             found.append(f"{'exact' if exact else 'relaxed'}: {wrong}")

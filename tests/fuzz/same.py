@@ -1,4 +1,4 @@
-"""Comparing trees of arrays to the last bit."""
+"""Bitwise comparison of trees of arrays."""
 
 from typing import Any
 

@@ -1,9 +1,8 @@
-"""Models through random sequences of everything that a user can do between steps.
+"""Models in random sequences of everything that a user can do between steps.
 
 A compiled model, an uncompiled twin, and a third one that is copied or pickled at random moments do
-the same, and are compared to the last bit: what they return, what they raise, and all of their
-state. A tape that was recorded before memory was written gives the gradient it would have given then,
-or raises.
+the same, and have to be bitwise identical in results, errors and state. A tape that was recorded before
+memory was written gives the gradient it would have given then, or raises.
 
     python -m tests.fuzz.sequences --cases 20000 --seed 0
 """
@@ -29,11 +28,18 @@ from tests.fuzz.fits import ACTIONS
 from tests.fuzz.same import assert_same
 
 LONGEST = 14
-SEVERAL = ("step", "epoch", "best_weights", "functional", "fit", "train")  # do more than what can fail
+SEVERAL = (
+    "step",
+    "epoch",
+    "best_weights",
+    "functional",
+    "fit",
+    "train",
+)  # more weight on actions that cannot fail
 
 
 class Case:
-    """A sequence of actions, drawn from a seed, and three models that go through it."""
+    """A sequence of actions, drawn from a seed, and three models that perform it."""
 
     def __init__(self, seed: int) -> None:
         rng = self._rng = np.random.default_rng([20260101, seed])
@@ -121,7 +127,7 @@ class Case:
             assert_same(first, other, "state")
 
     def _move(self, rng: Generator) -> None:
-        """Let the third model go on as a copy, or from a pickle."""
+        """Continue the third model as a copy, or from a pickle."""
         twin, way = self.twins[2], int(rng.integers(3))
         hooked = any(layer_has_hooks(layer) for layer in twin.net.modules())
         if twin.handles or hooked:
@@ -138,7 +144,7 @@ def layer_has_hooks(layer: Any) -> bool:
 
 
 def known(model: Model) -> Any:
-    """Return a model's contents, or why there are none: a layer that is lazy, or another model's."""
+    """Return a model's contents, or the reason why there are none: a lazy layer, or one of another model."""
     try:
         return contents(model)
     except StateError as error:
@@ -146,7 +152,7 @@ def known(model: Model) -> Any:
 
 
 def contents(model: Model) -> dict[str, Any]:
-    """Return all that training changes, and what the module shows."""
+    """Return all state that training changes, and the module's parameters."""
     state = model.state
     shown = {name: parameter.data for name, parameter in model.module.named_parameters()}
     for name, array in model.parameters.items():

@@ -1,7 +1,7 @@
-"""What random programs are made of: each kind of step for sknet and for PyTorch, side by side.
+"""The steps of random programs, each for sknet and for PyTorch.
 
-A program computes from a list of values. A step appends one more to it, computed from some of those that are
-there: `ours` in `sknet.ops`, `theirs` in PyTorch.
+A program computes with a list of values. A step appends a value computed from some of the others: `ours` in
+`sknet.ops`, `theirs` in PyTorch.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ __all__ = ["KINDS", "KINDS_OF_INTEGERS", "Drawer", "Step"]
 
 
 class Step(NamedTuple):
-    """One step: its name, and what appends its result to values of sknet's or of PyTorch's."""
+    """One step: its name, and functions that append its result to sknet's or PyTorch's values."""
 
     name: str
     ours: Callable[[list[Any]], Any]
@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
 
 class Drawer:
-    """Draws steps, knowing the shapes of the values that there are."""
+    """Draws steps, given the shapes of the existing values."""
 
     def __init__(
         self, rng: np.random.Generator, torch: Any, dtype: str, shapes: list[tuple[int, ...]]
@@ -43,7 +43,7 @@ class Drawer:
         return found[-1 - min(int(self.rng.geometric(0.5)) - 1, len(found) - 1)] if found else None
 
     def partner(self, i: int) -> int:
-        """Return a value that goes with another elementwise."""
+        """Return a value that broadcasts with another."""
         shapes = enumerate(self.shapes)
         fitting = [j for j, shape in shapes if j == i or broadcasts(shape, self.shapes[i])]
         return int(self.choice(fitting))
@@ -190,7 +190,7 @@ def binary(draw: Drawer) -> Step | None:
 
 
 def same_twice(draw: Drawer) -> Step | None:
-    """What common subexpressions are found in."""
+    """Steps with common subexpressions."""
     i, name = draw.value(), draw.choice(UNARY)
     ours, theirs = UNARY[name]
     return Step(
@@ -299,7 +299,7 @@ def view(draw: Drawer) -> Step | None:
 
 
 def index(draw: Drawer) -> Step | None:
-    """Basic indices; PyTorch knows no negative steps, so those are its flips."""
+    """Basic indices; PyTorch has no negative steps, so these become flips."""
     i = draw.value(rank=1)
     if i is None:
         return None
@@ -428,7 +428,7 @@ def layer_norm(draw: Drawer) -> Step | None:
 
 
 def in_place(draw: Drawer) -> Step | None:
-    """A copy that is changed some times; the copy is the new value."""
+    """A copy that is changed several times; the copy is the new value."""
     i = draw.value(rank=1, full=True)
     if i is None:
         return None

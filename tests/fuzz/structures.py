@@ -1,8 +1,8 @@
-"""Pairs of models that differ in one thing: the second never gets the programs of the first.
+"""Pairs of models with one difference: the second never gets the programs of the first.
 
-A model is made of a row of the tables of layers, losses and optimizers, and its programs are made. Another
-is made alike, but for one change: of an attribute, a hyperparameter, a hook, a dtype, a shape, a buffer, a
-parameter that is frozen or shared, a function. Its programs have to be those that capturing it gives.
+A model is built from rows of the tables of layers, losses and optimizers, and its programs are compiled.
+Another is built alike except for one change: of an attribute, a hyperparameter, a hook, a dtype, a shape, a
+buffer, a frozen or shared parameter, or a function. Its programs have to equal those of a new capture.
 
     python -m tests.fuzz.structures --cases 20000 --seed 0
 """
@@ -32,13 +32,13 @@ NAMES = sorted(LAYERS)
 
 
 class Shared(nn.Module):
-    """A module of a user's own, which reads a number that is not in it."""
+    """A custom module that reads a number from outside."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
 
     def forward(self, x: Any) -> Any:
-        """Return what the function makes of x."""
+        """Return the function of x."""
         return self.function(x)
 
 
@@ -57,12 +57,12 @@ FACTORIES: tuple[Callable[[float], Any], ...] = (
 
 
 def nn_schedule(factor: float) -> Any:
-    """Return a probability that follows a schedule of a user's own."""
+    """Return a probability that follows a custom schedule."""
     return lambda progress: factor * (progress.step + 1)
 
 
 class Parts:
-    """What a model and its batch are made of; the same for equal seeds."""
+    """The parts of a model and its batch; the same for equal seeds."""
 
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng([20261122, seed])
@@ -90,7 +90,7 @@ class Parts:
         self.after: Callable[[Model], None] = lambda model: None
 
     def model(self) -> Model:
-        """Return the model, changed as it was asked for."""
+        """Return the model with the change."""
         module = nn.Sequential(*self.layers)
         model = Model(module, self.loss, self.optimizer, **self.options)
         model.materialize(self.X)
@@ -98,7 +98,7 @@ class Parts:
         return model
 
     def modules(self) -> list[nn.Module]:
-        """Return all modules that have attributes of their own."""
+        """Return all modules that have attributes."""
         return [module for layer in self.layers for module in layer.modules()]
 
 
@@ -163,7 +163,7 @@ def a_hook(parts: Parts, rng: Generator) -> str:
 
 
 def a_function(parts: Parts, rng: Generator) -> str:
-    """Put a function of a user's own in the place of a module's forward pass."""
+    """Replace a module's forward pass by a user's function."""
     modules = parts.modules()
     modules[rng.integers(len(modules))].forward = scaled_by(float(rng.integers(2, 9)))
     return "another forward"
@@ -197,14 +197,14 @@ def a_batch(parts: Parts, rng: Generator) -> str:
 
 
 def shared(layers: list[Any]) -> None:
-    """Let two layers at the end have one weight."""
+    """Share a weight between the last two layers."""
     one, twin = nn.Linear(2, 2), nn.Linear(2, 2)
     twin.weight = one.weight
     layers += [nn.Linear(2, 2), one, twin]
 
 
 def with_longer_buffers(layers: list[Any]) -> None:
-    """Let buffers have another shape."""
+    """Change the shape of buffers."""
     for module in [module for layer in layers for module in layer.modules()]:
         for name, buffer in dict(module.named_buffers()).items():
             if "." not in name:
@@ -260,13 +260,13 @@ def outcome(model: Model, parts: Parts) -> list[Any]:
     for make in (gradient, lambda: model.predict(parts.X[:2]).tobytes()):
         try:
             found.append(make())
-        except Exception as error:  # a change may be wrong; then it has to be as wrong after a capture
+        except Exception as error:  # a change may be invalid; then a new capture has to raise the same error
             found.append((type(error), str(error)))
     return found
 
 
 def captured(structure: Any, function: Any, args: Any, *, stream: Any = None, **options: Any) -> Any:
-    """Compile without looking for a program that is known."""
+    """Compile without looking up a cached program."""
     return compile(function, args, **options)
 
 
@@ -293,7 +293,7 @@ def mismatch(seed: int) -> str | None:
         warnings.simplefilter("ignore")
         try:
             models = [parts.model() for parts in (first, second, third)]
-        except Exception:  # what was changed makes no model
+        except Exception:  # the change is invalid
             return None
         outcome(models[0], first)
         found = outcome(models[1], second)

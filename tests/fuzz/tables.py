@@ -1,7 +1,7 @@
-"""Tables as no one would draw them: every dtype, gaps, constants, duplicates, infinities, mixed types.
+"""Difficult random tables: every dtype, missing values, constants, duplicates, infinities, mixed types.
 
-`drawn` gives a frame and targets for a seed, and `harmed` the rows to predict on: with gaps where there
-were none, levels that are new, and huge numbers.
+`drawn` returns a data frame and targets for a seed, and `harmed` rows to predict: with new missing values,
+new levels, and huge numbers.
 """
 
 import datetime
@@ -95,7 +95,7 @@ def drawn(seed: int, task: str = "any") -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def harmed(frame: pd.DataFrame, seed: int) -> pd.DataFrame:
-    """Return rows of a frame with levels that are new, gaps, and huge numbers."""
+    """Return rows of a data frame with new levels, missing values, and huge numbers."""
     rng = np.random.default_rng([20260303, seed])
     columns = []
     for name, column in frame.items():

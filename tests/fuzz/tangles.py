@@ -1,4 +1,4 @@
-"""Random modules: everything that can be written in `forward`, in an order that no one would choose."""
+"""Random modules: all kinds of operations in `forward`, in random order."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -60,16 +60,16 @@ class Tangle(nn.Module):
     Parameters
     ----------
     seed : int
-        Of the draw.
+        Random seed.
     n_features, n_outputs : int
         Lengths of rows.
     size : int
-        How many steps `forward` has, about.
+        Approximate number of steps in `forward`.
     shaken : int, default=0
-        If not 0, all parameters are changed by a few units in the last place: how much the result
-        of training differs then says how much rounding matters.
+        If not 0, all parameters are changed by a few units in the last place, to measure how much rounding
+        affects the result of training.
     kinds : sequence of callable
-        Which kinds of steps: `KINDS` or `NATIVE`.
+        The kinds of steps: `KINDS` or `NATIVE`.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Tangle(nn.Module):
 
 
 class Draw:
-    """Draws steps, knowing the form of every value: "nk 3", "n1", "n", "k 3", "1k 3" or "s"."""
+    """Draws steps, given the form of every value: "nk 3", "n1", "n", "k 3", "1k 3" or "s"."""
 
     def __init__(
         self, rng: np.random.Generator, module: Tangle, n_features: int, dtype: np.dtype, kinds: Any
@@ -124,7 +124,7 @@ class Draw:
         return i, int(self.forms[i].split()[1])
 
     def weight(self, *shape: int) -> int:
-        """Return the number of a parameter: a new one, or one of this shape that there is."""
+        """Return the number of a parameter: a new one, or an existing one of this shape."""
         same = [i for i, other in enumerate(self.shapes) if other == shape]
         if same and self.rng.random() < 0.4:
             return int(self.rng.choice(same))
@@ -387,7 +387,7 @@ def embedded(draw: Draw) -> Made:
     w, column = draw.weight(5, k), int(draw.rng.integers(int(draw.forms[0].split()[1])))
 
     def step(module: Tangle, values: list[Any]) -> Tensor:
-        # Of the input, which is the same whatever was rounded.
+        # Of the input, which is not affected by rounding.
         rows = ops.astype(
             ops.remainder(ops.floor(ops.abs(values[0][:, column].detach()) * 3.0), 5.0), "int64"
         )
@@ -397,7 +397,7 @@ def embedded(draw: Draw) -> Made:
 
 
 def tokens(draw: Draw) -> Made:
-    """Let the numbers of a row attend to each other."""
+    """Attention among the numbers of a row."""
     (i, k), d = draw.matrix(), int(draw.rng.choice([1, 2, 4]))
     w, q, out = draw.weight(k, d), draw.weight(d, d), draw.weight(d)
     heads = 2 if d > 1 and draw.rng.random() < 0.5 else 1
@@ -416,7 +416,7 @@ def tokens(draw: Draw) -> Made:
 
 
 def channels(draw: Draw) -> Made:
-    """See rows as sequences of one channel."""
+    """Treat rows as sequences of one channel."""
     (i, k), c = draw.matrix(), int(draw.rng.choice([1, 2, 3]))
     kinds = [
         lambda: nn.BatchNorm(c),

@@ -1,9 +1,9 @@
-"""Random sequences of what a user does with fitted estimators: all ways to ask one give one answer."""
+"""Random sequences of user actions on fitted estimators, whose predictions stay consistent."""
 
 from tests.fuzz.command import mismatches
 from tests.fuzz.estimators import mismatch
 
 
 def test_estimators_stay_consistent_whatever_is_done(monkeypatch):
-    monkeypatch.setenv("SKNET_NATIVE", "0")  # what native code computes is compared elsewhere
+    monkeypatch.setenv("SKNET_NATIVE", "0")  # native code is compared elsewhere
     assert not list(mismatches(mismatch, range(40)))

@@ -1,4 +1,4 @@
-"""Some hundred safe files, changed at random; the command does many more."""
+"""Some hundred randomly changed safe files; the command runs many more."""
 
 import pytest
 

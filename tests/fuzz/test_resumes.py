@@ -1,9 +1,9 @@
-"""Random sequences of fits that die and are resumed: a few of them."""
+"""Some random sequences of fits that are killed and resumed."""
 
 from tests.fuzz.command import mismatches
 from tests.fuzz.resumes import mismatch
 
 
 def test_resumed_fits_equal_uninterrupted_ones(monkeypatch):
-    monkeypatch.setenv("SKNET_NATIVE", "0")  # machine code of so many optimizers takes long to make
+    monkeypatch.setenv("SKNET_NATIVE", "0")  # compiling so many optimizers takes long
     assert not list(mismatches(mismatch, range(12)))

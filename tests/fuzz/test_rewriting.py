@@ -1,4 +1,4 @@
-"""A few hundred random programs through the rewriting rules; the module runs as many as one likes."""
+"""A few hundred random programs through the rewriting rules; the module runs as many as requested."""
 
 import pytest
 

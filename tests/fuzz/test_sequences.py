@@ -1,4 +1,4 @@
-"""Random sequences of what a user does between steps: compiled, eager and copied models agree bit for bit."""
+"""Random sequences of user actions between steps: compiled, eager and copied models agree bit for bit."""
 
 import pytest
 

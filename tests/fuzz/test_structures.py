@@ -1,4 +1,4 @@
-"""Pairs of models that differ in one thing: the second never gets the programs of the first."""
+"""Pairs of models with one difference: the second never gets the programs of the first."""
 
 import pytest
 
