@@ -34,7 +34,16 @@ from sknet.graphs import GraphModule
 from sknet.losses import LogLoss
 from sknet.nn.extend import Calls
 from sknet.onnx._writer import Node
-from sknet.preprocessing.extend import OneRow, Options, Schema, Table, Target, fit_plan, target_of
+from sknet.preprocessing.extend import (
+    FittedEncoder,
+    OneRow,
+    Options,
+    Schema,
+    Table,
+    Target,
+    fit_plan,
+    target_of,
+)
 from sknet.preprocessing.extend import Plan as TablePlan
 from sknet.tabular import FrozenTabularClassifier, FrozenTabularRegressor, Member
 from tests.estimators.data import TABLES, quiet
@@ -190,6 +199,7 @@ SPECIAL = {
     Length: lambda: Length(2, 1),
     Share: lambda: Share(Length(1, 0)),
     CommonRows: lambda: graph_of_any_rows(lambda n: capture(ops.tanh, np.ones((n, 2)))),
+    FittedEncoder: lambda: FittedEncoder(sknet.TableEncoder().fit(X)),
     OneRow: lambda: OneRow([sknet.TableEncoder().fit(X).plan]),
     Member: lambda: Member("smooth", 0, sknet.TableEncoder().fit(X), model(), engine.History()),
     ClassTargets: lambda: ClassTargets(np.array(["a", "b", "a"])),

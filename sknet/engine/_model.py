@@ -24,6 +24,7 @@ from sknet.engine.state import (
     checked_hyper,
     copy_of,
     give_shapes,
+    is_seeded,
     n_rows,
 )
 from sknet.engine.state import _methods as states
@@ -114,6 +115,8 @@ class Model:
 
     _has_seen_output = False
     _kept_steps: KeptSteps | None = None  # of a training in parts; pickles of earlier versions have none
+
+    _seed: int | None = None  # of the random state of a slim model, which its pickle holds instead
 
     def __init__(
         self,
@@ -319,8 +322,20 @@ class Model:
     restore_weights = states.restore_weights
     copy = __copy__ = states.copy  # a shallow copy would share state
 
+    @property
+    def _stored_random_state(self) -> Any:
+        """The random state, or the seed that stands for it, in pickles and files."""
+        if self._seed is not None and is_seeded(self.random_state, self._seed):
+            return self._seed
+        return self.random_state
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_store": self.memory, "_kept_steps": None}  # steps are bound to this memory
+        state = {**self.__dict__, "_store": self.memory, "random_state": self._stored_random_state}
+        state["_kept_steps"] = None  # they are bound to this memory
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, random_state=check_random_state(state["random_state"]))
 
     # -- the step in functional pieces ------------------------------------------------------------------
 

@@ -4,6 +4,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from sknet._random import check_random_state
 from sknet.device import Device, active, available, to_device, to_host
 from sknet.engine._model import Model
 from sknet.engine.state import Epoch, Pending, copied_random_state, copy_of
@@ -34,7 +37,7 @@ def parts_of(model: Model) -> Parts:
     found: Parts = {
         **{"module": module, "loss": model.loss_function, "optimizer": model.optimizer, "alpha": model.alpha},
         **{"dtype": str(model.dtype), "device": str(model.device), "compile": model.compile},
-        **{"random_state": model.random_state},
+        **{"random_state": model._stored_random_state},
         **{"has_seen_output": model._has_seen_output, "progress": list(model.progress)},
         "epoch": [model._epoch.began, model._epoch.rows],
     }
@@ -69,7 +72,7 @@ def restored_model(parts: Mapping[str, Any]) -> Model:
     ValueError, TypeError
         If the parts do not match.
     """
-    random_state = parts["random_state"]
+    random_state = check_random_state(parts["random_state"])
     drawn = random_state.get_state()
     given = {name: parts[name] for name in ("loss", "optimizer", "alpha", "dtype", "compile")}
     model = Model(
@@ -84,6 +87,8 @@ def restored_model(parts: Mapping[str, Any]) -> Model:
         model.memory.key = int(low), int(high)
         _fill(model, parts["slots"], parts["resting"])
     random_state.set_state(drawn)
+    if type(parts["random_state"]) is int:
+        model._seed = parts["random_state"]
     return model
 
 
@@ -147,5 +152,6 @@ def slim_model(model: Model) -> Model:
         parameters[name].data = array
     parts = {**parts_of(model), "slots": {}, "resting": {}, "module": module}
     parts["progress"], parts["epoch"] = model.progress._replace(step=0, reductions=0), [0, 0]
-    parts["random_state"] = copied_random_state(model.random_state)
+    # A seed is all that a pickle or file holds, instead of 5 kB of state.
+    parts["random_state"] = int(copied_random_state(model.random_state).randint(1 << 32, dtype=np.uint32))
     return restored_model(parts)

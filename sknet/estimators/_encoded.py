@@ -10,6 +10,7 @@ from sknet.estimators._namespace import on_host
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
+    from sknet.preprocessing.extend import FittedEncoder
 
 __all__ = ["Encoded", "check_table"]
 
@@ -48,11 +49,11 @@ class Encoded:
 
     Attributes
     ----------
-    encoder : TableEncoder
+    encoder : TableEncoder or FittedEncoder
         Fitted.
     """
 
-    encoder: "TableEncoder"
+    encoder: "TableEncoder | FittedEncoder"
     forward: ClassVar[None] = None
 
     @property
@@ -64,6 +65,12 @@ class Encoded:
     def example(self) -> np.ndarray:
         """An encoded row of zeros."""
         return np.zeros((1, self.encoder.n_features_out_))
+
+    def frozen(self) -> "Encoded":
+        """Return the same without what only a fit needs."""
+        from sknet.preprocessing.extend import FittedEncoder
+
+        return Encoded(FittedEncoder(self.encoder))
 
     def read(self, estimator: Any, X: Any, dtypes: list[type]) -> Any:
         """Return the rows of a table like that of the fit, encoded."""

@@ -58,7 +58,8 @@ class WithEncoder:
         if not isinstance(self._inputs, Encoded):
             why = "call fit first" if "model_" not in vars(self) else "it was fitted with encoder=None"
             raise AttributeError(f"this {type(self).__name__} has no encoder_: {why}")
-        return self._inputs.encoder
+        encoder: Any = self._inputs.encoder  # not frozen yet
+        return encoder  # type: ignore[no-any-return]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

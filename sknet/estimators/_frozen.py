@@ -87,7 +87,7 @@ class _Frozen:
         self._names = None if names is None else tuple(names)
         self._loss: Any = model.loss_function  # which heads it has, depends on its class
         self._targets = targets
-        self._inputs, self._label = inputs, label
+        self._inputs, self._label = inputs.frozen() if isinstance(inputs, Encoded) else inputs, label
         self._own(detached(model))
 
     def _own(self, module: Module) -> None:

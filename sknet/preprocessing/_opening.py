@@ -45,6 +45,9 @@ def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
                 f"Found array with 0 {what}(s) (shape={X.shape}) while a minimum of 1 is required by "
                 f"{type(estimator).__name__}."
             )
+    if hasattr(estimator, "check_columns"):
+        estimator.check_columns(X)
+        return X
     from sklearn.utils.validation import validate_data  # of an estimator, which has loaded it
 
     validate_data(estimator, X, reset=reset, skip_check_array=True)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
+from sknet.preprocessing._fitted import FittedEncoder
 from sknet.preprocessing._one_row import OneRow
 from sknet.preprocessing._plan import Options, Plan, fit_plan
 from sknet.preprocessing._schema import Schema, Table
@@ -11,7 +12,18 @@ from sknet.preprocessing._targets import Target, target_of
 if TYPE_CHECKING:
     from sknet.preprocessing._encoder import fit_encoder
 
-__all__ = ["OneRow", "Options", "Plan", "Schema", "Table", "Target", "fit_encoder", "fit_plan", "target_of"]
+__all__ = [
+    "FittedEncoder",
+    "OneRow",
+    "Options",
+    "Plan",
+    "Schema",
+    "Table",
+    "Target",
+    "fit_encoder",
+    "fit_plan",
+    "target_of",
+]
 
 if not TYPE_CHECKING:
     __getattr__ = _Names({"sknet.preprocessing._encoder": ("fit_encoder",)}).into(globals())

@@ -8,6 +8,7 @@ import numpy as np
 from sknet.engine import History
 from sknet.engine.extend import slim_model
 from sknet.losses import Loss
+from sknet.preprocessing.extend import FittedEncoder
 from sknet.tabular._blending import Counted, OfOneRow, blended
 from sknet.tabular._predicting import Classifies, Predicts, Regresses
 
@@ -45,8 +46,17 @@ class FrozenTabular(Predicts):
     _program: OfOneRow | None = None
 
     def __init__(self, parts: Parts) -> None:
+        encoders = {id(member.encoder): FittedEncoder(member.encoder) for member, _ in parts.members}
         self._members = [
-            (replace(member, model=slim_model(member.model), history=History()), factor)
+            (
+                replace(
+                    member,
+                    encoder=encoders[id(member.encoder)],
+                    model=slim_model(member.model),
+                    history=History(),
+                ),
+                factor,
+            )
             for member, factor in parts.members
         ]
         self._encoder = self._members[0][0].encoder

@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
+from sknet._available import available_if
 from sknet.core import Tensor, no_grad
 from sknet.engine.extend import Head
 from sknet.estimators.extend import (
@@ -84,7 +84,7 @@ class Classifies(Predicts):
         outputs = self._outputs(X)
         return self._targets.decisions(self._decided(outputs))
 
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(gives_probabilities)
     def predict_proba(self, X: Any) -> Any:
         """Predict probabilities, which are calibrated by a temperature for each kind of members.
 
@@ -100,7 +100,7 @@ class Classifies(Predicts):
         """
         return self._probable(X, "predict")
 
-    @available_if(gives_probabilities)  # type: ignore[untyped-decorator]
+    @available_if(gives_probabilities)
     def predict_log_proba(self, X: Any) -> Any:
         """Predict logarithms of probabilities, finite also where the probability underflows.
 
@@ -150,7 +150,7 @@ class Regresses(Predicts):
         """
         return self._means(self._outputs(X))
 
-    @available_if(gives_deviations)  # type: ignore[untyped-decorator]
+    @available_if(gives_deviations)
     def predict_std(self, X: Any) -> Any:
         """Predict standard deviations, if the loss is ``"gaussian_nll"``.
 
@@ -166,7 +166,7 @@ class Regresses(Predicts):
         """
         return self._found(X, "predict_std")
 
-    @available_if(gives_quantiles)  # type: ignore[untyped-decorator]
+    @available_if(gives_quantiles)
     def predict_quantiles(self, X: Any) -> Any:
         """Predict every quantile of the loss ``Quantile([0.1, 0.5, 0.9])``; they never cross.
 
@@ -182,7 +182,7 @@ class Regresses(Predicts):
         """
         return self._found(X, "predict_quantiles")
 
-    @available_if(gives_intervals)  # type: ignore[untyped-decorator]
+    @available_if(gives_intervals)
     def predict_interval(self, X: Any, coverage: float = 0.8) -> Any:
         """Predict intervals in which a share of the targets is expected, half of the rest on each side.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +12,12 @@ from sknet.device import to_host
 from sknet.engine import Batches, History, Model, Score
 from sknet.engine.extend import Settings, Validation, predict_rows, train
 from sknet.losses import LogLoss, Loss
-from sknet.preprocessing import TableEncoder
 from sknet.tabular._members import Setting
 from sknet.tabular._network import TabularNet
+
+if TYPE_CHECKING:
+    from sknet.preprocessing import TableEncoder
+    from sknet.preprocessing.extend import FittedEncoder
 
 __all__ = ["Member", "Rows", "train_member"]
 
@@ -75,7 +78,7 @@ class Member:
         Its kind.
     fold : int
         The fold whose held-out rows it has not seen.
-    encoder : TableEncoder
+    encoder : TableEncoder or FittedEncoder
         The encoder of its inputs, shared by members of one kind and fold.
     model : Model
         The network.
@@ -85,7 +88,7 @@ class Member:
 
     kind: str
     fold: int
-    encoder: TableEncoder
+    encoder: "TableEncoder | FittedEncoder"
     model: Model
     history: History
 

@@ -57,6 +57,23 @@ def test_predict_files_are_as_large_as_the_parameters(fitted, tmp_path):
     assert len(pickle.dumps(fitted)) > 3 * n_bytes(fitted)
 
 
+def test_slim_pickles_of_small_networks(tmp_path):
+    with quiet():
+        small = sknet.MLPClassifier((3,), dropout=0.5, max_iter=3, random_state=0).fit(X, Y)
+        slim = small.slim()
+        other = slim.slim()
+        for estimator in (slim, other):
+            assert len(pickle.dumps(estimator)) < n_bytes(estimator) + 4000
+        copied = pickle.loads(pickle.dumps(slim))
+        for estimator in (slim, copied):  # draw the same numbers
+            estimator.partial_fit(X, Y)
+        np.testing.assert_array_equal(copied.predict_proba(X), slim.predict_proba(X))
+        later = pickle.loads(pickle.dumps(copied))  # has drawn numbers, which its pickle continues
+        for estimator in (later, slim):
+            estimator.partial_fit(X, Y)
+        np.testing.assert_array_equal(later.predict_proba(X), slim.predict_proba(X))
+
+
 def test_a_long_history_takes_little_space(tmp_path):
     with quiet():
         estimator = sknet.MLPClassifier((3,), max_iter=500, tol=0, n_iter_no_change=500, random_state=0)

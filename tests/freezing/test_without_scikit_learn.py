@@ -63,9 +63,12 @@ CLASSIFIERS = {
         net(nn.LayerNorm(6), nn.ReLU(), nn.Linear(6, 3)), max_iter=2, random_state=0
     ),
     "scaled": make_pipeline(StandardScaler(), sknet.MLPClassifier(**MLP)),
+    "encoded": sknet.MLPClassifier(encoder="table", **MLP),
+    "table": sknet.TabularClassifier(n_folds=2, budget=0.02, random_state=0),
 }
 REGRESSORS = {
     "numbers": sknet.MLPRegressor(**MLP),
+    "table of numbers": sknet.TabularRegressor(n_folds=2, budget=0.02, random_state=0),
     "huber": sknet.MLPRegressor(loss="huber", **MLP),
     "quantiles": sknet.MLPRegressor(loss=sknet.losses.Quantile([0.1, 0.5, 0.9]), **MLP),
     "imputed": make_pipeline(SimpleImputer(add_indicator=True), MinMaxScaler(), sknet.MLPRegressor(**MLP)),

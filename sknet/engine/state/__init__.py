@@ -23,7 +23,7 @@ from sknet.engine.state._layout import Gradient, Layout
 from sknet.engine.state._memory import Memory
 from sknet.engine.state._ownership import check_free, copy_of
 from sknet.engine.state._pending import Pending, begin, give_shapes
-from sknet.engine.state._state import ModelState, StepResult, Weights, copied_random_state
+from sknet.engine.state._state import ModelState, StepResult, Weights, copied_random_state, is_seeded
 from sknet.engine.state._structure import structure_of
 
 __all__ = [
@@ -50,6 +50,7 @@ __all__ = [
     "each_input",
     "first_input",
     "give_shapes",
+    "is_seeded",
     "minimises_alike",
     "n_rows",
     "row_shapes",

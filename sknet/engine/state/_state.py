@@ -174,6 +174,12 @@ def copied_random_state(random_state: np.random.RandomState) -> np.random.Random
     return copy
 
 
+def is_seeded(random_state: np.random.RandomState, seed: int) -> bool:
+    """Tell whether a random state draws the numbers that a seed stands for, from the first."""
+    (name, *found), (other, *fresh) = random_state.get_state(), np.random.RandomState(seed).get_state()
+    return name == other and all(map(np.array_equal, found, fresh))
+
+
 def frozen(array: Any) -> Any:
     """Make an array read-only, if its device supports that."""
     if isinstance(array, np.ndarray):
