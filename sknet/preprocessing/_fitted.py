@@ -63,7 +63,7 @@ class FittedEncoder:
         return encode(table, np.dtype(self._dtype))
 
     def check_columns(self, X: Any) -> None:
-        """Raise a ValueError if a table has other columns than that of the fit."""
+        """Raise a ValueError if `X`, a table, has other columns than that of the fit."""
         known = vars(self).get("feature_names_in_")
         given = list(X.columns) if hasattr(X, "columns") else None
         given = given if given and all(isinstance(name, str) for name in given) else None
