@@ -1,4 +1,4 @@
-"""What the two character models share: the text, its segments, the plot, and how networks are evaluated."""
+"""Helpers of the two character models: the text, its segments, the plot, and the evaluation."""
 
 import argparse
 import math
@@ -44,7 +44,7 @@ class Text:
         return [known[character] for character in text if character in known] or [0]
 
     def stretches(self, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """Cut the training text into segments that overlap by half, and the same shifted by one character."""
+        """Split the training text into segments that overlap by half, and the same shifted by a character."""
         starts = np.arange(0, len(self.train) - length, length // 2)
         found = self.train[starts[:, None] + np.arange(length + 1)]
         return found[:, :-1], found[:, 1:]
@@ -68,7 +68,7 @@ def parse(script: str, description: str, epochs: int) -> argparse.Namespace | No
 
 
 class Bits(Callback):
-    """Remember the loss of every step, in bits per character."""
+    """Records the loss of every step, in bits per character."""
 
     def on_fit_begin(self, fit: Any) -> None:
         self.bits_: list[float] = []
@@ -78,10 +78,10 @@ class Bits(Callback):
 
 
 def bits_per_character(net: NetClassifier, codes: np.ndarray, length: int) -> float:
-    """Return a network's mean surprise in bits per character, but for the characters it begins with.
+    """Return a network's cross-entropy in bits per character, except for the first characters.
 
-    The text is cut into segments of twice the length that overlap by half: in each, the first half is
-    context, and the second counts.
+    The text is split into segments of twice the length that overlap by half: in each, the first half is
+    context, and only the second is evaluated.
     """
     starts = np.arange(0, len(codes) - 2 * length, length)
     stretches = codes[starts[:, None] + np.arange(2 * length + 1)]
@@ -94,7 +94,7 @@ def drawn(logits: np.ndarray, rng: np.random.Generator, temperature: float = 0.8
     """Draw a character; a temperature below 1 prefers likely ones."""
     return int(
         np.argmax(logits / temperature + rng.gumbel(size=logits.shape))
-    )  # Gumbel noise makes it a draw
+    )  # with Gumbel noise the maximum is a sample
 
 
 def plot(bits: list[float], path: Path) -> None:

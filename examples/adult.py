@@ -1,21 +1,21 @@
-"""A multi-layer perceptron on Adult as it is: at least 0.90 ROC AUC on the official test split.
+"""A multi-layer perceptron on the raw Adult data: at least 0.90 ROC AUC on the official test split.
 
 ::
 
     python examples/adult.py --data PATH [--seed 0] [--epochs 100]
 
-The data set asks who earns more than 50000 dollars a year, from 14 columns of the US census of 1994
-(Becker & Kohavi, 1996). Eight columns hold categories, three of them with gaps: the frame goes into the
-perceptron as it is, which has ``encoder="table"``. PATH is either the folder with the two files that are
-published, or one ``.parquet`` file. Without ``--data`` the script says where to get them and what they must
-contain, and exits with status 2. It needs pandas, and pyarrow for parquet:
+The task is to predict who earns more than 50000 dollars a year, from 14 columns of the US census of 1994
+(Becker & Kohavi, 1996). Eight columns are categorical, three of them with missing values: the perceptron
+takes the data frame without preprocessing, with ``encoder="table"``. PATH is either the folder with the two
+published files, or one ``.parquet`` file. Without ``--data`` the script says where to get them and what they
+must contain, and exits with status 2. It needs pandas, and pyarrow for parquet:
 ``python -m pip install "sknet[data]"``.
 
 It prints
 
 - the sizes of the official training and test parts, and the share of high incomes in each;
-- how many numbers the columns became, and whether the network was given them as a sparse matrix;
-- how the fit with early stopping went: epochs, seconds, lowest held-out loss;
+- the number of encoded columns, and whether they are a sparse matrix;
+- a fit with early stopping: epochs, seconds, lowest held-out loss;
 - accuracy and ROC AUC on the test part, which is used once, after the fit.
 
 A few seconds on two cores.
@@ -42,7 +42,7 @@ COLUMNS = [
     *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week"),
     *("native-country", "income"),
 ]
-# What is asked for, and how many people a row represents.
+# The target, and the number of people that a row represents.
 NO_FEATURES = ["income", "fnlwgt"]
 N_TRAIN = 32561
 EXPLANATION = f"""\
@@ -66,7 +66,7 @@ def load(path: Path) -> "tuple[pd.DataFrame, pd.DataFrame]":
 
     if path.is_dir():
         parts = [
-            # adult.test begins with a remark, and ends its labels with a full stop.
+            # adult.test begins with a comment line, and its labels end with a full stop.
             pd.read_csv(path / name, names=COLUMNS, skipinitialspace=True, na_values="?", comment="|")
             for name in ("adult.data", "adult.test")
         ]

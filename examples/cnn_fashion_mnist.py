@@ -5,23 +5,22 @@
     python examples/cnn_fashion_mnist.py --data PATH [--epochs 6] [--seed 0] [--plot loss.png] [--quick]
         [--checkpoint FOLDER]
 
-PATH is what `fashion_mnist.py` reads: the folder with the four published files, or one ``.npz`` file.
+PATH is as for `fashion_mnist.py`: the folder with the four published files, or one ``.npz`` file.
 Without ``--data`` the script says where to get them and what they must contain, and exits with
-status 2. ``--quick`` trains on 2000 images for one epoch, to see it run.
+status 2. ``--quick`` trains on 2000 images for one epoch, as a test.
 
 A `Pipeline` turns rows into images and trains a `NetClassifier`. A `GridSearchCV` in two processes tries
-numbers of channels and learning rates for one epoch each, on 6000 images. The best then learns from all
-but some of the training images, and is validated on these: they go through the Pipeline as the others
-do. A bar shows the progress. With ``--checkpoint`` the fit is saved after every epoch, and a script that
-was stopped continues where it was when it is started again.
+numbers of channels and learning rates for one epoch each, on 6000 images. The best candidate is then trained
+on most of the training images and validated on the rest, which go through the same Pipeline. A bar shows the
+progress. With ``--checkpoint`` the fit is saved after every epoch, and a script that was stopped continues
+when it is started again.
 
 It prints
 
 - the sizes of the training, validation and test parts;
 - a line for every candidate of the search: channels, learning rate and its accuracy;
-- at the end: how many numbers the network has learned, the accuracy on the test part, how long training
-  took, and where training and validation loss are plotted (for which it needs matplotlib; without it, it
-  says so).
+- at the end: the number of parameters, the accuracy on the test part, the training time, and the file with
+  the plot of training and validation loss (if matplotlib is installed).
 
 A few minutes on two cores.
 """
@@ -52,7 +51,7 @@ GRID = {"net__module__channels": [16, 32], "net__optimizer__lr": [Cosine(1e-3), 
 
 
 class ConvNet(nn.Module):
-    """Two blocks of convolution, norm, rectifier and pooling, followed by a perceptron."""
+    """Two blocks of convolution, norm, ReLU and pooling, followed by a perceptron."""
 
     def __init__(self, n_outputs: int, channels: int = 32, hidden: int = 128, dropout: float = 0.3) -> None:
         self.body = nn.Sequential(*block(channels), *block(2 * channels), nn.Flatten())
@@ -74,7 +73,7 @@ def as_images(X: np.ndarray) -> np.ndarray:
 
 
 def estimator(epochs: int, seed: int) -> Pipeline:
-    """Return the pipeline; its last step validates on rows that go through the first as well."""
+    """Return the pipeline, which also transforms the validation rows of its last step."""
     net = NetClassifier(
         nn.ModuleFactory(ConvNet),
         optimizer=Adam(),
@@ -135,7 +134,7 @@ def main() -> int:
     if arguments.data is None:
         print(EXPLANATION.replace("fashion_mnist.py", Path(__file__).name), file=sys.stderr)
         return 2
-    warnings.simplefilter("ignore", ConvergenceWarning)  # they could learn more
+    warnings.simplefilter("ignore", ConvergenceWarning)  # few epochs do not converge
     sklearn.set_config(enable_metadata_routing=True)
     data = load(arguments.data)
     X, y, X_test, y_test = (data[name] for name in FILES)

@@ -4,18 +4,16 @@
 
     python examples/fashion_mnist.py --data PATH [--seed 0] [--epochs 100]
 
-The data set is 70000 grey images of clothes in 10 classes (Xiao, Rasul & Vollgraf, 2017). PATH is
-either the folder with the four files that its authors publish, or one ``.npz`` file. Without
-``--data`` the script says where to get them and what they must contain, and exits with status 2.
-
-It prints
+The data set is 70000 grayscale images of clothes in 10 classes (Xiao, Rasul & Vollgraf, 2017). PATH is
+either the folder with the four published files, or one ``.npz`` file. Without ``--data`` the script
+says where to get them and what they must contain, and exits with status 2. It prints
 
 - the sizes of the official training and test parts;
-- a line for every epoch: training loss, and accuracy on 6000 training images that are held out;
-- a line where that accuracy has reached a plateau and the learning rate is divided by ten, and one at
-  the next plateau: there the fit stops, with the best epoch's weights restored;
-- at the end: epochs, seconds, best held-out accuracy, accuracy on the test part for every class and
-  in all.
+- a line for every epoch: training loss, and accuracy on 6000 held-out training images;
+- a line when that accuracy has reached a plateau and the learning rate is divided by ten, and one at
+  the next plateau, where the fit stops and the best epoch's weights are restored;
+- at the end: epochs, seconds, best held-out accuracy, and accuracy on the test part, per class and
+  overall.
 
 A minute or two on two cores. The test part is used once, after the fit.
 """
@@ -63,7 +61,7 @@ def load(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """Read a file of the format in which MNIST was published: a header, then unsigned bytes."""
+    """Read a file in MNIST's format: a header, then unsigned bytes."""
     raw = gzip.decompress(path.read_bytes())
     n_axes = raw[3]
     shape = np.frombuffer(raw, ">i4", count=n_axes, offset=4)
@@ -71,7 +69,7 @@ def read_idx(path: Path) -> np.ndarray:
 
 
 def network(seed: int, epochs: int) -> MLPClassifier:
-    """Return the classifier: two hidden layers with dropout, Adam, a rate that falls at plateaus."""
+    """Return the classifier: two hidden layers with dropout, Adam, a rate that decreases at plateaus."""
     return MLPClassifier(
         (512, 128),
         activation="relu",

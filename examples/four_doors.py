@@ -1,14 +1,14 @@
-"""Four interfaces to one core: the same small problem through each, and who owns what behind it.
+"""Four interfaces to one core: the same small problem with each, and who owns what.
 
-Run it with ``python examples/four_doors.py``; it needs sknet and nothing else, and takes a few
-seconds. The problem is to tell the two half moons of scikit-learn apart. For each door the script
-prints a loss that falls, and what is stored where afterwards:
+Run it with ``python examples/four_doors.py``; it needs only sknet, and takes a few seconds. The problem
+is to classify scikit-learn's two half moons. For each interface the script prints a decreasing loss, and
+where state is stored afterwards:
 
-1. an estimator owns everything and hides the loop; what it was given stays untouched;
-2. a `Model` owns parameters, optimizer state and random state; a step returns what it did, and
-   `fit` does many;
+1. an estimator owns everything and hides the loop; its parameters are not changed;
+2. a `Model` owns parameters, optimizer state and random state; a step returns its results, and
+   `fit` does many steps;
 3. the functional form changes nothing: every state is a value, and the old one still works;
-4. a `Tensor` owns its gradient; `grad` returns one and stores none.
+4. a `Tensor` owns its gradient; `grad` returns one without storing it.
 """
 
 import numpy as np
@@ -48,7 +48,7 @@ def new_model() -> Model:
 
 
 def model(X: np.ndarray, y: np.ndarray) -> None:
-    """2. Model: a module, a loss and an optimizer with one owner; a step returns what it did."""
+    """2. Model: a module, a loss and an optimizer with one owner; a step returns its results."""
     owner = new_model()
     results = [owner.step(X, y) for _ in range(100)]
     say("every 20th step", [result.loss for result in results[::20]])
@@ -57,7 +57,7 @@ def model(X: np.ndarray, y: np.ndarray) -> None:
         shape, largest = str(gradient.shape), np.abs(last.update[name]).max()
         print(f"  {name}: gradient of shape {shape:7}, largest change {largest:.1e}")
     print(f"  {owner.progress.step} steps are counted by the model, which they changed")
-    history = owner.fit(X, y, epochs=20, batch_size=100, scores="accuracy")  # the loop of the estimators
+    history = owner.fit(X, y, epochs=20, batch_size=100, scores="accuracy")  # the estimators' training loop
     say("every fifth epoch of fit", history["loss"][::5])
 
 
@@ -69,7 +69,7 @@ def functional(X: np.ndarray, y: np.ndarray) -> None:
         loss = current.loss(current(X), y)
         gradient = current.backward(loss)  # a mapping of arrays
         state = current.update(gradient)  # new parameters and optimizer state, read-only
-        current = current.replace(state)  # another model; the one before is as it was
+        current = current.replace(state)  # another model; the previous one is unchanged
         losses.append(loss.item())
     say("every 20th step", losses[::20])
     print(f"  the first of these models still has its loss: {first.loss(first(X), y).item():.4f}")

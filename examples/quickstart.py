@@ -1,15 +1,14 @@
 """Fit, predict, score, search and save on the handwritten digits that come with scikit-learn.
 
-Run it with ``python examples/quickstart.py``; it needs sknet and nothing else, and takes a few
-seconds. It prints
+Run it with ``python examples/quickstart.py``; it needs only sknet, and takes a few seconds. It prints
 
 - the sizes of the training and test parts;
-- how a fit with early stopping went: epochs, time, accuracy held out and on the test part;
-- the first predictions, with the probability the network gives them, beside the true digits;
+- a fit with early stopping: epochs, time, accuracy on held-out rows and on the test part;
+- the first predictions with their probabilities, and the true digits;
 - every candidate of a small grid search over the learning rate and the hidden layers, with its
   cross-validated accuracy, then the best and its accuracy on the test part;
-- the size of the saved model, that the reloaded one predicts the same bits, and that both are
-  still the same after one more epoch.
+- the size of the saved model, that the reloaded one predicts bitwise identically, and that both are
+  still identical after one more epoch.
 """
 
 import tempfile
@@ -64,7 +63,7 @@ def show_predictions(clf: MLPClassifier, X: np.ndarray, y: np.ndarray) -> None:
 
 
 def search(clf: MLPClassifier, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray) -> None:
-    # A nested name reaches into the optimizer: nothing but scikit-learn's own search is at work.
+    # A nested name reaches into the optimizer, with scikit-learn's own search.
     grid = {"optimizer__lr": [1e-3, 1e-2], "hidden_layer_sizes": [(32,), (64, 32)]}
     started = time.perf_counter()
     found = GridSearchCV(clf, grid, cv=3).fit(X, y)
@@ -86,7 +85,7 @@ def save_and_reload(clf: MLPClassifier, X: np.ndarray, y: np.ndarray, X_test: np
         again = joblib.load(path)
         print(f"\nsaved: {path.stat().st_size / 1024:.0f} KiB")
     print(f"reloaded, the same predictions to the bit: {same_bits(clf, again, X_test)}")
-    # partial_fit continues the fit, and early stopping belongs to whole fits.
+    # partial_fit continues the fit; without validation rows, early stopping must be off.
     for model in (clf, again):
         model.set_params(early_stopping=False).partial_fit(X, y)
     print(f"the same after one more epoch of each: {same_bits(clf, again, X_test)}")

@@ -4,9 +4,9 @@
     python examples/serve.py digits.safetensors --port 8000
     curl localhost:8000/predict -H "content-type: application/json" -d '{"rows": [[0, 0.5, 1]]}'
 
-The file is one that `sknet.save` has written; reading it executes nothing. Rows are lists, or objects by the
-names of the columns. Requests that arrive together are predicted together: at most `--most-rows` rows, which
-wait at most `--wait` milliseconds. `/health` says what is served, `/metrics` counts, as Prometheus reads it.
+The file was written by `sknet.save`; loading it executes nothing. Rows are lists, or objects keyed by column
+names. Concurrent requests are batched: at most `--most-rows` rows, which wait at most `--wait` milliseconds.
+`/health` describes the model, `/metrics` has counters in Prometheus format.
 """
 
 import argparse
@@ -35,17 +35,17 @@ except ImportError as error:
 
 MOST_ROWS = 64
 WAIT = 2.0  # milliseconds
-MOST_WAITING = 10_000  # rows, beyond which a request is refused
+MOST_WAITING = 10_000  # rows, beyond which a request is rejected
 
 
 # -- rows -----------------------------------------------------------------------------------------
 
 
 class Columns:
-    """What a row has to look like.
+    """The format of a row.
 
-    `example` is a row: a column that has a text there takes texts, any other numbers. Without one,
-    predictors take numbers, and pipelines, which may begin with encoders, texts too.
+    `example` is a row: columns with a string in it take strings, all others numbers. Without an example,
+    predictors take numbers, and pipelines, which may begin with encoders, also strings.
     """
 
     def __init__(self, model: Any, example: Any = None) -> None:
@@ -76,7 +76,7 @@ class Columns:
         return row
 
     def read(self, rows: Any) -> list[list[Any]]:
-        """Return the rows of a request; one that does not fit is answered with the reason."""
+        """Return the rows of a request; an invalid row raises an error with the reason."""
         if not isinstance(rows, list) or not rows:
             raise refused('expected {"rows": [...]} with at least one row')
         return [
@@ -84,7 +84,7 @@ class Columns:
         ]
 
     def value(self, value: Any, row: int, column: int) -> Any:
-        """Return one value; null is a missing one."""
+        """Return one value; null is a missing value."""
         where, text = f"row {row}: column {self.names[column]!r}", self.texts[column]
         if value is None and self.may_be_missing:
             return math.nan if text is False else None
@@ -97,12 +97,12 @@ class Columns:
         return value
 
     def table(self, rows: list[list[Any]]) -> Any:
-        """Return rows as what the model takes."""
+        """Return rows as the model's input."""
         return np.array(rows, dtype=object if any(text is not False for text in self.texts) else np.float64)
 
 
 def refused(message: str) -> HTTPException:
-    """Return the answer to rows that do not fit."""
+    """Return the response to invalid rows."""
     return HTTPException(422, message)
 
 
@@ -110,14 +110,14 @@ def refused(message: str) -> HTTPException:
 
 
 class Asked(NamedTuple):
-    """The rows of a request, and where its answer will be."""
+    """The rows of a request, and the future of its answer."""
 
     rows: list[list[Any]]
     answer: "asyncio.Future[dict[str, Any]]"
 
 
 class Batcher:
-    """Predicts the rows of concurrent requests together."""
+    """Batches the rows of concurrent requests."""
 
     def __init__(self, model: Any, columns: Columns, most_rows: int, wait: float) -> None:
         self.model, self.columns = model, columns
@@ -139,13 +139,13 @@ class Batcher:
             self.waiting -= len(rows)
 
     async def run(self) -> None:
-        """Collect requests, predict them in a thread, and answer; for ever."""
+        """Collect requests, predict them in a thread, and answer, forever."""
         while True:
             batch = await self.collected()
             answers = await asyncio.to_thread(self.answers, [asked.rows for asked in batch])
             for asked, answer in zip(batch, answers, strict=True):
                 if asked.answer.done():
-                    continue  # whoever asked has gone
+                    continue  # the client has disconnected
                 if isinstance(answer, Exception):
                     asked.answer.set_exception(answer)
                 else:
@@ -167,14 +167,14 @@ class Batcher:
         return batch
 
     def answers(self, requests: list[list[list[Any]]]) -> list[Any]:
-        """Return an answer for each request, or the error."""
+        """Return an answer or error for each request."""
         self.counts["batches"] += 1
         try:
             whole = self.predicted([row for rows in requests for row in rows])
         except Exception as error:
             if len(requests) == 1:
                 return [refused(str(error)) if isinstance(error, ValueError) else error]
-            return [answer for rows in requests for answer in self.answers([rows])]  # find which it is
+            return [answer for rows in requests for answer in self.answers([rows])]  # find the failing one
         found, start = [], 0
         for rows in requests:
             stop = start + len(rows)
@@ -183,7 +183,7 @@ class Batcher:
         return found
 
     def predicted(self, rows: list[list[Any]]) -> dict[str, list[Any]]:
-        """Return predictions, and probabilities where the model has some."""
+        """Return predictions, and probabilities if the model has any."""
         X = self.columns.table(rows)
         self.counts["rows"] += len(rows)
         found = {"predictions": self.model.predict(X).tolist()}
@@ -263,7 +263,7 @@ def app_of(model: Any, example: Any = None, most_rows: int = MOST_ROWS, wait: fl
 
 
 def loaded(path: Path) -> Any:
-    """Return what a file holds, frozen."""
+    """Return the frozen content of a file."""
     model = sknet.load(path)
     if not hasattr(model, "fit"):
         return model

@@ -1,16 +1,16 @@
-"""Tables as they are: categories, dates and gaps go in, without any preprocessing.
+"""Raw tables with categories, dates and missing values, without any preprocessing.
 
 ::
 
     python examples/tables.py [--rows 2000] [--budget 1.0] [--seed 0]
 
-It makes up a table of rented flats (size, rooms, district, heating, date, and a balcony that nobody may have
-noted), predicts the rent with `TabularRegressor`, and whether a flat is let within a week with
-`TabularClassifier`. It prints
+It generates a table of rented flats (size, rooms, district, heating, date, and a sometimes missing
+balcony), predicts the rent with `TabularRegressor`, and with `TabularClassifier` whether a flat is let
+within a week. It prints
 
-- the score of the rows that the members have not seen, and that of a test part, which is used once;
-- how the kinds of members are mixed;
-- what is predicted of a flat with unknown size in a district that is new.
+- the out-of-fold score, and the score on a test part, which is used once;
+- the weights of the kinds of members;
+- predictions for a flat of unknown size in a new district.
 
 It needs pandas: ``python -m pip install "sknet[data]"``.
 """

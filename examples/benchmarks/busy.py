@@ -1,7 +1,7 @@
-"""Time fits on digits while one core is kept busy by another process, and without it: sknet and scikit-learn.
+"""Time fits on digits with and without another process that keeps one core busy: sknet and scikit-learn.
 
-BLAS has as many threads as it chooses, as in a process of a user's own. Prints medians of seconds, and how
-many times as long a fit takes beside the busy core.
+BLAS chooses its number of threads, as in a user's process. Prints median seconds, and the ratio of a fit
+with the busy core to one without.
 
     python examples/benchmarks/busy.py
     python examples/benchmarks/busy.py --quick --json busy.json
@@ -30,7 +30,7 @@ SPIN = "while True: pass"
 
 @contextmanager
 def busy(is_busy: bool) -> Iterator[None]:
-    """Keep a core busy by a process of its own."""
+    """Keep a core busy with a separate process."""
     process = subprocess.Popen([sys.executable, "-c", SPIN]) if is_busy else None
     try:
         time.sleep(0.2)

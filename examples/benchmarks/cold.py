@@ -1,8 +1,8 @@
 """Time seeded fits of six structures in a fresh process without any compiled code, against NumPy's plan.
 
 Three activations and two depths on digits, one fit after the other. Each round starts three processes in
-turns: with an empty directory for compiled code, with what the first has left in it (the bits of the weights
-have to be the same), and with NumPy's plan alone.
+turn: with an empty cache of compiled code, with the cache of the first (the weights have to be bitwise
+identical), and with only NumPy's plan.
 
     python examples/benchmarks/cold.py
     python examples/benchmarks/cold.py --quick --json cold.json
@@ -36,7 +36,7 @@ print(json.dumps({"seconds": time.perf_counter() - started, "bits": digest.hexdi
 
 
 def fits(epochs: int, folder: str, native: bool) -> dict[str, Any]:
-    """Return seconds and a digest of all weights, of fits in a process of its own."""
+    """Return seconds and a digest of all weights, of fits in a separate process."""
     environment = os.environ | {"SKNET_CACHE_DIR": folder, "OPENBLAS_NUM_THREADS": "1"}
     environment["SKNET_NATIVE"] = "1" if native else "0"
     command = [sys.executable, "-c", FITS, str(epochs)]

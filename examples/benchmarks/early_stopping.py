@@ -1,7 +1,7 @@
-"""Compare classifiers that stop early by the loss of the held-out rows, and by their accuracy.
+"""Compare early stopping of classifiers by the loss and by the accuracy of held-out rows.
 
-For data sets that come with scikit-learn, prints accuracy and log loss on rows that no fit has seen, and the
-epochs, as means over splits and seeds.
+For data sets that come with scikit-learn, prints accuracy and log loss on test rows, and the epochs, as means
+over splits and seeds.
 
     python examples/benchmarks/early_stopping.py
     python examples/benchmarks/early_stopping.py --seeds 1 --only wine

@@ -1,9 +1,9 @@
 """Measure the memory of a functional training loop, compared with a loop in place.
 
-The functional form returns new parameters in every step. With donate=True it writes them over the old
-ones and frees the intermediate values as soon as the gradient is known. Prints, for three networks, the
-peak of allocated memory in MiB (NumPy reports to `tracemalloc`), and the ratio to the loop in place, one
-operation after the other; "compiled" is the loop in place as `Model.step` runs it by default.
+The functional form returns new parameters in every step. With donate=True it overwrites the old ones and
+frees the intermediate values as soon as the gradient is known. Prints, for three networks, the peak of
+allocated memory in MiB (NumPy reports to `tracemalloc`), and the ratio to the eager in-place loop;
+"compiled" is the in-place loop as `Model.step` runs it by default.
 
     python examples/benchmarks/functional.py
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from sknet import Model, nn
 
-STEPS, FIRST = 6, 3  # the first steps, in which programs are made, are left out
+STEPS, FIRST = 6, 3  # the first steps, which compile programs, are left out
 BATCH = 32
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "perceptron 64-512-512-4": (

@@ -1,11 +1,11 @@
 """Time layers of sknet and PyTorch, forward and backward, alternating in one process.
 
-A case is a layer and an input. "forward" is the output alone, as a prediction computes it; "both" is the
-output and the gradients of its sum with respect to the input and all parameters. sknet computes as a
-training step does, captured and replayed, and "eager", one operation after the other.
+A case is a layer and an input. "forward" computes only the output, as in prediction; "both" computes the
+output and the gradients of its sum with respect to the input and all parameters. sknet runs captured and
+replayed, as in a training step, and "eager".
 
-Prints, for each case and pass, milliseconds (median over the rounds) and how many times as long as
-PyTorch sknet takes. The threads are those of the BLAS library: OMP_NUM_THREADS=2 gives both sides two.
+Prints, for each case and pass, milliseconds (median over the rounds) and the ratio of sknet's time to
+PyTorch's. Threads are the BLAS library's: OMP_NUM_THREADS=2 gives both libraries two.
 
     python examples/benchmarks/layers.py [--rounds 9] [--only Conv2d]
 """
@@ -26,7 +26,7 @@ from sknet.compile import compile
 from sknet.core import gradients
 from sknet.nn import functional_call
 
-REST = 0.2  # seconds before each turn: the threads of the one before spin for a while
+REST = 0.2  # seconds before each turn, since threads of the previous one spin for a while
 REPEATS = 3  # calls per turn
 PASSES = ("forward", "both")
 

@@ -1,10 +1,9 @@
-"""Measure what threads would bring to the loops of native code, which run in one.
+"""Measure the effect of threads on the loops of native code, which are single-threaded.
 
 A step is a matrix product, which BLAS does with its own threads, and an update like Adam's. The
 update's loop is run in one thread, and in all of Numba's by `prange`. Prints microseconds per step,
-and for the product alone. The environment decides which threads Numba uses: compare
-``NUMBA_THREADING_LAYER=workqueue`` (may not be entered from two threads) and ``omp`` (ends a process that
-forks).
+and for the product alone. The environment selects Numba's threads: compare
+``NUMBA_THREADING_LAYER=workqueue`` (not thread-safe) and ``omp`` (crashes in forked processes).
 
     python examples/benchmarks/loops.py [--rounds 7]
 """
@@ -35,7 +34,7 @@ def update(param, gradient, mu, nu, lr, start, stop):  # type: ignore[no-untyped
 
 @vectors
 def product(a, b, out, state, steps):  # type: ignore[no-untyped-def]
-    """Do nothing but the products."""
+    """Do only the products."""
     for _ in range(steps):
         np.dot(a, b, out)
 

@@ -1,8 +1,8 @@
-"""Measure the memory that a fit needs, and the seconds of a first fit: each in a Python of its own.
+"""Measure the memory of a fit, and the seconds of a first fit, each in a separate process.
 
-Prints, for sknet, scikit-learn and PyTorch, by how many MiB the process's peak grows during a fit
-of one network after library and data are loaded, how many times the bytes of the parameters that
-is, and the seconds from the start of Python to the end of a first, small fit.
+Prints, for sknet, scikit-learn and PyTorch, the growth of the process's peak memory in MiB during a fit
+of one network after library and data are loaded, its ratio to the bytes of the parameters, and the
+seconds from the start of Python to the end of a first, small fit.
 
     python examples/benchmarks/memory.py [--rounds 3]
 """

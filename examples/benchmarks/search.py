@@ -1,7 +1,7 @@
 """Time scikit-learn's GridSearchCV over sknet's perceptron and over scikit-learn's own: 100 fits on digits.
 
 The grid has 20 candidates, each fitted for 20 epochs on 5 folds: in this process, in two processes and in
-two threads. Both sides run in turns, with one BLAS thread each; the first round, which compiles and imports,
+two threads. Both libraries alternate, with one BLAS thread each; the first round, which compiles and imports,
 is not counted.
 
     python examples/benchmarks/search.py
@@ -11,7 +11,7 @@ is not counted.
 import os
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported, and for the processes of the search
-os.environ["PYTHONWARNINGS"] = "ignore"  # few epochs do not converge, in other processes neither
+os.environ["PYTHONWARNINGS"] = "ignore"  # few epochs do not converge, in other processes either
 
 import argparse
 import json

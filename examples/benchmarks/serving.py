@@ -1,9 +1,9 @@
-"""Time predictions as a service asks for them: one row, several clients, imports and sizes, beside peers.
+"""Time predictions as in a service: one row, several clients, imports and file sizes, compared with peers.
 
-Prints the median time of a prediction of one row, the requests a second of several clients with the median
-and 99th percentile of how long each waits, the seconds of imports in a fresh Python, and bytes of files over
-the bytes of the parameters. The network is 20-100-3 in float32, alone and behind a scaler. Rounds alternate
-between all, so that what else the machine does meets each alike.
+Prints the median time of predicting one row, the requests per second of several clients with their median and
+99th percentile latency, the seconds of imports in a fresh process, and file sizes relative to the bytes of
+the parameters. The network is 20-100-3 in float32, alone and behind a scaler. Rounds alternate between all
+contenders, so that other load on the machine affects all alike.
 
     python examples/benchmarks/serving.py [--quick] [--json]
 """
@@ -49,7 +49,7 @@ def fitted() -> tuple[Any, Any, np.ndarray]:
 
 
 def onnx_session(clf: Any) -> Predict | None:
-    """Return what onnxruntime predicts with the exported estimator; None where it is not installed."""
+    """Return onnxruntime's prediction function of the exported estimator; None if it is not installed."""
     try:
         import onnxruntime
 
@@ -73,7 +73,7 @@ def written(clf: Any, folder: Path) -> Predict:
 
 
 def predictors(clf: Any, peer: Any, X: np.ndarray, folder: Path) -> dict[str, Predict]:
-    """Return what is compared, by name."""
+    """Return the contenders by name."""
     y = clf.predict(X)
     scaled = make_pipeline(StandardScaler(), ScikitLearnMLP((100,), max_iter=5, random_state=0)).fit(X, y)
     found: dict[str, Predict | None] = {
@@ -100,7 +100,7 @@ def latencies(known: dict[str, Predict], row: np.ndarray, calls: int, rounds: in
 
 
 def load(predict: Predict, X: np.ndarray, seconds: float, clients: int) -> tuple[float, float, float]:
-    """Have clients ask for one row after the other; return requests a second, and microseconds waited."""
+    """Let clients request rows one at a time; return requests per second, and latencies in microseconds."""
     waited: list[list[float]] = [[] for _ in range(clients)]
     end = time.perf_counter() + seconds
 
@@ -122,7 +122,7 @@ def load(predict: Predict, X: np.ndarray, seconds: float, clients: int) -> tuple
 
 
 def loads(known: dict[str, Predict], X: np.ndarray, seconds: float, rounds: int) -> dict[str, list[float]]:
-    """Return requests a second, p50 and p99 in microseconds, each the median of some rounds."""
+    """Return requests per second, p50 and p99 in microseconds, each the median of some rounds."""
     found: dict[str, list[Any]] = {name: [] for name in known}
     for _ in range(rounds):
         for name, predict in known.items():
@@ -133,7 +133,7 @@ def loads(known: dict[str, Predict], X: np.ndarray, seconds: float, rounds: int)
 
 
 def sizes(clf: Any, peer: Any, folder: Path) -> dict[str, float]:
-    """Return the bytes of files, over those of the parameters."""
+    """Return the sizes of files relative to that of the parameters."""
     own, other = (sum(a.nbytes for a in (*e.coefs_, *e.intercepts_)) for e in (clf, peer))
     found = {
         "sknet, pickle": len(pickle.dumps(clf)) / own,
@@ -153,7 +153,7 @@ def sizes(clf: Any, peer: Any, folder: Path) -> dict[str, float]:
 
 
 def import_seconds(rounds: int) -> dict[str, float]:
-    """Return the median seconds of imports in a fresh Python, its start included, alternating."""
+    """Return the median seconds of imports in a fresh process, including its start, alternating."""
     seconds: dict[str, list[float]] = {statement: [] for statement in IMPORTS}
     for _ in range(rounds):
         for statement, times in seconds.items():

@@ -1,8 +1,8 @@
 """Print how the time of a training step splits, for the NumPy plan.
 
-Each part of the step is run alone, many times: gathering the batch, the program of the gradient
-(and its matrix products alone, the floor), and the program of the update. What a whole fit needs
-beyond them is the loop: the step's numbers, the finite check, losses and scores.
+Each part of the step is run separately, many times: gathering the batch, the gradient program (and its
+matrix products alone, the floor), and the update program. The rest of a fit is the loop: hyperparameters
+of the step, the finite check, losses and scores.
 
     python examples/benchmarks/split.py [--rounds 5]
 """

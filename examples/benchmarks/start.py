@@ -1,11 +1,11 @@
-"""Time what surrounds the steps of short fits, and predictions of few rows: sknet and scikit-learn.
+"""Time the overhead of short fits, and predictions of few rows: sknet and scikit-learn.
 
-Measured in turns, in one process, with one BLAS thread:
+Measured alternately, in one process, with one BLAS thread:
 
-- a second fit of 20 epochs on iris, and of it what passes before the first step;
-- what passes before the first step of the first fit of a fresh process, with NumPy's plan and, where Numba
-  is installed, with native code that is on disk; Numba is imported before;
-- a call of `partial_fit` on one batch of a stream, and of it what the step itself does not take;
+- a second fit of 20 epochs on iris, and its time before the first step;
+- the time before the first step of the first fit of a fresh process, with NumPy's plan and, if Numba is
+  installed, with native code from disk; Numba is imported before;
+- a call of `partial_fit` on one batch of a stream, and its overhead besides the step;
 - predictions of 1, 2 and 10 rows, in microseconds and in calls of Python functions.
 
     python examples/benchmarks/start.py
@@ -14,7 +14,7 @@ Measured in turns, in one process, with one BLAS thread:
 
 import os
 
-os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported: second threads help none of these
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported; second threads do not help here
 
 import argparse
 import cProfile
@@ -62,16 +62,16 @@ clf.fit(X, y)
 
 
 class Clock(Callback):
-    """Notes when the first epoch begins."""
+    """Records when the first epoch begins."""
 
     def on_epoch_begin(self, fit: Any) -> None:
-        """Note the time."""
+        """Record the time."""
         if fit.epoch == 1:
             self.began_ = time.perf_counter()
 
 
 def in_turns(ways: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """Return the median of what each way measures, called one after the other."""
+    """Return the median measurement of each function, called alternately."""
     found: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
@@ -88,14 +88,14 @@ def seconds(call: Callable[[], object], times: int = 1) -> float:
 
 
 def before_the_first_step(X: Any, y: Any) -> float:
-    """Return the seconds that pass in a fit before its first epoch begins."""
+    """Return the seconds of a fit before its first epoch."""
     clf = MLPClassifier(max_iter=1, random_state=0, callbacks=[Clock()])
     started = time.perf_counter()
     return float(clf.fit(X, y).callbacks_[0].began_ - started)
 
 
 def drawing_weights() -> float:
-    """Return the seconds that drawing the weights of a network for iris takes by itself."""
+    """Return the seconds of drawing the weights of a network for iris."""
     random_state = np.random.RandomState(0)
     return seconds(lambda: [random_state.uniform(-1, 1, n) for n in (400, 100, 300, 3)])
 
@@ -116,7 +116,7 @@ def second_fits(rounds: int) -> dict[str, float]:
 
 
 def first_fits(rounds: int) -> dict[str, float]:
-    """Return milliseconds that pass before the first step of the first fit in a process."""
+    """Return the milliseconds before the first step of the first fit in a process."""
 
     def fresh(native: bool) -> float:
         environment = os.environ | {"SKNET_NATIVE": "1" if native else "0"}
@@ -136,7 +136,7 @@ def first_fits(rounds: int) -> dict[str, float]:
 
 
 def streams(rounds: int) -> dict[str, float]:
-    """Return microseconds of a call of `partial_fit`, and of the steps that it makes."""
+    """Return the microseconds of a call of `partial_fit`, and of its steps."""
     X, y = load_digits(return_X_y=True)
     X, y = (X / 16)[:ROWS].astype(np.float32), y[:ROWS]
     calls = 50
@@ -164,7 +164,7 @@ def streams(rounds: int) -> dict[str, float]:
 
 
 def predictions(rounds: int) -> dict[str, float]:
-    """Return microseconds of predictions of few rows, and how many Python functions they call."""
+    """Return the microseconds of predictions of few rows, and their number of Python function calls."""
     X, y = load_digits(return_X_y=True)
     X = (X / 16).astype(np.float32)
     fitted = {name: kind(max_iter=5, random_state=0).fit(X, y) for name, kind in KINDS.items()}

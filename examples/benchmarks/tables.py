@@ -1,4 +1,4 @@
-"""Scores of TabularClassifier and TabularRegressor beside scikit-learn's HistGradientBoosting.
+"""Scores of TabularClassifier and TabularRegressor compared with scikit-learn's HistGradientBoosting.
 
 ::
 
@@ -6,10 +6,10 @@
 
 DIR has a file ``datasets.json`` that describes each set (its ``file``, ``target``, ``task``, columns to
 ``ignore`` and those that are ``categorical``), and the sets as parquet files. Of each set, `rows` rows are
-drawn to train on, and up to 10,000 others are scored, once, after the fit: area under the ROC curve for two
-classes, accuracy for more, R2 for numbers. Both estimators have their defaults and get the same frame. A
-line for each set and seed says the scores, the log loss of classifiers, the score of the rows out of fold,
-and the seconds of both fits. It needs pandas and pyarrow: ``python -m pip install "sknet[data]"``.
+drawn for training, and up to 10,000 others are scored, once, after the fit: area under the ROC curve for two
+classes, accuracy for more, R2 for regression. Both estimators use their defaults and the same data frame. A
+line for each set and seed has the scores, the log loss of classifiers, the out-of-fold score, and the seconds
+of both fits. It needs pandas and pyarrow: ``python -m pip install "sknet[data]"``.
 """
 
 import argparse
@@ -29,7 +29,7 @@ MOST_TEST_ROWS = 10_000
 
 
 def load(folder: Path, name: str, rows: int, seed: int) -> tuple[Any, ...]:
-    """Return training and test rows of a set, each as a frame and targets, and its task."""
+    """Return training and test rows of a set, each as a data frame and targets, and its task."""
     import pandas as pd
 
     about = json.loads((folder / "datasets.json").read_text())[name]
@@ -42,7 +42,7 @@ def load(folder: Path, name: str, rows: int, seed: int) -> tuple[Any, ...]:
 
 
 def estimators(task: str, seed: int) -> dict[str, Any]:
-    """Return the two that are compared, with their defaults."""
+    """Return the two contenders, with their defaults."""
     if task == "regression":
         ours, theirs = TabularRegressor, HistGradientBoostingRegressor
     else:
@@ -54,7 +54,7 @@ def estimators(task: str, seed: int) -> dict[str, Any]:
 
 
 def scores(model: Any, X: Any, y: Any, task: str) -> str:
-    """Return what a fitted model scores on test rows, as text."""
+    """Return the scores of a fitted model on test rows, as text."""
     if task == "regression":
         return f"R2 {r2_score(y, model.predict(X)):.4f}"
     probabilities = model.predict_proba(X)

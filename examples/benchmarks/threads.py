@@ -1,8 +1,8 @@
 """Time four small fits in four threads of one process, and in two processes.
 
-With Numba, training runs in native code that holds no lock, so threads share a process as well
-as processes share a machine, without copies of the data and without workers to start. The
-workers of the processes are started, and have read the machine code, before the clock runs.
+With Numba, training runs in native code that does not hold the GIL, so threads scale as well as
+processes, without copies of the data and without workers to start. The worker processes are started,
+and have loaded the machine code, before timing starts.
 
     python examples/benchmarks/threads.py [--rounds 5] [--fits 4]
 """
@@ -18,7 +18,7 @@ from joblib import Parallel, delayed
 from sknet import MLPClassifier
 from sknet.optim import Adam
 
-REST = 0.3  # seconds before each turn: the threads of the one before spin for a while
+REST = 0.3  # seconds before each turn, since threads of the previous one spin for a while
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
@@ -29,7 +29,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def fit(X: np.ndarray, y: np.ndarray, number: int) -> float:
-    """Fit one of the networks, each with a learning rate of its own; return its loss."""
+    """Fit one of the networks, each with its own learning rate; return its loss."""
     warnings.simplefilter("ignore")
     lr = 1e-3 * (number + 1)
     network = MLPClassifier((100,), batch_size=32, optimizer=Adam(lr), max_iter=300, tol=0, random_state=0)
@@ -57,7 +57,7 @@ def main() -> None:
             time.sleep(REST)
             start = time.perf_counter()
             losses = parallel(jobs)
-            if turn:  # the first starts workers and reads machine code
+            if turn:  # the first starts workers and loads machine code
                 times[name].append(time.perf_counter() - start)
             assert np.allclose(losses, ways["one after the other"](jobs) if not turn else losses)
     print(f"| {arguments.fits} fits of 20-100-2, batch 32, 300 epochs | seconds |\n|---|---|")

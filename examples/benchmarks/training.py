@@ -1,13 +1,13 @@
 """Time one training step of sknet, scikit-learn and PyTorch, alternating in one process.
 
-A step's time is the difference between a long and a short fit, divided by the steps between them:
+A step's time is the difference between a long and a short fit, divided by the difference in steps:
 validation, capture and planning cancel out, and are in the column "start". The floor is the time
 of the step's matrix products alone.
 
 sknet runs in native code where Numba is installed; SKNET_NATIVE=0 shows it without.
 
-Prints, for each network, microseconds per step (median over the rounds), how many times slower the
-others are, and how many times the floor sknet takes; at the end the geometric means.
+Prints, for each network, microseconds per step (median over the rounds), the ratio of the others to
+sknet, and of sknet to the floor; at the end the geometric means.
 
     python examples/benchmarks/training.py [--quick] [--rounds 5]
 """
@@ -29,7 +29,7 @@ import sknet
 
 SHORT, LONG = 2, 8  # epochs
 NEVER = 10**6  # epochs without improvement that are allowed
-REST = 0.3  # seconds before each turn: the threads of the one before spin for a while
+REST = 0.3  # seconds before each turn, since threads of the previous one spin for a while
 
 
 class Network(NamedTuple):
@@ -81,7 +81,7 @@ def fit_estimator(
 
 
 def fit_torch(network: Network, X: np.ndarray, y: np.ndarray, epochs: int) -> None:
-    """Run the training loop that PyTorch's users write, with the fused Adam."""
+    """Run a typical PyTorch training loop, with the fused Adam."""
     import torch
 
     layers: list[torch.nn.Module] = []
@@ -134,7 +134,7 @@ def floor(network: Network) -> float:
 
 
 def seconds(function: Callable[..., object], *args: object) -> float:
-    """Return how long a call took."""
+    """Return the seconds of a call."""
     start = time.perf_counter()
     function(*args)
     return time.perf_counter() - start

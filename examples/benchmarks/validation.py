@@ -1,8 +1,8 @@
 """Time an epoch with and without predicting held-out rows after it.
 
-Training and prediction have to share one pool of threads: if each has its own, the threads of one spin,
-waiting for work, on the cores that the other needs. With early stopping, a tenth of the rows is held out,
-so an epoch trains on fewer rows, and should not take longer.
+Training and prediction have to share one thread pool: otherwise idle threads of one spin on the cores that
+the other needs. With early stopping, a tenth of the rows is held out, so an epoch trains on fewer rows, and
+should not take longer.
 
     python examples/benchmarks/validation.py [--rounds 5]
 """
@@ -20,7 +20,7 @@ SHORT, LONG = 4, 24  # epochs
 
 
 def milliseconds(network: Network, X: np.ndarray, y: np.ndarray, early_stopping: bool, rounds: int) -> float:
-    """Return the time of an epoch: a long fit less a short one, the median of the rounds."""
+    """Return the time of an epoch: a long fit minus a short one, the median of the rounds."""
 
     def fit(epochs: int) -> None:
         fit_estimator(MLPClassifier, network, X, y, epochs, early_stopping=early_stopping)

@@ -1,8 +1,8 @@
 """Rung 1, arrays: a network is two matrix products, and its gradient is the chain rule written out.
 
-Nothing of sknet is used. Every line of the backward part belongs to a line of the forward part, in
-reverse order; whoever changes one must change the other. The rungs above take this over, one thing
-at a time, for the same network and the same data.
+This uses nothing from sknet. Every line of the backward pass corresponds to a line of the forward pass,
+in reverse order; changing one requires changing the other. The next rungs take this over step by step,
+for the same network and the same data.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Rung 2, tensors: the same arithmetic wherever the data live.
+"""Rung 2, tensors: the same arithmetic on any device.
 
 A `Tensor` is an array on a device, with the operators of arrays. The gradient is still written by
 hand, but the script runs on a GPU without another change: ``python rung2_tensors.py cuda``.
@@ -31,4 +31,4 @@ for step in range(201):
     slopes = (X.T @ d_hidden, d_hidden.sum(0), h.T @ d_output, d_output.sum(0))
 
     for parameter, slope in zip((W1, b1, W2, b2), slopes, strict=True):
-        parameter -= 0.1 * slope  # in place: nobody asked these tensors to remember anything
+        parameter -= 0.1 * slope  # in place: these tensors record nothing

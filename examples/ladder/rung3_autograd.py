@@ -1,8 +1,8 @@
-"""Rung 3, autograd: the backward part is gone.
+"""Rung 3, autograd: the backward pass is automatic.
 
-Tensors that require a gradient remember what is computed from them, and `backward` walks that record
-from the loss back to them. The step itself must not be remembered, so it is inside `no_grad`. A
-gradient is added to the one that is there: setting it to None forgets the old one.
+Operations on tensors that require a gradient are recorded, and `backward` follows that record from the
+loss back to them. The update itself must not be recorded, so it is inside `no_grad`. A new gradient is
+added to the existing one; setting it to None clears it.
 """
 
 import numpy as np

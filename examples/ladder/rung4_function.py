@@ -1,8 +1,8 @@
-"""Rung 4, a function of your own: what no operation offers, with the gradient that you define.
+"""Rung 4, a custom function: a new operation with the gradient that you define.
 
-Here the hidden units are rounded to steps of a quarter, as cheap hardware would. The true gradient of
-rounding is zero almost everywhere, and nothing would be learned; this `Function` passes the gradient
-on where the unit is within its range. The rest of the script does not notice.
+Here the hidden units are quantized to steps of a quarter, as on cheap hardware. The true gradient of
+rounding is zero almost everywhere, so nothing would be learned; this `Function` uses a straight-through
+gradient within the range. The rest of the script does not change.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from sknet import Function, Tensor, no_grad, ops
 
 
 class Quantized(Function):
-    """Quarters from 0 to 3; backwards, a straight line."""
+    """Rounds to quarters from 0 to 3; the backward pass is straight-through."""
 
     @staticmethod
     def forward(ctx, x):

@@ -1,8 +1,8 @@
 """Rung 5, modules: layers hold their parameters, and a network is a list of layers.
 
-`Sequential` passes the data through; `parameters` finds what is to be learned, however deep it is;
-`initialize` draws all of it from one seed. The loss has a name as well. Only the step is still made by
-hand, in a loop over parameters that no longer have names of their own here.
+`Sequential` passes the data through; `parameters` finds everything to be learned, however deeply nested;
+`initialize` draws all of it from one seed. The loss has a name as well. Only the step is still written by
+hand, in a loop over the parameters.
 """
 
 import numpy as np

@@ -1,9 +1,9 @@
-"""Rung 6, the optimizer: a rule that says by how much, and remembers nothing itself.
+"""Rung 6, the optimizer: a stateless update rule.
 
-`update` takes gradients, state and parameters, and returns differences and the next state. Nothing is
-changed behind anyone's back, and there is no gradient to reset: `value_and_grad` returns it, and
-`functional_call` runs the network with the parameters it is given. All values of the fit are in the
-two variables ``params`` and ``state``.
+`update` takes gradients, state and parameters, and returns differences and the next state. There are no
+hidden changes, and no gradient to reset: `value_and_grad` returns it, and `functional_call` runs the
+network with the given parameters. The complete state of training is in the two variables ``params`` and
+``state``.
 """
 
 import numpy as np

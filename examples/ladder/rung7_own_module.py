@@ -1,8 +1,7 @@
-"""Rung 7, a module of your own: `forward` is any code.
+"""Rung 7, a custom module: `forward` is any code.
 
-Attributes that are modules or parameters are found without being announced. This network adds what
-its hidden layer makes to a plain linear map, with a weight that is learned too: no list of layers
-could say that.
+Attributes that are modules or parameters are registered automatically. This network adds the output of
+its hidden layer to a plain linear map, with a learned weight: no list of layers could express that.
 """
 
 import numpy as np

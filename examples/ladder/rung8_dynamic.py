@@ -1,7 +1,7 @@
-"""Rung 8, a graph that changes: one layer, used as often as a die says, which is thrown in every step.
+"""Rung 8, a dynamic graph: one layer, applied a random number of times in every step.
 
-The record of a computation is made while it runs, so loops and branches need no special constructs. The
-layer in the middle is one module with one weight: its gradient is the sum over all its uses.
+The computation is recorded while it runs, so loops and branches need no special constructs. The layer in
+the middle is one module with one weight: its gradient is the sum over all its uses.
 """
 
 import numpy as np
@@ -40,6 +40,6 @@ for step in range(801):
     loss.backward()
     with no_grad():
         for parameter in network.parameters():
-            if parameter.grad is not None:  # the die said 0: the shared layer had no part
+            if parameter.grad is not None:  # 0 times: the shared layer was not used
                 parameter -= 0.1 * parameter.grad
                 parameter.grad = None

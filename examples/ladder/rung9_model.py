@@ -1,7 +1,7 @@
 """Rung 9, the model: module, loss and optimizer have one owner, and a step is one call.
 
 There is no gradient to reset, no list of parameters passed around, no state in the optimizer: all of it
-belongs to the `Model`. What used to be hidden is in the result of the step, by name.
+belongs to the `Model`. Values that used to be hidden are in the result of the step, by name.
 """
 
 import numpy as np

@@ -1,10 +1,10 @@
-"""What binds loss, optimizer and network together? Here it is printed, before and after one step.
+"""What connects loss, optimizer and network? This prints it, before and after one step.
 
-In a loop of ``backward`` and ``step`` calls the three seem not to know each other: the loss reaches the
-parameters through the record of the computation, and the optimizer through a list it was given at the
-start. In sknet the question has one answer. Loss and optimizer are settings, as a learning rate is:
-they hold no data before the step and none after it. The `Model` holds everything that changes, and the
-step returns what went from one to the other: loss, gradient, update.
+In a loop of ``backward`` and ``step`` calls the three seem unrelated: the loss reaches the parameters
+through the recorded computation, and the optimizer through a list it was given at the start. In sknet
+there is one answer. Loss and optimizer are settings, like a learning rate: they hold no data before or
+after the step. The `Model` holds everything that changes, and the step returns what was passed between
+them: loss, gradient, update.
 """
 
 import numpy as np
