@@ -3,8 +3,7 @@
 Measured alternately, in one process, with one BLAS thread:
 
 - a second fit of 20 epochs on iris, and its time before the first step;
-- the time before the first step of the first fit of a fresh process, with NumPy's plan and, if Numba is
-  installed, with native code from disk; Numba is imported before;
+- the time before the first step of the first fit of a fresh process, without and with Numba;
 - a call of `partial_fit` on one batch of a stream, and its overhead besides the step;
 - predictions of 1, 2 and 10 rows, in microseconds and in calls of Python functions.
 
@@ -40,14 +39,12 @@ EPOCHS = 20
 ROWS = 200  # of a batch of the stream
 
 FIRST = """
-import json, sys, time, warnings
+import json, time, warnings
 warnings.simplefilter("ignore")
 import numpy as np
 from sklearn.datasets import load_iris
 from sknet import MLPClassifier
 from sknet.callbacks import Callback
-if sys.argv[1] == "native":
-    import sknet.engine.loop._native_steps, numba
 X, y = load_iris(return_X_y=True)
 
 class Clock(Callback):
@@ -120,7 +117,7 @@ def first_fits(rounds: int) -> dict[str, float]:
 
     def fresh(native: bool) -> float:
         environment = os.environ | {"SKNET_NATIVE": "1" if native else "0"}
-        command = [sys.executable, "-c", FIRST, "native" if native else "numpy"]
+        command = [sys.executable, "-c", FIRST]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
         return float(json.loads(done.stdout))
 
@@ -128,8 +125,7 @@ def first_fits(rounds: int) -> dict[str, float]:
     try:
         import numba  # noqa: F401
 
-        ways["the same, native code from disk"] = lambda: fresh(True)
-        fresh(True)
+        ways["the same, where Numba is installed"] = lambda: fresh(True)
     except ImportError:
         pass
     return {name: value * 1e3 for name, value in in_turns(ways, rounds).items()}

@@ -8,6 +8,7 @@ and have loaded the machine code, before timing starts.
 """
 
 import argparse
+import os
 import statistics
 import time
 import warnings
@@ -18,6 +19,7 @@ from joblib import Parallel, delayed
 from sknet import MLPClassifier
 from sknet.optim import Adam
 
+os.environ.setdefault("SKNET_NATIVE", "always")  # short fits would end before it is loaded
 REST = 0.3  # seconds before each turn, since threads of the previous one spin for a while
 
 
