@@ -3,8 +3,10 @@
 import copy
 import pickle
 import tracemalloc
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -283,3 +285,30 @@ def test_many_rows_are_computed_in_parts():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 60e6
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_single_rows_of_frames_and_arrays(dtype):
+    """What is read and computed in a short way has the bits of the estimator, whatever X holds."""
+    X, y = TABLES["multiclass"]
+    frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+    with quiet():
+        estimator = estimator_for("multiclass", dtype=dtype).fit(frame, y)
+    frozen = estimator.freeze()
+    whole = frame.round().astype("int64")
+    kinds = (frame, frame.astype("float32"), whole, whole.assign(c0=frame["c0"]), frame.astype(object))
+    for table in (*kinds, frame.astype({"c1": "float32"}), frame[frame.columns[::-1]] * 1e30):
+        for _ in range(2):  # the second time by the program of the first
+            for i in range(3):
+                row = table.iloc[i : i + 1]
+                ordered = row[frame.columns]  # which the estimator insists on
+                np.testing.assert_array_equal(frozen.predict_proba(row), estimator.predict_proba(ordered))
+                given = ordered.to_numpy()
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # an array has no names
+                    expected = estimator.predict(given)
+                np.testing.assert_array_equal(frozen.predict(given), expected)
+    wrong = frame.iloc[:1].assign(c0=np.inf)
+    for X in (wrong, wrong.to_numpy(), wrong.to_numpy().astype("float32")):
+        with pytest.raises(ValueError, match="Input X contains NaN or infinity"):
+            frozen.predict(X)
