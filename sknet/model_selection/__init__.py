@@ -1,6 +1,13 @@
-"""Searches over parameters in which networks go on training instead of starting again."""
+"""Searches whose candidates go on training instead of starting again, and share what they have in common."""
 
+from sknet.model_selection._exhaustive import GridSearchCV, RandomizedSearchCV
 from sknet.model_selection._halving import HalvingGridSearchCV, HalvingRandomSearchCV
 from sknet.model_selection._hyperband import HyperbandSearchCV
 
-__all__ = ["HalvingGridSearchCV", "HalvingRandomSearchCV", "HyperbandSearchCV"]
+__all__ = [
+    "GridSearchCV",
+    "HalvingGridSearchCV",
+    "HalvingRandomSearchCV",
+    "HyperbandSearchCV",
+    "RandomizedSearchCV",
+]

@@ -187,12 +187,17 @@ class Evaluations:
         return [found[pair] for pair in pairs]
 
     def _leaders(self, keys: Sequence[dict[str, Any] | None]) -> set[int]:
-        """Return the candidates that are the first with their steps, if others have the same."""
-        first: list[tuple[dict[str, Any], int]] = []
+        """Return the first candidate of those that share steps, if others or later rungs do."""
+        first: list[tuple[dict[str, Any], list[int]]] = []
         for number, key in enumerate(keys):
-            if key is not None and _looked_up(self._steps, key) is _looked_up(first, key) is None:
-                first.append((key, number))
-        return {number for _, number in first}
+            if key is not None and _looked_up(self._steps, key) is None:
+                alike = _looked_up(first, key)
+                if alike is None:
+                    first.append((key, [number]))
+                else:
+                    alike.append(number)
+        has_rungs = self._search._epochs() is not None
+        return {numbers[0] for _, numbers in first if has_rungs or len(numbers) > 1}
 
     def _context(self, context: Any, number: int) -> Any:
         return context and context.subcontext(task_name="candidate-split-evaluation", task_id=number)

@@ -3,12 +3,12 @@
 import platform
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from threadpoolctl import threadpool_info
+from threadpoolctl import ThreadpoolController
 
 from sknet._installed import version_of
 from sknet.callbacks import Callback
@@ -238,6 +238,20 @@ def _environment(steps: str) -> Tree:
     found: Tree = {"steps": steps, "machine": platform.machine()}
     found |= {name: version_of(name) for name in ("sknet", "numpy", "numba")}
     return found | _blas(threadpool_info())
+
+
+def threadpool_info() -> list[dict[str, Any]]:
+    """Return threadpoolctl's description of the libraries, which are looked for once.
+
+    Looking takes milliseconds, as long as a short fit; NumPy's BLAS is loaded from the start.
+    """
+    found: list[dict[str, Any]] = _libraries().info()
+    return found
+
+
+@cache
+def _libraries() -> Any:
+    return ThreadpoolController()
 
 
 def _blas(libraries: Sequence[Mapping[str, Any]]) -> Tree:
