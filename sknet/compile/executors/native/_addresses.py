@@ -67,15 +67,22 @@ def _loop(ufunc: Any, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
     return None if not address else Loop(address, found.data[first] or 0)
 
 
-@cache
 def level_1(function: Callable[..., Any]) -> tuple[str, np.dtype[Any], int] | None:
     """Return name, dtype and address of one of SciPy's functions of BLAS for vectors; None for any other."""
+    found = _vectors().get(id(function))
+    return None if found is None else found[1:]
+
+
+@cache
+def _vectors() -> dict[int, tuple[Any, str, np.dtype[Any], int]]:
+    """Return the functions by their identity, each with what `level_1` returns."""
+    found = {}
     for name in ("scal", "axpy"):
         for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
-            known = blas.get_blas_funcs(name, dtype=dtype)
-            if known is function and (address := _address_in(known)):
-                return name, dtype, address
-    return None
+            function = blas.get_blas_funcs(name, dtype=dtype)
+            if (address := _address_in(function)) is not None:
+                found[id(function)] = function, name, dtype, address
+    return found
 
 
 def _address_in(function: Any) -> int | None:
