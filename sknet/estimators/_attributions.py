@@ -11,8 +11,8 @@ from sknet._params import Interval, InvalidParameterError
 from sknet.device import is_array, to_host
 from sknet.engine import Model
 from sknet.engine.extend import Chosen, Head, Pass, input_gradients, integrated_gradients
-from sknet.estimators._inputs import is_by_name
 from sknet.estimators._namespace import follows_namespace, on_host
+from sknet.estimators._reading import is_by_name
 from sknet.nn import run
 
 __all__ = ["Attributions", "chosen_classes", "chosen_predictions", "numbered"]

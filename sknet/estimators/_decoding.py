@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from sknet import nn
-from sknet.estimators._inputs import Sequences, forward_of, with_checked_lengths
 from sknet.estimators._namespace import is_on_device
+from sknet.estimators._reading import Sequences, forward_of, with_checked_lengths
 
 __all__ = ["DECODER", "checked_codes", "has_decoder"]
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from sknet.estimators._inputs import Sequences
 from sknet.estimators._namespace import on_host
+from sknet.estimators._reading import Sequences
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder

@@ -10,9 +10,9 @@ from sklearn.utils import check_random_state
 
 from sknet.estimators._encoded import check_table
 from sknet.estimators._input import check_y
-from sknet.estimators._inputs import check_one_input
 from sknet.estimators._namespace import note_namespace
 from sknet.estimators._network import reconstructed
+from sknet.estimators._reading import check_one_input
 from sknet.estimators._validation import split_rows
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import Schema, Table, Target, fit_encoder, target_of

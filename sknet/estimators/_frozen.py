@@ -18,7 +18,8 @@ from sknet.estimators._heads import (
     interval_head,
     probability_head,
 )
-from sknet.estimators._inputs import Inputs, with_lengths
+from sknet.estimators._inputs import Inputs
+from sknet.estimators._reading import with_lengths
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
 from sknet.nn import Module
 

@@ -22,9 +22,10 @@ from sknet.engine.extend import (
     warn_of_overflow,
 )
 from sknet.estimators._encoded import Encoded
-from sknet.estimators._inputs import Inputs, Sequences, with_lengths
+from sknet.estimators._inputs import Inputs
 from sknet.estimators._passes import Passes
 from sknet.estimators._python import python_file
+from sknet.estimators._reading import Sequences, with_lengths
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
 from sknet.nn import Module, Scope, run
 from sknet.persistence import write_atomically

@@ -13,8 +13,9 @@ from sknet.device import device_of, is_array, to_device, to_host
 from sknet.engine import Model
 from sknet.engine.extend import layer_rows, model_layer
 from sknet.estimators._encoded import Encoded
-from sknet.estimators._inputs import Inputs, Sequences, with_lengths
+from sknet.estimators._inputs import Inputs
 from sknet.estimators._namespace import follows_namespace
+from sknet.estimators._reading import Sequences, with_lengths
 
 __all__ = ["HiddenLayers", "LayerOutput", "feature_names"]
 

@@ -6,8 +6,8 @@ from typing import Any, Self
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.estimators._base import BaseNet
-from sknet.estimators._inputs import with_lengths
 from sknet.estimators._namespace import follows_namespace
+from sknet.estimators._reading import with_lengths
 
 __all__ = ["SequenceFit", "SequenceLayers"]
 

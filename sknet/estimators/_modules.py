@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sknet import nn
 from sknet.engine import Model
 from sknet.estimators._architecture import Architecture
-from sknet.estimators._inputs import Forward, forward_of
+from sknet.estimators._reading import Forward, forward_of
 from sknet.exceptions import ShapeError
 
 __all__ = ["Built", "Ready", "architecture_of"]

@@ -13,10 +13,11 @@ from sknet.engine.extend import any_sparse, first_input, minimises_alike, n_rows
 from sknet.estimators._encoded import Encoded
 from sknet.estimators._freezing import freeze
 from sknet.estimators._input import INTEGERS, check_X, check_X_y, check_y
-from sknet.estimators._inputs import Inputs, are_inputs, check_one_input, read_inputs
+from sknet.estimators._inputs import Inputs
 from sknet.estimators._namespace import as_host
 from sknet.estimators._outputs import check_outputs
 from sknet.estimators._padding import without_padding
+from sknet.estimators._reading import are_inputs, check_one_input, read_inputs
 from sknet.estimators._sparse_inputs import check_sparse_inputs
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, PositionTargets
 

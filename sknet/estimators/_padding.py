@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from sknet.estimators._inputs import Sequences
 from sknet.estimators._namespace import on_host
+from sknet.estimators._reading import Sequences
 
 __all__ = ["lengths_of", "step_weights", "without_padding"]
 

@@ -6,9 +6,9 @@ from sklearn.utils.metaestimators import available_if
 
 from sknet.estimators._base import goes_in_steps
 from sknet.estimators._heads import gives_deviations, gives_intervals, gives_quantiles
-from sknet.estimators._inputs import with_lengths
 from sknet.estimators._lengths import SequenceFit
 from sknet.estimators._namespace import follows_namespace
+from sknet.estimators._reading import with_lengths
 from sknet.estimators._regressor import UncertainRegressor
 
 __all__ = ["SequenceRegressor"]

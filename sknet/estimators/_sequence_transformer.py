@@ -10,9 +10,9 @@ from sknet.callbacks.extend import SavedFit
 from sknet.estimators._base import goes_in_steps
 from sknet.estimators._coding import BaseTransformer
 from sknet.estimators._decoding import has_decoder
-from sknet.estimators._inputs import with_lengths
 from sknet.estimators._lengths import SequenceLayers
 from sknet.estimators._namespace import follows_namespace
+from sknet.estimators._reading import with_lengths
 
 __all__ = ["SequenceTransformer"]
 

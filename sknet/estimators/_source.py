@@ -7,7 +7,7 @@ from sklearn.utils import _safe_indexing
 
 from sknet.callbacks.extend import Rows
 from sknet.engine.extend import Source
-from sknet.estimators._inputs import Sequences
+from sknet.estimators._reading import Sequences
 
 if TYPE_CHECKING:
     from sknet.estimators._fitting import Fit
