@@ -1,9 +1,12 @@
 """A frozen predictor predicts like its estimator, whatever its components."""
 
+import contextvars
 import copy
+import gc
 import pickle
 import tracemalloc
 import warnings
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -312,3 +315,25 @@ def test_single_rows_of_frames_and_arrays(dtype):
     for X in (wrong, wrong.to_numpy(), wrong.to_numpy().astype("float32")):
         with pytest.raises(ValueError, match="Input X contains NaN or infinity"):
             frozen.predict(X)
+
+
+def test_nothing_of_a_caller_is_kept():
+    """A service sets variables for each request, which programs made in one must not keep alive."""
+    with quiet():
+        frozen = estimator_for("regression").fit(*TABLES["regression"]).freeze()
+    variable = contextvars.ContextVar("request")
+
+    def first_request():
+        request = Request()
+        variable.set(request)
+        for _ in range(2):
+            frozen.predict(TABLES["regression"][0][:1])
+        return weakref.ref(request)
+
+    request = contextvars.copy_context().run(first_request)
+    gc.collect()
+    assert request() is None
+
+
+class Request:
+    pass
