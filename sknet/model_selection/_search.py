@@ -238,6 +238,9 @@ class Search(BaseSearchCV):
         """Return the parameter whose value changes from rung to rung while fits go on; None if none do."""
         return None
 
+    def _check_input_parameters(self, X: Any, y: Any, split_params: Any) -> None:
+        """Check what depends on the data; halving does."""
+
     @_fit_context(prefer_skip_nested_validation=False)  # type: ignore[untyped-decorator]
     def fit(self, X: Any, y: Any = None, **params: Any) -> Self:
         """Run the search.
