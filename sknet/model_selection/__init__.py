@@ -1,4 +1,4 @@
-"""Searches whose candidates go on training instead of starting again, and share what they have in common."""
+"""Searches whose candidates continue training instead of starting again, and share fitted steps."""
 
 from sknet.model_selection._exhaustive import GridSearchCV, RandomizedSearchCV
 from sknet.model_selection._halving import HalvingGridSearchCV, HalvingRandomSearchCV

@@ -1,4 +1,4 @@
-"""One candidate on one fold: fitted, from where it has stopped before, and scored."""
+"""One candidate on one fold: its fit, continued from the previous rung, and its scores."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,18 +15,18 @@ __all__ = ["Evaluated", "Task", "evaluate"]
 
 
 class Task(NamedTuple):
-    """What is to be done for a candidate on a fold.
+    """The evaluation of a candidate on a fold.
 
     Attributes
     ----------
     parameters : dict
         The candidate.
     resource : str or None
-        The parameter that counts epochs; None if no candidate goes on.
+        The parameter that counts epochs; None if no candidate continues.
     saved : SavedFit or None
-        Where it has stopped in the rung before; None to start.
+        The state of the previous rung; None to start.
     steps : list of (object, transformer) or None
-        The fitted steps of its Pipeline, if they are known.
+        The fitted steps of its Pipeline, if available.
     shares : bool
         Whether to return them.
     """
@@ -39,18 +39,18 @@ class Task(NamedTuple):
 
 
 class Evaluated(NamedTuple):
-    """What has come of a task.
+    """The outcome of a task.
 
     Attributes
     ----------
     result : dict
-        As scikit-learn's searches collect it: scores and times.
+        Scores and times, as in scikit-learn's searches.
     saved : SavedFit or None
-        Where the fit has stopped; None if it cannot go on.
+        The state of the fit; None if it cannot continue.
     why_not : str
-        Why it cannot, empty if it can or is not meant to.
+        The reason why it cannot; empty if it can or need not.
     steps : list of (object, transformer) or None
-        The fitted steps of its Pipeline, if they are asked for.
+        The fitted steps of its Pipeline, if requested.
     """
 
     result: dict[str, Any]
@@ -60,7 +60,7 @@ class Evaluated(NamedTuple):
 
 
 class AlreadySet(dict[str, Any]):
-    """Parameters that an estimator already has: they are named in messages, and not set again."""
+    """Parameters that an estimator already has: they are named in messages, but not set again."""
 
     def __sklearn_clone__(self) -> dict[str, Any]:
         return {}
@@ -76,7 +76,7 @@ def evaluate(estimator: Any, X: Any, y: Any, task: Task, arguments: Mapping[str,
     X, y : array-like
         All rows.
     task : Task
-        What is to be done.
+        The evaluation.
     arguments : mapping
         Further arguments of scikit-learn's function: rows, scorer, ...
 

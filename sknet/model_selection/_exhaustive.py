@@ -9,23 +9,23 @@ __all__ = ["GridSearchCV", "RandomizedSearchCV"]
 
 
 class GridSearchCV(Grid, Search):
-    """Search over a grid, in which candidates share the first steps of their Pipeline.
+    """Grid search in which candidates share the first steps of their Pipeline.
 
-    It is scikit-learn's class of the same name with the same results. The steps of a Pipeline before the last
-    one are fitted once per fold for all candidates that have the same parameters of these steps.
+    Equals scikit-learn's class of the same name, with the same results. The steps of a Pipeline before the
+    last one are fitted once per fold for all candidates that have the same parameters of these steps.
 
     Parameters
     ----------
     estimator : estimator
         Of any kind; only a Pipeline has steps to share.
     param_grid : dict or list of dict
-        Candidates, as of `sklearn.model_selection.ParameterGrid`.
+        The candidates, as in `sklearn.model_selection.ParameterGrid`.
     scoring : str, callable, list, tuple, dict or None, default=None
-        Scorers of scikit-learn; None is the estimator's `score`.
+        scikit-learn scorers; None uses the estimator's `score`.
     n_jobs : int or None, default=None
-        Fits at a time, by joblib.
+        Number of parallel fits, by joblib.
     refit : bool, str or callable, default=True
-        Fit the best candidate on all rows; of several scorers, by which.
+        Whether to fit the best candidate on all rows; with several scorers, the one that decides.
     cv : int, splitter, iterable or None, default=None
         None is 5 folds.
     verbose : int, default=0
@@ -48,8 +48,8 @@ class GridSearchCV(Grid, Search):
 
     Notes
     -----
-    A step that draws random numbers without a seed draws them once for all candidates. A Pipeline with a
-    `memory` of its own keeps it, and shares nothing else.
+    A step that draws random numbers without a seed draws them once for all candidates. A Pipeline with its
+    own `memory` keeps it, and shares nothing else.
 
     Examples
     --------
@@ -67,24 +67,24 @@ class GridSearchCV(Grid, Search):
 
 
 class RandomizedSearchCV(Randomized, Search):
-    """Search over random candidates, which share the first steps of their Pipeline.
+    """Randomized search in which candidates share the first steps of their Pipeline.
 
-    It is scikit-learn's class of the same name with the same results, as `GridSearchCV` is.
+    Equals scikit-learn's class of the same name, with the same results; see `GridSearchCV`.
 
     Parameters
     ----------
     estimator : estimator
         Of any kind; only a Pipeline has steps to share.
     param_distributions : dict or list of dict
-        Lists or distributions of SciPy, as of `sklearn.model_selection.ParameterSampler`.
+        Lists or SciPy distributions, as in `sklearn.model_selection.ParameterSampler`.
     n_iter : int, default=10
-        How many candidates to draw.
+        Number of candidates.
     scoring : str, callable, list, tuple, dict or None, default=None
-        Scorers of scikit-learn; None is the estimator's `score`.
+        scikit-learn scorers; None uses the estimator's `score`.
     n_jobs : int or None, default=None
-        Fits at a time, by joblib.
+        Number of parallel fits, by joblib.
     refit : bool, str or callable, default=True
-        Fit the best candidate on all rows; of several scorers, by which.
+        Whether to fit the best candidate on all rows; with several scorers, the one that decides.
     cv : int, splitter, iterable or None, default=None
         None is 5 folds.
     verbose : int, default=0
@@ -92,7 +92,7 @@ class RandomizedSearchCV(Randomized, Search):
     pre_dispatch : int or str, default="2*n_jobs"
         As scikit-learn's.
     random_state : int, RandomState instance or None, default=None
-        Decides the candidates.
+        Determines the candidates.
     error_score : "raise" or float, default=nan
         Score of a candidate whose fit fails.
     return_train_score : bool, default=False
@@ -101,7 +101,7 @@ class RandomizedSearchCV(Randomized, Search):
     Attributes
     ----------
     cv_results_ : dict
-        As of `GridSearchCV`, and so are all others.
+        As in `GridSearchCV`, and so are all others.
 
     Examples
     --------

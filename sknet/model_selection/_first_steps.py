@@ -9,18 +9,17 @@ __all__ = ["FirstSteps", "share_first_steps", "steps_key"]
 
 
 class FirstSteps:
-    """The `memory` of a Pipeline for one fold: its transformers, and the data that they have returned.
+    """The `memory` of a Pipeline for one fold: its transformers, and their outputs.
 
     Parameters
     ----------
     steps : list of (object, transformer) or None, default=None
-        What the transformers of another fit on the same rows have returned, and they themselves; None if
-        they are to be fitted.
+        Outputs and fitted transformers of another fit on the same rows; None to fit them.
 
     Attributes
     ----------
     steps : list of (object, transformer)
-        For each step what its `fit_transform` has returned, and the fitted transformer.
+        For each step the result of its `fit_transform`, and the fitted transformer.
     """
 
     def __init__(self, steps: "list[tuple[Any, Any]] | None" = None) -> None:
@@ -28,7 +27,7 @@ class FirstSteps:
         self.steps: list[tuple[Any, Any]] = []
 
     def cache(self, function: Callable[..., Any], **kwargs: Any) -> Callable[..., Any]:
-        """Return a function that fits a step, or recalls it; a Pipeline calls it for one after the other."""
+        """Return a function that fits a step, or recalls it; a Pipeline calls it for each step in order."""
 
         def fitted(*args: Any, **kwargs: Any) -> Any:
             known = self.known
@@ -39,19 +38,19 @@ class FirstSteps:
         return fitted
 
     def kept(self) -> list[tuple[Any, Any]]:
-        """Return the fitted steps; of the data, only what the last one has returned is needed again."""
+        """Return the fitted steps; of the data, only the last output is needed again."""
         return [(None, fitted) for _, fitted in self.steps[:-1]] + self.steps[-1:]
 
 
 def share_first_steps(estimator: Any, steps: "list[tuple[Any, Any]] | None") -> FirstSteps | None:
-    """Let a Pipeline recall its fitted steps.
+    """Let a Pipeline reuse its fitted steps.
 
     Parameters
     ----------
     estimator : estimator
         The candidate, with its parameters.
     steps : list of (object, transformer) or None
-        Its fitted steps, if they are known.
+        Its fitted steps, if available.
 
     Returns
     -------

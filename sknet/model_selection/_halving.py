@@ -1,4 +1,4 @@
-"""Successive halving whose candidates go on training from rung to rung."""
+"""Successive halving whose candidates continue training from rung to rung."""
 
 import copy
 from typing import Any
@@ -31,7 +31,7 @@ def checked_limit(search: Any) -> Any:
     Raises
     ------
     ValueError
-        If the estimator has no such parameter; names the one that counts its epochs.
+        If the estimator has no such parameter; the message names the one that counts its epochs.
     """
     params = search.estimator.get_params()
     if search.resource == ROWS:
@@ -47,7 +47,7 @@ def checked_limit(search: Any) -> Any:
 
 
 class ContinuedHalving(Search):
-    """What both searches add to scikit-learn's: candidates go on, and epochs have a limit by themselves."""
+    """Additions to scikit-learn's searches: candidates continue, and epochs have a default limit."""
 
     resource: str
     min_resources_: int
@@ -65,21 +65,21 @@ class ContinuedHalving(Search):
 
 
 class HalvingGridSearchCV(GridHalving, ContinuedHalving):
-    """Successive halving over a grid, whose candidates go on training from rung to rung.
+    """Successive halving over a grid, whose candidates continue training from rung to rung.
 
-    It is scikit-learn's class of the same name with the same results: a candidate that was trained for 3
-    epochs and goes on to 9 has, bit for bit, the weights and scores of one that is fitted for 9 at once, if
-    it has a `random_state`. What is saved are the epochs that it would repeat.
+    Equals scikit-learn's class of the same name, with the same results: a candidate trained for 3 epochs and
+    continued to 9 has bitwise the same weights and scores as one fitted for 9 at once, if it has a
+    `random_state`. Only the repeated epochs are saved.
 
     Parameters
     ----------
     estimator : estimator
-        A network of sknet, or a Pipeline that ends with one.
+        A sknet estimator, or a Pipeline that ends with one.
     param_grid : dict or list of dict
-        Candidates, as of `sklearn.model_selection.ParameterGrid`.
+        The candidates, as in `sklearn.model_selection.ParameterGrid`.
     factor : int or float, default=3
-        One of so many candidates goes on to the next rung, for so many times the epochs. Small factors have
-        many rungs: they are where going on saves most.
+        One in `factor` candidates continues to the next rung, for `factor` times the epochs. Small factors
+        have many rungs, where continuing saves most.
     resource : str, default="max_iter"
         The parameter that counts epochs; of a Pipeline for example ``"net__max_iter"``. Any other resource
         of scikit-learn, such as ``"n_samples"``, restarts candidates.
@@ -90,11 +90,11 @@ class HalvingGridSearchCV(GridHalving, ContinuedHalving):
         Epochs of the first rung. "exhaust" is the most for which the last rung has at most `max_resources`;
         "smallest" is 1.
     aggressive_elimination : bool, default=False
-        Repeat the first rung's epochs until few enough candidates are left; going on, these cost nothing.
+        Repeat the first rung's epochs until few enough candidates are left; these cost nothing here.
     cv : int, splitter or iterable, default=5
         Must yield the same folds each time.
     scoring : str, callable or None, default=None
-        One scorer of scikit-learn; None is the estimator's `score`.
+        One scikit-learn scorer; None uses the estimator's `score`.
     refit : bool or callable, default=True
         Fit the best candidate on all rows.
     error_score : "raise" or float, default=nan
@@ -102,9 +102,9 @@ class HalvingGridSearchCV(GridHalving, ContinuedHalving):
     return_train_score : bool, default=True
         Whether to score the training rows, too.
     random_state : int, RandomState instance or None, default=None
-        Decides which rows a rung takes, for ``resource="n_samples"``.
+        Determines the rows of a rung, for ``resource="n_samples"``.
     n_jobs : int or None, default=None
-        Fits at a time, by joblib; states travel to and from processes.
+        Number of parallel fits, by joblib; states are sent to and from processes.
     verbose : int, default=0
         As scikit-learn's.
 
@@ -127,15 +127,15 @@ class HalvingGridSearchCV(GridHalving, ContinuedHalving):
     Warns
     -----
     ContinuationWarning
-        If candidates start again in each rung, because they cannot go on: estimators of others, L-BFGS, and
-        optimizers that depend on the number of epochs from the first one on, such as those with
-        ``Cosine()`` over the whole fit.
+        If candidates start again in each rung, because they cannot continue: other libraries' estimators,
+        L-BFGS, and optimizers that depend on the total number of epochs, such as those with ``Cosine()``
+        over the whole fit.
 
     Notes
     -----
-    Reaching the end of a rung is no sign of trouble: only the last fit, on all rows, may warn that it has not
-    converged. The steps of a Pipeline before the network are fitted once per fold for all candidates with the
-    same parameters of these steps, unless the Pipeline has a `memory` of its own.
+    The end of a rung does not warn: only the last fit, on all rows, may warn that it has not converged. The
+    steps of a Pipeline before the network are fitted once per fold for all candidates with the same
+    parameters of these steps, unless the Pipeline has its own `memory`.
 
     Examples
     --------
@@ -193,20 +193,20 @@ class HalvingGridSearchCV(GridHalving, ContinuedHalving):
 
 
 class HalvingRandomSearchCV(RandomHalving, ContinuedHalving):
-    """Successive halving over random candidates, which go on training from rung to rung.
+    """Successive halving over random candidates, which continue training from rung to rung.
 
-    It is scikit-learn's class of the same name with the same results, as `HalvingGridSearchCV` is.
+    Equals scikit-learn's class of the same name, with the same results; see `HalvingGridSearchCV`.
 
     Parameters
     ----------
     estimator : estimator
-        A network of sknet, or a Pipeline that ends with one.
+        A sknet estimator, or a Pipeline that ends with one.
     param_distributions : dict or list of dict
-        Lists or distributions of SciPy, as of `sklearn.model_selection.ParameterSampler`.
+        Lists or SciPy distributions, as in `sklearn.model_selection.ParameterSampler`.
     n_candidates : int or "exhaust", default="exhaust"
-        How many to draw; "exhaust" as many as the last rung needs to reach `max_resources`.
+        Number of candidates; "exhaust" draws as many as the last rung needs to reach `max_resources`.
     factor : int or float, default=3
-        One of so many candidates goes on to the next rung, for so many times the epochs.
+        One in `factor` candidates continues to the next rung, for `factor` times the epochs.
     resource : str, default="max_iter"
         The parameter that counts epochs; of a Pipeline for example ``"net__max_iter"``. Any other resource
         of scikit-learn, such as ``"n_samples"``, restarts candidates.
@@ -217,11 +217,11 @@ class HalvingRandomSearchCV(RandomHalving, ContinuedHalving):
         Epochs of the first rung. "smallest" is 1; "exhaust" is the most for which the last rung has at most
         `max_resources`.
     aggressive_elimination : bool, default=False
-        Repeat the first rung's epochs until few enough candidates are left; going on, these cost nothing.
+        Repeat the first rung's epochs until few enough candidates are left; these cost nothing here.
     cv : int, splitter or iterable, default=5
         Must yield the same folds each time.
     scoring : str, callable or None, default=None
-        One scorer of scikit-learn; None is the estimator's `score`.
+        One scikit-learn scorer; None uses the estimator's `score`.
     refit : bool or callable, default=True
         Fit the best candidate on all rows.
     error_score : "raise" or float, default=nan
@@ -229,21 +229,21 @@ class HalvingRandomSearchCV(RandomHalving, ContinuedHalving):
     return_train_score : bool, default=True
         Whether to score the training rows, too.
     random_state : int, RandomState instance or None, default=None
-        Decides the candidates, and with ``resource="n_samples"`` the rows.
+        Determines the candidates, and with ``resource="n_samples"`` the rows.
     n_jobs : int or None, default=None
-        Fits at a time, by joblib; states travel to and from processes.
+        Number of parallel fits, by joblib; states are sent to and from processes.
     verbose : int, default=0
         As scikit-learn's.
 
     Attributes
     ----------
     cv_results_ : dict
-        As of `HalvingGridSearchCV`, and so are all others.
+        As in `HalvingGridSearchCV`, and so are all others.
 
     Warns
     -----
     ContinuationWarning
-        If candidates start again in each rung, because they cannot go on; see `HalvingGridSearchCV`.
+        If candidates start again in each rung, because they cannot continue; see `HalvingGridSearchCV`.
 
     Examples
     --------

@@ -18,21 +18,20 @@ __all__ = ["HyperbandSearchCV"]
 
 
 class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
-    """Hyperband over random candidates, which go on training from rung to rung.
+    """Hyperband over random candidates, which continue training from rung to rung.
 
     Halving has to choose between many candidates and long first rungs. Hyperband runs several halvings, its
-    brackets, of about the same cost: the first begins with most candidates and fewest epochs, the last
-    trains a few for all epochs at once.
+    brackets, of about the same cost: the first starts with the most candidates and the fewest epochs, the
+    last trains a few for all epochs at once.
 
     Parameters
     ----------
     estimator : estimator
-        A network of sknet, or a Pipeline that ends with one.
+        A sknet estimator, or a Pipeline that ends with one.
     param_distributions : dict or list of dict
-        Lists or distributions of SciPy, as of `sklearn.model_selection.ParameterSampler`.
+        Lists or SciPy distributions, as in `sklearn.model_selection.ParameterSampler`.
     factor : int or float, default=3
-        How aggressive it is: one of so many candidates goes on to the next rung, for so many times the
-        epochs.
+        One in `factor` candidates continues to the next rung, for `factor` times the epochs.
     resource : str, default="max_iter"
         The parameter that counts epochs; of a Pipeline for example ``"net__max_iter"``.
     max_resources : int or "auto", default="auto"
@@ -42,7 +41,7 @@ class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
     cv : int, splitter or iterable, default=5
         Must yield the same folds each time.
     scoring : str, callable or None, default=None
-        One scorer of scikit-learn; None is the estimator's `score`.
+        One scikit-learn scorer; None uses the estimator's `score`.
     refit : bool or callable, default=True
         Fit the best candidate on all rows.
     error_score : "raise" or float, default=nan
@@ -50,21 +49,21 @@ class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
     return_train_score : bool, default=True
         Whether to score the training rows, too.
     random_state : int, RandomState instance or None, default=None
-        Decides the candidates.
+        Determines the candidates.
     n_jobs : int or None, default=None
-        Fits at a time, by joblib; states travel to and from processes.
+        Number of parallel fits, by joblib; states are sent to and from processes.
     verbose : int, default=0
         As scikit-learn's.
 
     Attributes
     ----------
     cv_results_ : dict
-        As of `HalvingGridSearchCV`, with "bracket", which counts down to 0 as in the paper; "iter" counts the
+        As in `HalvingGridSearchCV`, with "bracket", which counts down to 0 as in the paper; "iter" counts the
         rungs of a bracket.
     brackets_ : list of dict
         For each bracket its number, "n_candidates" and "n_resources" of its rungs.
     best_estimator_, best_params_, best_score_, best_index_
-        The best candidate of those that were trained for longest.
+        The best of the candidates that were trained longest.
     n_candidates_, n_resources_ : list of int
         Candidates and epochs of each rung, bracket after bracket.
     max_resources_, min_resources_ : int
@@ -75,7 +74,7 @@ class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
     Warns
     -----
     ContinuationWarning
-        If candidates start again in each rung, because they cannot go on; see `HalvingGridSearchCV`.
+        If candidates start again in each rung, because they cannot continue; see `HalvingGridSearchCV`.
 
     Notes
     -----
@@ -175,7 +174,7 @@ class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
         search.call_on_fit_task_end(estimator=self)
 
     def _run_bracket(self, bracket: int, candidates: list[Any], evaluate: Any, search: Any) -> None:
-        """Halve candidates, and let those that are left go on."""
+        """Halve candidates, and continue the survivors."""
         n_candidates, rungs = len(candidates), []
         for rung in range(bracket + 1):
             n_resources = max(1, int(self.max_resources_ * self.factor ** (rung - bracket) + 1e-9))
@@ -205,7 +204,7 @@ class HyperbandSearchCV(BaseSuccessiveHalving, ContinuedHalving):
 
     @staticmethod
     def _select_best_index(refit: Any, refit_metric: str, results: Any) -> int:
-        """Return the index of the best candidate of those that were trained for longest."""
+        """Return the index of the best of the candidates that were trained longest."""
         if callable(refit):
             return int(BaseSuccessiveHalving._select_best_index(refit, refit_metric, results))
         longest = np.flatnonzero(results["n_resources"] == results["n_resources"].max())

@@ -1,4 +1,4 @@
-"""The network whose epochs are a search's resource, and whether its fits can go on."""
+"""The network whose epochs are a search's resource, and whether its fits can continue."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ PROBES = 32  # points of a fit at which an optimizer is compared with that of a 
 
 
 def network_of(estimator: Any, resource: str) -> BaseNet | None:
-    """Return the network whose epochs a resource counts, if its fits are those of the whole estimator.
+    """Return the network whose epochs a resource counts, if it is the estimator or its last step.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ def epochs_of(estimator: Any) -> str | None:
 
 
 class Continuation(KeepState):
-    """Keeps the state of a candidate for its next rung, if a longer fit would have begun in the same way.
+    """Keeps the state of a candidate for its next rung, if a longer fit would have started in the same way.
 
     Attributes
     ----------
     why_not_ : str
-        Why the candidate has to start again; empty if it can go on.
+        The reason why the candidate has to start again; empty if it can continue.
     """
 
     why_not_ = ""
@@ -100,6 +100,6 @@ def depends_on_length(optimizer: Any, progress: Progress) -> bool:
             try:
                 if optimizer.hyper(step + 1, at._replace(total_steps=other)) != numbers:
                     return True
-            except Exception:  # a schedule of one's own may raise anything where there is no length
+            except Exception:  # a custom schedule may raise anything if the length is unknown
                 return True
     return False

@@ -1,4 +1,4 @@
-"""scikit-learn's searches, with evaluations that use what others have found."""
+"""scikit-learn's searches, with evaluations that reuse results of earlier ones."""
 
 import inspect
 import time
@@ -34,7 +34,7 @@ HAS_CALLBACKS = "callback_ctx" in inspect.signature(_fit_and_score).parameters
 
 
 class NoContext:
-    """Stands for scikit-learn's context of callbacks where the installed version has none."""
+    """Replaces scikit-learn's callback context if the installed version has none."""
 
     def subcontext(self, **kwargs: Any) -> Self:
         """Return itself."""
@@ -53,7 +53,7 @@ class NoContext:
 
 
 class Evaluations:
-    """The evaluations of one search: what they have found, and what later ones use of it.
+    """The evaluations of one search, with the results that later ones reuse.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Evaluations:
     X, y : array-like
         All rows.
     routed : Bunch
-        Parameters of `fit` by the objects that they are for.
+        Parameters of `fit` by the objects they are routed to.
     arguments : dict
         Further arguments of scikit-learn's function.
     parallel : Parallel
@@ -232,10 +232,10 @@ def _looked_up(known: Sequence[tuple[dict[str, Any], Any]], key: Any) -> Any:
 
 
 class Search(BaseSearchCV):
-    """The `fit` of scikit-learn's searches, with evaluations that use what others have found."""
+    """The `fit` of scikit-learn's searches, with evaluations that reuse results of earlier ones."""
 
     def _epochs(self) -> str | None:
-        """Return the parameter whose value changes from rung to rung while fits go on; None if none do."""
+        """Return the parameter that changes from rung to rung while fits continue; None if none do."""
         return None
 
     def _check_input_parameters(self, X: Any, y: Any, split_params: Any) -> None:
