@@ -24,6 +24,7 @@ from sknet import MLPClassifier, MLPRegressor, NetClassifier, neural_network, nn
 from sknet.callbacks import Callback
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection import HalvingGridSearchCV, HalvingRandomSearchCV
+from sknet.model_selection._evaluation import evaluate
 from sknet.optim import schedules
 
 pytestmark = pytest.mark.filterwarnings("ignore:Stochastic Optimizer", "ignore:lbfgs failed")
@@ -134,6 +135,58 @@ def test_random_candidates_are_the_same_in_threads():
         ours = HalvingRandomSearchCV(net, rates, n_jobs=2, **told).fit(X, y)
     theirs = Random(net, rates, resource="max_iter", **told).fit(X, y)
     assert_same_results(ours.cv_results_, theirs.cv_results_)
+
+
+def test_states_and_fitted_steps_travel_by_pickle_as_to_processes(monkeypatch):
+    travelled = []
+
+    def elsewhere(*args):
+        found = evaluate(*pickle.loads(pickle.dumps(args)))
+        travelled.append(found)
+        return pickle.loads(pickle.dumps(found))
+
+    estimator, grid = CASES["pipeline"]
+    told = {"resource": "net__max_iter", "max_resources": 9, "factor": 2, "cv": 2}
+    monkeypatch.setattr("sknet.model_selection._search.evaluate", elsewhere)
+    ours = HalvingGridSearchCV(estimator, grid, **told).fit(X, y)
+    assert len(travelled) == 2 * sum(ours.n_candidates_)
+    assert all(each.saved is not None for each in travelled)
+    assert_same_search(ours, Grid(estimator, grid, **told).fit(X, y))
+
+
+class Tasks:
+    """A callback of scikit-learn's protocol that notes the tasks other than epochs."""
+
+    max_propagation_depth = None
+
+    def __init__(self):
+        self.seen = []
+
+    def setup(self, **given):
+        self.seen.append("setup")
+
+    def teardown(self, **given):
+        self.seen.append("teardown")
+
+    def on_fit_task_begin(self, estimator, context, **given):
+        if context.task_name != "epoch":
+            self.seen.append(("begin", context.task_name, type(estimator).__name__, context.max_subtasks))
+
+    def on_fit_task_end(self, estimator, context, **given):
+        if context.task_name != "epoch":
+            self.seen.append(("end", context.task_name, type(estimator).__name__))
+
+
+def test_scikit_learns_callbacks_see_the_tasks_of_its_own_search():
+    pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9 has no callbacks")
+    net, seen = MLPClassifier((4,), **SHORT), []
+    for kind in (HalvingGridSearchCV, Grid):
+        tasks = Tasks()
+        search = kind(net, RATES, resource="max_iter", max_resources=4, factor=2, cv=ONE)
+        search.set_callbacks(tasks).fit(X, y)
+        seen.append(tasks.seen)
+    assert seen[0] == seen[1]
+    assert ("begin", "halving-iteration", "HalvingGridSearchCV", 3) in seen[0]
 
 
 def test_27_candidates_need_less_than_half_of_the_epochs():
