@@ -1,4 +1,4 @@
-"""Steps that make other columns of numbers: projections, selections, products, bins and norms."""
+"""Steps that compute new numeric columns: projections, selections, products, bins and norms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ PRECISIONS = tuple(map(np.dtype, ("float64", "float32")))
 
 
 def _finite(X: Any, dtypes: tuple[Any, ...] | None = None) -> Any:
-    """Return a table as finite numbers; in half precision only if `dtypes` do not say otherwise."""
+    """Return a table as finite numbers, of one of `dtypes`."""
     X = as_floats(X)
     if dtypes is not None and X.dtype not in dtypes:
         X = X.astype(dtypes[0])
@@ -52,7 +52,7 @@ def _dense(X: Any) -> Any:
 
 @dataclass(frozen=True)
 class Projection:
-    """A product with a matrix.
+    """A matrix product.
 
     Attributes
     ----------
@@ -60,15 +60,15 @@ class Projection:
         The matrix, in the memory layout that the product is computed with, which decides how it is rounded:
         it may be a part of a larger one.
     n_columns : int
-        Of the part.
+        Number of its columns in this part.
     is_turned : bool
         Whether it has a row for each output.
     is_reversed : bool
         Whether the first row of the memory is the last of the matrix.
     center : ndarray of shape (1, n_outputs) or None
-        What is subtracted.
+        Subtracted from the product.
     scale : ndarray of shape (n_outputs,) or None
-        What is divided by then.
+        Then divides it.
     """
 
     memory: Any
@@ -126,7 +126,7 @@ class Selection:
     Attributes
     ----------
     mask : ndarray of bool of shape (n_features,)
-        Which are kept.
+        The columns that are kept.
     allows_nan : bool
         Whether values may be missing or infinite.
     """
@@ -159,17 +159,16 @@ def selector(chosen: Any) -> Selection:
 
 @dataclass(frozen=True)
 class Products:
-    """Columns, and products of them.
+    """Columns and their products.
 
     Attributes
     ----------
     has_bias : bool
         Whether there is a column of ones before the others.
     degrees : tuple of (ndarray, ndarray)
-        For each degree from 2 on: the outputs of the degree before, and the columns that they are
-        multiplied by.
+        For each degree from 2 on: the outputs of the previous degree, and the columns they are multiplied by.
     n_left_out : int
-        Outputs at the beginning that are of too low a degree.
+        Number of leading outputs whose degree is too low.
     order : {"C", "F"}
         The memory order of the outputs.
     """
@@ -215,17 +214,16 @@ def polynomial_features(polynomial: Any) -> Products:
 
 @dataclass(frozen=True)
 class Bins:
-    """The number of the interval that a value is in, or an output for each interval.
+    """The index of a value's interval, or an output for each interval.
 
     Attributes
     ----------
     edges : tuple of ndarray
-        Between the intervals of each column.
+        The edges of each column's intervals.
     dtype : dtype or None
-        Of the numbers; None for that of X.
+        Of the indices; None for that of X.
     container : str or None
-        For an output of each interval, what holds them: "array", "csr_array" or "csr_matrix". None for
-        numbers of intervals.
+        With an output for each interval, their type: "array", "csr_array" or "csr_matrix". None for indices.
     """
 
     edges: tuple[Any, ...]
@@ -268,13 +266,13 @@ class Normalizing:
     Attributes
     ----------
     norm : {"l1", "l2", "max"}
-        Which.
+        The norm.
     """
 
     norm: str
 
     def __call__(self, X: Any) -> Any:
-        """Return the rows divided."""
+        """Return the normalized rows."""
         X = np.array(_finite(_dense(X)))
         norms = NORMS[self.norm](X)
         norms[norms < 10 * np.finfo(norms.dtype).eps] = 1.0
@@ -289,7 +287,7 @@ def normalizer(found: Any) -> Normalizing:
 
 @dataclass(frozen=True)
 class Binarizing:
-    """Whether values are above a threshold, as numbers.
+    """Thresholding of values to 0 and 1.
 
     Attributes
     ----------
@@ -314,21 +312,21 @@ def binarizer(found: Any) -> Binarizing:
 
 @dataclass(frozen=True)
 class Powers:
-    """The transform of Yeo and Johnson, by a parameter for each column.
+    """The Yeo-Johnson transformation, with a parameter for each column.
 
     Attributes
     ----------
     lambdas : ndarray of shape (n_features,)
         The parameters.
     scaling : Scaling or None
-        What is done then.
+        The scaling afterwards.
     """
 
     lambdas: Any
     scaling: Scaling | None
 
     def __call__(self, X: Any) -> Any:
-        """Return the columns transformed; NaN stays."""
+        """Return the transformed columns; NaN is kept."""
         X = np.array(as_floats(_dense(X)))
         for i, power in enumerate(self.lambdas):
             X[:, i] = _yeo_johnson(X[:, i], power)
@@ -357,21 +355,21 @@ def power_transformer(transformer: Any) -> Powers:
     return Powers(np.array(transformer.lambdas_), scaling)
 
 
-THRESHOLD = 1e-7  # how near to a bound a value of a normal distribution may be
+THRESHOLD = 1e-7  # quantiles of the normal distribution are clipped this near to 0 and 1
 
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Values by their rank among those of the fit.
+    """The ranks of values among those of the fit.
 
     Attributes
     ----------
     quantiles : ndarray of shape (n_quantiles, n_features)
-        Values of the fit, sorted.
+        Sorted quantiles of the fit.
     references : ndarray of shape (n_quantiles,)
         Their ranks, from 0 to 1.
     is_normal : bool
-        Whether ranks become values of a standard normal distribution.
+        Whether ranks are mapped to a standard normal distribution.
     """
 
     quantiles: Any
@@ -379,7 +377,7 @@ class Quantiles:
     is_normal: bool
 
     def __call__(self, X: Any) -> Any:
-        """Return the columns transformed; NaN stays."""
+        """Return the transformed columns; NaN is kept."""
         X = np.array(as_floats(_dense(X)))
         for i in range(X.shape[1]):
             X[:, i] = self._ranks(X[:, i], self.quantiles[:, i])
