@@ -17,8 +17,13 @@ class _Available:
     def __get__(self, owner: Any, cls: type) -> Any:
         if owner is None:
             return self.function
-        if not self.check(owner):
-            raise AttributeError(f"{cls.__name__!r} object has no attribute {self.function.__name__!r}")
+        message = f"This {cls.__name__!r} has no attribute {self.function.__name__!r}"  # as in scikit-learn
+        try:
+            is_there = self.check(owner)
+        except AttributeError as error:
+            raise AttributeError(f"{message}: {error}") from error
+        if not is_there:
+            raise AttributeError(message)
         return MethodType(self.function, owner)
 
 
