@@ -9,7 +9,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", 
     os.environ.setdefault(_variable, "1")
 # The tests fit networks of many structures, each of which would be compiled first. Tests of native
 # code turn it on.
-os.environ.setdefault("SKNET_NATIVE", "0")
+os.environ.setdefault("SKNET_NATIVE", "never")
 # Container images often set it. Test workers, and each process that a test starts, would then compile
 # all of sknet and the tests again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

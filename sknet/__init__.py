@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         preprocessing,
         tabular,
     )
+    from sknet._config import config_context, get_config, set_config
     from sknet.autograd import Function, checkpoint, grad, value_and_grad, vmap
     from sknet.core import Tensor, enable_grad, inference_mode, no_grad, set_grad_enabled
     from sknet.engine import Model
@@ -48,6 +49,7 @@ _offered("export", lambda: import_module("sknet.graphs").export)
 _offered("save", lambda: import_module("sknet.files").save)
 
 _HOMES = {
+    "sknet._config": ("config_context", "get_config", "set_config"),
     "sknet.autograd": ("Function", "checkpoint", "grad", "value_and_grad", "vmap"),
     "sknet.core": ("Tensor", "enable_grad", "inference_mode", "no_grad", "set_grad_enabled"),
     "sknet.engine": ("Model",),
@@ -86,8 +88,10 @@ __all__ = [
     "autograd",
     "callbacks",
     "checkpoint",
+    "config_context",
     "enable_grad",
     "freeze",
+    "get_config",
     "grad",
     "inference_mode",
     "load",
@@ -101,6 +105,7 @@ __all__ = [
     "optim",
     "preprocessing",
     "save",
+    "set_config",
     "set_grad_enabled",
     "tabular",
     "trusted_types",

@@ -11,6 +11,7 @@ LAYERS = [
     {"exceptions", "_constraints", "_hints", "_warnings"},
     {
         "_available",
+        "_config",
         "_frames",
         "_indexing",
         "_installed",
@@ -34,7 +35,7 @@ LAYERS = [
     {"freezing"},
     {"onnx"},
     {"files"},
-    {"display", "dask"},
+    {"display", "dask", "warm"},
     {""},  # sknet/__init__.py, which only gathers names
 ]
 HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}

@@ -61,7 +61,7 @@ def main() -> None:
         fits(1, filled, "always")  # compiles
         for _ in range(rounds):
             with tempfile.TemporaryDirectory() as empty:
-                ways = (empty, "1"), (filled, "always"), (empty, "0")
+                ways = (empty, "auto"), (filled, "always"), (empty, "never")
                 results = [fits(epochs, folder, native) for folder, native in ways]
             are_equal &= len({result["bits"] for result in results}) == 1
             for name, result in zip(taken, results, strict=True):

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-os.environ["SKNET_NATIVE"] = "0"  # before sknet is imported
+os.environ["SKNET_NATIVE"] = "never"  # before sknet is imported
 
 from training import LONG, NETWORKS, SHORT, Network, data, fit_estimator, floor, seconds
 

@@ -116,7 +116,7 @@ def first_fits(rounds: int) -> dict[str, float]:
     """Return the milliseconds before the first step of the first fit in a process."""
 
     def fresh(native: bool) -> float:
-        environment = os.environ | {"SKNET_NATIVE": "1" if native else "0"}
+        environment = os.environ | {"SKNET_NATIVE": "auto" if native else "never"}
         command = [sys.executable, "-c", FIRST]
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
         return float(json.loads(done.stdout))

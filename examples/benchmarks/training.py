@@ -4,7 +4,7 @@ A step's time is the difference between a long and a short fit, divided by the d
 validation, capture and planning cancel out, and are in the column "start". The floor is the time
 of the step's matrix products alone.
 
-sknet runs in native code from the first step on where Numba is installed; SKNET_NATIVE=0 shows it without.
+sknet runs in native code from the first step on where Numba is installed; SKNET_NATIVE=never does without.
 
 Prints, for each network, microseconds per step (median over the rounds), the ratio of the others to
 sknet, and of sknet to the floor; at the end the geometric means.

@@ -4,6 +4,7 @@ import re
 import time
 from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
@@ -284,7 +285,8 @@ class BaseTabular(Predicts, BaseEstimator):
         if n_threads == 1:
             return [self._trained(task, job) for job in jobs]
         with ThreadPoolExecutor(n_threads) as pool:
-            return list(pool.map(lambda job: self._trained(task, job), jobs))
+            running = [pool.submit(copy_context().run, self._trained, task, job) for job in jobs]
+            return [each.result() for each in running]
 
     def _trained(self, task: Task, job: Job) -> list[Trained]:
         """Train the members of one kind in one fold, on rows encoded for that fold."""

@@ -156,9 +156,9 @@ def fitted(kind, action, given, **more):
 
 WAYS = {
     "native": (halves, "always"),
-    "halves": (halves, "0"),
-    "sparse": (sparse, "1"),
-    "order": (other_order, "0"),
+    "halves": (halves, "never"),
+    "sparse": (sparse, "auto"),
+    "order": (other_order, "never"),
 }
 
 
@@ -182,7 +182,7 @@ def test_a_sum_of_products_is_the_product_with_the_table(action, way, monkeypatc
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_concatenated_inputs_are_bitwise_identical_to_the_table(action, monkeypatch):
-    monkeypatch.setenv("SKNET_NATIVE", "0")
+    monkeypatch.setenv("SKNET_NATIVE", "never")
     net, whole = fitted(Joined, action, halves), fitted(Whole, action, np.asarray)
     for name, array in table(whole).items():
         assert np.array_equal(table(net)[name], array)
@@ -211,7 +211,7 @@ def test_inputs_by_name_are_trained_on_in_native_code():
 
 def test_rows_in_order_are_read_where_they_are(monkeypatch):
     expected = fitted(Added, "in the order of the data", halves, dtype="float64")
-    monkeypatch.setenv("SKNET_NATIVE", "0")
+    monkeypatch.setenv("SKNET_NATIVE", "never")
     gathered = fitted(Added, "in the order of the data", halves, dtype="float64")
     monkeypatch.setattr(Batches, "take_into", None)  # gathering fails
     found = fitted(Added, "in the order of the data", lambda X: {n: x.copy() for n, x in halves(X).items()})
@@ -266,7 +266,7 @@ def test_quick_checks_find_every_error(left, message):
 
 def test_columns_by_a_column_transformer_are_the_dict(monkeypatch):
     pandas = pytest.importorskip("pandas")
-    monkeypatch.setenv("SKNET_NATIVE", "0")
+    monkeypatch.setenv("SKNET_NATIVE", "never")
     frame = pandas.DataFrame(TABLE, columns=[f"column {i}" for i in range(LEFT + RIGHT)])
     parts = [
         ("left", "passthrough", list(frame.columns[:LEFT])),

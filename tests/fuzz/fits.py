@@ -17,8 +17,8 @@ __all__ = ["ACTIONS"]  # with these among them
 @contextlib.contextmanager
 def compiled_by_numpy(model: Model) -> Iterator[None]:
     """Let all twins compile a fit alike: it rounds differently from steps, and native code takes long."""
-    mode, native = model.compile, os.environ.get("SKNET_NATIVE", "1")
-    model.compile, os.environ["SKNET_NATIVE"] = "auto", "0"
+    mode, native = model.compile, os.environ.get("SKNET_NATIVE", "auto")
+    model.compile, os.environ["SKNET_NATIVE"] = "auto", "never"
     try:
         yield
     finally:

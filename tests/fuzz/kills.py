@@ -131,7 +131,7 @@ def fit_and_write(name: str, callbacks: list[Callback], end: Path) -> None:
     """Fit, and write all results except times."""
     make, may_be_native = FITS[name]
     if not may_be_native:
-        os.environ["SKNET_NATIVE"] = "0"
+        os.environ["SKNET_NATIVE"] = "never"
     estimator, inputs, y, weight = make()
     if isinstance(estimator, DropIn):
         estimator.fit(inputs, y, callbacks=callbacks)

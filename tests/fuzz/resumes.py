@@ -298,5 +298,5 @@ CHANCES = np.array([{"fit": 4, "fit_in_parts": 2}.get(name, 1) for name in ACTIO
 CHANCES /= CHANCES.sum()
 
 if __name__ == "__main__":
-    os.environ.setdefault("SKNET_NATIVE", "0")
+    os.environ.setdefault("SKNET_NATIVE", "never")
     sys.exit(run(mismatch, __doc__, 500))

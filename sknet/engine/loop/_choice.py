@@ -1,9 +1,9 @@
 """The choice of a fit's steps: native code, a compiled plan, or eager operations."""
 
-import os
 import warnings
 from typing import TYPE_CHECKING
 
+from sknet._config import native_setting
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._device_steps import DeviceSteps
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps, Steps
@@ -36,8 +36,8 @@ def steps_for(
     -------
     Steps
         Compiled if the module can be captured, and on the host in native code as soon as that is loaded, if
-        Numba is installed and the environment does not say ``SKNET_NATIVE=0``; it waits for native code where
-        the environment says ``SKNET_NATIVE=always``. Otherwise eager.
+        Numba is installed and the setting `native` is not "never"; it waits for native code where that is
+        "always". Otherwise eager.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def steps_for(
 
 
 def _compiled_steps(model: "Model", batches: Batches, check_finite: bool, planned: int) -> CompiledSteps:
-    if os.environ.get("SKNET_NATIVE") != "0" and not any_sparse(batches.X):
+    if native_setting() != "never" and not any_sparse(batches.X):
         # Importing sknet should not take the time to load a compiler that may not be needed.
         from sknet.compile.executors.native import UnsupportedError
         from sknet.engine.loop._native_steps import NativeSteps

@@ -1,13 +1,13 @@
 """Training steps in native code, many per call, once it is loaded."""
 
 import math
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sknet._config import native_setting
 from sknet.compile.executors.native import NativeRun, Parts, UnsupportedError, runner
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._outputs import Outputs
@@ -49,7 +49,7 @@ class NativeSteps(CompiledSteps):
         self._order: Any = None
         self._orders: tuple[np.ndarray, np.ndarray] | None = None
         self._runner = runner()
-        self._always = os.environ.get("SKNET_NATIVE") == "always"
+        self._always = native_setting() == "always"
         if self._always:
             self._runner.wait()
 

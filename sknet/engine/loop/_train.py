@@ -1,12 +1,12 @@
 """The training loop over the rows of a data set."""
 
-import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sknet._config import native_setting
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.engine.loop._batches import Batches
@@ -96,8 +96,7 @@ class RowEpochs(Epochs):
     def _how(self) -> Hashable:
         """What decides which steps there are, besides model and rows."""
         settings = self._settings
-        native = os.environ.get("SKNET_NATIVE")
-        return settings.check_finite, native, self.fit.model.compile
+        return settings.check_finite, native_setting(), self.fit.model.compile
 
     def follow(self, n_iter: int) -> None:
         if not self._steps.hold():

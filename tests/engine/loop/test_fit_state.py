@@ -177,7 +177,7 @@ def assert_same_end(one, other):
 def test_resumed_is_as_if_not_interrupted(name, every, tmp_path, monkeypatch, recwarn):
     network, optimizer, options = CASES[name]
     if not options.get("native"):
-        monkeypatch.setenv("SKNET_NATIVE", "0")
+        monkeypatch.setenv("SKNET_NATIVE", "never")
     seed = np.random.RandomState(1)
     random_state = {"random_state": seed} if "random_state" in options else {}
     whole = fit(network, optimizer, options | random_state)
@@ -408,7 +408,7 @@ def test_a_stateful_callback_must_be_present(tmp_path):
 def test_where_numbers_may_be_rounded_otherwise_a_warning_says_so(tmp_path, monkeypatch):
     network, optimizer, _ = CASES["adam"]
     fit(network, optimizer, {"compile": False}, [Checkpoint(tmp_path)], max_iter=1)
-    monkeypatch.setenv("SKNET_NATIVE", "0")
+    monkeypatch.setenv("SKNET_NATIVE", "never")
     said = (
         "last.safetensors was written where rounding .*: steps was 'EagerSteps' and is 'CompiledSteps'. The"
     )

@@ -53,7 +53,7 @@ KINDS = [
 
 @pytest.mark.parametrize(("kind", "optimizer"), KINDS)
 def test_all_kinds_of_steps_agree(kind, optimizer, monkeypatch, request):
-    monkeypatch.setenv("SKNET_NATIVE", "0")
+    monkeypatch.setenv("SKNET_NATIVE", "never")
     expected = fitted(optimizer, compile=False)
     device = request.getfixturevalue("fake_device") if kind == "device" else "cpu"
     found = fitted(optimizer, compile=True, device=device)

@@ -74,7 +74,7 @@ class Looking(Score):
         pass
 
 
-KINDS = {"native": (True, "always"), "plan": (True, "0"), "eager": (False, "0")}
+KINDS = {"native": (True, "always"), "plan": (True, "never"), "eager": (False, "never")}
 
 
 @pytest.mark.parametrize(("compiled", "native"), KINDS.values(), ids=KINDS)
@@ -121,7 +121,7 @@ FITS = {
 
 
 @pytest.mark.parametrize(("fit", "without", "params"), FITS.values(), ids=FITS)
-@pytest.mark.parametrize("native", ["0", "always"])
+@pytest.mark.parametrize("native", ["never", "always"])
 def test_outputs_that_nobody_reads_are_not_kept(fit, without, params, native, monkeypatch):
     monkeypatch.setenv("SKNET_NATIVE", native)
     kept, scored, free, add = [], [], Outputs.free, Accuracy.add

@@ -487,7 +487,7 @@ OVERWRITES = [
 @pytest.mark.parametrize("compile", [True, False])
 @pytest.mark.parametrize(("overwrite", "by"), OVERWRITES)
 def test_a_tape_knows_that_parameters_were_overwritten(overwrite, by, compile, monkeypatch):
-    monkeypatch.setenv("SKNET_NATIVE", "0")
+    monkeypatch.setenv("SKNET_NATIVE", "never")
     model = new(compile=compile)
     for _ in range(2):
         model.step(X, CLASSES)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,11 @@ class Runner:
         self._function = Function(RUNNER, types_of((np.zeros((1, 1), np.int64), np.zeros(1, np.int64), 0, 0)))
         self.steps: Callable[..., int] | None = None
         self._spent = 0.0
+
+    @property
+    def file(self) -> Path | None:
+        """The file of its machine code, which need not exist; None where none can be written."""
+        return self._function.file
 
     def note(self, seconds: float) -> None:
         """Count time that steps have taken without native code."""

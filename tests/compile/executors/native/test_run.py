@@ -74,10 +74,10 @@ def test_a_seeded_fit_has_the_same_bits_whenever_native_code_is_ready(seed, monk
         monkeypatch.setenv("SKNET_NATIVE", native)
         return MLPClassifier((30,), max_iter=8, random_state=seed, **settings).fit(X, y)
 
-    fits = [fitted("0"), fitted("always")]
+    fits = [fitted("never"), fitted("always")]
     calls, begin = itertools.count(), int(rng.integers(1, 8))
     monkeypatch.setattr(NativeSteps, "_is_ready", lambda self: next(calls) >= begin)
-    fits.append(fitted("1"))
+    fits.append(fitted("auto"))
     assert next(calls) > begin
     weights = fits[0].coefs_ + fits[0].intercepts_
     for other in fits[1:]:
@@ -112,7 +112,7 @@ def test_batches_without_weight_are_left_out(monkeypatch):
         return MLPClassifier((30,), **settings, n_iter_no_change=10).fit(X, y, sample_weight=weight)
 
     with pytest.warns(UserWarning, match="Maximum iterations"):
-        assert fitted("always").loss_curve_ == fitted("0").loss_curve_
+        assert fitted("always").loss_curve_ == fitted("never").loss_curve_
 
 
 def test_non_finite_values_stop_before_the_update():
@@ -179,7 +179,7 @@ def test_without_numba_steps_use_numpy(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("native", "kind"), [("0", CompiledSteps), ("1", NativeSteps), ("always", NativeSteps)]
+    ("native", "kind"), [("never", CompiledSteps), ("auto", NativeSteps), ("always", NativeSteps)]
 )
 def test_the_environment_can_disable_native_code(native, kind, monkeypatch):
     monkeypatch.setenv("SKNET_NATIVE", native)
