@@ -14,7 +14,7 @@ import scipy.sparse
 from numpy.random import RandomState
 
 import sknet
-from sknet import Tensor, engine, nn, onnx, ops, optim
+from sknet import MLPClassifier, Tensor, engine, nn, onnx, ops, optim
 from sknet.callbacks import Checkpoint, CSVLog, EarlyStopping, FitView, Pruning, TimeLimit
 from sknet.callbacks.extend import Rows, SavedFit
 from sknet.compile import Equation, Graph, Plan, Variable, capture, compile
@@ -123,6 +123,9 @@ ARGUMENTS = {
     "c": "exp",
     "numba": "np.exp",
     "loss": LogLoss(),
+    "estimator": MLPClassifier((3,)),
+    "param_grid": {"alpha": [1e-4, 1e-2]},
+    "param_distributions": {"alpha": [1e-4, 1e-2]},
     "n_classes": (2, 3),
     "shifts": True,
     "power": 1.0,
