@@ -123,7 +123,7 @@ def reduce(tape: Tape, call: Call) -> bool:
     inner = loop_of(function, (out.dtype, x.dtype, out.dtype)) if type(out) is np.ndarray else None
     if inner is None or not is_plain(x, out) or not x.size or x.dtype.char not in "fd":
         return False
-    if axes != list(range(axes[0], axes[-1] + 1)):
+    if not axes or axes != list(range(axes[0], axes[-1] + 1)):
         return False
     before, n, behind = (math.prod(x.shape[part]) for part in _parts(axes))
     size, begin = x.itemsize, 0

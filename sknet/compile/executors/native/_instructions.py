@@ -39,6 +39,7 @@ class Kind(IntEnum):
     FINITE: size; loss, penalty, sum of squares. Ends the run if one is not finite.
     COUNTER: -; target. The number of the step.
     NOTHING: what is left out.
+    UNIFORM: -; target, length; two halves of the key, site, address of the step. Philox4x64-10, in float32.
     ADD_ROW_RELU: size; matrix, row, target; rows, columns. The larger of the sum and zero.
     MASK_POSITIVE: size; x, source, mask, target; length. The mask is where x is positive; as for MASK.
     """
@@ -62,6 +63,7 @@ class Kind(IntEnum):
     NOTHING = 16
     ADD_ROW_RELU = 17
     MASK_POSITIVE = 18
+    UNIFORM = 19
 
 
 class Meaning(IntEnum):

@@ -19,7 +19,7 @@ from sknet.compile.executors.native._layouts import (
 )
 from sknet.compile.executors.native._recorded import Call
 
-__all__ = ["add_rows", "check_indices", "copied", "copyto", "gathered", "put", "take"]
+__all__ = ["add_rows", "check_indices", "copied", "copyto", "gathered", "put", "take", "uniform"]
 
 MOST_LOOPS = 64  # instructions that one call may become
 
@@ -153,4 +153,17 @@ def add_rows(tape: Tape, call: Call) -> bool:
     tape.add(
         Kind.ADD_ROWS, out.itemsize, tape.address(out), length, *map(tape.address, (rows, values)), count
     )
+    return True
+
+
+# -- random numbers -----------------------------------------------------------------------------
+
+
+def uniform(tape: Tape, call: Call) -> bool:
+    key, site, shape = call.function.args  # type: ignore[attr-defined]
+    step, out = call.args
+    if not is_plain(out) or out.dtype != np.float32 or out.shape != shape or step.dtype != np.int64:
+        return False
+    halves = np.array(key, np.uint64).view(np.int64).tolist()
+    tape.add(Kind.UNIFORM, 0, tape.address(out), out.size, *halves, site, tape.address(step))
     return True

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from sknet.compile.executors.native._addresses import level_1
 from sknet.compile.executors.native._instructions import Tape
 from sknet.compile.executors.native._layouts import fill
 from sknet.compile.executors.native._recorded import Call
-from sknet.compile.executors.numpy import add_multiple
+from sknet.compile.executors.numpy import add_multiple, fill_uniform
 from sknet.device import backend
 
 __all__ = ["translated"]
@@ -43,6 +43,8 @@ def translated(tape: Tape, call: Call) -> bool:
 def _rule_of(function: Any) -> Rule | None:
     if isinstance(function, np.ufunc):
         return _arithmetic.matmul if function is np.matmul else _arithmetic.ufunc
+    if isinstance(function, partial):
+        return _moves.uniform if function.func is fill_uniform else None
     if isinstance(getattr(function, "__self__", None), np.ufunc):
         return _arithmetic.reduce if function.__name__ == "reduce" else None
     try:

@@ -17,7 +17,16 @@ from sknet.compile.executors._writer import Emitter, Writer, forward_scratch, re
 from sknet.compile.passes import BLOCK
 from sknet.device import backend, philox_uniform
 
-__all__ = ["add_multiple", "by_its_forward", "emit", "emitter", "scratch", "scratch_of", "unless_in_place"]
+__all__ = [
+    "add_multiple",
+    "by_its_forward",
+    "emit",
+    "emitter",
+    "fill_uniform",
+    "scratch",
+    "scratch_of",
+    "unless_in_place",
+]
 
 Scratch = Callable[[Equation], list[tuple[tuple[int, ...], Any]]]
 
@@ -242,6 +251,14 @@ def _soft(w: Writer, equation: Equation) -> None:
     w.line(f"{w.function(join, join.__name__)}({out}, {tail}, {out})")
 
 
+@emitter("zeros_like", "ones_like")
+def _filled(w: Writer, equation: Equation) -> None:
+    if w.is_dividing:
+        by_its_forward(w, equation)
+        return
+    w.method(w.name(equation.output), "fill", "0" if equation.primitive.name == "zeros_like" else "1")
+
+
 @emitter("multiply")
 def _multiply(w: Writer, equation: Equation) -> None:
     x, y = equation.operands
@@ -382,7 +399,7 @@ def _dropout_mask(w: Writer, equation: Equation) -> None:
     step, out = w.operands(equation)[1], w.name(equation.output)
     draws, keep = w.scratch(equation), w.scratch(equation, 1)
     key, site, shape, p = (equation.params[name] for name in ("key", "site", "shape", "p"))
-    uniform = w.partial(partial(_uniform, key, site, shape), "uniform")
+    uniform = w.partial(partial(fill_uniform, key, site, shape), "uniform")
     limit = w.constant(p, np.float32)
     scale = w.constant(1.0 / (1.0 - p) if p < 1 else 0.0, equation.output.dtype)
     w.line(f"{uniform}({step}, {draws})")
@@ -391,7 +408,8 @@ def _dropout_mask(w: Writer, equation: Equation) -> None:
     w.line(f"{w.function(np.multiply, 'multiply')}({out}, {scale}, {out})")
 
 
-def _uniform(key: tuple[int, int], site: int, shape: tuple[int, ...], step: Any, out: np.ndarray) -> None:
+def fill_uniform(key: tuple[int, int], site: int, shape: tuple[int, ...], step: Any, out: np.ndarray) -> None:
+    """Fill a float32 array with the draws of a step."""
     philox_uniform(key, step, site, shape, np.float32, out)
 
 

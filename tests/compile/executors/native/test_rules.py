@@ -1,6 +1,7 @@
 """Every rule, called as a step calls it: native code leaves the bits that NumPy leaves."""
 
 import operator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from sknet.compile.executors.native._instructions import Kind, Tape
 from sknet.compile.executors.native._recorded import Call
 from sknet.compile.executors.native._rules import translated
 from sknet.compile.executors.native._together import joined
-from sknet.compile.executors.numpy import add_multiple
-from sknet.device import backend
+from sknet.compile.executors.numpy import add_multiple, fill_uniform
+from sknet.device import backend, philox_uniform
 
 pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
 
@@ -232,6 +233,14 @@ def test_an_index_out_of_bounds_ends_the_run(dtype):
         assert translated(tape, Call(check, (given, length), {}))
         runner().wait()
         assert runner().steps(tape.finished(), np.zeros(8, np.int64), 1, 0) == is_fine
+
+
+def test_draws():
+    for shape in [(1,), (7,), (8,), (5, 9)]:
+        for key, site, step in [((1, 2), 0, 0), ((2**63 - 1, 2**64 - 1), 3, 2**40), ((0, 0), 1, 7)]:
+            found, counter = np.empty(shape, np.float32), np.array(step)
+            assert run(Call(partial(fill_uniform, key, site, shape), (counter, found), {})) == [Kind.UNIFORM]
+            np.testing.assert_array_equal(found, philox_uniform(key, step, site, shape, np.float32))
 
 
 NOT_ALIKE = {
