@@ -250,6 +250,7 @@ NOT_ALIKE = {
     "negative strides": (np.add, np.ones(4)[::-1], np.ones(4), np.ones(4)),
     "two results": (np.frexp, np.ones(3), np.ones(3), np.ones(3, "int32")),
     "a column times a row": (np.dot, np.ones((4, 1)), np.ones((1, 3)), np.ones((4, 3))),
+    "a sum over no axis": (np.add.reduce, np.ones((2, 3)), (), None, np.ones((2, 3))),
     "any function": (np.cumsum, np.ones(3), None, None, np.ones(3)),
 }
 
