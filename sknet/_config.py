@@ -15,7 +15,6 @@ Native = Literal["auto", "always", "never"]
 CHOICES = ("auto", "always", "never")
 VARIABLE = "SKNET_NATIVE"
 
-_set: dict[str, Native] = {}  # by `set_config`, for all threads
 _of_context: ContextVar[Native | None] = ContextVar("native", default=None)
 
 
@@ -43,7 +42,7 @@ def get_config() -> dict[str, str]:
 
 
 def set_config(*, native: Native | None = None) -> None:
-    """Change settings for the rest of the process, in all threads.
+    """Change settings for the rest of the process, in all threads and in processes that it starts.
 
     Parameters
     ----------
@@ -51,8 +50,8 @@ def set_config(*, native: Native | None = None) -> None:
         When training steps run in native code, which needs Numba (``sknet[fast]``). "auto" starts with NumPy
         and switches once the native code is loaded, if the remaining steps take long enough; "always" waits
         for it before the first step, and compiles it if need be; "never" uses NumPy alone. Results have the
-        same bits in each case. None leaves the setting as it is. At first it is the value of the environment
-        variable ``SKNET_NATIVE``, or "auto".
+        same bits in each case. None leaves the setting as it is. The setting is in the environment variable
+        ``SKNET_NATIVE``; without it, it is "auto".
 
     Raises
     ------
@@ -69,7 +68,7 @@ def set_config(*, native: Native | None = None) -> None:
     >>> sknet.set_config(**before)
     """
     if native is not None:
-        _set["native"] = _checked(native, "native")
+        os.environ[VARIABLE] = _checked(native, "native")
 
 
 @contextmanager
@@ -107,9 +106,8 @@ def config_context(*, native: Native | None = None) -> Iterator[None]:
 
 
 def native_setting() -> Native:
-    """Return when native code is used: the setting of this block, of the process, or of the environment."""
-    found = _of_context.get() or _set.get("native")
-    return found or _checked(os.environ.get(VARIABLE) or "auto", f"the environment variable {VARIABLE}")
+    """Return when native code is used: the setting of this block, or of the process."""
+    return _of_context.get() or _checked(os.environ.get(VARIABLE) or "auto", f"the variable {VARIABLE}")
 
 
 def _checked(value: str, what: str) -> Native:

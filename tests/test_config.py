@@ -1,5 +1,7 @@
 """Settings: which of block, process and environment holds, and what they change."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,8 +15,7 @@ from sknet.tabular import Members, TabularClassifier
 
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
-    monkeypatch.delenv("SKNET_NATIVE", raising=False)
-    monkeypatch.setattr("sknet._config._set", {})
+    monkeypatch.setenv("SKNET_NATIVE", "")  # as if it were not set; what it was is put back
 
 
 def native() -> str:
@@ -49,6 +50,12 @@ def test_other_threads_have_the_setting_of_the_process():
         assert pool.submit(native).result() == "always"
 
 
+def test_processes_started_later_have_it_too():
+    sknet.set_config(native="never")
+    command = [sys.executable, "-c", "import sknet; print(sknet.get_config())"]
+    assert subprocess.check_output(command, text=True) == "{'native': 'never'}\n"
+
+
 @pytest.mark.parametrize("act", [sknet.set_config, lambda **new: sknet.config_context(**new).__enter__()])
 def test_a_wrong_setting_changes_nothing(act):
     sknet.set_config(native="never")
@@ -59,7 +66,7 @@ def test_a_wrong_setting_changes_nothing(act):
 
 def test_a_wrong_environment_is_named(monkeypatch):
     monkeypatch.setenv("SKNET_NATIVE", "0")
-    with pytest.raises(ValueError, match="environment variable SKNET_NATIVE must be one of"):
+    with pytest.raises(ValueError, match="the variable SKNET_NATIVE must be one of"):
         sknet.get_config()
 
 

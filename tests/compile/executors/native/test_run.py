@@ -76,9 +76,19 @@ def test_a_seeded_fit_has_the_same_bits_whenever_native_code_is_ready(seed, monk
 
     fits = [fitted("never"), fitted("always")]
     calls, begin = itertools.count(), int(rng.integers(1, 8))
-    monkeypatch.setattr(NativeSteps, "_is_ready", lambda self: next(calls) >= begin)
+    loaded = runner().steps
+
+    def is_ready(self, remaining):
+        if next(calls) >= begin:
+            self.steps = loaded
+        return self.steps is not None
+
+    monkeypatch.setattr("sknet.engine.loop._native_steps.SECONDS", -1.0)  # it is asked before each step
+    monkeypatch.setattr(runner(), "steps", None)
+    monkeypatch.setattr(Runner, "is_ready", is_ready)
     fits.append(fitted("auto"))
-    assert next(calls) > begin
+    assert next(calls) == begin + 1
+    assert runner().steps is loaded
     weights = fits[0].coefs_ + fits[0].intercepts_
     for other in fits[1:]:
         assert other.loss_curve_ == fits[0].loss_curve_
