@@ -1,8 +1,8 @@
 """Import names of sknet, and run the examples in their docstrings, each as a process's first import of sknet.
 
 Reads ``{module: [name, ...]}`` as JSON and prints failures as JSON. A process for every module imports it
-and forks for its names: those that load nothing more of sknet share a child, the others have one each.
-Modules outside sknet are loaded before.
+and forks for its names: each that is the first to load some part of sknet has a child of its own, the others
+share. Modules outside sknet are loaded before.
 """
 
 import contextlib
@@ -12,12 +12,14 @@ import importlib
 import io
 import json
 import os
+import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 
-LARGE = ("sknet", "sknet.neural_network")  # its names load most of the modules
+IMPORTS = re.compile(r">>> (?:from|import) ([\w.]+)")
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -90,12 +92,21 @@ def loaded_parts() -> set[str]:
     return {name for name in sys.modules if name.split(".")[0] == "sknet"}
 
 
-def run_some(module: str, names: list[str]) -> list[list[str]]:
-    """Try names in order, up to the first that loads more of sknet."""
-    before, found = loaded_parts(), []
+def run_some(module: str, names: list[str], known: set[str]) -> list[tuple[list[str], list[str]]]:
+    """Try names in order; return problems and what is loaded by then.
+
+    A name that loads parts of sknet that are not known to load in a process of their own is tried alone.
+    """
+    before = loaded_parts()
+    found: list[tuple[list[str], list[str]]] = []
     for name in names:
-        found.append(run_name(module, name))
-        if loaded_parts() != before:
+        problems = run_name(module, name)
+        loaded = loaded_parts() - before
+        is_new = not loaded <= known
+        if is_new and found:
+            break  # it is the first of the next process
+        found.append((problems, sorted(loaded)))
+        if is_new:
             break
     return found
 
@@ -104,27 +115,36 @@ def run_module(module: str, names: list[str]) -> dict[str, object]:
     """Import a module, then try each of its names as if it were alone."""
     importlib.import_module(module)
     found: dict[str, object] = {}
+    known: set[str] = set()
     while len(found) < len(names):
         left = names[len(found) :]
-        results = finished(*started(partial(run_some, module, left)))
+        results = finished(*started(partial(run_some, module, left, known)))
         if results and isinstance(results[0], str):  # it crashed: report the first name
-            results = [results]
-        found |= dict(zip(left, results, strict=False))
+            results = [(results, [])]
+        for name, (problems, loaded) in zip(left, results, strict=False):
+            found[name] = problems
+            known.update(loaded)
     return found
 
 
-def others(wanted: dict[str, list[str]]) -> list[str]:
-    """Return the modules outside sknet that names and their examples load."""
-    for module, names in wanted.items():
-        for name in names:
-            run_name(module, name)
+def others(modules: Iterable[str]) -> list[str]:
+    """Return what modules of sknet load that is not part of it."""
+    for module in modules:
+        for name in importlib.import_module(module).__all__:
+            getattr(sys.modules[module], name)
     return [name for name in sys.modules if name.split(".")[0] not in ("sknet", "__main__")]
 
 
-def load_others(wanted: dict[str, list[str]]) -> None:
-    """Load the modules that each child would otherwise load."""
-    for name in finished(*started(partial(others, wanted))):
-        with contextlib.suppress(ImportError):  # some modules are created by those that loaded them
+def of_examples() -> set[str]:
+    """Return what the examples in docstrings import that is not part of sknet."""
+    texts = (path.read_text() for path in Path("sknet").rglob("*.py"))
+    return {name for text in texts for name in IMPORTS.findall(text) if name.split(".")[0] != "sknet"}
+
+
+def load_others(modules: Iterable[str]) -> None:
+    """Load what children would load each for itself."""
+    for name in (*finished(*started(partial(others, modules))), *of_examples()):
+        with contextlib.suppress(ImportError):  # some names are made up by those that have loaded them
             importlib.import_module(name)
 
 
@@ -133,13 +153,10 @@ def main() -> None:
     wanted = json.load(sys.stdin)
     sys.stdout, out = io.StringIO(), sys.stdout
     if sum(map(len, wanted.values())) > 1:
-        load_others({m: names for m, names in wanted.items() if m in LARGE})
+        load_others(wanted)
     gc.disable()  # a collection writes to all objects, and children share the memory
-    # The root loads its names lazily: each is a separate import.
-    jobs = [(m, [n]) for m, names in wanted.items() for n in names if m == "sknet"]
-    jobs += [(m, names) for m, names in wanted.items() if m != "sknet"]
-    found = all_of([partial(run_module, *job) for job in jobs], os.cpu_count() or 1)
-    json.dump([[module, result] for (module, _), result in zip(jobs, found, strict=True)], out)
+    found = all_of([partial(run_module, *job) for job in wanted.items()], os.cpu_count() or 1)
+    json.dump(list(zip(wanted, found, strict=True)), out)
 
 
 if __name__ == "__main__":

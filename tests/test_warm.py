@@ -6,28 +6,57 @@ import sys
 
 import pytest
 
+from sknet import warm
+from sknet.compile.executors.native import Runner
 from tests.project import ROOT
 
+# A function of the same signature as the real one, which takes ten seconds to compile.
+SMALL = """
+from numba import njit, types
 
-def warmed(**environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "sknet.warm"]
-    return subprocess.run(command, env=os.environ | environment, cwd=ROOT, capture_output=True, text=True)
+WORDS = types.Array(types.int64, 2, "C"), types.Array(types.int64, 1, "C"), types.int64, types.int64
 
 
-def test_machine_code_is_left_for_later_processes(tmp_path):
+@njit
+def steps(program, scratch, count, counter):
+    return count
+
+
+def compile_for(texts):
+    steps.compile(WORDS)
+"""
+
+
+def test_machine_code_is_left_for_later_processes(tmp_path, monkeypatch, capsys):
     pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
-    done = warmed(SKNET_CACHE_DIR=str(tmp_path / "cache"))
-    assert done.returncode == 0, done.stderr
+    monkeypatch.setenv("SKNET_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("sknet.compile.executors.native._run.RUNNER", SMALL)
+    monkeypatch.setattr(warm, "runner", Runner)
+    assert warm.main() == 0
     [file] = (tmp_path / "cache").rglob("*.code")
-    assert f"native code is in {file}: " in done.stdout
+    assert f"native code is in {file}: " in capsys.readouterr().out
     before = file.stat().st_mtime_ns
-    assert warmed(SKNET_CACHE_DIR=str(tmp_path / "cache")).returncode == 0
+    assert warm.main() == 0
     assert file.stat().st_mtime_ns == before  # loaded
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of files are POSIX's")
+def test_a_directory_that_others_can_write_to_keeps_nothing(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    monkeypatch.setenv("SKNET_CACHE_DIR", str(tmp_path / "shared"))
+    monkeypatch.setattr("sknet.compile.executors.native._run.RUNNER", SMALL)
+    monkeypatch.setattr(warm, "runner", Runner)
+    assert warm.main() == 1
+    assert "set SKNET_CACHE_DIR to one" in capsys.readouterr().err
 
 
 def test_it_says_what_is_missing(tmp_path):
     (tmp_path / "numba.py").write_text("raise ImportError('hidden')")
-    done = warmed(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, "-m", "sknet.warm"]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 1
     assert "Numba is not installed" in done.stderr
     assert 'pip install "sknet[fast]"' in done.stderr
