@@ -7,10 +7,7 @@ import numpy as np
 __all__ = ["CONVERTED", "MEANING", "WIDTH", "Kind", "Meaning", "Tape"]
 
 WIDTH = 32  # integers of an instruction
-FLAT, MEANING = (
-    30,
-    31,
-)  # fields of a loop that only `_together` reads: whether it can be divided; see `Meaning`
+MEANING = 31  # field of a loop that only `_together` reads: see `Meaning`
 GIVEN = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
 # Dtypes that elements are converted from and to; NumPy does all others.
 CONVERTED = tuple((a, b) for a in GIVEN for b in ("float32", "float64") if a != b)
