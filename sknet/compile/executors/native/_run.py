@@ -1,7 +1,7 @@
 """Many training steps in one call, without Python in between: the calls of NumPy's plan, as instructions."""
 
+import threading
 from collections.abc import Callable, Iterable
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +75,10 @@ class Runner:
             self.steps = self._function.wait()
 
 
-@cache
+_first = threading.Lock()  # without it, threads that ask at the same time would each get a runner
+_runners: list[Runner] = []  # at most one
+
+
 def runner() -> Runner:
     """Return the runner of this process.
 
@@ -86,7 +89,10 @@ def runner() -> Runner:
     """
     if not has_numba():
         raise UnsupportedError("Numba is not installed")
-    return Runner()
+    with _first:
+        if not _runners:
+            _runners.append(Runner())
+        return _runners[0]
 
 
 class Parts(NamedTuple):

@@ -1,6 +1,8 @@
 """Native code, compiled: it is found again, and a fit changes over to it without a trace."""
 
 import itertools
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -108,6 +110,32 @@ def test_native_code_is_not_asked_for_by_short_fits(monkeypatch):
     assert asked == [1.2]
 
 
+AT_ONCE = """
+import threading, time
+from concurrent.futures import ThreadPoolExecutor
+from sknet.compile.executors.native import Runner, runner
+
+make, barrier = Runner.__init__, threading.Barrier(8)
+
+def slowly(self):
+    time.sleep(0.1)
+    make(self)
+
+def asked(_):
+    barrier.wait()
+    return runner()
+
+Runner.__init__ = slowly
+with ThreadPoolExecutor(8) as pool:
+    print(len(set(map(id, pool.map(asked, range(8))))))
+"""
+
+
+def test_threads_that_begin_at_once_share_one_runner():
+    done = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+
+
 # -- what goes wrong ----------------------------------------------------------------------------
 
 
@@ -180,7 +208,6 @@ def test_unsupported_data_use_numpy():
 
 
 def test_without_numba_steps_use_numpy(monkeypatch):
-    runner.cache_clear()
     monkeypatch.setattr("sknet.compile.executors.native._run.has_numba", lambda: False)
     with pytest.raises(UnsupportedError, match="Numba is not installed"):
         new_steps()
