@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._frames import is_frame
+from sknet._frames import Frame, is_frame
 
 __all__ = ["naming_columns"]
 
@@ -57,18 +57,16 @@ def _advice(estimator: Any, X: Any, said: str) -> str | None:
 def _not_numbers(X: Any) -> list[str]:
     """Return the columns that cannot be read as numbers."""
     if is_frame(X):
-        names = [repr(name) for name in X.columns]
-        columns = [X.iloc[:, i] for i in range(X.shape[1])] if hasattr(X, "iloc") else X.get_columns()
+        names, columns = map(repr, X.columns), Frame(X).columns()
     else:
         array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
         if array.ndim != 2 or array.dtype.kind in "biufc":
             return []
-        names, columns = [str(i) for i in range(array.shape[1])], list(array.T)
+        names, columns = map(str, range(array.shape[1])), iter(array.T)
     return [name for name, column in zip(names, columns, strict=True) if not _is_number(column)]
 
 
-def _is_number(column: Any) -> bool:
-    values = np.asarray(column)
+def _is_number(values: np.ndarray) -> bool:
     if values.dtype.kind in "mM":
         return False
     try:

@@ -57,7 +57,7 @@ def share_first_steps(estimator: Any, steps: "list[tuple[Any, Any]] | None") -> 
     FirstSteps or None
         Has the fitted steps after the fit; None if there are none to share, or the user caches them.
     """
-    if not isinstance(estimator, Pipeline) or len(estimator.steps) < 2 or estimator.memory is not None:
+    if not _has_steps_to_share(estimator):
         return None
     memory = FirstSteps(steps)
     estimator.memory = memory
@@ -79,10 +79,15 @@ def steps_key(estimator: Any, parameters: Mapping[str, Any]) -> dict[str, Any] |
     dict or None
         Candidates with equal ones share their first steps. None if they may not.
     """
-    if not isinstance(estimator, Pipeline) or len(estimator.steps) < 2 or estimator.memory is not None:
+    if not _has_steps_to_share(estimator):
         return None
     names = [name for name, _ in estimator.steps]
     touched = {name.partition("__")[0] for name in parameters}
     if not touched <= set(names):
         return None
     return {name: value for name, value in parameters.items() if name.partition("__")[0] != names[-1]}
+
+
+def _has_steps_to_share(estimator: Any) -> bool:
+    """Tell whether this is a Pipeline of several steps that the user does not cache."""
+    return isinstance(estimator, Pipeline) and len(estimator.steps) > 1 and estimator.memory is None

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._frames import is_frame
 from sknet._scipy import issparse, scipy_sparse
 
 __all__ = ["opened"]
@@ -60,7 +61,7 @@ def _contained(X: Any) -> Any:
             raise ValueError("Complex data not supported: X is a sparse matrix of complex numbers")
         sparse = scipy_sparse()
         return sparse.csc_array(X) if isinstance(X, sparse.sparray) else sparse.csc_matrix(X)
-    if hasattr(X, "iloc") or hasattr(X, "get_columns"):
+    if is_frame(X):
         return X
     if hasattr(X, "to_pandas"):
         return X.to_pandas()

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from sknet.compile.executors.native._addresses import level_1, loop_of
-from sknet.compile.executors.native._instructions import Kind, Meaning, Tape
+from sknet.compile.executors.native._instructions import Kind, Meaning, Spread, Tape
 from sknet.compile.executors.native._layouts import (
     Array,
     copy,
@@ -25,7 +25,12 @@ from sknet.compile.executors.native._recorded import Call
 
 __all__ = ["add_multiple", "dot", "matmul", "reduce", "squared", "ufunc", "vectors"]
 
-SPREADS: dict[Any, int] = {np.add: 0, np.subtract: 1, np.multiply: 2, np.divide: 3}  # numbers in the runner
+SPREADS: dict[Any, Spread] = {
+    np.add: Spread.ADD_ROW,
+    np.subtract: Spread.SUBTRACT_COLUMN,
+    np.multiply: Spread.MULTIPLY_COLUMN,
+    np.divide: Spread.DIVIDE_COLUMN,
+}
 # Ufuncs whose result depends on the operands alone, not on where in memory an element is.
 EXACT = frozenset(
     {

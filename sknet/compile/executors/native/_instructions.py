@@ -4,7 +4,7 @@ from enum import IntEnum
 
 import numpy as np
 
-__all__ = ["CONVERTED", "MEANING", "WIDTH", "Kind", "Meaning", "Tape"]
+__all__ = ["CONVERTED", "MEANING", "WIDTH", "Kind", "Meaning", "Spread", "Tape"]
 
 WIDTH = 32  # integers of an instruction
 MEANING = 31  # field of a loop that only `_together` reads: see `Meaning`
@@ -20,7 +20,7 @@ class Kind(IntEnum):
     steps in bytes from call to call; four lengths; nine strides; how often all of that is done, and four
     steps.
     BLAS: address; six addresses of arguments.
-    SPREAD: size of an element; operation; full array, the one that is spread, target; rows, columns.
+    SPREAD: size of an element; a `Spread`; full array, the one that is spread, target; rows, columns.
     COPY: size of an element; source and two strides; rows (or 0); target and two strides; two lengths; steps
     in bytes per `b` of rows, source and target.
     CONVERT: index in `CONVERTED`; as for COPY, with a step of rows only.
@@ -61,6 +61,15 @@ class Kind(IntEnum):
     ADD_ROW_RELU = 17
     MASK_POSITIVE = 18
     UNIFORM = 19
+
+
+class Spread(IntEnum):
+    """What a row or a column for the whole of a matrix is often used for."""
+
+    ADD_ROW = 0
+    SUBTRACT_COLUMN = 1
+    MULTIPLY_COLUMN = 2
+    DIVIDE_COLUMN = 3
 
 
 class Meaning(IntEnum):

@@ -4,7 +4,9 @@ It is given addresses, so it does not depend on dtypes or sizes. `_instructions`
 instruction mean.
 """
 
-from sknet.compile.executors.native._instructions import CONVERTED, WIDTH, Kind
+from collections.abc import Mapping
+
+from sknet.compile.executors.native._instructions import CONVERTED, WIDTH, Kind, Spread
 from sknet.compile.executors.native._kernels import (
     BOUNDS,
     CONVERSIONS,
@@ -24,69 +26,55 @@ __all__ = ["RUNNER"]
 REALS = (("float32", 4), ("float64", 8))
 WORDS = (("uint32", 4), ("uint64", 8))
 ALL = (("uint8", 1), ("uint16", 2), *WORDS)
-# What a row or a column for the whole of a matrix is often used for, by number.
+# Of each spread: the length of what is spread, its index, and the operation.
 SPREADS = {
-    "add_row": ("n1", "j", "+"), "subtract_column": ("n0", "i", "-"),
-    "multiply_column": ("n0", "i", "*"), "divide_column": ("n0", "i", "/"),
+    Spread.ADD_ROW: ("n1", "j", "+"), Spread.SUBTRACT_COLUMN: ("n0", "i", "-"),
+    Spread.MULTIPLY_COLUMN: ("n0", "i", "*"), Spread.DIVIDE_COLUMN: ("n0", "i", "/"),
 }  # fmt: skip
 
 
 def _spread() -> str:
     return "".join(
-        SPREAD.format(name=name, dtype=dtype, size=size, index=index, sign=sign)
-        for name, (size, index, sign) in SPREADS.items()
+        SPREAD.format(name=spread.name.lower(), dtype=dtype, size=size, index=index, sign=sign)
+        for spread, (size, index, sign) in SPREADS.items()
         for dtype, _ in REALS
     )
 
 
-def _cases(name: str, dtypes: tuple[tuple[str, int], ...], given: str) -> str:
-    """Return lines that call the function for the size of element that the second field says."""
-    head = (f"{'if' if not i else 'elif'} one[1] == {size}:" for i, (_, size) in enumerate(dtypes))
+def _branches(field: int, lines: Mapping[int, str]) -> str:
+    """Return lines of which one is carried out: that of the number in a field of the instruction."""
     return "".join(
-        f"                {line}\n                    {name}_{dtype}({given})\n"
-        for line, (dtype, _) in zip(head, dtypes, strict=True)
+        f"                {'elif' if i else 'if'} one[{field}] == {number}:\n                    {line}\n"
+        for i, (number, line) in enumerate(lines.items())
     )
 
 
-def _chosen(name: str, given: str, then: str) -> str:
-    """Return lines that leave the step to NumPy unless the function for a dtype returns True."""
-    calls = {size: f"{name}_{dtype}({given})" for dtype, size in REALS}
-    return (
-        f"                ok = {calls[4]} if one[1] == 4 else {calls[8]}\n"
-        f"                if {then}:\n                    return b\n"
-    )
+def _cases(name: str, dtypes: tuple[tuple[str, int], ...], given: str, result: str = "") -> str:
+    """Return lines that call the function for the size of element that the second field says."""
+    return _branches(1, {size: f"{result}{name}_{dtype}({given})" for dtype, size in dtypes})
 
 
 def _spread_cases() -> str:
-    text, given = "", "one[3], one[4], one[5], one[6], one[7]"
-    for number, name in enumerate(SPREADS):
-        text += f"                {'if' if not number else 'elif'} one[2] == {number}:\n"
-        text += f"                    if one[1] == 4:\n                        {name}_float32({given})\n"
-        text += f"                    else:\n                        {name}_float64({given})\n"
-    return text
+    given = "one[3], one[4], one[5], one[6], one[7]"
+    return _branches(2, {spread: _by_size(spread.name.lower(), given) for spread in SPREADS})
+
+
+def _by_size(name: str, given: str) -> str:
+    indent = "\n" + 20 * " "
+    first, second = (f"{indent}    {name}_{dtype}({given})" for dtype, _ in REALS)
+    return f"if one[1] == 4:{first}{indent}else:{second}"
 
 
 def _conversion_cases() -> str:
     given = "one[2], one[3], one[4], rows, one[6], one[7], one[8], one[9], one[10]"
-    text = ""
-    for number, (source, target) in enumerate(CONVERTED):
-        text += f"                {'if' if not number else 'elif'} one[1] == {number}:\n"
-        text += f"                    convert_{source}_{target}({given})\n"
-    return text
-
-
-def _bounds_cases() -> str:
-    return "".join(
-        f"                {'if' if not i else 'elif'} one[1] == {size}:\n"
-        f"                    ok = are_below_{dtype}(one[2], one[3], one[4])\n"
-        for i, (dtype, size) in enumerate(ALL)
-    )
+    calls = {i: f"convert_{source}_{target}({given})" for i, (source, target) in enumerate(CONVERTED)}
+    return _branches(1, calls)
 
 
 def _body() -> str:
     moved = "one[2], one[3], one[4], rows, one[6], one[7], one[8], one[9], one[10]"
     rows = "                rows = one[5] + b * one[11]\n"
-    step = "one[2] + b * one[12]"
+    step, sums = "one[2] + b * one[12]", "one[2], one[3], one[4]"
     moved_there = moved.replace("one[6]", "one[6] + b * one[13]").replace("one[2]", step)
     return (
         f"            if kind == {Kind.LOOP}:\n"
@@ -121,7 +109,7 @@ def _body() -> str:
         "                    add_zero_times_float64(one[5], one[7], one[9])\n"
         f"            elif kind == {Kind.BOUNDS}:\n"
         "                ok = True\n"
-        + _bounds_cases()
+        + _cases("are_below", ALL, "one[2], one[3], one[4]", "ok = ")
         + "                if not ok:\n                    return b\n"
         f"            elif kind == {Kind.TABLE}:\n"
         "                if not look_up(one[2], one[3], one[4], one[5], one[6]):\n"
@@ -130,8 +118,9 @@ def _body() -> str:
         "                if call_host(one[1], (one[2],)) != 0:\n"
         "                    return b\n"
         f"            elif kind == {Kind.FINITE}:\n"
-        + _chosen("is_finite", "one[2], one[3], one[4]", "not ok")
-        + f"            elif kind == {Kind.ADD_ROW_RELU}:\n"
+        f"                ok = is_finite_float32({sums}) if one[1] == 4 else is_finite_float64({sums})\n"
+        "                if not ok:\n                    return b\n"
+        f"            elif kind == {Kind.ADD_ROW_RELU}:\n"
         + _cases("add_row_relu", REALS, "one[2], one[3], one[4], one[5], one[6]")
         + f"            elif kind == {Kind.MASK_POSITIVE}:\n"
         + _cases("mask_positive", REALS, "one[2], one[3], one[4], one[5], one[6]")
