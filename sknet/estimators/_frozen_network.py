@@ -24,7 +24,6 @@ from sknet.engine.extend import (
 from sknet.estimators._encoded import Encoded
 from sknet.estimators._inputs import Inputs
 from sknet.estimators._passes import Passes
-from sknet.estimators._python import python_file
 from sknet.estimators._reading import Sequences, with_lengths
 from sknet.estimators._targets import ArrayTargets, ClassEncoder, RealTargets
 from sknet.nn import Module, Scope, run
@@ -217,8 +216,18 @@ class Frozen:
         multiple in one pass, and where large products are split: these differ in the last digits.
         Inputs have the lengths of the fit along all axes but the first.
         """
-        text = python_file(self, layer, coverage)
-        write_atomically(Path(path), [text.encode()])
+        write_atomically(Path(path), [self.as_python(layer, coverage).encode()])
+
+    def as_python(self, layer: Any = None, coverage: float | None = None, table: Any = None) -> str:
+        """Return the text of the file that `to_python` writes; `table` writes what is done before."""
+        from sknet.estimators._python import python_file  # predictions do without
+
+        return python_file(self, layer, coverage, table)
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether X is a table of any kinds of columns."""
+        return isinstance(self._inputs, Encoded)
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("_loss", "_targets", "_inputs", "_label", "_dtype", "_module", "_names")

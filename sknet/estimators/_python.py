@@ -1,6 +1,6 @@
 """Frozen predictors as Python files that need NumPy alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,10 +12,19 @@ from sknet.engine.extend import FEW_ROWS, MOST_ROWS, Head, Part, Pass, computed_
 from sknet.estimators._decoding import DECODER
 from sknet.estimators._encoded import Encoded
 from sknet.estimators._heads import interval_head, probability_head
-from sknet.exceptions import CaptureError
 from sknet.nn import Scope, bindings, run
+from sknet.preprocessing.extend import EncodedTable
 
-__all__ = ["Prepares", "python_file"]
+__all__ = [
+    "Method",
+    "Prepares",
+    "file_text",
+    "head_source",
+    "in_parts",
+    "label_facts",
+    "methods_of",
+    "python_file",
+]
 
 COVERAGE = 0.8  # of the intervals that are asked for if no other is
 
@@ -112,11 +121,11 @@ class Prepares(Protocol):
     title: str
     inverse: Any
 
-    def write(self, source: PythonSource, /) -> str:
-        """Return definitions of the functions `prepared(X)` and, with an inverse, `restored(y)`."""
+    def write(self, source: PythonSource, /, name: str = "prepared") -> str:
+        """Return definitions of the function `name` of X and, with an inverse, of `restored(y)`."""
 
 
-class _Method(NamedTuple):
+class Method(NamedTuple):
     """A function of the file.
 
     Attributes
@@ -147,7 +156,7 @@ class _Method(NamedTuple):
 # -- which functions there are ------------------------------------------------------------------
 
 
-def _of_classifier(frozen: Any, coverage: float | None) -> Iterator[_Method]:
+def _of_classifier(frozen: Any, coverage: float | None) -> Iterator[Method]:
     loss, targets = frozen._loss, frozen._targets
     decide = targets.deciding(loss) or (lambda output: output)
 
@@ -155,30 +164,28 @@ def _of_classifier(frozen: Any, coverage: float | None) -> Iterator[_Method]:
         return targets.numbers(decide(output), loss.threshold)
 
     then = "found" if targets.labels is None else "LABELS[found]"
-    yield _Method("predict", "Return labels.", labels, then=then)
-    yield _Method(
-        "decision_function", "Return raw outputs.", lambda output: targets.decisions(decide(output))
-    )
+    yield Method("predict", "Return labels.", labels, then=then)
+    yield Method("decision_function", "Return raw outputs.", lambda output: targets.decisions(decide(output)))
     if loss.has_probabilities:
         for name, link, doc in (
             ("predict_proba", "predict", "Return the probability of each class."),
             ("predict_log_proba", "log_predict", "Return the logarithm of the probability of each class."),
         ):
-            head = probability_head(loss, targets, frozen._temperature, link)
-            yield _Method(name, doc, lambda output, head=head: targets.per_column(head(output)))
+            head = probability_head(loss, targets, getattr(frozen, "_temperature", None), link)
+            yield Method(name, doc, lambda output, head=head: targets.per_column(head(output)))
 
 
-def _of_regressor(frozen: Any, coverage: float | None) -> Iterator[_Method]:
+def _of_regressor(frozen: Any, coverage: float | None) -> Iterator[Method]:
     loss, targets = frozen._loss, frozen._targets
 
     def decoded(head: Head) -> Head:
         return lambda output: targets.decode(head(output))
 
-    yield _Method("predict", "Return predictions.", decoded(loss.predict))
+    yield Method("predict", "Return predictions.", decoded(loss.predict))
     if hasattr(frozen, "predict_std"):
-        yield _Method("predict_std", "Return standard deviations.", decoded(loss.predict_std))
+        yield Method("predict_std", "Return standard deviations.", decoded(loss.predict_std))
     if hasattr(frozen, "predict_quantiles"):
-        yield _Method("predict_quantiles", "Return every quantile.", decoded(loss.predict_quantiles))
+        yield Method("predict_quantiles", "Return every quantile.", decoded(loss.predict_quantiles))
     if hasattr(frozen, "predict_interval"):
         wanted = COVERAGE if coverage is None else coverage
         head = interval_head(loss, wanted)
@@ -189,10 +196,10 @@ def _of_regressor(frozen: Any, coverage: float | None) -> Iterator[_Method]:
                 return  # quantiles of another interval, which nobody has asked for
             raise
         doc = "Return the bounds between which this share of targets is expected."
-        yield _Method("predict_interval", doc, decoded(head), coverage=wanted)
+        yield Method("predict_interval", doc, decoded(head), coverage=wanted)
 
 
-def _of_transformer(frozen: Any, coverage: float | None) -> Iterator[_Method]:
+def _of_transformer(frozen: Any, coverage: float | None) -> Iterator[Method]:
     loss, targets = frozen._loss, frozen._targets
     if hasattr(frozen, "inverse_transform"):
         head = targets.head(loss) or (lambda output: output)
@@ -201,16 +208,32 @@ def _of_transformer(frozen: Any, coverage: float | None) -> Iterator[_Method]:
             return targets.restore(head(output))
 
         doc = "Return what the decoder makes of codes."
-        yield _Method("inverse_transform", doc, restored, Part(DECODER), "codes")
+        yield Method("inverse_transform", doc, restored, Part(DECODER), "codes")
 
 
-def _methods(frozen: Any, kind: str, layer: Any, coverage: float | None) -> list[_Method]:
+def methods_of(frozen: Any, kind: str, layer: Any, coverage: float | None) -> list[Method]:
+    """Return the functions of a predictor's file.
+
+    Parameters
+    ----------
+    frozen : predictor
+        With its loss and its targets.
+    kind : {"classifier", "regressor", "transformer"}
+        What it is.
+    layer, coverage : object
+        As for `to_python`.
+
+    Returns
+    -------
+    list of Method
+        In the order of the file.
+    """
     found = list(KINDS[kind](frozen, coverage))
     if layer is None and kind == "transformer":
         layer = frozen._code
     if layer is not None:
         found.insert(
-            0, _Method("transform", f"Return the output of layer {layer!r}.", None, frozen._layer(layer))
+            0, Method("transform", f"Return the output of layer {layer!r}.", None, frozen._layer(layer))
         )
     return found
 
@@ -227,11 +250,6 @@ class _File:
     def __init__(self, frozen: Any, table: "Prepares | None") -> None:
         self.frozen, self.source, self.is_prepared = frozen, PythonSource(), table is not None
         module, inputs = frozen._module, frozen._inputs
-        if isinstance(inputs, Encoded):
-            raise CaptureError(
-                "the table encoder of this predictor reads frames and cannot be written as Python that needs "
-                "NumPy alone: encode tables beforehand, encoder_.transform(X), and fit on what that returns"
-            )
         self.values = {name: parameter.data for name, parameter in module.own_parameters()}
         self.values |= {name: np.asarray(buffer.data) for name, buffer in module.named_buffers()}
         self.places = bindings(module)
@@ -250,12 +268,12 @@ class _File:
         layer = self.frozen._module.get_submodule(prefix) if prefix else self.frozen._module
         return f"{prefix} {type(layer).__name__}".strip()
 
-    def _rows(self, method: _Method, n: int) -> dict[str, np.ndarray[Any, Any]]:
+    def _rows(self, method: Method, n: int) -> dict[str, np.ndarray[Any, Any]]:
         dtype = self.frozen._dtype
         examples = self.inputs[method.source]
         return {name: np.zeros((n, *x.shape[1:]), computed_dtype(x, dtype)) for name, x in examples.items()}
 
-    def network(self, method: _Method) -> tuple[str, tuple[int, ...], Any]:
+    def network(self, method: Method) -> tuple[str, tuple[int, ...], Any]:
         """Write the pass of a method; return the function's name, and shape and dtype of a row's output."""
         found = self.passes.get(method.by)
         if found is None:
@@ -289,38 +307,18 @@ class _File:
             found = self.passes[method.by] = (name, output.shape[1:], output.dtype)
         return found
 
-    def method(self, method: _Method) -> str:
+    def method(self, method: Method) -> str:
         """Write what a method computes, and return the function that calls it."""
         name, shape, dtype = self.network(method)
-        function, head = name, method.head
-        if head is not None:
+        function = name
+        if method.head is not None:
             function = f"{name}_to_{method.name}"
-            several: list[bool] = []
-
-            def captured(n: int) -> Graph:
-                def forward(output: Tensor) -> Any:
-                    found = head(output)
-                    several.append(isinstance(found, list))
-                    return found
-
-                with no_grad():
-                    return capture(forward, np.zeros((n, *shape), dtype))
-
-            self.texts.append(
-                self.source.function(
-                    function,
-                    f"Return what `{method.name}` makes of raw outputs.",
-                    captured,
-                    [],
-                    ["raw"],
-                    result=lambda names: f"[{', '.join(names)}]" if several[-1] else names[0],
-                )
-            )
+            self.texts.append(head_source(self.source, method, function, shape, dtype))
             inputs = ", ".join([self.source.local(name) for name in self.inputs[method.source]])
             function = f"lambda {inputs}: {function}({name}({inputs}))"
         return self._public(method, function)
 
-    def _public(self, method: _Method, function: str) -> str:
+    def _public(self, method: Method, function: str) -> str:
         is_named = method.source == "X" and self.is_named
         has_lengths = is_named and "lengths" in self.inputs["X"]
         expected, most = ("INPUTS", "MOST_ROWS") if method.source == "X" else ("CODES", "MOST_CODES")
@@ -352,20 +350,14 @@ class _File:
         body = "".join(f"    {line}\n" for line in (f'"""{method.doc}"""', *lines))
         return f"def {method.name}({arguments}):\n{body}".rstrip("\n")
 
-    def _with_std(self, method: _Method) -> list[str]:
+    def _with_std(self, method: Method) -> list[str]:
         if method.name != "predict" or not hasattr(self.frozen, "predict_std") or method.then != "found":
             return []
         return ["return (found, predict_std(X)) if return_std else found"]
 
     def facts(self) -> str:
         """Return the constants that the functions read."""
-        frozen, lines = self.frozen, []
-        if hasattr(frozen, "classes_"):
-            classes, labels = frozen.classes_, frozen._targets.labels
-            lines.append(f"classes_ = {self.source.value(classes)}")
-            if labels is not None:
-                same = labels is classes
-                lines.append(f"LABELS = {'classes_' if same else self.source.value(labels)}")
+        lines = label_facts(self.frozen, self.source)
         lines += self._expected("INPUTS", "MOST_ROWS", "X", "")
         if "codes" in self.inputs:
             lines += self._expected("CODES", "MOST_CODES", "codes", DECODER)
@@ -380,6 +372,73 @@ class _File:
         rows = self.frozen._passes.rows_at_once(given, part)
         shown = ", ".join(f"{key!r}: {fact!r}" for key, fact in facts.items())
         return [f"{name} = {{{shown}}}  # shape of a row, and dtype (None: integers)", f"{most} = {rows}"]
+
+
+def head_source(source: PythonSource, method: Method, name: str, shape: tuple[int, ...], dtype: Any) -> str:
+    """Return the definition of a function of raw outputs.
+
+    Parameters
+    ----------
+    source : PythonSource
+        Takes what it calls.
+    method : Method
+        For which it computes what its head does.
+    name : str
+        Of the function.
+    shape : tuple of int
+        Of the raw outputs of a row.
+    dtype : dtype
+        Of the raw outputs.
+
+    Returns
+    -------
+    str
+        Python.
+    """
+    head, several = method.head, []
+    assert head is not None
+
+    def captured(n: int) -> Graph:
+        def forward(output: Tensor) -> Any:
+            found = head(output)
+            several.append(isinstance(found, list))
+            return found
+
+        with no_grad():
+            return capture(forward, np.zeros((n, *shape), dtype))
+
+    return source.function(
+        name,
+        f"Return what `{method.name}` makes of raw outputs.",
+        captured,
+        [],
+        ["raw"],
+        result=lambda names: f"[{', '.join(names)}]" if several[-1] else names[0],
+    )
+
+
+def label_facts(frozen: Any, source: PythonSource) -> list[str]:
+    """Return assignments of a classifier's labels.
+
+    Parameters
+    ----------
+    frozen : predictor
+        With `classes_` if it is a classifier.
+    source : PythonSource
+        Takes arrays.
+
+    Returns
+    -------
+    list of str
+        Python; empty for other predictors.
+    """
+    if not hasattr(frozen, "classes_"):
+        return []
+    classes, labels = frozen.classes_, frozen._targets.labels
+    lines = [f"classes_ = {source.value(classes)}"]
+    if labels is not None:
+        lines.append(f"LABELS = {'classes_' if labels is classes else source.value(labels)}")
+    return lines
 
 
 def python_file(frozen: Any, layer: Any, coverage: float | None, table: "Prepares | None" = None) -> str:
@@ -404,24 +463,65 @@ def python_file(frozen: Any, layer: Any, coverage: float | None, table: "Prepare
     CaptureError
         If a part cannot be written.
     """
+    if isinstance(frozen._inputs, Encoded):
+        title = repr(frozen) if table is None else table.title
+        table = EncodedTable(frozen._inputs.encoder, title, table)
     file = _File(frozen, table)
-    chosen = _methods(frozen, frozen._kind, layer, coverage)
+    chosen = methods_of(frozen, frozen._kind, layer, coverage)
     if table is not None and table.inverse is not None:
         chosen = [method._replace(then="restored(found)") for method in chosen if method.name == "predict"]
     before = "" if table is None else f"{table.write(file.source)}\n\n\n"
-    methods = [file.method(method) for method in chosen]
-    names = [method.name for method in chosen]
-    in_parts = IN_PARTS.format(few=FEW_ROWS, most=MOST_ROWS).strip()
-    source, facts = file.source, file.facts()
+    methods = {method.name: file.method(method) for method in chosen}
+    title = repr(frozen) if table is None else table.title
+    inputs = f"{before}{in_parts()}\n\n\n{CHECKED.format().strip()}"
+    return file_text(title, methods, file.texts, inputs, file.source, file.facts())
+
+
+def in_parts() -> str:
+    """Return the definition of the function that computes some rows at a time.
+
+    Returns
+    -------
+    str
+        Python.
+    """
+    return IN_PARTS.format(few=FEW_ROWS, most=MOST_ROWS).strip()
+
+
+def file_text(
+    title: str, methods: Mapping[str, str], passes: list[str], inputs: str, source: PythonSource, facts: str
+) -> str:
+    """Return the text of a file.
+
+    Parameters
+    ----------
+    title : str
+        What it is.
+    methods : mapping of str to str
+        Definitions of its public functions.
+    passes : list of str
+        Definitions of what they call.
+    inputs : str
+        Definitions that read X.
+    source : PythonSource
+        Holds arrays and everything else that is called.
+    facts : str
+        Assignments of constants.
+
+    Returns
+    -------
+    str
+        Python.
+    """
     return FILE.format(
-        title=repr(frozen) if table is None else table.title,
-        names=", ".join(f"`{name}`" for name in names),
+        title=title,
+        names=", ".join(f"`{name}`" for name in methods),
         imports=source.imports.strip(),
-        all=names,
+        all=list(methods),
         facts=facts,
-        methods="\n\n\n".join(methods),
-        passes="\n\n\n".join(file.texts),
-        inputs=f"{before}{in_parts}\n\n\n{CHECKED.format().strip()}",
+        methods="\n\n\n".join(methods.values()),
+        passes="\n\n\n".join(passes),
+        inputs=inputs,
         helpers="\n\n\n".join([*source.helpers, *source.decoder]),
         arrays="\n".join(source.arrays),
     )

@@ -23,7 +23,14 @@ if TYPE_CHECKING:
     from sknet.estimators._input import check_weights, check_y
     from sknet.estimators._namespace import follows_namespace
     from sknet.estimators._perceptron import PerceptronLayers
-    from sknet.estimators._python import python_file
+    from sknet.estimators._python import (
+        Method,
+        file_text,
+        head_source,
+        in_parts,
+        label_facts,
+        methods_of,
+    )
     from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
     from sknet.estimators._regressor import BaseRegressor
     from sknet.estimators._targets import (
@@ -40,6 +47,7 @@ __all__ = [
     "BaseRegressor",
     "ClassTargets",
     "ColumnTargets",
+    "Method",
     "Perceptron",
     "PerceptronLayers",
     "RealTargets",
@@ -50,16 +58,20 @@ __all__ = [
     "check_y",
     "class_weighted",
     "computation_of",
+    "file_text",
     "follows_namespace",
     "gives_deviations",
     "gives_intervals",
     "gives_probabilities",
     "gives_quantiles",
+    "head_source",
+    "in_parts",
     "interval_head",
     "is_estimator",
+    "label_facts",
     "layer_sizes",
+    "methods_of",
     "probability_head",
-    "python_file",
     "settings_of",
 ]
 
@@ -87,7 +99,9 @@ _NAMES = _Names(
         "sknet.estimators._modules": ("Built", "Ready"),
         "sknet.estimators._namespace": ("follows_namespace",),
         "sknet.estimators._perceptron": ("PerceptronLayers",),
-        "sknet.estimators._python": ("python_file",),
+        "sknet.estimators._python": (
+            *("Method", "file_text", "head_source", "in_parts", "label_facts", "methods_of"),
+        ),
         "sknet.estimators._recipe": ("Recipe", "layer_sizes", "settings_of"),
         "sknet.estimators._regressor": ("BaseRegressor",),
         "sknet.estimators._targets": (

@@ -12,8 +12,10 @@ from sknet.freezing._encoding import one_hot
 from sknet.freezing._scaling import Scaling, standard_scaler
 
 __all__ = [
+    "THRESHOLD",
     "Binarizing",
     "Bins",
+    "BoxCox",
     "Normalizing",
     "Powers",
     "Products",
@@ -21,12 +23,15 @@ __all__ = [
     "Quantiles",
     "Selection",
     "binarizer",
+    "binned",
+    "by_powers",
     "k_bins",
     "normalizer",
     "polynomial_features",
     "power_transformer",
     "principal_components",
     "quantile_transformer",
+    "ranks_of",
     "selector",
     "truncated_svd",
 ]
@@ -233,12 +238,18 @@ class Bins:
     def __call__(self, X: Any) -> Any:
         """Return the outputs."""
         X = np.array(_finite(_dense(X), PRECISIONS if self.dtype is None else (self.dtype,)))
-        for i, edges in enumerate(self.edges):
-            X[:, i] = np.searchsorted(edges, X[:, i], side="right")
+        X = binned(X, self.edges)
         if self.container is None:
             return X
         starts = np.cumsum([0, *(len(edges) + 1 for edges in self.edges)])
         return one_hot(X.astype(np.int64) + starts[:-1], int(starts[-1]), X.dtype, self.container)
+
+
+def binned(X: Any, edges: Any) -> Any:
+    """Replace the columns of an array by the indices of intervals, in place, and return it."""
+    for i, inner in enumerate(edges):
+        X[:, i] = np.searchsorted(inner, X[:, i], side="right")
+    return X
 
 
 def k_bins(discretizer: Any) -> Bins:
@@ -327,13 +338,19 @@ class Powers:
 
     def __call__(self, X: Any) -> Any:
         """Return the transformed columns; NaN is kept."""
-        X = np.array(as_floats(_dense(X)))
-        for i, power in enumerate(self.lambdas):
-            X[:, i] = _yeo_johnson(X[:, i], power)
+        X = by_powers(np.array(as_floats(_dense(X))), self.lambdas)
         return X if self.scaling is None else self.scaling(X)
 
 
-def _yeo_johnson(x: Any, power: np.float64) -> Any:
+def by_powers(X: Any, lambdas: Any) -> Any:
+    """Transform the columns of an array by Yeo and Johnson's formula, in place, and return it."""
+    for i, power in enumerate(lambdas):
+        X[:, i] = yeo_johnson(X[:, i], power)
+    return X
+
+
+def yeo_johnson(x: Any, power: Any) -> Any:
+    """Return what Yeo and Johnson's formula makes of a column."""
     found = np.zeros_like(x, dtype=np.result_type(x, power))
     smallest, rest, up = np.finfo(found.dtype).eps, 2 - power, x >= 0
     if abs(power) < smallest:
@@ -347,12 +364,36 @@ def _yeo_johnson(x: Any, power: np.float64) -> Any:
     return found
 
 
-def power_transformer(transformer: Any) -> Powers:
+@dataclass(frozen=True)
+class BoxCox:
+    """The Box-Cox transformation, with a parameter for each column.
+
+    Attributes
+    ----------
+    lambdas : ndarray of shape (n_features,)
+        The parameters.
+    scaling : Scaling or None
+        The scaling afterwards.
+    """
+
+    lambdas: Any
+    scaling: Scaling | None
+
+    def __call__(self, X: Any) -> Any:
+        """Return the transformed columns; NaN is kept."""
+        X = np.array(as_floats(_dense(X)))
+        if (X <= 0).any():
+            raise ValueError("The Box-Cox transformation can only be applied to strictly positive data")
+        for i, power in enumerate(self.lambdas):
+            X[:, i] = special("boxcox")(X[:, i], power)
+        return X if self.scaling is None else self.scaling(X)
+
+
+def power_transformer(transformer: Any) -> Powers | BoxCox:
     """Freeze a PowerTransformer."""
-    if transformer.method != "yeo-johnson":
-        raise ValueError(f"its method is {transformer.method!r}; supported is 'yeo-johnson'")
     scaling = standard_scaler(transformer._scaler) if transformer.standardize else None
-    return Powers(np.array(transformer.lambdas_), scaling)
+    kind = BoxCox if transformer.method == "box-cox" else Powers
+    return kind(np.array(transformer.lambdas_), scaling)
 
 
 THRESHOLD = 1e-7  # quantiles of the normal distribution are clipped this near to 0 and 1
@@ -384,22 +425,28 @@ class Quantiles:
         return X
 
     def _ranks(self, x: Any, quantiles: Any) -> Any:
-        lowest, highest = quantiles[0], quantiles[-1]
-        if self.is_normal:
-            is_low, is_high = x - THRESHOLD < lowest, x + THRESHOLD > highest
-        else:
-            is_low, is_high = x == lowest, x == highest
-        found, is_there = x.copy(), ~np.isnan(x)
-        kept, references = x[is_there], self.references
-        up = np.interp(kept, quantiles, references)
-        found[is_there] = 0.5 * (up - np.interp(-kept, -quantiles[::-1], -references[::-1]))
-        found[is_high] = 1
-        found[is_low] = 0
+        found = ranks_of(x, quantiles, self.references, self.is_normal)
         if self.is_normal:
             inverse = special("ndtri")
             bounds = [inverse(p) for p in (THRESHOLD - np.spacing(1), 1 - (THRESHOLD - np.spacing(1)))]
             found = np.clip(inverse(found.astype(np.float64)), *bounds)
         return found
+
+
+def ranks_of(x: Any, quantiles: Any, references: Any, is_normal: bool) -> Any:
+    """Return the ranks of a column's values, from 0 to 1; NaN is kept."""
+    lowest, highest = quantiles[0], quantiles[-1]
+    if is_normal:
+        is_low, is_high = x - THRESHOLD < lowest, x + THRESHOLD > highest
+    else:
+        is_low, is_high = x == lowest, x == highest
+    found, is_there = x.copy(), ~np.isnan(x)
+    kept = x[is_there]
+    up = np.interp(kept, quantiles, references)
+    found[is_there] = 0.5 * (up - np.interp(-kept, -quantiles[::-1], -references[::-1]))
+    found[is_high] = 1
+    found[is_low] = 0
+    return found
 
 
 def quantile_transformer(transformer: Any) -> Quantiles:

@@ -12,10 +12,8 @@ import numpy as np
 from sknet._available import available_if
 from sknet._frames import Frame, is_frame, only_row, read_frame
 from sknet._scipy import issparse
-from sknet.estimators.extend import python_file
 from sknet.freezing._columns import Chain, Columns
 from sknet.freezing._encoding import OneHot, Ordinal
-from sknet.freezing._python import Table, steps_file
 from sknet.freezing._scaling import Elementwise
 from sknet.persistence import write_atomically
 
@@ -241,17 +239,21 @@ class FrozenPipeline:
         write_atomically(Path(path), [self._as_python(layer, coverage).encode()])
 
     def _as_python(self, layer: int | str | None, coverage: float | None) -> str:
+        from sknet.freezing._python import Table, steps_file  # predictions do without
+
         steps, last, inverse = list(self._steps.steps), self._last, None
         if isinstance(last, Retargeted):
             last, inverse = last._regressor, last._inverse
             if isinstance(last, FrozenPipeline):
                 steps, last = [*steps, *last._steps.steps], last._last
-        table = Table(self._features, Chain(tuple(steps)), repr(self), inverse)
+        gives_numbers = not getattr(last, "reads_tables", False)
+        table = Table(self._features, Chain(tuple(steps)), repr(self), inverse, gives_numbers=gives_numbers)
         if last is None:
             return steps_file(table)
         if not hasattr(last, "to_python"):
             raise TypeError(f"{type(last).__name__} cannot be written as Python that needs NumPy alone")
-        return python_file(last, layer, coverage, table)
+        text: str = last.as_python(layer, coverage, table)
+        return text
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({' -> '.join(self._labels)})"

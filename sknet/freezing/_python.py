@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -10,133 +11,30 @@ from sknet.compile.extend import PythonSource
 from sknet.exceptions import CaptureError
 from sknet.freezing._columns import Branch, Chain, Columns
 from sknet.freezing._encoding import Levels, OneHot, Ordinal
-from sknet.freezing._features import Normalizing, Products, Projection, Selection
+from sknet.freezing._features import (
+    THRESHOLD,
+    Binarizing,
+    Bins,
+    BoxCox,
+    Normalizing,
+    Powers,
+    Products,
+    Projection,
+    Quantiles,
+    Selection,
+    binned,
+    by_powers,
+    ranks_of,
+)
 from sknet.freezing._imputing import Imputing
+from sknet.freezing._python_helpers import HELPERS, NEEDED, RESTORED
 from sknet.freezing._scaling import Elementwise, Scaling
+from sknet.freezing._tables import Encoding
+from sknet.preprocessing.extend import columns_of, encoding_call, table_facts
 
 __all__ = ["Table", "steps_file"]
 
 PLAIN = (str, bool, int, float, type(None))
-
-READING = '''
-def columns_of(X):
-    """Return a table with the columns of the fit as an array: numbers, or objects if there are others.
-
-    It is an array, a list of rows, a data frame, or a dict of columns by name.
-    """
-    if NAMES is not None and hasattr(X, "keys"):
-        missing = [name for name in NAMES if name not in X.keys()]
-        if missing:
-            raise ValueError(f"X has no column {missing[0]!r}: expected {list(NAMES)}")
-        columns = [np.asarray(X[name]) for name in NAMES]
-        if all(column.dtype.kind in "biuf" for column in columns):
-            return np.column_stack(columns)
-        X = np.empty((len(columns[0]), len(columns)), dtype=object)
-        for i, column in enumerate(columns):
-            X[:, i] = column.tolist()
-        return X
-    if not hasattr(X, "dtype") and any(isinstance(value, str) for row in X for value in row):
-        X = np.array(X, dtype=object)
-    X = np.asarray(X)
-    if X.ndim != 2 or X.shape[1] != N_COLUMNS or not len(X):
-        raise ValueError(f"expected rows of {N_COLUMNS} columns, and at least one, got shape {X.shape}")
-    return X
-'''
-HELPERS: Mapping[str, str] = {
-    "floats": '''
-def floats(X):
-    """Return a table as real numbers; NaN may be among them."""
-    X = X if X.dtype.kind == "f" else X.astype(np.float64)
-    if np.isinf(X).any():
-        raise ValueError("X contains infinity")
-    return X
-''',
-    "numbers": '''
-def numbers(X):
-    """Return objects as real numbers, and numbers as they are."""
-    return X.astype(np.float64) if X.dtype == object else X
-''',
-    "scaled": '''
-def scaled(X, operations, bounds, rounds):
-    """Return the columns after arithmetic with a number for each, one operation after the other."""
-    X = floats(X)
-    for operation, values in operations:
-        values = values.astype(X.dtype) if rounds else values
-        X = operation(X, values, out=np.empty_like(X), casting="same_kind")
-    return X if bounds is None else np.clip(X, *map(X.dtype.type, bounds))
-''',
-    "imputed": '''
-def imputed(X, missing, values, kept, flagged):
-    """Return the table with missing values replaced, and an output for each flagged column."""
-    mask = X != X if missing != missing else X == missing
-    found, holes = X[:, kept].copy(), mask[:, kept]
-    np.copyto(found, values, where=holes, casting="unsafe")
-    return np.hstack((found, mask[:, flagged]))
-''',
-    "projected": '''
-def projected(X, weights, center, scale):
-    """Return products with a matrix, less the center and divided by the scale."""
-    X = floats(X)
-    found = (X.astype(np.float64) if X.dtype == np.float16 else X) @ weights
-    if center is not None:
-        found -= center
-    if scale is not None:
-        found /= scale
-    return found
-''',
-    "normalized": '''
-def normalized(X, norm):
-    """Return rows divided by their norms."""
-    X = floats(X)
-    if norm == "l2":
-        norms = np.sqrt(np.einsum("ij,ij->i", X, X))
-    else:
-        norms = (np.sum if norm == "l1" else np.max)(np.abs(X), axis=1)
-    norms[norms < 10 * np.finfo(norms.dtype).eps] = 1.0
-    return X / norms[:, None]
-''',
-    "products": '''
-def products(X, has_bias, degrees, n_left_out):
-    """Return columns and, degree by degree, their products."""
-    parts = [floats(X)]
-    for before, columns in degrees:
-        parts.append(parts[-1][:, before] * parts[0][:, columns])
-    if has_bias:
-        parts.insert(0, np.ones((len(X), 1), parts[0].dtype))
-    return np.concatenate(parts, axis=1)[:, n_left_out:]
-''',
-    "places": '''
-def places(X, columns, levels):
-    """Return what the levels of each column become."""
-    found = []
-    for column, name, (known, nan, unknown) in zip(X.T.tolist(), columns, levels):
-        row = []
-        for value in column:
-            place = known.get(value)
-            if place is None:
-                is_nan = nan is not None and isinstance(value, float) and value != value
-                place = nan if is_nan else unknown
-            if place is None:
-                raise ValueError(f"Found unknown category {value!r} in {name}")
-            row.append(place)
-        found.append(row)
-    return np.array(found).T
-''',
-    "one_hot": '''
-def one_hot(places, width, dtype):
-    """Return an output for every level; places below 0 have none."""
-    out = np.zeros((len(places), width), dtype)
-    rows, _ = np.nonzero(places >= 0)
-    out[rows, places[places >= 0]] = 1
-    return out
-''',
-}
-RESTORED = '''
-def restored(y):
-    """Return predictions in the units of the targets."""
-    return {step}(y.reshape(-1, 1)).reshape(y.shape) if y.ndim == 1 else {step}(y)
-'''
-NEEDED = dict.fromkeys(("scaled", "projected", "normalized", "products"), ("floats",))
 TRANSFORMER = '''"""{title}, as Python that needs NumPy alone.
 
 Written by sknet. `transform` does what the transformer's method does; what it would return as a sparse
@@ -175,18 +73,25 @@ class Table:
         What the file is.
     inverse : callable, default=None
         A step that takes predictions, with two axes, back to the units of y.
+    gives_numbers : bool, default=True
+        Whether the result is to be numbers.
     """
 
-    def __init__(self, features: Any, steps: Chain, title: str, inverse: Any = None) -> None:
+    def __init__(
+        self, features: Any, steps: Chain, title: str, inverse: Any = None, *, gives_numbers: bool = True
+    ) -> None:
         self.features, self.steps, self.title, self.inverse = features, steps, title, inverse
+        self.gives_numbers = gives_numbers
 
-    def write(self, source: PythonSource) -> str:
-        """Return definitions of `prepared(X)` and, with an inverse, `restored(y)`.
+    def write(self, source: PythonSource, name: str = "prepared") -> str:
+        """Return definitions of a function that prepares tables and, with an inverse, of `restored(y)`.
 
         Parameters
         ----------
         source : PythonSource
             Stores the numbers.
+        name : str, default="prepared"
+            Of the function.
 
         Returns
         -------
@@ -200,17 +105,15 @@ class Table:
         """
         writer = _Writer(source)
         last = writer.step(self.steps)
-        names = self.features.names
-        head = f"N_COLUMNS = {self.features.count}\nNAMES = {names!r}"
-        body = (
-            f'def prepared(X):\n    """Return the inputs of the network for a table."""\n'
-            f"    return {writer.uses('numbers')}({last}(columns_of(X)))"
-        )
+        head = table_facts(self.features.count, self.features.names)
+        found = f"{last}({source.value(columns_of)}(X, N_COLUMNS, NAMES))"
+        found = f"{writer.uses('numbers')}({found})" if self.gives_numbers else found
+        body = f'def {name}(X):\n    """Return the transformed rows of a table."""\n    return {found}'
         texts = [head, body]
         if self.inverse is not None:
             texts.append(RESTORED.format(step=writer.step(self.inverse)).strip())
         helpers = [HELPERS[name].strip() for name in HELPERS if name in writer.used]
-        return "\n\n\n".join([*texts, *writer.texts, READING.strip(), *helpers])
+        return "\n\n\n".join([*texts, *writer.texts, *helpers])
 
 
 def steps_file(table: Table) -> str:
@@ -231,7 +134,7 @@ def steps_file(table: Table) -> str:
     return TRANSFORMER.format(
         title=table.title,
         imports=source.imports.strip(),
-        steps="\n\n\n".join([*source.decoder, steps]),
+        steps="\n\n\n".join([*source.decoder, *source.helpers, steps]),
         arrays="\n".join(source.arrays),
     )
 
@@ -247,12 +150,12 @@ class _Writer:
 
     def step(self, step: Any) -> str:
         """Write a step, and return the name of its function."""
-        write = STEPS.get(type(step))
+        write = WRITTEN.get(type(step))
         if write is None:
             kind = type(getattr(step, "__self__", step)).__name__
             raise CaptureError(
                 f"{kind} cannot be written as Python that needs NumPy alone; supported are "
-                f"{', '.join(sorted(kind.__name__ for kind in STEPS))}"
+                f"{', '.join(sorted(kind.__name__ for kind in WRITTEN))}"
             )
         self._count += 1
         name = self.source.local(f"step_{self._count}_{type(step).__name__.lower()}")
@@ -334,7 +237,8 @@ def _projection(w: _Writer, step: Projection, name: str) -> list[str]:
 
 
 def _selection(w: _Writer, step: Selection, name: str) -> list[str]:
-    return [f"return X[:, {w.array(step.mask, f'{name}_mask')}]"]
+    read = [] if step.allows_nan else [f"{w.uses('check_finite')}(X)"]
+    return [*read, f"return X[:, {w.array(step.mask, f'{name}_mask')}]"]
 
 
 def _normalizing(w: _Writer, step: Normalizing, name: str) -> list[str]:
@@ -375,16 +279,84 @@ def _branch(w: _Writer, branch: Branch) -> str:
     return text if branch.weight is None else f"{text} * {branch.weight!r}"
 
 
-STEPS: Mapping[type, Callable[[_Writer, Any, str], list[str]]] = {
+def _bins(w: _Writer, step: Bins, name: str) -> list[str]:
+    edges = ", ".join([w.array(each, f"{name}_edges_{i}") for i, each in enumerate(step.edges)])
+    read = f"X = {w.uses('finite')}(X)"
+    dtype = "X.dtype if X.dtype == np.float32 else np.float64" if step.dtype is None else repr(step.dtype.str)
+    lines = [read, f"X = {w.source.value(binned)}(np.array(X, {dtype}), [{edges}])"]
+    if step.container is None:
+        return [*lines, "return X"]
+    starts = np.cumsum([0, *(len(each) + 1 for each in step.edges)])
+    places = f"X.astype(np.int64) + {w.array(starts[:-1], f'{name}_starts')}"
+    return [*lines, f"return {w.uses('one_hot')}({places}, {int(starts[-1])}, X.dtype)"]
+
+
+def _binarizing(w: _Writer, step: Binarizing, name: str) -> list[str]:
+    return [
+        f"X = np.array(X if X.dtype.kind in 'iu' else {w.uses('finite')}(X))",
+        f"X[...] = np.greater(X, {step.threshold!r})",
+        "return X",
+    ]
+
+
+def _then_scaled(w: _Writer, lines: list[str], scaling: Scaling | None) -> list[str]:
+    return [*lines, "return X" if scaling is None else f"return {w.step(scaling)}(X)"]
+
+
+def _powers(w: _Writer, step: Powers, name: str) -> list[str]:
+    lambdas = w.array(step.lambdas, f"{name}_lambdas")
+    found = f"X = {w.source.value(by_powers)}(np.array({w.uses('floats')}(X)), {lambdas})"
+    return _then_scaled(w, [found], step.scaling)
+
+
+def _box_cox(w: _Writer, step: BoxCox, name: str) -> list[str]:
+    lambdas = w.array(step.lambdas, f"{name}_lambdas")
+    found = f"X = {w.uses('by_box_cox')}(np.array({w.uses('floats')}(X)), {lambdas})"
+    return _then_scaled(w, [found], step.scaling)
+
+
+def _quantiles(w: _Writer, step: Quantiles, name: str) -> list[str]:
+    quantiles = w.array(step.quantiles, f"{name}_quantiles")
+    references = w.array(step.references, f"{name}_references")
+    ranks = f"{w.source.value(ranks_of)}(X[:, i], {quantiles}[:, i], {references}, {step.is_normal})"
+    found = f"{w.source.value(normal_quantiles)}({ranks})" if step.is_normal else ranks
+    return [
+        f"X = np.array({w.uses('floats')}(X))",
+        "for i in range(X.shape[1]):",
+        f"    X[:, i] = {found}",
+        "return X",
+    ]
+
+
+def normal_quantiles(ranks: Any) -> Any:
+    """Return where the standard normal distribution has these ranks; NaN is kept."""
+    lowest = THRESHOLD - np.spacing(1)
+    inverse = NormalDist().inv_cdf
+    found = [x if x != x else inverse(x) for x in np.clip(ranks, lowest, 1 - lowest).tolist()]
+    return np.array(found, dtype=np.float64)
+
+
+def _encoding(w: _Writer, step: Encoding, name: str) -> list[str]:
+    text = encoding_call(w.source, step.schema, step.plan, step.dtype, name, "X")
+    return f"return {text}".split("\n")
+
+
+WRITTEN: Mapping[type, Callable[[_Writer, Any, str], list[str]]] = {
+    Binarizing: _binarizing,
+    Bins: _bins,
+    BoxCox: _box_cox,
     Chain: _chain,
     Columns: _columns,
     Elementwise: _elementwise,
+    Encoding: _encoding,
     Imputing: _imputing,
     Normalizing: _normalizing,
     OneHot: _one_hot,
     Ordinal: _ordinal,
+    Powers: _powers,
     Products: _products,
     Projection: _projection,
+    Quantiles: _quantiles,
     Scaling: _scaling,
     Selection: _selection,
 }

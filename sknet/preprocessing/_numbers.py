@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from sknet.preprocessing._edges import edges_of
 from sknet.preprocessing._targets import Target
 from sknet.preprocessing._values import HUGE
 
-__all__ = ["NumberColumn", "Numbers", "fit_number", "smoothly_clipped"]
+__all__ = ["CHUNK", "NumberColumn", "Numbers", "encode_numbers", "fit_number", "smoothly_clipped"]
 
 # Rows whose bins are computed at a time, so that temporaries stay in the cache.
 CHUNK = 1024
@@ -20,6 +21,46 @@ def smoothly_clipped(z: np.ndarray) -> np.ndarray:
     """Return ``z / sqrt(1 + (z / 3)**2)``: about z for small z, never beyond 3."""
     result: np.ndarray = z / np.hypot(1.0, z / 3.0)
     return result
+
+
+def encode_numbers(
+    numbers: np.ndarray, out: np.ndarray, centers: Any, values: Any, phases: Any, bins: Any, flags: Any
+) -> None:
+    """Write the outputs of numbers into `out`.
+
+    Parameters
+    ----------
+    numbers : ndarray of shape (n_samples, n_numbers)
+        NaN where missing.
+    out : ndarray of shape (n_samples, n_outputs)
+        All values, then all bins, then all flags.
+    centers, values, phases, bins, flags
+        As the attributes of `Numbers`.
+    """
+    missing = np.isnan(numbers)
+    filled = np.where(missing, centers, numbers)
+    kept, middles, scales = values
+    z = filled[:, kept]
+    z -= middles
+    # The largest differences divided by the smallest scales overflow, and are clipped anyway.
+    with np.errstate(over="ignore"):
+        z /= scales
+    np.clip(z, -HUGE, HUGE, out=z)
+    found = smoothly_clipped(z)
+    if len(phases):
+        found[:, phases] = z[:, phases]
+    out[:, : len(kept)] = found
+    number, low, inverse, smallest, largest = bins
+    if len(number):
+        t = filled[:, number]
+        t -= low
+        with np.errstate(over="ignore"):
+            t *= inverse
+        np.clip(t, smallest, largest, out=t)
+        t -= 0.5
+        out[:, len(kept) : len(kept) + len(number)] = t
+    if len(flags):
+        out[:, len(kept) + len(number) :] = missing[:, flags]
 
 
 @dataclass(frozen=True)
@@ -164,33 +205,12 @@ class Numbers:
         """What stands for each number where it is missing."""
         return np.array([column.center for column in self.columns])
 
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The last arguments of `encode_numbers`."""
+        return self.centers, self.values, self.phases, self.bins, self.flags
+
     def encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
         """Encode numbers of shape (n_samples, n_numbers) into `out`, of shape (n_samples, n_outputs)."""
         for start in range(0, len(numbers), CHUNK):
-            self._encode(numbers[start : start + CHUNK], out[start : start + CHUNK])
-
-    def _encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
-        missing = np.isnan(numbers)
-        filled = np.where(missing, self.centers, numbers)
-        kept, centers, scales = self.values
-        z = filled[:, kept]
-        z -= centers
-        # The largest differences divided by the smallest scales overflow, and are clipped anyway.
-        with np.errstate(over="ignore"):
-            z /= scales
-        np.clip(z, -HUGE, HUGE, out=z)
-        values = smoothly_clipped(z)
-        if len(self.phases):
-            values[:, self.phases] = z[:, self.phases]
-        out[:, : len(kept)] = values
-        number, low, inverse, smallest, largest = self.bins
-        if len(number):
-            t = filled[:, number]
-            t -= low
-            with np.errstate(over="ignore"):
-                t *= inverse
-            np.clip(t, smallest, largest, out=t)
-            t -= 0.5
-            out[:, len(kept) : len(kept) + len(number)] = t
-        if len(self.flags):
-            out[:, len(kept) + len(number) :] = missing[:, self.flags]
+            encode_numbers(numbers[start : start + CHUNK], out[start : start + CHUNK], *self.parts)

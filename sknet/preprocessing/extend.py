@@ -11,8 +11,16 @@ from sknet.preprocessing._targets import Target, target_of
 
 if TYPE_CHECKING:
     from sknet.preprocessing._encoder import fit_encoder
+    from sknet.preprocessing._python import (
+        EncodedTable,
+        columns_of,
+        encoding_call,
+        table_facts,
+        table_source,
+    )
 
 __all__ = [
+    "EncodedTable",
     "FittedEncoder",
     "OneRow",
     "Options",
@@ -20,10 +28,21 @@ __all__ = [
     "Schema",
     "Table",
     "Target",
+    "columns_of",
+    "encoding_call",
     "fit_encoder",
     "fit_plan",
+    "table_facts",
+    "table_source",
     "target_of",
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = _Names({"sknet.preprocessing._encoder": ("fit_encoder",)}).into(globals())
+    __getattr__ = _Names(
+        {
+            "sknet.preprocessing._encoder": ("fit_encoder",),
+            "sknet.preprocessing._python": (
+                *("EncodedTable", "columns_of", "encoding_call", "table_facts", "table_source"),
+            ),
+        }
+    ).into(globals())

@@ -1,6 +1,8 @@
 """What ensembles are frozen into: members, encoders, and nothing of a training."""
 
+import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import numpy as np
 from sknet.engine import History
 from sknet.engine.extend import slim_model
 from sknet.losses import Loss
+from sknet.persistence import write_atomically
 from sknet.preprocessing.extend import FittedEncoder
 from sknet.tabular._blending import Counted, OfOneRow, blended
 from sknet.tabular._predicting import Classifies, Predicts, Regresses
@@ -85,6 +88,43 @@ class FrozenTabular(Predicts):
     def _loss(self) -> Loss:
         return self._loss_function
 
+    reads_tables = True
+    _kind: str
+
+    def to_python(self, path: str | os.PathLike[str], *, coverage: float | None = None) -> None:
+        """Write one Python file with functions that do what the methods do, and that need NumPy alone.
+
+        Parameters
+        ----------
+        path : path-like
+            The file to write: a module with `predict`, `predict_proba`, ..., which holds all members and
+            their encoders. Tables are arrays, lists of rows, data frames, or dicts of columns by name.
+        coverage : float, default=None
+            Of the intervals that the file's `predict_interval` returns; None for 0.8, or for no such
+            function where the loss has learned quantiles of another one.
+
+        Raises
+        ------
+        CaptureError
+            If a level of a category is neither a string nor a number.
+        ValueError
+            If the loss has learned no interval of this coverage.
+
+        Notes
+        -----
+        Results are the same to the bit, except where SciPy's functions are replaced (the logistic function
+        of two classes), and where an encoder returns sparse matrices: these differ in the last digits.
+        """
+        write_atomically(Path(path), [self.as_python(None, coverage).encode()])
+
+    def as_python(self, layer: Any = None, coverage: float | None = None, table: Any = None) -> str:
+        """Return the text of the file that `to_python` writes; `table` writes what is done before."""
+        from sknet.tabular._python import ensemble_file  # predictions do without
+
+        if layer is not None:
+            raise TypeError(f"layer= names a layer of one network, and this is {self!r}")
+        return ensemble_file(self, self._kind, coverage, table, vars(self).get("_bounds"))
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_program"}
 
@@ -115,6 +155,8 @@ class FrozenTabularClassifier(Classifies, FrozenTabular):
     True
     """
 
+    _kind = "classifier"
+
     @property
     def classes_(self) -> Any:
         """The labels, sorted."""
@@ -143,6 +185,8 @@ class FrozenTabularRegressor(Regresses, FrozenTabular):
     >>> bool((reg.freeze().predict(X[:1]) == reg.predict(X[:1])).all())
     True
     """
+
+    _kind = "regressor"
 
     def __init__(self, parts: Parts, bounds: tuple[Any, Any]) -> None:
         super().__init__(parts)

@@ -8,14 +8,18 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import is_classifier
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
+    KBinsDiscretizer,
     MinMaxScaler,
     OneHotEncoder,
     OrdinalEncoder,
+    PowerTransformer,
+    QuantileTransformer,
     StandardScaler,
 )
 
@@ -91,20 +95,63 @@ class Blocked:
         if name.partition(".")[0] in ("sknet", "sklearn", "scipy", "pandas"):
             raise ImportError(name)
 sys.meta_path.insert(0, Blocked())
-sys.path.insert(0, sys.argv[1])
-import written
-print(json.dumps(written.predict(json.loads(sys.stdin.read())).tolist()))
+folder, X, names = json.loads(sys.stdin.read())
+sys.path.insert(0, folder)
+found = {}
+for name in names:
+    module = __import__(name)
+    found[name] = [getattr(module, method)(X).tolist() for method in module.__all__]
+print(json.dumps(found))
 """
+NET = {"hidden_layer_sizes": (4,), "max_iter": 3, "random_state": 0}
+MEMBERS = {"n_folds": 2, "budget": 0.05, "random_state": 0}
+LABELS = np.where(Y > 1, "high", np.where(Y > 0, "middle", "low"))
 
 
-def test_it_needs_numpy_alone(tmp_path):
-    net = sknet.MLPRegressor((4,), max_iter=3, random_state=0)
-    model = TransformedTargetRegressor(make_pipeline(columns(), net), transformer=StandardScaler()).fit(X, Y)
-    sknet.freeze(model).to_python(tmp_path / "written.py")
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
-    done = subprocess.run(command, input=json.dumps(X.tolist()), capture_output=True, text=True)
+def scaled(regressor):
+    return TransformedTargetRegressor(regressor, transformer=StandardScaler())
+
+
+ALONE = {
+    "target": scaled(make_pipeline(columns(), sknet.MLPRegressor(**NET))),
+    "encoded": sknet.MLPClassifier(encoder="table", **NET),
+    "encoded_target": scaled(sknet.MLPRegressor(encoder=sknet.TableEncoder(n_bins=4), **NET)),
+    "encoded_scaled": make_pipeline(columns(), MinMaxScaler(), sknet.MLPClassifier(encoder="table", **NET)),
+    "encoder": make_pipeline(sknet.TableEncoder(), sknet.MLPClassifier(**NET)),
+    "bins": make_pipeline(columns(), KBinsDiscretizer(4, encode="onehot-dense"), sknet.MLPClassifier(**NET)),
+    "powers": make_pipeline(columns(), PowerTransformer(), sknet.MLPRegressor(**NET)),
+    "quantiles": make_pipeline(columns(), QuantileTransformer(n_quantiles=9), sknet.MLPRegressor(**NET)),
+    "ensemble": sknet.tabular.TabularClassifier(**MEMBERS),
+    "ensemble_scaled": make_pipeline(columns(), StandardScaler(), sknet.tabular.TabularClassifier(**MEMBERS)),
+    "ensemble_target": scaled(sknet.tabular.TabularRegressor(**MEMBERS)),
+}
+
+
+def test_they_need_numpy_alone(tmp_path):
+    frozen = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, model in ALONE.items():
+            model.fit(X, LABELS if is_classifier(model) else Y)
+            frozen[name] = sknet.freeze(model)
+            frozen[name].to_python(tmp_path / f"{name}.py")
+    rows = [[None if x != x else x for x in row] for row in X.tolist()]
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        input=json.dumps([str(tmp_path), X.tolist(), list(ALONE)]),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
-    np.testing.assert_array_equal(json.loads(done.stdout), model.predict(X))
+    for name, found in json.loads(done.stdout).items():
+        module = module_of(tmp_path / f"{name}.py")
+        assert "predict" in module.__all__
+        for method, values in zip(module.__all__, found, strict=True):
+            np.testing.assert_array_equal(values, getattr(frozen[name], method)(X), err_msg=name)
+            np.testing.assert_array_equal(values, getattr(ALONE[name], method)(X), err_msg=name)
+    np.testing.assert_array_equal(
+        module_of(tmp_path / "encoded.py").predict(rows), frozen["encoded"].predict(rows)
+    )
 
 
 def test_what_it_refuses(tmp_path):
@@ -127,9 +174,6 @@ def test_what_it_refuses(tmp_path):
 
 
 def test_what_cannot_be_written(tmp_path):
-    table = frame(np.random.default_rng(0))
-    with pytest.raises(CaptureError, match="Encoding cannot be written as Python that needs NumPy"):
-        sknet.freeze(sknet.TableEncoder().fit(table)).to_python(tmp_path / "written.py")
     strange = OneHotEncoder(sparse_output=False).fit(np.array([[(1, 2)], [(3,)], [None]], dtype=object)[:2])
     with pytest.raises(CaptureError, match=r"a level \(1, 2\) cannot be written"):
         sknet.freeze(strange).to_python(tmp_path / "written.py")

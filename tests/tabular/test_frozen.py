@@ -10,6 +10,7 @@ from sklearn.exceptions import NotFittedError
 import sknet
 from sknet.losses import Quantile
 from sknet.tabular import TabularClassifier, TabularRegressor
+from tests.freezing.test_python import module_of
 from tests.tabular.test_estimators import LABELS, NUMBERS, SIGNAL, SMALL, X
 
 QUICK = {**SMALL, "budget": 0.02}
@@ -33,6 +34,21 @@ def alike(found, expected):
     return found.dtype == expected.dtype and np.array_equal(found, expected)
 
 
+WITH_LOGISTIC = {"predict_proba", "predict_log_proba"}  # SciPy's function, which a file replaces
+
+
+def assert_alike(found, expected, *, exact):
+    if isinstance(expected, list):
+        for one, other in zip(found, expected, strict=True):
+            assert_alike(one, other, exact=exact)
+        return
+    assert found.dtype == expected.dtype
+    if exact:
+        np.testing.assert_array_equal(found, expected)
+    else:
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_bits(case, tmp_path):
     model, y = CASES[case]
@@ -40,6 +56,8 @@ def test_the_same_bits(case, tmp_path):
     frozen = model.freeze()
     sknet.save(frozen, tmp_path / "frozen")
     copies = [frozen, pickle.loads(pickle.dumps(frozen)), sknet.load(tmp_path / "frozen")]
+    frozen.to_python(tmp_path / "written.py")
+    written = module_of(tmp_path / "written.py")
     asked = [method for method in METHODS if hasattr(model, method)]
     assert "predict" in asked
     rows = [X, X[:1], X[7:8], X[:2]]
@@ -50,6 +68,11 @@ def test_the_same_bits(case, tmp_path):
                 assert alike(getattr(other, method)(part), getattr(model, method)(part)), method
         assert other.n_features_in_ == 4
         assert other.feature_names_in_.tolist() == list(X)
+    assert [method for method in METHODS if hasattr(written, method)] == asked
+    for method in asked:
+        for part in (X, X[:1], {name: X[name].to_numpy() for name in X}):
+            expected = getattr(frozen, method)(X[: len(part["age"])] if isinstance(part, dict) else part)
+            assert_alike(getattr(written, method)(part), expected, exact=method not in WITH_LOGISTIC)
     assert len(pickle.dumps(frozen)) < 0.7 * len(pickle.dumps(model))
     assert repr(frozen).startswith(f"Frozen{type(model).__name__}(")
 

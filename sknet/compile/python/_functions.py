@@ -39,6 +39,8 @@ class Functions:
     ----------
     array : callable
         Stores an array and returns its name.
+    taken : set of str
+        Names of arrays, which no definition may get.
 
     Attributes
     ----------
@@ -48,10 +50,10 @@ class Functions:
         Import statements of the standard library.
     """
 
-    def __init__(self, array: Callable[[np.ndarray[Any, Any]], str]) -> None:
+    def __init__(self, array: Callable[[np.ndarray[Any, Any]], str], taken: set[str]) -> None:
         self.definitions: dict[str, str] = {}
         self.imports: set[str] = set()
-        self._array = array
+        self._array, self._taken = array, taken
         self._names: dict[int, tuple[str, Any]] = {}  # with the object, which keeps its id unique
         self._constants: dict[str, str] = {}  # names of containers, by content
         self._asked: set[str] = set()  # attributes that the current function reads
@@ -204,7 +206,9 @@ class Functions:
             self._asked = before
 
     def _new(self, name: str) -> str:
-        taken = {known for known, _ in self._names.values()} | self.definitions.keys() | RESERVED
+        taken = (
+            {known for known, _ in self._names.values()} | self.definitions.keys() | RESERVED | self._taken
+        )
         while name in taken:
             name += "_"
         return name

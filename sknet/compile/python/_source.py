@@ -57,9 +57,9 @@ class PythonSource:
     """
 
     def __init__(self) -> None:
-        self._functions = Functions(self._unnamed)
-        self._arrays: dict[str, str] = {}
         self._taken: set[str] = {"n", "np", "base64", "decoded"}
+        self._functions = Functions(self._unnamed, self._taken)
+        self._arrays: dict[str, str] = {}
         self._encoded = False
 
     def array(self, array: Any, name: str) -> str:

@@ -1,0 +1,307 @@
+"""The encoding of a table as Python that needs only NumPy.
+
+The functions above the line are written into such files, with what they use.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from sknet.compile.extend import PythonSource
+from sknet.exceptions import CaptureError
+from sknet.preprocessing._categories import FIRST
+from sknet.preprocessing._columns import CATEGORY, DATE, DATE_UNIT
+from sknet.preprocessing._dates import phases, seconds
+from sknet.preprocessing._numbers import CHUNK, encode_numbers
+from sknet.preprocessing._plan import Plan
+from sknet.preprocessing._schema import MISSING, UNSEEN, Schema
+from sknet.preprocessing._values import HUGE, is_missing
+
+__all__ = ["EncodedTable", "columns_of", "encoding_call", "table_facts", "table_source"]
+
+PLAIN = (str, bool, int, float, bytes)
+
+
+def columns_of(X: Any, count: int, names: Any) -> Any:
+    """Return a table with the columns of the fit as an array: numbers, or objects if there are others.
+
+    Parameters
+    ----------
+    X : array, list of rows, data frame, or dict of columns by name
+        The table.
+    count : int
+        Number of columns.
+    names : tuple of str or None
+        Their names.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, count)
+        The columns in the order of the fit.
+    """
+    known = X.keys() if hasattr(X, "keys") else getattr(X, "columns", None)
+    if names is not None and known is not None:
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise ValueError(f"X has no column {missing[0]!r}: expected {list(names)}, got {list(known)}")
+        columns = [np.asarray(X[name]) for name in names]
+        if all(column.dtype.kind in "biuf" for column in columns):
+            return np.column_stack(columns)
+        X = np.empty((len(columns[0]), len(columns)), dtype=object)
+        for i, column in enumerate(columns):
+            # Nanoseconds would become integers in a list.
+            values = column if column.dtype.kind in "mM" else column.tolist()
+            for row, value in enumerate(values):
+                X[row, i] = value
+    elif not hasattr(X, "dtype") and not hasattr(X, "columns"):
+        array = np.asarray(X)
+        X = array if array.dtype.kind in "biuf" else np.array(X, dtype=object)
+    X = np.asarray(X)
+    if X.ndim != 2 or X.shape[1] != count or not len(X):
+        raise ValueError(f"expected rows of {count} columns, and at least one, got shape {X.shape}")
+    return X
+
+
+def numbers_of(values: Any, label: str) -> Any:
+    """Return a column as real numbers, NaN where missing; durations become seconds."""
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    if values.dtype.kind == "m":
+        durations = values.astype("timedelta64[us]")
+        return np.where(np.isnat(durations), np.nan, durations.astype(np.int64) / 1e6)
+    found = np.empty(len(values))
+    for row, value in enumerate(values):
+        try:
+            if is_missing(value):
+                found[row] = np.nan
+            elif isinstance(value, np.timedelta64):
+                found[row] = value.astype("timedelta64[us]").astype(np.int64) / 1e6
+            else:
+                found[row] = float(value.total_seconds() if hasattr(value, "total_seconds") else value)
+        except (TypeError, ValueError):
+            raise ValueError(f"{label}: expected numbers, got {value!r} in row {row}") from None
+    return found
+
+
+def dates_of(values: Any) -> Any:
+    """Return a column as timestamps, NaT where missing; time zones are dropped, and the local time kept."""
+    if values.dtype.kind != "O":
+        return values.astype(DATE_UNIT)
+    plain: list[Any] = [
+        np.datetime64("NaT") if is_missing(x) else x.replace(tzinfo=None) if hasattr(x, "tzinfo") else x
+        for x in values
+    ]
+    return np.array([np.datetime64(x, "us") for x in plain], DATE_UNIT)
+
+
+def codes_of(values: Any, known: Any, label: str) -> Any:
+    """Return the codes of a column's levels."""
+    codes = []
+    for row, value in enumerate(values.tolist()):
+        value = value.item() if isinstance(value, np.generic) else value
+        try:
+            codes.append(MISSING if is_missing(value) else known.get(value, UNSEEN))
+        except TypeError:
+            raise TypeError(f"{label}: expected a string or a number, got {value!r} in row {row}") from None
+    return np.array(codes, np.int64)
+
+
+def table_of(X: Any, columns: Any) -> Any:
+    """Return the numbers and the codes of a table, given what each column is."""
+    numbers, codes = [], []
+    for i, (label, kind, known) in enumerate(columns):
+        values = X[:, i]
+        if kind == CATEGORY:
+            codes.append(codes_of(values, known, label))
+        elif kind == DATE:
+            dates = dates_of(values)
+            numbers += [seconds(dates), *(part for period in known for part in phases(dates, period))]
+        else:
+            numbers.append(numbers_of(values, label))
+    together = np.stack(numbers, axis=1) if numbers else np.empty((len(X), 0))
+    return np.clip(together, -HUGE, HUGE), codes
+
+
+def encoded(X: Any, columns: Any, numbers: Any, levels: Any, width: int, dtype: str) -> Any:
+    """Return the outputs of an encoder for a table."""
+    table, codes = table_of(X, columns)
+    out = np.empty((len(X), width), dtype)
+    at = width - sum(values.shape[1] for values in levels)
+    for start in range(0, len(out), CHUNK):
+        encode_numbers(table[start : start + CHUNK], out[start : start + CHUNK, :at], *numbers)
+    for values, places in zip(levels, codes, strict=True):
+        out[:, at : at + values.shape[1]] = values[places + FIRST]
+        at += values.shape[1]
+    return out
+
+
+# -- writing them -------------------------------------------------------------------------------
+
+
+def table_facts(count: int, names: Any) -> str:
+    """Return the constants that `columns_of` is called with.
+
+    Parameters
+    ----------
+    count : int
+        Number of columns.
+    names : sequence of str or None
+        Their names.
+
+    Returns
+    -------
+    str
+        Assignments.
+    """
+    names = None if names is None else tuple(map(str, names))
+    return f"N_COLUMNS = {count}\nNAMES = {names!r}"
+
+
+def encoding_call(source: PythonSource, schema: Schema, plan: Plan, dtype: str, name: str, table: str) -> str:
+    """Return an expression for the outputs of an encoder.
+
+    Parameters
+    ----------
+    source : PythonSource
+        Takes arrays and functions.
+    schema, plan : Schema, Plan
+        How tables are read, and encoded.
+    dtype : str
+        Of the outputs.
+    name : str
+        Begins the names of arrays.
+    table : str
+        The expression of the table, an array.
+
+    Returns
+    -------
+    str
+        Python, on several lines.
+
+    Raises
+    ------
+    CaptureError
+        If a level cannot be written.
+    """
+    columns = "".join(f"        {_column(feature)},\n" for feature in schema.features)
+    levels = [source.array(x.values, f"{name}_{i}") for i, x in enumerate(plan.categories)]
+    parts = [_stored(source, part, f"{name}_numbers") for part in _number_parts(schema, plan)]
+    function = source.value(encoded)
+    return (
+        f"{function}(\n    {table},\n    [\n{columns}    ],\n    ({', '.join(parts)}),\n"
+        f"    [{', '.join(levels)}],\n    {plan.width}, {dtype!r},\n)"
+    )
+
+
+def _number_parts(schema: Schema, plan: Plan) -> tuple[Any, ...]:
+    """Return the last arguments of `encode_numbers`; numbers of sparse matrices are not centered."""
+    if plan.sparse is None:
+        return plan.numbers.parts
+    found, n_numbers = plan.sparse, len(schema.names)
+    none = np.zeros(0, np.intp)
+    values = (np.array(found.kept, np.intp), np.zeros(len(found.kept)), found.scales)
+    bins = (none, *(np.zeros(0) for _ in range(4)))
+    return np.zeros(n_numbers), values, none, bins, np.array(found.flagged, np.intp)
+
+
+def _stored(source: PythonSource, part: Any, name: str) -> str:
+    if isinstance(part, tuple):
+        return f"({', '.join(_stored(source, each, name) for each in part)})"
+    return source.array(part, name)
+
+
+def _column(feature: Any) -> str:
+    known: Any = feature.periods
+    if feature.kind == CATEGORY:
+        for level in feature.levels:
+            if not isinstance(level, PLAIN):
+                raise CaptureError(f"{feature.label}: a level {level!r} cannot be written in Python")
+        known = feature.codes
+    return f"({feature.label!r}, {feature.kind!r}, {_text(known)})"
+
+
+def _text(known: Any) -> str:
+    if isinstance(known, tuple):
+        return repr(known)
+    inside = ", ".join(f"{_level(level)}: {code}" for level, code in known.items())
+    return f"{{{inside}}}"
+
+
+def _level(level: Any) -> str:
+    return f"float({str(level)!r})" if isinstance(level, float) and level - level != 0 else repr(level)
+
+
+class EncodedTable:
+    """What a file does with a table before a network that has an encoder.
+
+    Parameters
+    ----------
+    encoder : FittedEncoder
+        The encoder.
+    title : str
+        What the file is.
+    before : object, default=None
+        Writes what is done with the table before, as this class does.
+
+    Examples
+    --------
+    >>> from sknet import TableEncoder
+    >>> from sknet.compile.extend import PythonSource
+    >>> from sknet.preprocessing.extend import EncodedTable, FittedEncoder
+    >>> encoder = TableEncoder(piecewise=None).fit([[1.0], [2.0], [4.0]])
+    >>> EncodedTable(FittedEncoder(encoder), "a table").write(PythonSource()).splitlines()[:2]
+    ['N_COLUMNS = 1', 'NAMES = None']
+    """
+
+    def __init__(self, encoder: Any, title: str, before: Any = None) -> None:
+        self.encoder, self.title, self.before = encoder, title, before
+        self.inverse = None if before is None else before.inverse
+
+    def write(self, source: PythonSource, name: str = "prepared") -> str:
+        """Return the definition of a function that encodes tables.
+
+        Parameters
+        ----------
+        source : PythonSource
+            Takes arrays and functions.
+        name : str, default="prepared"
+            Of the function.
+
+        Returns
+        -------
+        str
+            Python.
+
+        Raises
+        ------
+        CaptureError
+            If a level cannot be written.
+        """
+        before, table = table_source(source, self.encoder, self.before)
+        body = self.encoder.written(source, "encoder", table).replace("\n", "\n    ")
+        return (
+            f'{before}\n\n\ndef {name}(X):\n    """Return the encoded rows of a table."""\n    return {body}'
+        )
+
+
+def table_source(source: PythonSource, encoder: Any, before: Any) -> tuple[str, str]:
+    """Return definitions for reading a table, and the expression of what an encoder gets.
+
+    Parameters
+    ----------
+    source : PythonSource
+        Takes functions.
+    encoder : FittedEncoder
+        Its columns.
+    before : object or None
+        Writes what is done with the table before; None for nothing.
+
+    Returns
+    -------
+    definitions, expression : str
+        Python.
+    """
+    if before is not None:
+        return before.write(source, "transformed"), "transformed(X)"
+    facts = table_facts(encoder.n_features_in_, getattr(encoder, "feature_names_in_", None))
+    return facts, f"{source.value(columns_of)}(X, N_COLUMNS, NAMES)"
