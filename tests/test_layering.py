@@ -180,7 +180,7 @@ ORDERS = {
             "extend",
         ),
     ],
-    "sknet.engine": ["state", "step", "predict", "loop", "_model", "_stored", "extend"],
+    "sknet.engine": ["state", "step", "predict", "loop", "_model", "_many", "_stored", "extend"],
     "sknet.compile.executors": [
         *("_writer", "_expressions", "_products"),
         *("numpy", "native", "device", "_program"),

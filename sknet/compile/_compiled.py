@@ -193,6 +193,11 @@ class Compiled:
         return self._program.source
 
     @property
+    def draws(self) -> bool:
+        """Whether it draws random numbers, so that it depends on the stream that it was captured with."""
+        return any("key" in equation.params for equation in self.graph.equations)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of working memory, slots not included."""
         return self.plan.arena_size + self.plan.pinned_size

@@ -1,5 +1,6 @@
 """Model, the one owner of state; the results of its steps, and scores."""
 
+from sknet.engine._many import fit_many
 from sknet.engine._model import Model
 from sknet.engine.loop import Accuracy, Batches, History, RSquared, Score
 from sknet.engine.state import Gradient, ModelState, StepResult
@@ -17,4 +18,5 @@ __all__ = [
     "Score",
     "StepResult",
     "compiled_step",
+    "fit_many",
 ]

@@ -1,7 +1,7 @@
 """The choice of a fit's steps: native code, a compiled plan, or eager operations."""
 
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sknet._config import native_setting
 from sknet.engine.loop._batches import Batches
@@ -22,6 +22,7 @@ def steps_for(
     batches: Batches,
     check_finite: bool,
     planned: int,
+    buffers: tuple[Any, dict[str, Any]] | None = None,
 ) -> Steps:
     """Return the fastest steps that are possible.
 
@@ -31,6 +32,8 @@ def steps_for(
         As for `Steps`.
     planned : int
         The most steps planned from now on, which decides whether native code is worthwhile.
+    buffers : tuple of an array and a dict of arrays, default=None
+        Memory that compiled steps on the host work in, instead of the model's: parameters and slots.
 
     Returns
     -------
@@ -55,7 +58,7 @@ def steps_for(
     try:
         if model.device.kind != "cpu":
             return DeviceSteps(model, batches, check_finite)
-        return _compiled_steps(model, batches, check_finite, planned)
+        return _compiled_steps(model, batches, check_finite, planned, buffers)
     except (CaptureError, GraphError) as error:
         if model.compile is True:
             raise
@@ -63,14 +66,16 @@ def steps_for(
         return EagerSteps(model, batches, check_finite)
 
 
-def _compiled_steps(model: "Model", batches: Batches, check_finite: bool, planned: int) -> CompiledSteps:
+def _compiled_steps(
+    model: "Model", batches: Batches, check_finite: bool, planned: int, buffers: Any
+) -> CompiledSteps:
     if native_setting() != "never" and not any_sparse(batches.X):
         # Importing sknet should not take the time to load a compiler that may not be needed.
         from sknet.compile.executors.native import UnsupportedError
         from sknet.engine.loop._native_steps import NativeSteps
 
         try:
-            return NativeSteps(model, batches, check_finite, planned)
+            return NativeSteps(model, batches, check_finite, planned, buffers)
         except UnsupportedError:
             pass
         except (CaptureError, GraphError, ShapeError, DtypeError, GradientError):
@@ -78,4 +83,4 @@ def _compiled_steps(model: "Model", batches: Batches, check_finite: bool, planne
         except Exception as error:
             # Whatever is wrong with Numba or its cache must not stop a fit that NumPy can do.
             warnings.warn(f"no native code, so the fit uses NumPy: {error!r}", UserWarning, stacklevel=5)
-    return CompiledSteps(model, batches, check_finite)
+    return CompiledSteps(model, batches, check_finite, buffers)

@@ -12,6 +12,7 @@ from sknet.core import no_grad
 from sknet.device import active, to_device, to_host
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._fit import Fit, Source
+from sknet.engine.loop._group import current_group
 from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks, KeptError
 from sknet.engine.loop._interrupt import InterruptGuard
@@ -73,7 +74,8 @@ def minimize(
     ConvergenceWarning
         If a limit ended the search.
     FitInterruptedWarning
-        If Ctrl-C ended it; the parameters of the last complete iteration are kept. A second Ctrl-C raises.
+        If Ctrl-C ended it; the parameters of the last complete iteration are kept. A second Ctrl-C raises,
+        and so does the first in a fit that is one of a group.
     """
     with active(model.device):
         X, y, weight = batches.take(slice(None))
@@ -95,6 +97,9 @@ def minimize(
         except KeyboardInterrupt as error:
             if guard.is_urgent:
                 raise
+            if current_group() is not None:  # not to begin the next fit of a group
+                model.restore_weights(Weights(_on_device(latest[0], model), {}, {}))
+                raise
             fit.exception = error
             warnings.warn(
                 f"Training interrupted by user after {latest[1]} whole iterations; what was learned is kept.",
@@ -110,20 +115,24 @@ def minimize(
             )
         else:
             if hooks.stopped_by is None and not found.converged:
-                from sklearn.exceptions import ConvergenceWarning  # predictors do without
-
-                warnings.warn(
-                    f"lbfgs failed to converge after {found.n_iter} iteration(s): {found.message}. "
-                    "Raise max_iter or max_fun, or scale the data.",
-                    ConvergenceWarning,
-                    stacklevel=2,
-                )
+                _warn_of_limit(found)
         x, n_iter = latest
         if not np.isfinite(x).all():
             raise NonFiniteError("L-BFGS ended with parameters that are not finite: scale the data")
         model.restore_weights(Weights(_on_device(x, model), {}, {}))
         model.progress = model.progress.stepped(n_iter)
     return n_iter, _reported(model, X, y, weight)
+
+
+def _warn_of_limit(found: Any) -> None:
+    from sklearn.exceptions import ConvergenceWarning  # predictors do without
+
+    warnings.warn(
+        f"lbfgs failed to converge after {found.n_iter} iteration(s): {found.message}. "
+        "Raise max_iter or max_fun, or scale the data.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
 
 
 class _Objective:

@@ -5,6 +5,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from sknet.engine.loop._group import current_group
+
 __all__ = ["InterruptGuard"]
 
 
@@ -13,7 +15,7 @@ class InterruptGuard:
 
     `poll`, called between steps, raises the deferred KeyboardInterrupt. A second Ctrl-C is not
     deferred: `is_urgent` then says that a step may have been cut in half. Only the main thread
-    receives signals; in others the guard does nothing.
+    receives signals; in others, `poll` raises KeyboardInterrupt if their group of fits is cancelled.
 
     Attributes
     ----------
@@ -52,7 +54,10 @@ class InterruptGuard:
         self._pending = True
 
     def poll(self) -> None:
-        """Raise KeyboardInterrupt if Ctrl-C was pressed since the last call."""
+        """Raise KeyboardInterrupt if Ctrl-C was pressed since the last call, or the group is cancelled."""
+        group = current_group()
+        if group is not None and group.is_cancelled:
+            raise KeyboardInterrupt
         if self._pending:
             self._pending = False
             raise KeyboardInterrupt

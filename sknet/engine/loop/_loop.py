@@ -13,6 +13,7 @@ import numpy as np
 from sknet.callbacks import Callback
 from sknet.device import active
 from sknet.engine.loop._fit import Fit, Record
+from sknet.engine.loop._group import current_group
 from sknet.engine.loop._hooks import Hooks, KeptError
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._scores import Score
@@ -291,7 +292,7 @@ def run_loop(
         try:
             loop.run(hooks)
         except KeyboardInterrupt as error:
-            if loop.guard.is_urgent:
+            if loop.guard.is_urgent or current_group() is not None:  # not to begin the next fit of a group
                 raise
             fit.exception, interrupted = error, True
             warnings.warn(

@@ -32,6 +32,8 @@ class NativeSteps(CompiledSteps):
         As for `Steps`.
     planned : int
         Number of planned steps, which decides whether native code is worthwhile.
+    buffers
+        As for `CompiledSteps`.
 
     Raises
     ------
@@ -39,8 +41,10 @@ class NativeSteps(CompiledSteps):
         If there is no native code.
     """
 
-    def __init__(self, model: "Model", batches: Batches, check_finite: bool, planned: int) -> None:
-        super().__init__(model, batches, check_finite)
+    def __init__(
+        self, model: "Model", batches: Batches, check_finite: bool, planned: int, buffers: Any = None
+    ) -> None:
+        super().__init__(model, batches, check_finite, buffers)
         self._optimizer = model.optimizer.in_steps()
         self._left = planned
         self._per_native_step = 1e-3  # seconds
@@ -52,6 +56,10 @@ class NativeSteps(CompiledSteps):
         self._always = native_setting() == "always"
         if self._always:
             self._runner.wait()
+
+    def lend(self, model: "Model", batches: Batches, planned: int) -> None:
+        super().lend(model, batches, planned)
+        self._optimizer = model.optimizer.in_steps()
 
     def rebind(self, batches: Batches, planned: int) -> None:
         super().rebind(batches, planned)

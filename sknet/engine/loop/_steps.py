@@ -67,6 +67,11 @@ class Steps(ABC):
     def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
         self.model, self.batches, self.check_finite = model, batches, check_finite
 
+    @property
+    def name(self) -> str:
+        """The kind of steps."""
+        return type(self).__name__
+
     @abstractmethod
     def hold(self) -> bool:
         """Tell whether these steps are still valid, because nothing that they depend on has changed."""
@@ -124,17 +129,38 @@ class EagerSteps(Steps):
 
 
 class CompiledSteps(Steps):
-    """Compiled steps: one program for each number of rows, and one for the update."""
+    """Compiled steps: one program for each number of rows, and one for the update.
 
-    def __init__(self, model: "Model", batches: Batches, check_finite: bool) -> None:
+    Parameters
+    ----------
+    model, batches, check_finite
+        As for `Steps`.
+    buffers : tuple of an array and a dict of arrays, default=None
+        Parameters and slots that the steps change; None for those of the model.
+    """
+
+    def __init__(self, model: "Model", batches: Batches, check_finite: bool, buffers: Any = None) -> None:
         super().__init__(model, batches, check_finite)
-        self._programs = Programs(model)
+        self._programs = Programs(model, buffers=buffers)
         self._gradient = Gradient(model.memory.layout, self._programs.gradient, {})
         self._by_rows: dict[int, Compiled] = {}
         self._by_start: dict[int, Compiled | None] = {}
         self._per_step = math.inf  # seconds; so that the first block has one step
         self._output = self.program_for(min(batches.size, batches.n_samples)).returns.output
         self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
+
+    @property
+    def draws(self) -> bool:
+        """Whether steps draw random numbers, so that they depend on the model's seed."""
+        return any(program.draws for program in self._by_rows.values())
+
+    def lend(self, model: "Model", batches: Batches, planned: int) -> None:
+        """Go on with another model of the same structure, whose memory is copied to and from the buffers."""
+        self.model = model
+        self._programs.lend(model)
+        self._gradient = Gradient(model.memory.layout, self._programs.gradient, {})
+        self._fingerprint = Fingerprint(model.module, model.loss_function, model.optimizer)
+        self.rebind(batches, planned)
 
     def hold(self) -> bool:
         return self._programs.are_of(self.model) and self._fingerprint.holds()

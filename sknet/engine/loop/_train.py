@@ -13,11 +13,13 @@ from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._choice import steps_for
 from sknet.engine.loop._fit import Fit, Source
 from sknet.engine.loop._fit_state import FitKeeper
+from sknet.engine.loop._group import current_group
 from sknet.engine.loop._history import History
 from sknet.engine.loop._hooks import Hooks
 from sknet.engine.loop._kept import kept_steps
 from sknet.engine.loop._loop import Epochs, Loop, Outcome, run_loop
 from sknet.engine.loop._scores import Score
+from sknet.engine.loop._shared import SharedSteps, shared_steps
 from sknet.engine.loop._steps import NO_LOSSES, Steps
 from sknet.engine.loop._sums import Sums
 from sknet.engine.loop._validation import Validation
@@ -69,7 +71,7 @@ class RowEpochs(Epochs):
         The user's settings.
     """
 
-    _steps: Steps
+    _steps: Any = None  # none before they are chosen
 
     def __init__(self, fit: Fit, batches: Batches, settings: Settings) -> None:
         super().__init__(fit, Sums(batches.n_samples, self._targets))
@@ -78,19 +80,31 @@ class RowEpochs(Epochs):
 
     @property
     def steps_name(self) -> str:
-        return type(self._steps).__name__
+        return str(self._steps.name)
 
     def choose_steps(self, n_iter: int) -> None:
         """Create the steps for all epochs after the first `n_iter`."""
         settings = self._settings
         left = (settings.max_iter - n_iter) * self._batches.n_batches
         model, batches = self.fit.model, self._batches
-        kept = kept_steps(model).take(batches, left, self._how) if settings.is_part else None
-        self._steps = kept or steps_for(model, batches, settings.check_finite, left)
+        if settings.is_part:
+            found: Steps | None = kept_steps(model).take(batches, left, self._how)
+        else:
+            self.release()
+            group = current_group()
+            found = shared_steps(group, model, batches, settings.check_finite, left, self._how)
+        self._steps = found or steps_for(model, batches, settings.check_finite, left)
 
     def keep_steps(self) -> None:
         """Keep the steps for the next part of the training."""
         kept_steps(self.fit.model).keep(self.fit.model, self._steps, self._how)
+
+    def release(self) -> None:
+        """Let other fits of the group use the steps, if they are shared."""
+        group = current_group()
+        if group is not None and isinstance(self._steps, SharedSteps):
+            self._steps.give_back(group)
+        self._steps = None
 
     @property
     def _how(self) -> Hashable:
@@ -210,4 +224,6 @@ def train(
     outcome = run_loop(loop, fit, callbacks, begin)
     if settings.is_part:
         epochs.keep_steps()
+    else:
+        epochs.release()
     return outcome

@@ -43,13 +43,15 @@ class Programs:
         Give the same bits as eager operations.
     keep_delta : bool, default=False
         Keep the change of the parameters in `delta`.
+    buffers : tuple of an array and a dict of arrays, default=None
+        Parameters and slots to train; None for those of the model.
 
     Attributes
     ----------
     optimizer : Optimizer
         The model's optimizer when the programs were made.
     flat, gradient : ndarray of shape (layout.size,)
-        The model's parameters and their gradient.
+        The parameters and their gradient.
     update : Compiled
         Computes new parameters and slots, in place, from `gradient` and the numbers given to `apply`.
 
@@ -59,10 +61,12 @@ class Programs:
         If the step cannot be captured; names the reason and the line.
     """
 
-    def __init__(self, model: "Model", exact: bool = False, keep_delta: bool = False) -> None:
+    def __init__(
+        self, model: "Model", exact: bool = False, keep_delta: bool = False, buffers: Any = None
+    ) -> None:
         optimizer = model.optimizer.in_steps()
         self._model, self.optimizer, self._exact = model, optimizer, exact
-        self.flat, slots = model.memory.flat_buffers()
+        self.flat, slots = model.memory.flat_buffers() if buffers is None else buffers
         self._made_of = self._what_they_are_made_of(model)
         self.gradient = np.zeros_like(self.flat)
         self._numbers, hyper = hyper_slots(optimizer, model.progress, self.flat)
@@ -93,6 +97,11 @@ class Programs:
         """Tell whether the programs train the model's current memory, with its current hyperparameters."""
         now = self._what_they_are_made_of(model)
         return len(now) == len(self._made_of) and all(map(is_, now, self._made_of))
+
+    def lend(self, model: "Model") -> None:
+        """Let another model of the same structure use the programs, which have buffers of their own."""
+        self._model, self.optimizer = model, model.optimizer.in_steps()
+        self._made_of = self._what_they_are_made_of(model)
 
     def gradient_of(self, X: Any, y: Any, weight: Any) -> Compiled:
         """Return a program for batches like this one.

@@ -1,0 +1,121 @@
+"""Many models trained together on the same rows, or parts of them."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sknet.callbacks.extend import check_callbacks, fresh_callbacks
+from sknet.engine._model import Model
+from sknet.engine.loop import History, run_together, take_rows
+from sknet.engine.state import each_input
+
+__all__ = ["fit_many"]
+
+
+def fit_many(
+    models: Sequence[Model],
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    rows: "Sequence[Any] | None" = None,
+    n_jobs: int | None = None,
+    callbacks: Any = None,
+    **options: Any,
+) -> list[History]:
+    """Train many models together, in place; each as `Model.fit` would, to the bit.
+
+    Models train in threads, in native code that runs on all cores at once. Models of the same structure share
+    programs and working memory, so that a fit begins at once: learning rates, seeds and rows may differ.
+
+    Parameters
+    ----------
+    models : sequence of Model
+        The models. Each ends when its own callbacks say so.
+    X : array or sparse matrix of shape (n_samples, ...), or dict of those
+        Inputs.
+    y : array of shape (n_samples,) or (n_samples, n_outputs)
+        Targets.
+    sample_weight : array of shape (n_samples,), default=None
+        Weights of rows.
+    rows : sequence of array of int, default=None
+        The rows that each model trains on, such as those of a fold or a bootstrap sample; None for all.
+    n_jobs : int or None, default=None
+        The number of threads, as for joblib; None is one for each core.
+    callbacks : list of Callback, default=None
+        Called during every fit, which works with copies of its own.
+    **options : dict
+        All other options of `Model.fit`, such as `epochs`.
+
+    Returns
+    -------
+    list of History
+        The numbers of each epoch, for each model. They do not depend on `n_jobs`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If these are not models, one is there twice, or there are not as many `rows` as models.
+    Exception
+        The first error of a fit. The others then end after their current steps; models keep what they have
+        learned.
+    KeyboardInterrupt
+        On Ctrl-C; likewise.
+
+    Notes
+    -----
+    While several threads train, each has one core for its products of matrices. Products so large that BLAS
+    would divide them among cores may be rounded differently there.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import Model, nn
+    >>> from sknet.engine import fit_many
+    >>> X, y = load_iris(return_X_y=True)
+    >>> networks = [nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 3)) for _ in range(5)]
+    >>> models = [Model(network, "log_loss", random_state=i) for i, network in enumerate(networks)]
+    >>> histories = fit_many(models, X, y, epochs=3)
+    >>> [len(history["loss"]) for history in histories]
+    [3, 3, 3, 3, 3]
+    """
+    models = list(models)
+    _check(models, rows)
+    given = check_callbacks(callbacks, "fit_many")
+    parts = [None] * len(models) if rows is None else list(rows)
+    # Cloned here, since the objects may be shared with other threads.
+    fits = [
+        partial(_fit, model, X, y, sample_weight, part, callbacks=fresh_callbacks(given), **options)
+        for model, part in zip(models, parts, strict=True)
+    ]
+    return run_together(fits, n_jobs)
+
+
+def _check(models: Sequence[Any], rows: "Sequence[Any] | None") -> None:
+    for i, model in enumerate(models):
+        if not isinstance(model, Model):
+            raise TypeError(f"fit_many needs a sequence of Model, got {type(model).__name__} at position {i}")
+    places: dict[int, int] = {}
+    for i, model in enumerate(models):
+        first = places.setdefault(id(model), i)
+        if first != i:
+            raise ValueError(
+                f"fit_many got the same model at positions {first} and {i}: each needs a model of its own, "
+                "such as model.copy()"
+            )
+    if rows is not None and len(rows) != len(models):
+        raise ValueError(
+            f"fit_many got {len(rows)} arrays of rows for {len(models)} models: pass one for each model"
+        )
+
+
+def _fit(model: Model, X: Any, y: Any, sample_weight: Any, rows: Any, **options: Any) -> History:
+    """Train one model."""
+    if rows is not None:
+        rows = np.asarray(rows)
+        X = each_input(lambda x: take_rows(x, rows), X)
+        y = take_rows(y, rows)
+        sample_weight = None if sample_weight is None else take_rows(sample_weight, rows)
+    return model.fit(X, y, sample_weight, **options)

@@ -1,0 +1,136 @@
+"""Compiled steps that models of one structure use in turn."""
+
+import sys
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sknet.engine.loop._batches import Batches
+from sknet.engine.loop._choice import steps_for
+from sknet.engine.loop._group import Group
+from sknet.engine.loop._outputs import Outputs
+from sknet.engine.loop._steps import Block, CompiledSteps, Steps
+from sknet.engine.state import structure_of
+
+if TYPE_CHECKING:
+    from sknet.engine._model import Model
+
+__all__ = ["SharedSteps", "shared_steps"]
+
+MOST_PARAMETERS = 1 << 16  # above it, a fit is long and copies are not free
+
+
+class SharedSteps(Steps):
+    """Compiled steps on memory of their own, into which a model's is copied for a block of steps.
+
+    Programs, their memory and instructions are then made once for many short fits of one structure, rather
+    than for each. The results have the same bits.
+
+    Parameters
+    ----------
+    form : hashable
+        What models and rows must agree in to use these steps.
+    model, batches, check_finite, planned
+        As for `steps_for`, of the first fit.
+    """
+
+    def __init__(
+        self, form: Hashable, model: "Model", batches: Batches, check_finite: bool, planned: int
+    ) -> None:
+        super().__init__(model, batches, check_finite)
+        flat, slots = model.memory.flat_buffers()
+        self.form = form
+        self._flat, self._slots = flat.copy(), {name: slot.copy() for name, slot in slots.items()}
+        self._steps = steps_for(model, batches, check_finite, planned, (self._flat, self._slots))
+
+    @property
+    def name(self) -> str:
+        return self._steps.name
+
+    def lend(self, model: "Model", batches: Batches, planned: int) -> None:
+        """Go on with another model of the same structure."""
+        assert isinstance(self._steps, CompiledSteps)
+        self.model, self.batches = model, batches
+        self._steps.lend(model, batches, planned)
+
+    def give_back(self, group: Group) -> None:
+        """Let other fits of the group use these steps."""
+        if isinstance(self._steps, CompiledSteps) and not self._steps.draws:
+            self._steps.release()
+            del self.batches, self.model
+            group.give_back(self.form, self)
+
+    def hold(self) -> bool:
+        return self._steps.hold()
+
+    def run(self, order: Any, first: int, most: int = sys.maxsize, outputs: Outputs | None = None) -> Block:
+        flat, slots = self.model.memory.flat_buffers()
+        if not isinstance(self._steps, CompiledSteps):
+            return self._steps.run(order, first, most, outputs)
+        _copy(flat, slots, self._flat, self._slots)
+        try:
+            return self._steps.run(order, first, most, outputs)
+        finally:
+            _copy(self._flat, self._slots, flat, slots)
+
+
+def _copy(flat: Any, slots: Mapping[str, Any], to_flat: Any, to_slots: Mapping[str, Any]) -> None:
+    to_flat[...] = flat
+    for name, slot in slots.items():
+        to_slots[name][...] = slot
+
+
+def shared_steps(
+    group: Group | None, model: "Model", batches: Batches, check_finite: bool, planned: int, how: Hashable
+) -> SharedSteps | None:
+    """Return steps that are shared in a group; None if this fit needs its own.
+
+    Parameters
+    ----------
+    group : Group or None
+        The group of the fit.
+    model, batches, check_finite, planned
+        As for `steps_for`.
+    how : hashable
+        What else decides which steps there are.
+    """
+    form = None if group is None else _form_of(model, batches)
+    if group is None or form is None:
+        return None
+    form = form, how
+    found: SharedSteps | None = group.take(form)
+    if found is None:
+        return SharedSteps(form, model, batches, check_finite, planned)
+    found.lend(model, batches, planned)
+    return found
+
+
+def _form_of(model: "Model", batches: Batches) -> Hashable | None:
+    """Return everything that steps depend on, except values; None if they cannot be shared."""
+    if not model.compile or model.device.kind != "cpu":
+        return None
+    memory = model.memory
+    if memory.layout.size > MOST_PARAMETERS or set(memory.untrained) - set(model.buffers):
+        return None
+    inputs = batches.X if isinstance(batches.X, dict) else {None: batches.X}
+    arrays = [*inputs.values(), batches.y, *([] if batches.weight is None else [batches.weight])]
+    if any(type(array) is not np.ndarray for array in arrays):
+        return None
+    optimizer = model.optimizer.in_steps()
+    known = structure_of(model.module, model.loss_function, model.alpha, optimizer)
+    if known is None:
+        return None
+    return (
+        known,
+        tuple(memory.layout.shapes.items()),
+        tuple(optimizer.hyper(1, model.progress)),
+        memory.slot_names,
+        model.dtype,
+        (batches.size, batches.n_batches, str(batches.input_dtype), tuple(inputs)),
+        tuple([_layout_of(array) for array in arrays]),
+    )
+
+
+def _layout_of(array: np.ndarray) -> Hashable:
+    return array.shape[1:], array.strides, array.dtype, array.flags.aligned, array.flags.writeable
