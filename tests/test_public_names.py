@@ -1,22 +1,14 @@
-"""Public names are listed in ``__all__``, exist, and are described in docs/api.md."""
+"""Public names are listed in ``__all__``, exist, and have a page in the API reference of the site."""
 
-import re
 from types import ModuleType
 
 import pytest
 
-from docs.make_api import PAGE, page, plain
-from tests.project import ROOT, public_modules
+from docs import reference
+from docs.extensions.docstrings import escaped
+from tests.project import public_modules
 
 MODULES = sorted(public_modules())
-HEADING = re.compile(r"^## `(sknet[\w.]*)`$", re.MULTILINE)
-ENTRY = re.compile(r"^- `(\w+)[^`]*`: \S.*\.$", re.MULTILINE)
-
-
-def api() -> dict[str, list[str]]:
-    """Read docs/api.md: module -> the names it describes, one line each."""
-    _, *sections = HEADING.split((ROOT / "docs/api.md").read_text())
-    return {module: ENTRY.findall(text) for module, text in zip(sections[::2], sections[1::2], strict=True)}
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -47,40 +39,77 @@ def test_all_is_complete(name):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_every_public_name_is_described(name):
-    """A name exported twice is described once, under either module."""
-    modules = public_modules()
-    pairs = [(modules.get(module), entry) for module, entries in api().items() for entry in entries]
-    described = {id(getattr(module, entry, None)) for module, entry in pairs}
-    exported = {entry: getattr(modules[name], entry) for entry in modules[name].__all__}
+def test_every_public_name_has_a_page(name):
+    """A name exported twice has one page, under either module."""
+    shown = {id(value) for names in reference.entries().values() for value in names.values()}
+    exported = {entry: getattr(public_modules()[name], entry) for entry in public_modules()[name].__all__}
     missing = [
         entry
         for entry, value in exported.items()
-        if entry != "__version__" and not isinstance(value, ModuleType) and id(value) not in described
+        if entry != "__version__" and not isinstance(value, ModuleType) and id(value) not in shown
     ]
-    assert not missing, f"add to docs/api.md, under {name}: {missing}"
+    assert not missing
 
 
-def test_every_described_name_exists():
-    modules = public_modules()
-    unknown = [
-        f"{module}.{entry}"
-        for module, entries in api().items()
-        for entry in entries
-        if entry not in getattr(modules.get(module), "__all__", ())
-    ]
-    assert not unknown, f"docs/api.md describes what is not there: {unknown}"
+def test_pages_are_those_of_the_public_names():
+    named = {
+        f"names/{module}.{name}.rst": f"{module}.{name}"
+        for module, names in reference.entries().items()
+        for name in names
+    }
+    found = reference.pages()
+    assert set(found) == {*named, *(f"{module}.rst" for module in reference.entries())}
+    for page, path in named.items():
+        module, _, name = path.rpartition(".")
+        assert f":: {path}\n" in found[page] or f".. currentmodule:: {module}\n\n.. py:" in found[page], page
+        assert f":py:obj:`{name} <{path}>`" in found[f"{module}.rst"]
 
 
-def test_every_line_of_the_api_page_is_an_entry():
-    text = (ROOT / "docs/api.md").read_text()
-    lines = [line for line in text.splitlines() if line.startswith("- ")]
-    assert [line for line in lines if not ENTRY.match(line)] == []
+def test_every_module_is_in_an_area_of_the_reference():
+    listed = [line for line in reference.AREAS.read_text().splitlines() if line.startswith("sknet")]
+    assert sorted(listed) == sorted(reference.entries()), "list the module in docs/api/index.md"
 
 
-def test_the_api_page_is_current():
-    assert PAGE.read_text() == page(), "write it again: python -m docs.make_api"
+def test_tables_are_those_that_exist():
+    known = {f"{module}.{name}" for module, names in reference.entries().items() for name in names}
+    assert set(reference.TABLES) <= known
 
 
-def test_formulas_become_markdown():
-    assert plain(r"The :math:`\max(x, e^{-x})` of ``x``.") == "The `max(x, e^-x)` of `x`."
+def test_a_page_lists_the_members_of_a_class_and_names_those_it_inherits():
+    text = reference.pages()["names/sknet.nn.Linear.rst"]
+    assert ".. automethod:: sknet.nn.Linear.forward\n" in text
+    assert "Inherited from :py:obj:`sknet.nn.Module`: " in text
+    assert "``state_dict``" in text.partition("Inherited from :py:obj:`sknet.nn.Module`")[2]
+
+
+def test_pages_are_rewritten_only_if_they_change(tmp_path, monkeypatch):
+    wanted = {"a.rst": "one", "names/a.b.rst": "two"}
+    monkeypatch.setattr(reference, "pages", lambda: wanted)
+    reference.write(tmp_path)
+    kept = (tmp_path / "a.rst").stat().st_mtime_ns
+    del wanted["names/a.b.rst"]
+    wanted["c.rst"] = "three"
+    reference.write(tmp_path)
+    assert sorted(path.name for path in tmp_path.rglob("*.rst")) == ["a.rst", "c.rst"]
+    assert (tmp_path / "a.rst").stat().st_mtime_ns == kept
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("The mean of coefs_.", r"The mean of coefs\_."),
+        ("x / (1 + |x|), of shape (..., *shape)", r"x / (1 + \|x\|), of shape (..., \*shape)"),
+        ("`coefs_` and ``|x|`` and :math:`|x|`", "`coefs_` and ``|x|`` and :math:`|x|`"),
+        ("as shown in [1]_.", "as shown in [1]_."),
+        ("coefs_ : list of shape (n_layers_,)", r"coefs_ : list of shape (n_layers\_,)"),
+        (">>> clf.coefs_", ">>> clf.coefs_"),
+        (".. math:: |x|", ".. math:: |x|"),
+    ],
+)
+def test_prose_of_docstrings_is_no_markup(line, expected):
+    assert list(escaped([line])) == [expected]
+
+
+def test_results_of_examples_stay_as_they_are():
+    lines = [">>> names", "['a_', '|x|']", "", "Then a_ follows."]
+    assert list(escaped(lines)) == [*lines[:3], r"Then a\_ follows."]

@@ -169,7 +169,7 @@ def test_prediction_uses_the_link_and_changes_nothing():
 
 
 PUBLIC = sorted(name for name in {*dir(Model), *vars(classifier())} if not name.startswith("_"))
-GUIDE = (ROOT / "docs/guide.md").read_text()
+GUIDE = "\n".join(path.read_text() for path in (ROOT / "docs/guide").glob("*.md"))
 SHOWN = set(re.findall(r"\b(?:model|classifier|lazy)\.(\w+)", GUIDE))
 
 

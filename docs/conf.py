@@ -1,0 +1,91 @@
+"""The site: ``python -m pip install -e ".[docs]" && sphinx-build -W docs site``; needs no network."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))  # `docs` and `tests` of this checkout
+
+import sknet  # noqa: E402
+
+project = "sknet"
+author = "The sknet developers"
+project_copyright = "The sknet developers, BSD-3-Clause"
+version = release = sknet.__version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.intersphinx",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "docs.extensions.docstrings",
+    "docs.extensions.formulas",
+    "docs.extensions.links",
+    "docs.extensions.pages",
+]
+root_doc = "index"
+exclude_patterns = ["_build", "README.md", "inventories"]
+default_role = "py:obj"
+add_module_names = False
+toc_object_entries = False
+nitpicky = False  # types in docstrings are prose; names in references are checked by docs.extensions.links
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+suppress_warnings = ["config.cache"]
+
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = True
+numpydoc_xref_ignore = "all"
+numpydoc_xref_aliases = {
+    **dict.fromkeys(("bool", "boolean"), "bool"),
+    **{
+        word: f"collections.abc.{word.capitalize()}"
+        for word in ("sequence", "iterable", "iterator", "mapping")
+    },
+    "array-like": ":term:`array-like`",
+    "ndarray": "numpy.ndarray",
+    "DataFrame": "pandas.DataFrame",
+    "Axes": "matplotlib.axes.Axes",
+    "RandomState": "numpy.random.RandomState",
+}
+
+SITES = {
+    "python": "https://docs.python.org/3/",
+    "numpy": "https://numpy.org/doc/stable/",
+    "scipy": "https://docs.scipy.org/doc/scipy/",
+    "sklearn": "https://scikit-learn.org/stable/",
+    "pandas": "https://pandas.pydata.org/docs/",
+    "matplotlib": "https://matplotlib.org/stable/",
+}
+intersphinx_mapping = {name: (site, str(HERE / f"inventories/{name}.inv")) for name, site in SITES.items()}
+intersphinx_disabled_reftypes = ["*"]  # only names of Python, looked up by docs.extensions.links
+
+html_theme = "pydata_sphinx_theme"
+html_title = "sknet"
+html_logo = "_static/logo.svg"
+html_favicon = "_static/logo.svg"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "sknet"},
+    "navigation_with_keys": False,
+    "show_nav_level": 1,
+    "navigation_depth": 2,
+    "collapse_navigation": True,
+    "show_prev_next": False,
+    "header_links_before_dropdown": 6,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_context = {"default_mode": "auto"}
+copybutton_exclude = ".linenos, .gp, .go"

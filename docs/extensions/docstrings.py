@@ -1,0 +1,60 @@
+"""Docstrings are prose for readers of code: what only reStructuredText would read as markup is escaped."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+__all__ = ["escaped", "escaped_line", "setup"]
+
+SPAN = re.compile(r"(``.*?``|:\w+:`[^`]*`|`[^`]*`)")
+FITTED = re.compile(r"(?<![\w.])(\w*[^\W_])_(?=[\s,.;:)\]}\"']|$)")  # coefs_ is not a link
+BARS = re.compile(r"\|(\w+)\|")  # |x| is no substitution
+STARRED = re.compile(r"(?<=, )\*(?=\w)")  # nor is (..., *shape) emphasis
+
+
+def escaped_line(line: str) -> str:
+    r"""Escape the prose of a line, but neither code nor formulas.
+
+    >>> escaped_line("The mean of |x|, `coefs_` and coefs_, see [1]_.")
+    'The mean of \\|x\\|, `coefs_` and coefs\\_, see [1]_.'
+    """
+    parts = SPAN.split(line)
+    for place in range(0, len(parts), 2):
+        text = FITTED.sub(r"\1\\_", parts[place])
+        parts[place] = STARRED.sub(r"\\*", BARS.sub(r"\|\1\|", text))
+    return "".join(parts)
+
+
+def escaped(lines: Iterable[str]) -> Iterator[str]:
+    """Escape the prose of a docstring; examples and the bodies of directives stay as they are."""
+    verbatim = -1  # the indentation that ends a directive's body, or -1
+    example = False
+    for line in lines:
+        text = line.lstrip()
+        indent = len(line) - len(text)
+        example = bool(text) and (example or text.startswith(">>>"))
+        if text and indent <= verbatim:
+            verbatim = -1
+        if text.startswith(".. math::"):
+            verbatim = indent
+        name, colon, kind = line.partition(" : ")
+        if example or verbatim >= 0 or re.fullmatch(r"[\w, *]+", line):
+            yield line
+        elif colon and re.fullmatch(r"[\w, *]+", name):  # a parameter, whose name numpydoc escapes
+            yield name + colon + escaped_line(kind)
+        else:
+            yield escaped_line(line)
+
+
+def process(app: "Sphinx", what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """Escape a docstring before numpydoc reads it."""
+    lines[:] = list(escaped(lines))
+
+
+def setup(app: "Sphinx") -> dict[str, bool]:
+    """Connect the escape."""
+    app.connect("autodoc-process-docstring", process, priority=100)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

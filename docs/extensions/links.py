@@ -1,0 +1,112 @@
+"""Names in code font become links: to the page of a public name, or to the site of another library."""
+
+from functools import cache
+
+from docutils import nodes
+from docutils.nodes import Element
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.ext.intersphinx import InventoryAdapter
+from sphinx.util.nodes import make_refnode
+
+from docs import reference
+
+__all__ = ["setup", "short_names"]
+
+# Words that are names of sknet, and more often something else where they stand in code font.
+PLAIN = {
+    *(
+        "fit",
+        "loss",
+        "step",
+        "state",
+        "load",
+        "save",
+        "grad",
+        "device",
+        "float",
+        "int",
+        "list",
+        "dict",
+        "str",
+    ),
+    *("GridSearchCV", "RandomizedSearchCV"),
+}
+
+
+@cache
+def short_names() -> dict[str, str]:
+    """Map names as prose writes them (``Linear``, ``nn.Linear``) to public ones, unless ambiguous."""
+    found: dict[str, list[str]] = {}
+    for module, names in reference.entries().items():
+        for name in names:
+            parts = [*module.split("."), name]
+            for start in range(len(parts)):
+                short = ".".join(parts[start:])
+                found.setdefault(short, []).append(f"{module}.{name}")
+    shortest = {short: sorted(paths, key=depth) for short, paths in found.items()}
+    return {
+        short: first
+        for short, (first, *others) in shortest.items()
+        if not others or depth(first) < depth(others[0])
+    }
+
+
+def depth(path: str) -> int:
+    """Return how many parts a name has; names for extensions come after all others."""
+    return path.count(".") + 10 * (".extend." in path)
+
+
+def resolve(env: BuildEnvironment, target: str) -> tuple[str, str] | None:
+    """Return (page, anchor) of a public name, or (address, "") of one of another library."""
+    target = target.removesuffix("()")
+    objects = env.get_domain("py").objects
+    path = target if target in objects else short_names().get(target, "")
+    if path in objects:
+        return objects[path].docname, objects[path].node_id
+    inventory = InventoryAdapter(env).main_inventory
+    for kind in ("py:class", "py:function", "py:method", "py:exception", "py:module"):
+        known = inventory.get(kind, {})
+        if target in known:
+            return known[target].uri, ""
+        longer = [name for name in known if name.endswith(f".{target}")]
+        if len(longer) == 1 and target[:1].isupper():
+            return known[longer[0]].uri, ""
+    return None
+
+
+def missing_reference(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: Element
+) -> Element | None:
+    """Resolve a name in a docstring."""
+    if node.get("refdomain") != "py":
+        return None
+    found = resolve(env, node["reftarget"])
+    return link(app, node["refdoc"], found, content) if found else None
+
+
+def link(app: Sphinx, here: str, found: tuple[str, str], content: Element) -> Element:
+    page, anchor = found
+    if "://" in page:
+        return nodes.reference("", "", content, refuri=page, internal=False)
+    return make_refnode(app.builder, here, page, anchor, content)
+
+
+def link_code(app: Sphinx, tree: nodes.document, page: str) -> None:
+    """Link names in code font, in pages that are not generated; headings and links stay as they are."""
+    if page.startswith("api/"):
+        return
+    for literal in list(tree.findall(nodes.literal)):
+        text = literal.astext()
+        within = isinstance(literal.parent, (nodes.reference, nodes.title))
+        found = None if within or text in PLAIN or " " in text else resolve(app.env, text)
+        if found and found[0] != page:
+            literal.replace_self(link(app, page, found, literal.deepcopy()))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect both."""
+    app.connect("missing-reference", missing_reference)
+    app.connect("doctree-resolved", link_code)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,206 @@
+"""What the API reference shows: a page for every public name, made from its docstring.
+
+`write` is called by each build of the site. A new public name needs no line here, except a table or a
+number, which has no docstring; a new public module belongs into one of the areas of ``docs/api/index.md``.
+"""
+
+import inspect
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from docs.extensions.docstrings import escaped_line
+from sknet._params import ParameterObject
+from tests.project import ROOT, public_modules, public_objects
+
+__all__ = ["TABLES", "entries", "modules", "pages", "write"]
+
+AREAS = ROOT / "docs/api/index.md"
+# A table is a dict, which has no docstring of its own; nor has a number.
+TABLES = {
+    "sknet.core.extend.OF_NUMPY": "Functions of `sknet.ops` by NumPy's of the same name.",
+    "sknet.callbacks.extend.HOOKS": "The names of the hooks, in the order in which a fit calls them.",
+    "sknet.callbacks.extend.PARTS": "What callbacks that have seen a fit consist of, by the names in files.",
+    "sknet.core.SCALAR_FUNCTIONS": "The functions that scalar expressions may call, in NumPy, C and Numba.",
+    "sknet.compile.passes.BLOCK": "Elements of a block of a long chain, which stay in the cache.",
+    "sknet.core.PRIMITIVES": "Every primitive by its name.",
+    "sknet.engine.extend.FEW_ROWS": "Up to this many rows, a predictor has a program for each number.",
+    "sknet.engine.extend.MOST_ROWS": "Rows of the largest program of a predictor.",
+    "sknet.engine.extend.PARTS": "What fits leave besides models, by the names in files.",
+    "sknet.estimators.extend.PARTS": "What fitted estimators consist of, by the names in files.",
+    "sknet.nn.extend.PARTS": "The functions by which layers draw weights, by the names in files.",
+    "sknet.compile.extend.PARTS": "What graphs in files consist of, by the names in files.",
+    "sknet.compile.extend.ROWS": "The numbers of rows for which a function is captured that is to take any.",
+    "sknet.onnx.PARTS": "What networks that were read consist of, by the names in files.",
+    "sknet.losses.LOSSES": "The losses that have a name, by scikit-learn's names.",
+    "sknet.nn.ACTIVATIONS": "The activation layers that have a name, scikit-learn's names among them.",
+    "sknet.nn.init.INITIALIZERS": "The initialisers that have a name.",
+    "sknet.nn.init.SCHEMES": "The default initialiser of every kind of layer, by version.",
+    "sknet.nn.init.VERSION": "The newest version of the default initial weights.",
+    "sknet.optim.OPTIMIZERS": "The optimizers that have a name.",
+}
+GROUPED = 40  # a module with more names is shown by subjects: the files that define them
+
+
+@cache
+def entries() -> dict[str, dict[str, object]]:
+    """Map every public module to the names documented there, each object once, under its shortest name."""
+    found: dict[str, dict[str, object]] = {name: {} for name in public_modules()}
+    for path, value in public_objects().items():
+        module, _, name = path.rpartition(".")
+        if not isinstance(value, ModuleType) and name != "__version__":
+            found[module][name] = value
+    return {module: names for module, names in found.items() if names}
+
+
+def modules() -> list[str]:
+    """Return the modules in the order of ``docs/api/index.md``; one that is missing there comes last."""
+    listed = [line.strip() for line in AREAS.read_text().splitlines()]
+    order = {name: place for place, name in enumerate(listed)}
+    return sorted(entries(), key=lambda name: (order.get(name, len(order)), name))
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every page by its name below ``docs/api``."""
+    found = {}
+    for module, names in entries().items():
+        found[f"{module}.rst"] = module_page(module, names)
+        for name, value in names.items():
+            found[f"names/{module}.{name}.rst"] = name_page(module, name, value)
+    return found
+
+
+def write(folder: Path) -> None:
+    """Write the pages into a folder; those that are the same stay untouched, and old ones go."""
+    wanted = pages()
+    for path in folder.glob("**/*.rst"):
+        if str(path.relative_to(folder)) not in wanted:
+            path.unlink()
+    for name, text in wanted.items():
+        path = folder / name
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+
+def heading(text: str, line: str = "=") -> list[str]:
+    return [text, line * len(text), ""]
+
+
+def module_page(module: str, names: dict[str, object]) -> str:
+    """Return the page of a module: its docstring, and a table of its names."""
+    lines = [*heading(module), f".. automodule:: {module}", "   :no-members:", ""]
+    for title, group in subjects(names):
+        lines += heading(title, "-") if title else []
+        lines += table(module, group)
+    hidden = [f"   names/{module}.{name}" for name in names]
+    return "\n".join([*lines, ".. toctree::", "   :hidden:", "   :maxdepth: 1", "", *hidden, ""])
+
+
+def subjects(names: dict[str, object]) -> Iterator[tuple[str, dict[str, object]]]:
+    """Divide the names of a large module by the files that define them, which are one subject each."""
+    if len(names) <= GROUPED:
+        yield "", names
+        return
+    groups: dict[str, dict[str, object]] = {}
+    for name, value in names.items():
+        groups.setdefault(subject(value), {})[name] = value
+    rest = groups.pop("Others", {})
+    yield from sorted(groups.items())
+    if rest:
+        yield "Others", rest
+
+
+def subject(value: object) -> str:
+    """Return what the file that defines a value is about, the first line of its docstring."""
+    file = sys.modules.get(getattr(value, "__module__", None) or "")
+    about = first_paragraph(file) if file else ""
+    title = about.partition(":")[0].rstrip(".").replace("`", "")
+    return title if 0 < len(title) <= 60 else "Others"
+
+
+def table(module: str, names: dict[str, object]) -> list[str]:
+    """Return a table of names, each linked to its page, with the first paragraph of its docstring."""
+    rows = []
+    for name, value in names.items():
+        rows += [f"   * - :py:obj:`{name} <{module}.{name}>`", f"     - {summary(f'{module}.{name}', value)}"]
+    return [".. list-table::", "   :widths: 30 70", "   :class: names", "", *rows, ""]
+
+
+def name_page(module: str, name: str, value: object) -> str:
+    """Return the page of one name."""
+    path = f"{module}.{name}"
+    lines = [*heading(path), f".. currentmodule:: {module}", ""]
+    if isinstance(value, (dict, int)):
+        lines += data(path, value)
+    elif str(getattr(value, "__module__", "")).startswith("sklearn"):
+        lines += [
+            f".. py:class:: {name}",
+            "",
+            f"   {first_paragraph(value)} This is scikit-learn's class.",
+            "",
+        ]
+    elif isinstance(value, type):
+        lines += [f".. autoclass:: {path}", "", *(f"   {line}" for line in members(path, value))]
+    elif callable(value):
+        lines += [f".. autofunction:: {path}", ""]
+    else:
+        lines += [f".. py:data:: {name}", "", f"   {first_paragraph(value)}", ""]
+    return "\n".join([*lines, ""])
+
+
+def data(path: str, value: object) -> list[str]:
+    """Return the description of a table or a number: what it is, and its keys or its value."""
+    lines = [f".. py:data:: {path.rpartition('.')[2]}", "", f"   {TABLES[path]}", ""]
+    if isinstance(value, dict):
+        keys = ", ".join(f"``{key!r}``" for key in value)
+        return [*lines, f"   Keys: {keys}.", ""] if keys else lines
+    return [*lines, f"   Its value is ``{value!r}``.", ""]
+
+
+def members(path: str, cls: type) -> Iterator[str]:
+    """Yield directives for the members that a class defines, and the names of those that it inherits."""
+    documented = {value: name for name, value in public_objects().items() if isinstance(value, type)}
+    inherited: dict[str, list[str]] = {}
+    for name in dict.fromkeys(name for base in cls.__mro__ for name in vars(base)):
+        owner = next(base for base in cls.__mro__ if name in vars(base))
+        member = inspect.getattr_static(owner, name)
+        if name.startswith("_") or not is_described(member):
+            continue
+        if owner is not cls and owner in documented:
+            inherited.setdefault(f":py:obj:`{documented[owner]}`", []).append(name)
+        elif owner is ParameterObject or not owner.__module__.startswith("sknet"):
+            inherited.setdefault(foreign(owner), []).append(name)
+        else:
+            kind = "property" if isinstance(member, property) else "method"
+            yield from (f".. auto{kind}:: {path}.{name}", "")
+    for owner_name, names in inherited.items():
+        shown = ", ".join(f"``{name}``" for name in sorted(names))
+        yield from (f"Inherited from {owner_name}: {shown}.", "")
+
+
+def is_described(member: object) -> bool:
+    """Tell whether a member of a class is a method or a property, with a docstring of its own or a base's."""
+    return isinstance(member, (property, staticmethod, classmethod)) or inspect.isfunction(member)
+
+
+def foreign(owner: type) -> str:
+    """Name a class of another library, or the library where the class is private."""
+    if owner is ParameterObject:
+        return "scikit-learn's parameter protocol"
+    library = "scikit-learn" if owner.__module__.startswith("sklearn") else "Python"
+    if library == "Python" and owner.__module__ in ("builtins", "collections.abc"):
+        return f":py:obj:`{owner.__name__}`"
+    return library
+
+
+def summary(path: str, value: object) -> str:
+    """Return the line for a public name; a KeyError asks for the line of a new table in `TABLES`."""
+    return TABLES[path] if isinstance(value, (dict, int)) else first_paragraph(value)
+
+
+def first_paragraph(value: object) -> str:
+    """Return the first paragraph of a docstring as one line."""
+    return escaped_line((inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " "))
