@@ -23,6 +23,7 @@ __all__ = [
     "StrOptions",
     "check_values",
     "invalid",
+    "is_plain",
 ]
 
 PLAIN = frozenset({bool, int, float, str, type(None)})
@@ -191,7 +192,7 @@ def check_values(holder: object, constraints: Mapping[str, Any], values: Mapping
     """
     kind = type(holder)
     for name, value in values.items():
-        key = (kind, name, type(value), value) if _is_plain(value) else None
+        key = (kind, name, type(value), value) if is_plain(value) else None
         if key is not None and key in _valid:
             continue
         _check(kind.__name__, name, constraints.get(name, "no_validation"), value)
@@ -201,7 +202,7 @@ def check_values(holder: object, constraints: Mapping[str, Any], values: Mapping
             _valid.add(key)
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Tell whether a value never changes, and equals no other of its type that may be invalid."""
     return type(value) in PLAIN or (type(value) is tuple and all(type(x) is int for x in value))
 

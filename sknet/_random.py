@@ -1,14 +1,19 @@
-"""Random states, as scikit-learn reads them."""
+"""Random states, as scikit-learn reads them, and snapshots of them."""
 
+import ctypes
+import struct
+import sys
+from functools import cache
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 
-__all__ = ["check_random_state"]
+__all__ = ["RandomSnapshot", "check_random_state"]
 
 
-def check_random_state(seed: Any) -> np.random.RandomState:
+def check_random_state(seed: Any) -> RandomState:
     """Return what draws random numbers.
 
     Parameters
@@ -29,7 +34,96 @@ def check_random_state(seed: Any) -> np.random.RandomState:
     if seed is None or seed is np.random:
         return np.random.mtrand._rand
     if isinstance(seed, Integral):
-        return np.random.RandomState(int(seed))
-    if isinstance(seed, np.random.RandomState):
+        return RandomState(int(seed))
+    if isinstance(seed, RandomState):
         return seed
     raise ValueError(f"{seed!r} cannot be used to seed a numpy.random.RandomState: give an int, one, or None")
+
+
+class RandomSnapshot:
+    """The present state of a random state, for which there is rarely a use.
+
+    Parameters
+    ----------
+    source : RandomState
+        Only read from.
+
+    Notes
+    -----
+    `RandomState.get_state` takes 40 microseconds, for 624 Python numbers. A snapshot copies the memory
+    instead, and makes the state of it when it is asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> source = np.random.RandomState(0)
+    >>> snapshot = RandomSnapshot(source)
+    >>> first = source.randint(1000)
+    >>> snapshot.restore()
+    >>> bool(source.randint(1000) == first)
+    True
+    """
+
+    __slots__ = ("_normal", "_source", "_state", "_words")
+
+    def __init__(self, source: RandomState) -> None:
+        place = _place_of_normal()
+        self._source = source
+        self._words, self._normal = b"", b""
+        self._state: Any = None
+        if place is None or type(source._bit_generator) is not np.random.MT19937:
+            self._state = source.get_state(legacy=False)
+        else:
+            self._words, self._normal = _read(source, place)
+
+    def state(self) -> Any:
+        """Return the state as ``get_state(legacy=False)`` would have returned it."""
+        if not self._words:
+            return self._state
+        has_normal, normal = struct.unpack(NORMAL, self._normal)
+        key = np.frombuffer(self._words, np.uint32, KEY).copy()
+        [position] = struct.unpack_from("i", self._words, 4 * KEY)
+        words = {"key": key, "pos": position}
+        return {"bit_generator": "MT19937", "state": words, "has_gauss": has_normal, "gauss": normal}
+
+    def restore(self) -> None:
+        """Set the random state back."""
+        self._source.set_state(self.state())
+
+
+KEY = 624  # words of the Mersenne Twister; an int, the position among them, follows in memory
+NORMAL = "i4xd"  # whether a normal number is left over, and which: two are drawn at a time
+PROBES = ((7, 1, 0.8125), (0, 0, 0.0), (624, 1, -3.5))  # positions and numbers left over
+
+
+def _read(source: RandomState, place: int) -> tuple[bytes, bytes]:
+    """Return copies of the memory of a generator: its words, and the normal number."""
+    words = ctypes.string_at(source._bit_generator.ctypes.state_address, 4 * KEY + 4)
+    return words, ctypes.string_at(id(source) + place, struct.calcsize(NORMAL))
+
+
+@cache
+def _place_of_normal() -> int | None:
+    """Return where in a RandomState the normal number is; None if memory cannot be read like this.
+
+    Where NumPy keeps the numbers is no part of its interface: it is found, and compared with some states.
+    """
+    if sys.implementation.name != "cpython":
+        return None
+    probe = RandomState(1)
+    state: Any = probe.get_state()
+    name, key = state[:2]
+    state = (name, key, *PROBES[0])
+    probe.set_state(state)
+    memory = ctypes.string_at(id(probe), RandomState.__basicsize__)
+    wanted = struct.pack(NORMAL, *PROBES[0][1:])
+    place = memory.find(wanted[8:]) - 8
+    if place < 0:
+        return None
+    for position, *normal in PROBES:
+        state = (name, key, position, *normal)
+        probe.set_state(state)
+        found = _read(probe, place)
+        if found != (key.tobytes() + struct.pack("i", position), struct.pack(NORMAL, *normal)):
+            return None
+    return place

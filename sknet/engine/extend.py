@@ -54,6 +54,7 @@ from sknet.engine.state import (
     first_input,
     minimises_alike,
     n_rows,
+    rollback_of,
     row_shapes,
 )
 from sknet.engine.step import Batch, last_layer, mean_loss
@@ -106,6 +107,7 @@ __all__ = [
     "predict_raw",
     "predict_rows",
     "restored_model",
+    "rollback_of",
     "row_shapes",
     "rows_at_once",
     "rows_of_a_part",

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sknet._params import explained, explained_call, unknown_parameter, validate_parameters
+from sknet._params import explained, explained_call, unknown_parameter
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
 from sknet.device import device_of, to_device
@@ -160,7 +160,6 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, HoldsLists, ABC):
         """
 
         def fit(beside: list[Callback]) -> None:
-            validate_parameters(self)
             fit_network(self, given, callbacks=callbacks, resume_from=resume_from, beside=beside)
 
         given = Given(X, y, sample_weight, X_val, y_val, sample_weight_val, groups)
@@ -171,7 +170,6 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, HoldsLists, ABC):
         """Train for one epoch, continuing the previous fit if there is one."""
 
         def fit(beside: list[Callback]) -> None:
-            validate_parameters(self)
             fit_network(self, given, incremental=True, classes=classes, beside=beside)
 
         fit_as_task(self, given.rows, fit, is_part=True)

@@ -8,6 +8,7 @@ from numpy.random import RandomState
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from sknet._random import RandomSnapshot
 from sknet.estimators._encoded import check_table
 from sknet.estimators._input import check_y
 from sknet.estimators._namespace import note_namespace
@@ -44,7 +45,7 @@ def encode_rows(fit: "Fit") -> Any:
     is_reconstructed = given.y is given.X
     labels = None if is_reconstructed else _labels(fit, table.n_rows)
     fit.random_state = random_state = _random_state(fit)
-    fit.began = random_state.get_state(legacy=False)
+    fit.began = RandomSnapshot(random_state)
     fit.split = _split(fit, table, labels, random_state)
     target = None if labels is None else _target(labels, encoder.target_type)
     own = encoder.random_state

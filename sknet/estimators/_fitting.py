@@ -1,12 +1,15 @@
 """The procedure of a fit: check, encode, build or take up the network, hold rows out, train, take over."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from sknet._random import RandomSnapshot
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping, PrintLog, ProgressBar
 from sknet.callbacks.extend import SavedFit, check_callbacks, fresh_callbacks, saved_fit
@@ -29,7 +32,7 @@ from sknet.estimators._company import companions_of, start_of
 from sknet.estimators._encoding import encode_rows
 from sknet.estimators._input import check_weights
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
-from sknet.estimators._recipe import Recipe
+from sknet.estimators._recipe import Recipe, recipe_of
 from sknet.estimators._refit import SecondTraining
 from sknet.estimators._scoring import DEFAULT_SCORING, HELD_OUT, LOSS, Scoring, check_scoring
 from sknet.estimators._source import FitSource
@@ -116,7 +119,7 @@ class Fit:
         Epochs (or iterations) of this fit.
     saved : SavedFit or None
         What it goes on from, if it was interrupted.
-    began : dict
+    began : RandomSnapshot
         State of the random numbers before rows were held out.
     start : dict or None
         What a second training begins with, if that is another fit's result.
@@ -176,11 +179,8 @@ class Fit:
     @property
     def settings(self) -> Settings:
         """Of the loop."""
-        return (
-            replace(self.recipe.settings, max_iter=1, is_part=True)
-            if self.incremental
-            else self.recipe.settings
-        )
+        settings = self.recipe.settings
+        return _of_a_part(settings) if self.incremental else settings
 
     @property
     def best_epoch(self) -> int | None:
@@ -198,6 +198,11 @@ class Fit:
         return self.history.get(HELD_OUT + shown[0], []) if shown else None
 
 
+@lru_cache(maxsize=8)
+def _of_a_part(settings: Settings) -> Settings:
+    return replace(settings, max_iter=1, is_part=True)
+
+
 def fit_network(
     estimator: Any,
     given: Given,
@@ -213,7 +218,7 @@ def fit_network(
     Parameters
     ----------
     estimator : BaseNet
-        Whose parameters have been validated.
+        Whose parameters are validated first.
     given : Given
         The arguments of its `fit`.
     incremental : bool, default=False
@@ -227,7 +232,7 @@ def fit_network(
     beside : sequence of Callback, default=()
         Called as well, and not the user's.
     """
-    recipe = estimator._recipe()
+    recipe = recipe_of(estimator)
     continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
     fit = Fit(estimator, recipe, incremental, continuing, given, classes=classes)
     check_given(fit)
@@ -282,11 +287,12 @@ def _fit_in_steps(fit: Fit) -> None:
     if fit.began is None:  # without an encoder, nothing has been drawn yet but weights
         if fit.saved is not None:
             fit.model.random_state.set_state(fit.saved.state["began"]["random_state"])
-        fit.began = fit.model.random_state.get_state(legacy=False)
+        fit.began = RandomSnapshot(fit.model.random_state)
     _take_rows(fit)
     fit.stopping = _new_stopping(fit)
     if fit.continuing:
-        fit.history = fit.estimator.history_.copy()
+        # `partial_fit` goes on in place, and is undone if it fails: copies take longer with every part.
+        fit.history = fit.estimator.history_ if fit.incremental else fit.estimator.history_.copy()
     if _can_compare(fit) and fit.estimator._stopping is not None:  # None: `slim` has left it out
         fit.stopping.load_state(fit.estimator._stopping)
         if fit.incremental and fit.compared is not None and fit.estimator.stopped_early_:
@@ -424,6 +430,11 @@ def _batch_size(batch_size: int | str, n_samples: int) -> int:
 
 
 def _check_finite_parameters(model: Model) -> None:
+    memory = model.memory
+    flat = memory.flat
+    is_all = type(flat) is np.ndarray and not memory.frozen and not model.optimizer.averaging
+    if is_all and math.isfinite(flat.dot(flat)):  # it can overflow; then each is looked at
+        return
     for name, array in model.evaluation_parameters.items():
         if not np.isfinite(to_host(array)).all():
             raise NonFiniteError(f"{NOT_FINITE} (first in parameter {name!r}, after the last update)", name)

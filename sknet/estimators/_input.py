@@ -77,11 +77,15 @@ def _needs_no_conversion(estimator: BaseEstimator, X: Any, dtypes: list[type]) -
         and X.ndim == 2
         and X.dtype.type in dtypes
         and X.shape[0] > 0
-        and X.shape[1] == estimator.n_features_in_
-        and "feature_names_in_" not in estimator.__dict__
+        and _has_known_features(estimator, X)
         # A sum is finite unless an element is not, or it overflows; the full check decides then.
         and math.isfinite(np.add.reduce(X, axis=None))
     )
+
+
+def _has_known_features(estimator: BaseEstimator, X: Any) -> bool:
+    """Tell whether a table has as many columns as in the first fit, which had no names."""
+    return X.shape[1] == estimator.n_features_in_ and "feature_names_in_" not in estimator.__dict__
 
 
 def _are_plain(X: Any, y: Any, dtypes: list[type]) -> bool:
@@ -133,7 +137,7 @@ def check_X_y(  # noqa: N802
     if reset:
         note_namespace(estimator, X)
     is_reconstructed = y is X
-    if _are_plain(X, y, dtypes) and (reset or _needs_no_conversion(estimator, X, dtypes)):
+    if _are_plain(X, y, dtypes) and (reset or _has_known_features(estimator, X)):
         if reset:
             estimator.n_features_in_ = X.shape[1]
             estimator.__dict__.pop("feature_names_in_", None)

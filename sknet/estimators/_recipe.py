@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from operator import is_
+from typing import Any, TypeVar
 
 import numpy as np
 
+from sknet._constraints import is_plain
+from sknet._params import validate_parameters
 from sknet.callbacks import Callback
 from sknet.engine.extend import Settings
 from sknet.estimators._architecture import Architecture
@@ -14,7 +17,10 @@ from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
 from sknet.preprocessing import TableEncoder
 
-__all__ = ["Recipe", "layer_sizes", "settings_of"]
+__all__ = ["Recipe", "layer_sizes", "recipe_of", "settings_of"]
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,49 @@ class Recipe:
         """Return the parameters that a continued fit cannot change, by name."""
         own = {"dtype": self.dtype, "device": self.device, "scale_target": self.scale_target}
         return {**self.architecture.parameters(), **own, "encoder": self.encoder}
+
+
+_known: dict[type, tuple[list[Any], Recipe]] = {}  # the last parameters of each class, if all are plain
+
+
+def recipe_of(estimator: Any) -> Recipe:
+    """Return the recipe of an estimator's parameters, once they are known to be valid.
+
+    Parameters
+    ----------
+    estimator : BaseNet
+        Parameters that are all plain values, such as the default ones, are checked and translated only once
+        in a row: in a stream of parts, or in a search.
+
+    Returns
+    -------
+    Recipe
+        With a loss and an optimizer of its own, where they are given by name.
+
+    Raises
+    ------
+    InvalidParameterError
+        For parameters that are not valid.
+    """
+    kind = type(estimator)
+    values = [getattr(estimator, name) for name in estimator._get_param_names()]
+    before, recipe = _known.get(kind, ((), None))
+    if recipe is not None and len(before) == len(values) and all(map(is_, before, values)):
+        return _twin(recipe, loss=_twin(recipe.loss), optimizer=_twin(recipe.optimizer))
+    validate_parameters(estimator)
+    found: Recipe = estimator._recipe()
+    inside = (*vars(found.loss).values(), *vars(found.optimizer).values())
+    is_own = kind.__module__.startswith("sknet.") and found.encoder is None
+    if is_own and all(map(is_plain, (*values, *inside))):
+        _known[kind] = values, _twin(found, loss=_twin(found.loss), optimizer=_twin(found.optimizer))
+    return found
+
+
+def _twin(this: T, **changes: Any) -> T:
+    """Return a shallow copy of an object without slots, with other attributes."""
+    other = object.__new__(type(this))
+    other.__dict__.update(this.__dict__, **changes)
+    return other
 
 
 def settings_of(estimator: Any, **more: Any) -> Settings:

@@ -24,10 +24,13 @@ class FitSource(Source):
         self._fit = fit
         self.monitor = fit.monitor
         self.measured = fit.scoring.directions
-        since = None if fit.compared is None else fit.compared.since
-        self.began = {"random_state": fit.began, "since": since}
-        if fit.start is not None:
-            self.began["start"] = fit.start
+        self._since = None if fit.compared is None else fit.compared.since
+
+    @property
+    def began(self) -> dict[str, Any]:
+        fit = self._fit
+        start = {} if fit.start is None else {"start": fit.start}
+        return {"random_state": fit.began.state(), "since": self._since, **start}
 
     def parameters(self) -> dict[str, Any]:
         estimator = self._fit.estimator

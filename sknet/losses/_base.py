@@ -315,13 +315,19 @@ def check_task(task: str) -> None:
 
 def finite_numbers(y: Any, name: str) -> Any:
     """Return `y` as an array, once it is known to hold finite numbers, one row for each sample."""
+    y = numbers(y, name)
+    if y.dtype.kind == "f":
+        reject(~np.isfinite(y), y, name, "finite")
+    return y
+
+
+def numbers(y: Any, name: str) -> Any:
+    """Return `y` as an array, once it is known to hold numbers, one row for each sample."""
     y = y if hasattr(y, "dtype") else np.asarray(y)
     if y.dtype.kind not in "biuf":
         raise DtypeError(f"{name} must hold numbers, but its dtype is {y.dtype}. Encode it first.")
     if y.ndim == 0:
         raise ShapeError(f"{name} must have one row for each sample, but it is a single number.")
-    if y.dtype.kind == "f":
-        reject(~np.isfinite(y), y, name, "finite")
     return y
 
 

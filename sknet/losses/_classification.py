@@ -9,7 +9,7 @@ import numpy as np
 from sknet import ops
 from sknet._params import Interval
 from sknet.core import Tensor, as_tensor
-from sknet.losses._base import Loss, check_task, finite_numbers, reject
+from sknet.losses._base import Loss, check_task, finite_numbers, numbers, reject
 from sknet.losses._classes import (
     check_classes,
     class_counts,
@@ -111,9 +111,11 @@ class LogitLoss(Loss):
 
     def check_target(self, y: Any, *, name: str = "y", n_outputs: int | None = None) -> None:
         if self.multilabel or n_outputs == 1:
-            y = finite_numbers(y, name)
-            bad = (y != 0) & (y != 1)
-            reject(not_ignored(bad, y, self.ignore_index), y, name, f"0 or 1 for {self!r}")
+            y = numbers(y, name)
+            bad = not_ignored((y != 0) & (y != 1), y, self.ignore_index)
+            if bad.any():  # the rest takes longer than the check
+                finite_numbers(y, name)
+                reject(bad, y, name, f"0 or 1 for {self!r}")
         else:
             check_classes(y, name, n_outputs, self.ignore_index)
 

@@ -4,7 +4,7 @@
 """
 
 from sknet.nn._changes import latest
-from sknet.nn._from_data import SeesData, rows_of, rows_to_see, see_data, waits_for_data
+from sknet.nn._from_data import SeesData, rows_of, rows_to_see, see_data, takes_data, waits_for_data
 from sknet.nn._initializer import draw_bias, draw_weight
 from sknet.nn._module import copy_with
 from sknet.nn._parameter import convert
@@ -31,6 +31,7 @@ __all__ = [
     "see_data",
     "shadows",
     "shape_pass",
+    "takes_data",
     "waits_for_data",
 ]
 

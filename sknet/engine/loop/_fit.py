@@ -29,8 +29,6 @@ class Source:
     measured : mapping of str to bool or None
         Names of the numbers that the loop measures in each epoch, and whether higher is better; None if
         unknown.
-    began : dict or None
-        State of the random numbers before held-out rows were drawn.
 
     Examples
     --------
@@ -41,7 +39,11 @@ class Source:
 
     monitor: str | None = None
     measured: Mapping[str, bool | None] = MEASURED
-    began: dict[str, Any] | None = None
+
+    @property
+    def began(self) -> dict[str, Any] | None:
+        """State of the random numbers before held-out rows were drawn; None if none are."""
+        return None
 
     def estimator(self, epoch: int) -> Any:
         """Return the estimator as if the fit had ended after that epoch; None if there is none."""

@@ -7,7 +7,15 @@ from typing import Any, Self
 
 from sknet.engine.loop._group import current_group
 
+# What `signal` consists of, without its conversion to enumerations, which takes longer.
+try:
+    import _signal  # type: ignore[import-not-found]
+except ImportError:  # not CPython
+    import signal as _signal
+
 __all__ = ["InterruptGuard"]
+
+SIGINT = int(signal.SIGINT)
 
 
 class InterruptGuard:
@@ -35,15 +43,15 @@ class InterruptGuard:
 
     def __enter__(self) -> Self:
         handles = threading.current_thread() is threading.main_thread()
-        if handles and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._before = signal.signal(signal.SIGINT, self._hold)
+        if handles and _signal.getsignal(SIGINT) is signal.default_int_handler:
+            self._before = _signal.signal(SIGINT, self._hold)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+            _signal.signal(SIGINT, self._before)
         if kind is None:
             self.poll()
 

@@ -24,6 +24,7 @@ class KeptSteps:
 
     def __init__(self) -> None:
         self._steps: CompiledSteps | None = None
+        self._known: CompiledSteps | None = None  # steps whose code is all sknet's, as long as they hold
         self._form: Hashable = None
 
     def take(self, batches: Batches, planned: int, how: Hashable) -> Steps | None:
@@ -48,11 +49,13 @@ class KeptSteps:
         """Keep steps for the next part, if they can be."""
         if not isinstance(steps, CompiledSteps):
             return
-        form = _form_of(steps.batches)
-        if form is None or structure_of(model.module, model.loss_function, model.optimizer) is None:
-            return
-        steps.release()
-        self._steps, self._form = steps, (form, how)
+        if steps is not self._known:
+            structure = structure_of(model.module, model.loss_function, model.optimizer)
+            self._known = None if structure is None else steps
+        form = None if self._known is None else _form_of(steps.batches)
+        if form is not None:
+            steps.release()
+            self._steps, self._form = steps, (form, how)
 
 
 def kept_steps(model: "Model") -> KeptSteps:
@@ -68,4 +71,5 @@ def _form_of(batches: Batches) -> Hashable:
     if type(X) is not np.ndarray or batches.chosen is not None:
         return None
     arrays = (X, batches.y) if weight is None else (X, batches.y, weight)
-    return batches.size, str(batches.input_dtype), *[(x.shape, x.dtype, str(x.flags)) for x in arrays]
+    forms = [(x.shape, x.strides, x.dtype, x.flags.aligned) for x in arrays]
+    return batches.size, batches.input_dtype, *forms

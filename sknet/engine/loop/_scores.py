@@ -111,10 +111,11 @@ class Accuracy(Score):
             output, target = output[counts], target[counts]
             weight = None if weight is None else weight[counts]
         if target.ndim == output.ndim:
-            right = ((output > self._threshold) == (target > 0.5)).all(axis=1)
+            right = (output > self._threshold) == (target > 0.5)
+            right = right[:, 0] if right.shape[1] == 1 else right.all(axis=1)
         else:
             right = _is_largest(output, _class_numbers(target, output.shape[1]))
-        self._right += float(right.sum() if weight is None else weight[right].sum())
+        self._right += float(np.count_nonzero(right) if weight is None else weight[right].sum())
         self._all += float(len(right) if weight is None else weight.sum())
 
     def result(self) -> float:

@@ -77,6 +77,8 @@ class RowEpochs(Epochs):
         super().__init__(fit, Sums(batches.n_samples, self._targets))
         self._batches, self._settings = batches, settings
         self._order = np.arange(batches.n_samples) if settings.shuffle else None
+        # What decides which steps there are, besides model and rows.
+        self._how: Hashable = (settings.check_finite, native_setting(), fit.model.compile)
 
     @property
     def steps_name(self) -> str:
@@ -105,12 +107,6 @@ class RowEpochs(Epochs):
         if group is not None and isinstance(self._steps, SharedSteps):
             self._steps.give_back(group)
         self._steps = None
-
-    @property
-    def _how(self) -> Hashable:
-        """What decides which steps there are, besides model and rows."""
-        settings = self._settings
-        return settings.check_finite, native_setting(), self.fit.model.compile
 
     def follow(self, n_iter: int) -> None:
         if not self._steps.hold():

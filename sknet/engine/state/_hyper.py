@@ -1,11 +1,12 @@
 """A model's hyperparameters, and the optimizer's state when they change."""
 
 import math
+from operator import is_
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sknet.engine.state._structure import structure_of
+from sknet.engine.state._structure import has_slots, structure_of
 from sknet.exceptions import GradientError
 from sknet.losses import Loss, check_loss
 from sknet.optim import BaseOptimizer, Optimizer, check_optimizer
@@ -74,9 +75,28 @@ def minimises_alike(model: "Model", optimizer: BaseOptimizer, loss: Loss, alpha:
     >>> minimises_alike(model, SGD(0.2), SquaredError(), 0.0)
     False
     """
+    pairs = (optimizer, model.optimizer), (loss, model.loss_function)
+    if alpha == model.alpha and all(_are_plainly_alike(*pair) for pair in pairs):
+        return True
     known = structure_of(None, optimizer, loss, float(alpha))
     mine = structure_of(None, model.optimizer, model.loss_function, model.alpha)
     return known is not None and known == mine and bool(optimizer == model.optimizer)
+
+
+def _are_plainly_alike(one: object, other: object) -> bool:
+    """Tell whether two objects of sknet's own have the same plain attributes: then they do the same."""
+    kind = type(one)
+    if kind is not type(other) or not kind.__module__.startswith("sknet.") or has_slots(kind):
+        return False
+    mine, theirs = vars(one), vars(other)
+    return (
+        mine.keys() == theirs.keys()
+        and PLAIN.issuperset(map(type, mine.values()))
+        and all(map(is_, mine.values(), map(theirs.__getitem__, mine)))
+    )
+
+
+PLAIN = frozenset((int, float, bool, str, type(None)))
 
 
 def averaging(model: "Model") -> BaseOptimizer | None:

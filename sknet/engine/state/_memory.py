@@ -55,6 +55,8 @@ class Memory:
         The mark of the structure (`sknet.nn.extend.latest`) for which parameters are laid out.
     shown : object
         The mark for which layers that are initialised from data have seen a batch.
+    take_data : tuple of object and list
+        A mark of the structure, and the layers then that can be initialised from data.
     scheduled : tuple of object and list
         A mark of the settings, and the buffers that followed a schedule then.
 
@@ -71,6 +73,7 @@ class Memory:
 
     is_spent = False
     shown: object = None
+    take_data: tuple[object, list[Any]] = (None, [])
     scheduled: tuple[object, list[tuple[str, Any]]] = (None, [])
 
     def __init__(

@@ -1,17 +1,20 @@
 """Methods of `Model` for its state: loading, restoring and copying it."""
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING, TypeVar
 
-from sknet.device import on_device
+from sknet.device import active, on_device
 from sknet.engine.state._hyper import averaging
+from sknet.engine.state._layout import Arrays
 from sknet.engine.state._memory import Memory
 from sknet.engine.state._state import ModelState, Weights, copied_random_state
+from sknet.optim import OptimizerState
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["copy", "load", "replace", "restore_weights", "weights"]
+__all__ = ["copy", "load", "replace", "restore_weights", "rollback_of", "weights"]
 
 Owner = TypeVar("Owner", bound="Model")
 
@@ -84,6 +87,49 @@ def restore_weights(self: "Model", weights: Weights) -> None:
     True
     """
     self.memory.restore_weights(weights)
+
+
+def rollback_of(model: "Model") -> Callable[[], None]:
+    """Return a function that restores the present state of a model, after it was trained in place.
+
+    Parameters
+    ----------
+    model : Model
+        Its parameters, buffers, slots, progress and hyperparameters, and which parameters are frozen, are
+        restored; its random state is not.
+
+    Returns
+    -------
+    callable
+        Without arguments.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet import Model, nn
+    >>> model = Model(nn.Linear(2, 1), random_state=0)
+    >>> restore = rollback_of(model)
+    >>> _ = model.step(np.eye(2), np.ones((2, 1)))
+    >>> restore()
+    >>> model.progress.step
+    0
+    """
+    memory, progress, hyper = model.memory, model.progress, model._hyper
+    with active(memory.device):
+        flat, slots = memory.packed(), memory.copied_slots()
+        buffers = {name: array.copy() for name, array in memory.buffers.items()} if memory.has_buffers else {}
+    leaves, frozen, layout = memory.leaves, memory.frozen, memory.layout
+
+    def restore() -> None:
+        for parameters, is_trained in ((leaves, True), (frozen, False)):
+            for parameter in parameters.values():
+                if parameter.requires_grad != is_trained:
+                    parameter.requires_grad = is_trained
+        model.adopt(*hyper)
+        optimizer = OptimizerState(progress.step, slots)
+        model.load(ModelState(Arrays(layout, flat), optimizer, buffers, progress))
+
+    return restore
 
 
 def copy(self: Owner) -> Owner:

@@ -17,7 +17,7 @@ from sknet.engine.state._fingerprint import NOT_READ, OWNERS, slots_of
 from sknet.nn import Module
 from sknet.optim import Optimizer
 
-__all__ = ["structure_of"]
+__all__ = ["has_slots", "structure_of"]
 
 OWN = "sknet."
 CONSTANT = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), slice, range)
@@ -147,6 +147,11 @@ def _of_object(value: Any, seen: dict[int, int]) -> Hashable:
 @cache
 def _slots(kind: Any) -> tuple[str, ...]:
     return tuple(name for each in kind.__mro__ for name in slots_of(each))
+
+
+def has_slots(kind: type) -> bool:
+    """Tell whether objects of a class have attributes outside of their `__dict__`."""
+    return bool(_slots(cast(Hashable, kind)))
 
 
 def _of_module(module: Module, seen: dict[int, int]) -> Hashable:

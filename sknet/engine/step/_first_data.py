@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sknet.device import active
 from sknet.engine.state import arguments, each_input, n_rows
-from sknet.nn.extend import latest, rows_to_see, see_data, waits_for_data
+from sknet.nn.extend import latest, rows_to_see, see_data, takes_data
 
 if TYPE_CHECKING:
     from sknet.engine._model import Model
@@ -41,7 +41,11 @@ def show_rows(model: "Model", n_rows: int, take: Callable[[Any], Any]) -> None:
         Returns the inputs of the rows with given indices, or of all for None.
     """
     memory = model.memory
-    if waits_for_data(memory.module):
+    mark, layers = memory.take_data
+    if mark is not latest.structure:
+        mark, layers = latest.structure, [each for each in memory.module.modules() if takes_data(each)]
+        memory.take_data = mark, layers
+    if any(layer.awaits_data for layer in layers):
         with active(memory.device):
             source = model.random_state
             before = source.get_state(legacy=False)

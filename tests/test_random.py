@@ -1,0 +1,75 @@
+"""Snapshots of random states."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.random import PCG64, RandomState
+
+from sknet import _random
+from sknet._random import RandomSnapshot
+
+DRAWS = {
+    "nothing": lambda source: None,
+    "a normal number, so that another is left over": lambda source: source.normal(),
+    "two normal numbers": lambda source: source.normal(size=2),
+    "a permutation": lambda source: source.permutation(50),
+    "all words": lambda source: source.randint(2**32, size=624 - source.get_state()[2], dtype=np.uint32),
+    "many": lambda source: source.uniform(size=1000),
+}
+
+
+class Mine(RandomState):
+    """A class of a user's own."""
+
+
+def sources():
+    return {"seed": RandomState(5), "subclass": Mine(7), "other generator": RandomState(PCG64(3))}
+
+
+TWISTERS = ("seed", "subclass")
+
+
+def as_text(source):
+    return repr(source.get_state(legacy=False))
+
+
+CASES = [
+    (kind, *draws)
+    for kind in sources()
+    for draws in product(DRAWS, repeat=2)
+    if kind in TWISTERS or "all words" not in draws
+]
+
+
+@pytest.mark.parametrize(("kind", "before", "after"), CASES)
+def test_a_snapshot_is_the_state_and_restores_it(kind, before, after):
+    source = sources()[kind]
+    DRAWS[before](source)
+    wanted, state = as_text(source), source.get_state(legacy=False)
+    snapshot = RandomSnapshot(source)
+    DRAWS[after](source)
+    taken = snapshot.state()
+    assert repr(taken) == wanted
+    if kind in TWISTERS:
+        np.testing.assert_array_equal(taken["state"]["key"], state["state"]["key"])
+    snapshot.restore()
+    assert as_text(source) == wanted
+    assert source.normal() == _drawn_after(kind, before)
+
+
+def _drawn_after(kind, before):
+    source = sources()[kind]
+    DRAWS[before](source)
+    return source.normal()
+
+
+@pytest.mark.parametrize("kind", sources())
+def test_where_memory_cannot_be_read_the_state_is_asked_for(kind, monkeypatch):
+    monkeypatch.setattr(_random, "_place_of_normal", lambda: None)
+    source = sources()[kind]
+    source.normal()
+    wanted, snapshot = as_text(source), RandomSnapshot(source)
+    source.normal(size=4)
+    snapshot.restore()
+    assert as_text(source) == wanted
