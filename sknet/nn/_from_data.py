@@ -138,7 +138,18 @@ class SeesData(Protocol):
 
 
 def takes_data(layer: object) -> bool:
-    """Tell whether a layer can be shown data."""
+    """Tell whether a layer can be shown data.
+
+    Parameters
+    ----------
+    layer : object
+        A module.
+
+    Returns
+    -------
+    bool
+        Whether it has `see_data`.
+    """
     return callable(getattr(type(layer), "see_data", None))
 
 
