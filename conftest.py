@@ -28,14 +28,18 @@ NUMPYS_OWN = {
 }
 
 
-def pytest_collection_finish():
-    """Exclude the tests themselves from garbage collection: they are millions of objects."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Exclude the tests themselves from garbage collection: they are millions of objects, all in use."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
-@pytest.fixture(autouse=True)
-def default_printing():
+def pytest_runtest_setup():
     """Reset NumPy's print options, whatever an earlier test or the environment has set."""
-    with np.printoptions(**NUMPYS_OWN):
-        yield
+    np.set_printoptions(**NUMPYS_OWN)

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -38,9 +38,11 @@ class Runner(doctest.DocTestRunner):
         self.problems.append(f"{example.source.strip()}: {traceback.format_exception_only(exc_info[1])[-1]}")
 
 
-def run_name(module: str, name: str) -> list[str]:
-    """Import one name and run its example; return what failed."""
+def run_name(module: str, name: str, *, example: bool) -> list[str]:
+    """Import one name, and run its example if asked to; return what failed."""
     value = getattr(importlib.import_module(module), name)
+    if not example:
+        return []
     home = getattr(value, "__module__", None)
     doc = getattr(value, "__doc__", None)
     if not isinstance(home, str) or not home.startswith("sknet") or ">>>" not in (doc or ""):
@@ -92,15 +94,18 @@ def loaded_parts() -> set[str]:
     return {name for name in sys.modules if name.split(".")[0] == "sknet"}
 
 
-def run_some(module: str, names: list[str], known: set[str]) -> list[tuple[list[str], list[str]]]:
+def run_some(
+    module: str, names: list[str], known: set[str], elsewhere: set[str]
+) -> list[tuple[list[str], list[str]]]:
     """Try names in order; return problems and what is loaded by then.
 
+    The examples of the names in `elsewhere` are not run.
     A name that loads parts of sknet that are not known to load in a process of their own is tried alone.
     """
     before = loaded_parts()
     found: list[tuple[list[str], list[str]]] = []
     for name in names:
-        problems = run_name(module, name)
+        problems = run_name(module, name, example=name not in elsewhere)
         loaded = loaded_parts() - before
         is_new = not loaded <= known
         if is_new and found:
@@ -111,14 +116,14 @@ def run_some(module: str, names: list[str], known: set[str]) -> list[tuple[list[
     return found
 
 
-def run_module(module: str, names: list[str]) -> dict[str, object]:
+def run_module(module: str, names: list[str], elsewhere: set[str]) -> dict[str, object]:
     """Import a module, then try each of its names as if it were alone."""
     importlib.import_module(module)
     found: dict[str, object] = {}
     known: set[str] = set()
     while len(found) < len(names):
         left = names[len(found) :]
-        results = finished(*started(partial(run_some, module, left, known)))
+        results = finished(*started(partial(run_some, module, left, known, elsewhere)))
         if results and isinstance(results[0], str):  # it crashed: report the first name
             results = [(results, [])]
         for name, (problems, loaded) in zip(left, results, strict=False):
@@ -127,12 +132,21 @@ def run_module(module: str, names: list[str]) -> dict[str, object]:
     return found
 
 
-def others(modules: Iterable[str]) -> list[str]:
-    """Return what modules of sknet load that is not part of it."""
-    for module in modules:
-        for name in importlib.import_module(module).__all__:
-            getattr(sys.modules[module], name)
-    return [name for name in sys.modules if name.split(".")[0] not in ("sknet", "__main__")]
+def looked_up(wanted: Mapping[str, Iterable[str]]) -> tuple[list[str], dict[str, list[str]]]:
+    """Return what modules of sknet load that is not part of it, and which of their names occur twice.
+
+    A name that several modules export has one example, which is run in the first of them.
+    """
+    seen: set[int] = set()
+    twice: dict[str, list[str]] = {}
+    for module, names in wanted.items():
+        found = importlib.import_module(module)
+        for name in names:
+            value = id(getattr(found, name, None))
+            if value in seen:
+                twice.setdefault(module, []).append(name)
+            seen.add(value)
+    return [name for name in sys.modules if name.split(".")[0] not in ("sknet", "__main__")], twice
 
 
 def of_examples() -> set[str]:
@@ -141,21 +155,23 @@ def of_examples() -> set[str]:
     return {name for text in texts for name in IMPORTS.findall(text) if name.split(".")[0] != "sknet"}
 
 
-def load_others(modules: Iterable[str]) -> None:
-    """Load what children would load each for itself."""
-    for name in (*finished(*started(partial(others, modules))), *of_examples()):
+def load_others(wanted: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Load what children would load each for itself; return the names that occur twice, by module."""
+    others, twice = finished(*started(partial(looked_up, wanted)))
+    for name in (*others, *of_examples()):
         with contextlib.suppress(ImportError):  # some names are made up by those that have loaded them
             importlib.import_module(name)
+    return twice
 
 
 def main() -> None:
     """Try the names listed on standard input."""
     wanted = json.load(sys.stdin)
     sys.stdout, out = io.StringIO(), sys.stdout
-    if sum(map(len, wanted.values())) > 1:
-        load_others(wanted)
+    twice = load_others(wanted) if sum(map(len, wanted.values())) > 1 else {}
     gc.disable()  # a collection writes to all objects, and children share the memory
-    found = all_of([partial(run_module, *job) for job in wanted.items()], os.cpu_count() or 1)
+    jobs = [partial(run_module, *job, set(twice.get(job[0], ()))) for job in wanted.items()]
+    found = all_of(jobs, os.cpu_count() or 1)
     json.dump(list(zip(wanted, found, strict=True)), out)
 
 

@@ -38,9 +38,22 @@ FLAGS = (
     "-Wno-unused-variable",
 )
 
+# Declared here, because to read math.h takes the compiler as long as to compile a kernel.
+MATH = {
+    "x": "acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp exp2 expm1 fabs floor log log10 log1p "
+    "log2 rint sin sinh sqrt tan tanh trunc",
+    "x, y": "atan2 copysign fmax fmin fmod hypot nextafter pow",
+}
+DECLARATIONS = "".join(
+    f"{kind} {name}{end}({', '.join([kind] * len(arguments.split()))});\n"
+    for arguments, names in MATH.items()
+    for name in names.split()
+    for kind, end in (("double", ""), ("float", "f"))
+)
 SHIM = """
-#include <math.h>
-#include <stdbool.h>
+#define bool _Bool
+#define true 1
+#define false 0
 typedef struct { unsigned int x, y, z; } sizes;
 static sizes blockIdx, threadIdx, blockDim, gridDim;
 #define __global__
@@ -84,7 +97,7 @@ def compiled(source: str, names: Sequence[str]) -> list[Callable[..., None]]:
 def _library(source: str) -> str:
     heads = dict(HEAD.findall(source))
     launchers = [LAUNCH.format(name=name, arguments=_arguments(text)) for name, text in heads.items()]
-    text = SHIM + source.replace('extern "C" ', "") + "".join(launchers)
+    text = SHIM + DECLARATIONS + source.replace('extern "C" ', "") + "".join(launchers)
     digest = hashlib.sha256("\0".join([text, compiler(), *FLAGS]).encode()).hexdigest()
     path = _folder() / f"{digest}.so"
     if not path.exists():

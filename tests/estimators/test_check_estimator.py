@@ -10,6 +10,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sknet
+from tests.estimators.checks import run_check
 from tests.estimators.data import CLASSIFIERS, REGRESSORS
 from tests.project import ROOT
 
@@ -20,7 +21,7 @@ ESTIMATORS = [kind() for kind in KINDS]
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_check(estimator, check):
-    check(estimator)
+    run_check(estimator, check)
 
 
 # Devices and packages of which scikit-learn's checks of array namespaces say that they are not there.
@@ -34,6 +35,7 @@ from importlib import import_module
 from unittest import SkipTest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import estimator_checks_generator
+from tests.estimators.checks import run_check
 from tests.fresh import all_of
 
 def checked(kind):
@@ -42,7 +44,7 @@ def checked(kind):
         name = getattr(check, "func", check).__name__
         if "array_api" in name:
             try:
-                found.append([name, check(estimator)])
+                found.append([name, run_check(estimator, check)])
             except SkipTest as why:
                 found.append([name, str(why)])
     return found

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import check_class_weight_classifiers, estim
 from sknet import Autoencoder, MLPClassifier, MLPRegressor, NetRegressor, nn
 from sknet.losses import Quantile
 from sknet.optim import Adam
+from tests.estimators.checks import run_check
 
 
 class Net(nn.Module):
@@ -120,10 +121,10 @@ def test_check(estimator, check):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the temperature is left at 1")
         if message is None:
-            check(estimator)
+            run_check(estimator, check)
             return
         with pytest.raises((ValueError, AssertionError)) as caught:
-            check(estimator)
+            run_check(estimator, check)
     said = f"{caught.value} {caught.value.__cause__}"
     assert re.search(message, said), said
 

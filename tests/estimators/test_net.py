@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import sknet
 from sknet import NetClassifier, NetRegressor, nn
 from sknet.optim import SGD, Adam
+from tests.estimators.checks import run_check
 from tests.estimators.data import TABLES, TASKS, WEIGHTS, estimator_for, first_part, outputs, quiet
 from tests.estimators.nets import LazyNet, Net, Normed, net_for, sequential
 
@@ -340,4 +341,4 @@ READY = nn.Sequential(nn.LazyLinear(16), nn.Tanh(), nn.LazyLinear(1))
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_check(estimator, check):
-    check(estimator)
+    run_check(estimator, check)

@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sknet import Autoencoder, NetTransformer, nn
 from sknet.device import Device, to_device, to_host
 from tests.devices.fake import FakeArray
+from tests.estimators.checks import run_check
 from tests.estimators.data import TABLES, quiet, same_state
 
 DIGITS = load_digits().data / 16
@@ -343,4 +344,4 @@ class BackAgain(nn.Module):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks([NetTransformer(LazyCoder), NetTransformer(BackAgain())])
 def test_check(estimator, check):
-    check(estimator)
+    run_check(estimator, check)

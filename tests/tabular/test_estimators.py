@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sknet.losses import Quantile
 from sknet.tabular import Members, TabularClassifier, TabularRegressor
+from tests.estimators.checks import run_check
 from tests.fuzz.tables import drawn, harmed
 
 QUICK = {"n_folds": 2, "members": 1, "budget": 0.3, "random_state": 0}
@@ -30,7 +31,7 @@ STOCHASTIC = {
     [TabularClassifier(**TINY), TabularRegressor(**TINY)], expected_failed_checks=lambda _: STOCHASTIC
 )
 def test_check(estimator, check):
-    check(estimator)
+    run_check(estimator, check, budget=0.1)
 
 
 def table(n=300, seed=0):
