@@ -33,6 +33,9 @@ TABLES = {
     "sknet.nn.extend.PARTS": "The functions by which layers draw weights, by the names in files.",
     "sknet.compile.extend.PARTS": "What graphs in files consist of, by the names in files.",
     "sknet.compile.extend.ROWS": "The numbers of rows for which a function is captured that is to take any.",
+    "sknet.preprocessing.extend.HUGE": "Larger numbers count as infinite.",
+    "sknet.preprocessing.extend.MISSING": "The code of a missing category.",
+    "sknet.preprocessing.extend.UNSEEN": "The code of a level that the fit has not seen.",
     "sknet.onnx.PARTS": "What networks that were read consist of, by the names in files.",
     "sknet.losses.LOSSES": "The losses that have a name, by scikit-learn's names.",
     "sknet.nn.ACTIVATIONS": "The activation layers that have a name, scikit-learn's names among them.",
@@ -133,7 +136,7 @@ def name_page(module: str, name: str, value: object) -> str:
     """Return the page of one name."""
     path = f"{module}.{name}"
     lines = [*heading(path), f".. currentmodule:: {module}", ""]
-    if isinstance(value, (dict, int)):
+    if isinstance(value, (dict, int, float)):
         lines += data(path, value)
     elif str(getattr(value, "__module__", "")).startswith("sklearn"):
         lines += [
@@ -198,7 +201,7 @@ def foreign(owner: type) -> str:
 
 def summary(path: str, value: object) -> str:
     """Return the line for a public name; a KeyError asks for the line of a new table in `TABLES`."""
-    return TABLES[path] if isinstance(value, (dict, int)) else first_paragraph(value)
+    return TABLES[path] if isinstance(value, (dict, int, float)) else first_paragraph(value)
 
 
 def first_paragraph(value: object) -> str:

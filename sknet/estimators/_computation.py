@@ -1,6 +1,6 @@
 """What a fitted estimator computes, for writing it in another form: a network, its inputs and its outputs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,11 @@ from sknet.estimators._encoded import Encoded
 from sknet.estimators._frozen import FrozenClassifier, FrozenRegressor, FrozenTransformer
 from sknet.estimators._heads import probability_head
 from sknet.estimators._layers import LayerOutput
-from sknet.nn import Module, run
+from sknet.nn import Identity, Module, run
+from sknet.preprocessing import TableEncoder
+from sknet.preprocessing.extend import FittedEncoder
 
-__all__ = ["computation_of", "is_estimator"]
+__all__ = ["Computation", "computation_of", "is_estimator", "outputs_of"]
 
 Frozen = FrozenClassifier | FrozenRegressor | FrozenTransformer
 
@@ -40,6 +42,8 @@ class Computation:
         By name: from the raw output to what is returned.
     labels : ndarray or None
         What the integers of the output ``"label"`` count; None if they are the labels.
+    encoders : sequence of FittedEncoder
+        If the input is the concatenation of what these encoders make of a table.
     """
 
     module: Module
@@ -48,6 +52,7 @@ class Computation:
     is_named: bool
     outputs: Mapping[str, Head]
     labels: Any = None
+    encoders: Sequence[Any] = ()
 
 
 def is_estimator(model: Any) -> bool:
@@ -61,13 +66,13 @@ def is_estimator(model: Any) -> bool:
     Returns
     -------
     bool
-        True for estimators of networks, fitted or not, their layers, and frozen predictors.
+        True for estimators of networks, fitted or not, their layers, frozen predictors, and table encoders.
     """
-    return isinstance(model, (BaseNet, LayerOutput, Frozen))
+    return isinstance(model, (BaseNet, LayerOutput, Frozen, TableEncoder))
 
 
-def computation_of(estimator: Any, example: Any = None) -> Computation:
-    """Return what an estimator, a frozen predictor or a layer of one computes.
+def computation_of(estimator: Any, example: Any = None, *, raw_scores: bool = False) -> Computation:
+    """Return what an estimator, a frozen predictor, a layer of one, or a table encoder computes.
 
     Parameters
     ----------
@@ -75,6 +80,8 @@ def computation_of(estimator: Any, example: Any = None) -> Computation:
         Fitted, such that `is_estimator` is true.
     example : array-like or dict of those, of shape (n_samples, ...), default=None
         Inputs whose axes have other lengths than those of the fit; None for the lengths of the fit.
+    raw_scores : bool, default=False
+        Whether a classifier has scores where it has probabilities otherwise.
 
     Returns
     -------
@@ -88,11 +95,18 @@ def computation_of(estimator: Any, example: Any = None) -> Computation:
     NotFittedError
         If the estimator is not fitted.
     ValueError
-        If the example is no input of the estimator, or it begins with an encoder.
+        If the example is no input of the estimator.
     """
     layer: Any = None
     if isinstance(estimator, LayerOutput):
         estimator, layer = estimator.estimator, estimator.layer
+    if isinstance(estimator, TableEncoder):
+        check_is_fitted(estimator)
+        encoder = FittedEncoder(estimator)
+        example = np.zeros((1, encoder.n_features_out_), encoder.dtype)
+        return Computation(
+            Identity(), run, {"X": example}, False, {"variable": _as_it_is}, encoders=[encoder]
+        )
     if not isinstance(estimator, Frozen):
         check_is_fitted(estimator)
         estimator = estimator.freeze()
@@ -101,32 +115,44 @@ def computation_of(estimator: Any, example: Any = None) -> Computation:
     if layer is None and isinstance(estimator, FrozenTransformer):
         layer = estimator._code
     by: Pass = run if layer is None else estimator._layer(layer)
-    outputs, labels = ({"variable": _as_it_is}, None) if layer is not None else _outputs_of(estimator)
-    return Computation(estimator._module, by, named, is_named, outputs, labels)
+    outputs, labels = outputs_of(estimator, raw_scores) if layer is None else ({"variable": _as_it_is}, None)
+    encoders = [estimator._inputs.encoder] if isinstance(estimator._inputs, Encoded) else []
+    return Computation(estimator._module, by, named, is_named, outputs, labels, encoders)
 
 
 def _inputs_of(frozen: Frozen, example: Any) -> Any:
     inputs = frozen._inputs
-    if isinstance(inputs, Encoded):
-        raise ValueError(
-            f"this {type(frozen).__name__} begins with a TableEncoder, which reads columns of any kind, and "
-            "only arithmetic can be written. Encode tables beforehand, encoder_.transform(X), and write an "
-            "estimator that was fitted on what that returns"
-        )
-    if example is not None:
+    if example is not None and not isinstance(inputs, Encoded):
         return frozen._checked(example)
     return np.zeros((1, inputs)) if isinstance(inputs, int) else inputs.example
 
 
-def _outputs_of(frozen: Frozen) -> tuple[dict[str, Head], Any]:
-    if isinstance(frozen, FrozenRegressor):
-        return {"variable": frozen._loss.predict}, None
-    assert isinstance(frozen, FrozenClassifier)
+def outputs_of(frozen: Any, raw_scores: bool = False) -> tuple[dict[str, Head], Any]:
+    """Return the outputs of a predictor.
+
+    Parameters
+    ----------
+    frozen : predictor
+        A frozen classifier or regressor, with its loss and its targets.
+    raw_scores : bool, default=False
+        As for `computation_of`; of two classes, each has a score.
+
+    Returns
+    -------
+    outputs : dict of str to callable
+        By name: from raw outputs to what is returned.
+    labels : ndarray or None
+        As of `Computation`.
+    """
     loss, targets = frozen._loss, frozen._targets
+    if frozen._kind == "regressor":
+        return {"variable": loss.predict}, None
     decide = targets.deciding(loss) or _as_it_is
     outputs: dict[str, Head] = {"label": lambda output: targets.numbers(decide(output), loss.threshold)}
-    if loss.has_probabilities:
-        head = probability_head(loss, targets, frozen._temperature)
+    if raw_scores:
+        outputs["scores"] = _joined(lambda output: _of_both(targets.decisions(decide(output))), -np.inf)
+    elif loss.has_probabilities:
+        head = probability_head(loss, targets, getattr(frozen, "_temperature", None))
         outputs["probabilities"] = _joined(lambda output: targets.per_column(head(output)), 0.0)
     else:
         outputs["scores"] = _joined(lambda output: targets.decisions(decide(output)), -np.inf)
@@ -135,6 +161,12 @@ def _outputs_of(frozen: Frozen) -> tuple[dict[str, Head], Any]:
 
 def _as_it_is(output: Tensor) -> Tensor:
     return output
+
+
+def _of_both(scores: Any) -> Any:
+    """Return scores of both classes for a score of the second."""
+    is_single = isinstance(scores, Tensor) and scores.ndim == 1
+    return ops.stack([-scores, scores], axis=1) if is_single else scores
 
 
 def _joined(head: Callable[[Tensor], Any], missing: float) -> Head:

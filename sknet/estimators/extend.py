@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sknet.estimators._class_weights import class_weighted
     from sknet.estimators._classifier import BaseClassifier
     from sknet.estimators._company import accompany
-    from sknet.estimators._computation import computation_of, is_estimator
+    from sknet.estimators._computation import Computation, computation_of, is_estimator, outputs_of
     from sknet.estimators._heads import (
         gives_deviations,
         gives_intervals,
@@ -47,6 +47,7 @@ __all__ = [
     "BaseRegressor",
     "ClassTargets",
     "ColumnTargets",
+    "Computation",
     "Method",
     "Perceptron",
     "PerceptronLayers",
@@ -71,6 +72,7 @@ __all__ = [
     "label_facts",
     "layer_sizes",
     "methods_of",
+    "outputs_of",
     "probability_head",
     "settings_of",
 ]
@@ -84,7 +86,7 @@ _NAMES = _Names(
         "sknet.estimators._class_weights": ("class_weighted",),
         "sknet.estimators._classifier": ("BaseClassifier",),
         "sknet.estimators._company": ("accompany",),
-        "sknet.estimators._computation": ("computation_of", "is_estimator"),
+        "sknet.estimators._computation": ("Computation", "computation_of", "is_estimator", "outputs_of"),
         "sknet.estimators._encoded": ("Encoded",),
         "sknet.estimators._heads": (
             "gives_deviations",

@@ -12,6 +12,7 @@ from sknet.graphs import GraphModule
 from sknet.onnx._proto import model_of
 from sknet.onnx._written import Written, written_estimator, written_module
 from sknet.persistence import write_atomically
+from sknet.tabular.extend import is_ensemble
 
 __all__ = ["export"]
 
@@ -40,7 +41,11 @@ def export(
     -------
     onnx.ModelProto
         With opset 20. Inputs of a module have the names of `forward`'s arguments; outputs are "output", or
-        "output_0", "output_1", ... An estimator's input is "X", or several have their names. Its outputs
+        "output_0", "output_1", ... An estimator's input is "X", or several have their names. A raw table
+        (``encoder="table"``, a `TableEncoder`, `TabularClassifier`, `TabularRegressor`) is one input, "X", if
+        all columns are numbers, else one of shape (n_samples, 1) for each column, by its name: numbers, NaN
+        where missing; texts, empty where missing; int64 or bool for integer levels and truth values; dates
+        as microseconds since 1970 in int64, the smallest number where missing. An estimator's outputs
         have the names that skl2onnx uses: for a classifier "label", integers or strings, and
         "probabilities", of shape (n_samples, n_classes), or "scores" for a loss without probabilities; for
         a regressor "variable", of shape (n_samples, n_outputs), even for a single output; for a transformer
@@ -82,6 +87,12 @@ def export(
     ['label', 'probabilities']
     """
     written = _written(model, example, dtype)
+    taken = [value.name for value in written.inputs if value.name in written.outputs]
+    if taken:
+        raise ValueError(
+            f"the column {taken[0]!r} has the name of an output ({', '.join(written.outputs)}): rename it "
+            "before the fit"
+        )
     found = model_of(*written)
     if path is not None:
         write_atomically(Path(path), [found.SerializeToString()])
@@ -89,7 +100,7 @@ def export(
 
 
 def _written(model: Any, example: Any, dtype: Any) -> Written:
-    if is_estimator(model):
+    if is_estimator(model) or is_ensemble(model):
         return written_estimator(model, example, dtype)
     if isinstance(model, Graph):
         model = graph_module_of(model)

@@ -1,7 +1,7 @@
 """A captured function, written equation by equation."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,11 +12,29 @@ from sknet.onnx import _elementwise, _neural, _reductions, _shapes  # noqa: F401
 from sknet.onnx._table import NOT_EXPORTED, TABLE, operands_of
 from sknet.onnx._writer import Value, Writer
 
-__all__ = ["exported"]
+__all__ = ["Prepares", "exported"]
+
+
+class Prepares(Protocol):
+    """What comes before a function.
+
+    Attributes
+    ----------
+    inputs : list of Value
+        The inputs of the whole.
+    """
+
+    inputs: list[Value]
+
+    def write(self, w: Writer, value: Value) -> Value:
+        """Write what computes a value of this dtype and shape, and return it."""
 
 
 def exported(
-    captured: Callable[[int], Graph], parameters: Mapping[str, np.ndarray[Any, Any]], inputs: Sequence[str]
+    captured: Callable[[int], Graph],
+    parameters: Mapping[str, np.ndarray[Any, Any]],
+    inputs: Sequence[str],
+    prepares: "Prepares | None" = None,
 ) -> tuple[Writer, list[Value]]:
     """Write the graph of a function of parameters and inputs, for any number of rows.
 
@@ -28,6 +46,8 @@ def exported(
         Their values, by name.
     inputs : sequence of str
         Names of the inputs, whose first axis is the rows.
+    prepares : object, default=None
+        Writes what computes the only input; None if it is an input of the graph.
 
     Returns
     -------
@@ -38,13 +58,15 @@ def exported(
     """
     rows = graph_of_any_rows(captured)
     graph = rows.graph
-    w = Writer(rows, inputs[0] if inputs else None)
+    first = inputs[0] if inputs else None
+    w = Writer(rows, first if prepares is None else prepares.inputs[0].name)
     free = iter(graph.inputs)
     for name, array in parameters.items():
         w.bind(next(free), w.parameter(name, array))
     for name in inputs:
         variable = next(free)
-        w.bind(variable, Value(name, variable.dtype, rows.shape(variable)))
+        value = Value(name, variable.dtype, rows.shape(variable))
+        w.bind(variable, value if prepares is None else prepares.write(w, value))
     for equation in graph.equations:
         _write(w, rows, equation)
     return w, [w.value(x) for x in graph.outputs]

@@ -8,10 +8,12 @@ import numpy as np
 from sknet.compile.extend import Length
 from sknet.onnx._writer import Node, Value, Writer
 
-__all__ = ["OPSET", "Types", "model_of", "required"]
+__all__ = ["ML", "ML_OPERATORS", "ML_OPSET", "OPSET", "Types", "model_of", "required"]
 
 OPSET = 20
 IR_VERSION = 10
+ML, ML_OPSET = "ai.onnx.ml", 3
+ML_OPERATORS = frozenset({"LabelEncoder"})
 
 
 def required() -> Any:
@@ -61,8 +63,10 @@ def model_of(
         [types.info(public, x) for public, x in outputs.items()],
         [onnx.numpy_helper.from_array(types.array(a), n) for n, a in w.constants.items() if n in used],
     )
-    opset = onnx.helper.make_opsetid("", OPSET)
-    model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION, producer_name="sknet")
+    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    if any(node.op in ML_OPERATORS for node in w.nodes):
+        opsets.append(onnx.helper.make_opsetid(ML, ML_OPSET))
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="sknet")
     onnx.checker.check_model(model)
     return model
 
@@ -96,7 +100,10 @@ class Types:
         return {k: self.number(v) if isinstance(v, np.dtype) else v for k, v in node.attributes.items()}
 
     def node(self, node: Node) -> Any:
-        return self._helper.make_node(node.op, list(node.inputs), list(node.outputs), **self.attributes(node))
+        domain = ML if node.op in ML_OPERATORS else ""
+        return self._helper.make_node(
+            node.op, list(node.inputs), list(node.outputs), domain=domain, **self.attributes(node)
+        )
 
     def info(self, name: str, value: Value) -> Any:
         shape = [str(n) if isinstance(n, Length) else n for n in value.shape]

@@ -16,18 +16,27 @@ from sknet.estimators import (
     NetTransformer,
 )
 from sknet.estimators.extend import BaseClassifier, BaseNet
-from sknet.onnx._proto import OPSET, Types, required
+from sknet.onnx._proto import ML, ML_OPERATORS, OPSET, Types, required
 from sknet.onnx._writer import Node
 from sknet.onnx._written import Written, written_estimator
+from sknet.preprocessing import TableEncoder
+from sknet.tabular import TabularClassifier, TabularRegressor
 
 __all__ = ["register"]
 
 CLASSES = (
     *(Autoencoder, LayerOutput, MLPClassifier, MLPRegressor, NetClassifier, NetRegressor, NetTransformer),
     *(neural_network.MLPClassifier, neural_network.MLPRegressor),
+    *(TableEncoder, TabularClassifier, TabularRegressor),
 )
+BASES = (BaseNet, LayerOutput, TableEncoder, TabularClassifier, TabularRegressor)
 CLASSIFIER, OTHER = "SknetClassifier", "SknetEstimator"  # their names in skl2onnx
-OPTIONS = {"zipmap": [True, False, "columns"], "output_class_labels": [False, True], "nocl": [False]}
+OPTIONS = {
+    "zipmap": [True, False, "columns"],
+    "output_class_labels": [False, True],
+    "nocl": [False, True],
+    "raw_scores": [False, True],
+}
 # Operators whose newer versions only add types, and the version that suffices here.
 WIDENED = {"Cast": 13, "ConstantOfShape": 9, "Equal": 13, "Identity": 14, "Reshape": 14, "Shape": 15}
 
@@ -57,7 +66,10 @@ def register(*classes: type) -> None:
     Notes
     -----
     Outputs are those of `export`. As for scikit-learn's classifiers, skl2onnx turns probabilities into dicts
-    (ZipMap) unless it is told ``options={"zipmap": False}``.
+    (ZipMap) unless it is told ``options={"zipmap": False}``; "columns" gives an output for each class,
+    ``"nocl": True`` indices instead of labels, ``"output_class_labels": True`` the labels as another output,
+    and ``"raw_scores": True`` what `decision_function` returns in place of probabilities, of two classes for
+    each of them.
 
     Examples
     --------
@@ -76,10 +88,10 @@ def register(*classes: type) -> None:
     """
     update = _required().update_registered_converter
     for each in classes:
-        if not (isinstance(each, type) and issubclass(each, (BaseNet, LayerOutput))):
+        if not (isinstance(each, type) and issubclass(each, BASES)):
             raise TypeError(f"register expects classes derived from estimators of sknet, got {each!r}")
     for each in (*CLASSES, *classes):
-        if issubclass(each, BaseClassifier):
+        if issubclass(each, (BaseClassifier, TabularClassifier)):
             update(each, CLASSIFIER, _infer_shapes, _convert, parser=_parse, options=OPTIONS)
         else:
             update(each, OTHER, _infer_shapes, _convert)
@@ -123,11 +135,19 @@ def _infer_shapes(operator: Any) -> None:
     }
     is_double = any(isinstance(each.type, data_types.DoubleTensorType) for each in operator.inputs)
     model = operator.raw_operator
-    written = written_estimator(model, None, np.dtype(np.float64 if is_double else np.float32))
+    options = _options(operator)
+    written = written_estimator(
+        model,
+        None,
+        np.dtype(np.float64 if is_double else np.float32),
+        splits=len(operator.inputs) > 1,
+        raw_scores=options["raw_scores"],
+        has_labels=not options["nocl"],
+    )
     n_rows = operator.inputs[0].get_first_dimension()
     for name, variable in zip(written.outputs, operator.outputs, strict=True):
         value = written.outputs[name]
-        if name == "probabilities" and value.ndim > 2 and _has_zipmap(operator):
+        if name == "probabilities" and value.ndim > 2 and options["zipmap"]:
             raise ValueError(
                 f"the probabilities of this {type(model).__name__} are an array with {value.ndim} axes, "
                 'which cannot be turned into dicts: to_onnx(..., options={"zipmap": False})'
@@ -137,9 +157,12 @@ def _infer_shapes(operator: Any) -> None:
     operator.sknet_written = written
 
 
-def _has_zipmap(operator: Any) -> bool:
-    found = operator.scope_inst.get_options(operator.raw_operator, {"zipmap": True})
-    return bool(found["zipmap"])
+def _options(operator: Any) -> dict[str, Any]:
+    """Return a user's options of a classifier; of others, there are none."""
+    defaults: dict[str, Any] = {"zipmap": True, "nocl": False, "raw_scores": False}
+    if operator.type != CLASSIFIER:
+        return {**defaults, "zipmap": False}
+    return dict(operator.scope_inst.get_options(operator.raw_operator, defaults))
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
@@ -184,6 +207,14 @@ def _given(scope: Any, operator: Any, container: Any, written: Written, types: T
                 f"input {value.name!r} of this {type(operator.raw_operator).__name__} holds integers, and is "
                 f"given a {kind}"
             )
+        if (value.dtype == np.dtype(object)) != (kind == "StringTensorType"):
+            raise ValueError(
+                f"input {value.name!r} of this {type(operator.raw_operator).__name__} holds "
+                f"{'texts' if value.dtype == np.dtype(object) else 'numbers'}, and is given a {kind}"
+            )
+        if value.dtype == np.dtype(object):
+            names[value.name] = variable.full_name
+            continue
         names[value.name] = scope.get_unique_variable_name(value.name)
         cast = {"to": types.number(value.dtype)}
         container.add_node(
@@ -193,12 +224,14 @@ def _given(scope: Any, operator: Any, container: Any, written: Written, types: T
 
 
 def _add(scope: Any, container: Any, onnx: Any, types: Types, node: Node, names: dict[str, str]) -> None:
-    version = WIDENED.get(node.op) or onnx.defs.get_schema(node.op, OPSET).since_version
+    domain, opset = (ML, 2) if node.op in ML_OPERATORS else ("", OPSET)
+    version = WIDENED.get(node.op) or onnx.defs.get_schema(node.op, opset, domain).since_version
     container.add_node(
         node.op,
         [names[name] for name in node.inputs],
         [names[name] for name in node.outputs],
         op_version=version,
+        op_domain=domain,
         name=scope.get_unique_operator_name(node.op),
         **types.attributes(node),
     )

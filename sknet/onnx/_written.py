@@ -1,7 +1,7 @@
 """Writing exports as nodes: passes through modules, and the outputs of estimators."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,9 @@ from sknet.estimators.extend import computation_of
 from sknet.exceptions import StateError
 from sknet.graphs import GraphModule
 from sknet.onnx._graph import exported
+from sknet.onnx._tables import Tables
 from sknet.onnx._writer import Value, Writer
+from sknet.tabular.extend import ensemble_computation, is_ensemble
 
 __all__ = ["Written", "written_estimator", "written_module"]
 
@@ -86,7 +88,15 @@ def written_module(module: nn.Module, example: Any, dtype: Any) -> Written:
     return Written(w, inputs, dict(zip(names, outputs, strict=True)), type(module).__name__, is_half)
 
 
-def written_estimator(estimator: Any, example: Any, dtype: Any) -> Written:
+def written_estimator(
+    estimator: Any,
+    example: Any,
+    dtype: Any,
+    *,
+    splits: bool | None = None,
+    raw_scores: bool = False,
+    has_labels: bool = True,
+) -> Written:
     """Write a fitted estimator, with the outputs that `sknet.estimators.extend.computation_of` names.
 
     Parameters
@@ -97,6 +107,12 @@ def written_estimator(estimator: Any, example: Any, dtype: Any) -> Written:
         As for `export`.
     dtype : dtype or None
         As for `export`.
+    splits : bool, default=None
+        Whether each column of a table is an input; None if they have different types.
+    raw_scores : bool, default=False
+        Whether a classifier has scores where it has probabilities otherwise.
+    has_labels : bool, default=True
+        Whether the output of a classifier is its labels, or their indices.
 
     Returns
     -------
@@ -108,7 +124,10 @@ def written_estimator(estimator: Any, example: Any, dtype: Any) -> Written:
     NotFittedError, CaptureError, ValueError
         As `export`.
     """
-    found = computation_of(estimator, example)
+    if is_ensemble(estimator):
+        found = ensemble_computation(estimator, raw_scores=raw_scores)
+    else:
+        found = computation_of(estimator, example, raw_scores=raw_scores)
     module, places = found.module, nn.bindings(found.module)
 
     def compute(bound: Bound, args: list[Tensor]) -> Any:
@@ -117,9 +136,11 @@ def written_estimator(estimator: Any, example: Any, dtype: Any) -> Written:
         raw = found.by(module, scope, given)
         return tuple(head(raw) for head in found.outputs.values())
 
-    w, inputs, outputs, is_half = _written(module, dict(found.inputs), compute, dtype, found.outputs)
+    w, inputs, outputs, is_half = _written(
+        module, dict(found.inputs), compute, dtype, found.outputs, encoders=found.encoders, splits=splits
+    )
     named = dict(zip(found.outputs, outputs, strict=True))
-    if found.labels is not None:
+    if found.labels is not None and has_labels:
         named["label"] = _labelled(w, named["label"], plain_labels(found.labels, type(estimator).__name__))
     return Written(w, inputs, named, type(estimator).__name__, is_half)
 
@@ -170,6 +191,8 @@ def _written(
     reserved: Iterable[str],
     *,
     any_rows: bool = True,
+    encoders: Sequence[Any] = (),
+    splits: bool | None = None,
 ) -> tuple[Writer, list[Value], list[Value], bool]:
     if nn.is_lazy(module):
         raise StateError(
@@ -192,9 +215,11 @@ def _written(
         with no_grad():
             return capture(forward, *values.values(), *rows)
 
-    public = {f"{path}_" if path in {*inputs, *reserved} else path: value for path, value in values.items()}
-    w, outputs = exported(captured, public, list(inputs))
-    given = [w.value(x) for x in w.rows.graph.inputs[len(values) :]]
+    table = Tables(encoders, kind, splits) if encoders else None
+    names = list(inputs) if table is None else [value.name for value in table.inputs]
+    public = {f"{path}_" if path in {*names, *reserved} else path: value for path, value in values.items()}
+    w, outputs = exported(captured, public, list(inputs), table)
+    given = [w.value(x) for x in w.rows.graph.inputs[len(values) :]] if table is None else table.inputs
     return w, given, outputs, half
 
 

@@ -46,7 +46,17 @@ class FittedEncoder:
         self.n_features_in_, self.n_features_out_ = int(encoder.n_features_in_), int(encoder.n_features_out_)
         if hasattr(encoder, "feature_names_in_"):
             self.feature_names_in_ = np.array(encoder.feature_names_in_)
-        self._dtype, self._is_sparse = encoder.dtype, bool(encoder._is_sparse())
+        self._dtype, self._is_sparse = str(encoder.dtype), bool(encoder._is_sparse())
+
+    @property
+    def dtype(self) -> str:
+        """Dtype of the outputs."""
+        return self._dtype
+
+    @property
+    def schema(self) -> Schema:
+        """How a table is read."""
+        return self._schema
 
     @property
     def plan(self) -> Plan:

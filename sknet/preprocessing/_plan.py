@@ -88,6 +88,15 @@ class Plan:
         """What encodes a single row faster, where numbers are dense."""
         return OneRow([self])
 
+    def number_parts(self, n_numbers: int) -> tuple[Any, ...]:
+        """Return the last arguments of `encode_numbers` for `n_numbers`; sparse ones are not centered."""
+        if self.sparse is None:
+            return self.numbers.parts
+        none = np.zeros(0, np.intp)
+        kept, flags = np.array(self.sparse.kept, np.intp), np.array(self.sparse.flagged, np.intp)
+        values = (kept, np.zeros(len(kept)), self.sparse.scales)
+        return np.zeros(n_numbers), values, none, (none, *(np.zeros(0) for _ in range(4))), flags
+
     def dense(self, table: Table, dtype: Any, fitted: "dict[int, np.ndarray] | None" = None) -> np.ndarray:
         """Return the outputs of a table as an array of shape (n_samples, width).
 

@@ -185,23 +185,12 @@ def encoding_call(source: PythonSource, schema: Schema, plan: Plan, dtype: str, 
     """
     columns = "".join(f"        {_column(feature)},\n" for feature in schema.features)
     levels = [source.array(x.values, f"{name}_{i}") for i, x in enumerate(plan.categories)]
-    parts = [_stored(source, part, f"{name}_numbers") for part in _number_parts(schema, plan)]
+    parts = [_stored(source, part, f"{name}_numbers") for part in plan.number_parts(len(schema.names))]
     function = source.value(encoded)
     return (
         f"{function}(\n    {table},\n    [\n{columns}    ],\n    ({', '.join(parts)}),\n"
         f"    [{', '.join(levels)}],\n    {plan.width}, {dtype!r},\n)"
     )
-
-
-def _number_parts(schema: Schema, plan: Plan) -> tuple[Any, ...]:
-    """Return the last arguments of `encode_numbers`; numbers of sparse matrices are not centered."""
-    if plan.sparse is None:
-        return plan.numbers.parts
-    found, n_numbers = plan.sparse, len(schema.names)
-    none = np.zeros(0, np.intp)
-    values = (np.array(found.kept, np.intp), np.zeros(len(found.kept)), found.scales)
-    bins = (none, *(np.zeros(0) for _ in range(4)))
-    return np.zeros(n_numbers), values, none, bins, np.array(found.flagged, np.intp)
 
 
 def _stored(source: PythonSource, part: Any, name: str) -> str:

@@ -6,8 +6,9 @@ from sknet._late import Names as _Names
 from sknet.preprocessing._fitted import FittedEncoder
 from sknet.preprocessing._one_row import OneRow
 from sknet.preprocessing._plan import Options, Plan, fit_plan
-from sknet.preprocessing._schema import Schema, Table
+from sknet.preprocessing._schema import MISSING, UNSEEN, Feature, Schema, Table
 from sknet.preprocessing._targets import Target, target_of
+from sknet.preprocessing._values import HUGE
 
 if TYPE_CHECKING:
     from sknet.preprocessing._encoder import fit_encoder
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "HUGE",
+    "MISSING",
+    "UNSEEN",
     "EncodedTable",
+    "Feature",
     "FittedEncoder",
     "OneRow",
     "Options",

@@ -12,7 +12,7 @@ from sknet.preprocessing.extend import OneRow, Table
 from sknet.tabular._mixing import Mix
 from sknet.tabular._training import Member
 
-__all__ = ["Counted", "OfOneRow", "blended", "counted"]
+__all__ = ["Blend", "Counted", "OfOneRow", "blended", "counted", "spans_of"]
 
 Counted = tuple[Member, float]
 """A member, and by what its outputs are multiplied."""
@@ -88,6 +88,29 @@ class Blend(nn.Module):
         return found
 
 
+def spans_of(members: Sequence[Counted]) -> tuple[list[Any], list[tuple[int, int]]]:
+    """Return the encoders of members, and which columns of their outputs together each member reads.
+
+    Parameters
+    ----------
+    members : sequence of (Member, float)
+        Several may share an encoder.
+
+    Returns
+    -------
+    encoders : list of FittedEncoder
+        Each once.
+    spans : list of (int, int)
+        For each member.
+    """
+    encoders = list({id(member.encoder): member.encoder for member, _ in members}.values())
+    ends = np.cumsum([encoder.plan.width for encoder in encoders]).tolist()
+    span_of = {
+        id(encoder): (end - encoder.plan.width, end) for encoder, end in zip(encoders, ends, strict=True)
+    }
+    return encoders, [span_of[id(member.encoder)] for member, _ in members]
+
+
 class OfOneRow:
     """Outputs for one row of a dense table: one encoding for all encoders, and one program for all members.
 
@@ -98,14 +121,9 @@ class OfOneRow:
     """
 
     def __init__(self, members: Sequence[Counted]) -> None:
-        encoders = list({id(member.encoder): member.encoder for member, _ in members}.values())
+        encoders, spans = spans_of(members)
         self._encode = OneRow([encoder.plan for encoder in encoders])
-        ends = np.cumsum(self._encode.widths).tolist()
-        span_of = {
-            id(encoder): (end - width, end)
-            for encoder, width, end in zip(encoders, self._encode.widths, ends, strict=True)
-        }
-        module = Blend(members, [span_of[id(member.encoder)] for member, _ in members]).eval()
+        module = Blend(members, spans).eval()
         self._predict = Predictor(module, *flattened(module, np.float32), most_rows=1)
 
     def __call__(self, table: Table) -> np.ndarray:

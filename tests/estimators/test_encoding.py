@@ -295,12 +295,6 @@ def test_unreadable_tables(made, rows, error, message):
         _ = clf.encoder_
 
 
-def test_a_network_behind_an_encoder_is_not_written_alone(tmp_path):
-    clf = MLPClassifier((4,), encoder="table", **SMALL).fit(X, LABELS)
-    with pytest.raises(ValueError, match="begins with a TableEncoder"):
-        sknet.onnx.export(clf, tmp_path / "net.onnx")
-
-
 def test_other_tables_after_the_fit():
     clf = MLPClassifier((4,), encoder="table", **SMALL).fit(X, LABELS)
     with pytest.raises(ValueError, match="feature names should match"):

@@ -127,6 +127,43 @@ def test_probabilities_are_dicts_unless_arrays_are_asked_for():
     np.testing.assert_allclose(list(first.values()), pipeline.predict_proba(X)[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("labels", [NAMES[:3], NAMES[:2], np.arange(2) + 5], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"zipmap": True},
+        {"zipmap": "columns"},
+        {"zipmap": False, "nocl": True},
+        {"zipmap": False, "output_class_labels": True},
+        {"zipmap": False, "raw_scores": True},
+        {"zipmap": False, "raw_scores": True, "nocl": True},
+        {"zipmap": True, "nocl": True},
+    ],
+    ids=str,
+)
+def test_options_are_those_of_other_classifiers(options, labels):
+    X, y = TABLES["multiclass"]
+    X, y = X.astype("float32"), labels[y % len(labels)]
+    clf, peer = fitted(quick(sknet.MLPClassifier), X, y), fitted(LogisticRegression(), X, y)
+    model, other = (to_onnx(each, X[:1], options={id(each): options}) for each in (clf, peer))
+    signatures = [
+        [(x.name, x.type.SerializeToString()) for x in each.graph.output] for each in (model, other)
+    ]
+    assert signatures[0] == signatures[1]
+    found = names_and_arrays(model, X)
+    label = found["output_label" if options["zipmap"] else "label"]
+    expected = clf.predict(X)
+    assert (label == (np.searchsorted(clf.classes_, expected) if options.get("nocl") else expected)).all()
+    if options.get("raw_scores"):
+        scores = clf.decision_function(X)
+        scores = np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores
+        np.testing.assert_allclose(found["probabilities"], scores, rtol=1e-4, atol=1e-5)
+    elif not options["zipmap"]:
+        np.testing.assert_allclose(found["probabilities"], clf.predict_proba(X), rtol=1e-4, atol=1e-5)
+    if options.get("output_class_labels"):
+        assert found["class_labels"].tolist() == clf.classes_.tolist()
+
+
 def test_without_probabilities_there_are_scores():
     X, y = TABLES["binary"]
     pipeline = fitted(make_pipeline(StandardScaler(), quick(sknet.MLPClassifier, loss="hinge")), X, NAMES[y])

@@ -1,0 +1,15 @@
+"""What ensembles compute, for writing them in other forms."""
+
+from typing import TYPE_CHECKING
+
+from sknet._late import Names as _Names
+
+if TYPE_CHECKING:
+    from sknet.tabular._computation import ensemble_computation, is_ensemble
+
+__all__ = ["ensemble_computation", "is_ensemble"]
+
+if not TYPE_CHECKING:
+    __getattr__ = _Names({"sknet.tabular._computation": ("ensemble_computation", "is_ensemble")}).into(
+        globals()
+    )
