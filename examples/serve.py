@@ -27,7 +27,7 @@ import sknet
 try:
     import uvicorn
     from fastapi import FastAPI, HTTPException, Request
-    from fastapi.responses import PlainTextResponse
+    from fastapi.responses import PlainTextResponse, Response
 except ImportError as error:
     raise SystemExit(
         f'{error.name} is not installed, which the service needs: pip install "sknet[serve]"'
@@ -54,8 +54,8 @@ class Columns:
         self.named = names is not None
         self.names = [str(name) for name in (names if self.named else range(count))]
         values = None if example is None else self.ordered(example, 0)
-        may_be_text = not type(model).__module__.startswith("sknet.estimators")
-        self.may_be_missing = may_be_text  # pipelines may begin with an imputer
+        # Pipelines may begin with encoders, or with an imputer.
+        may_be_text = self.may_be_missing = bool(getattr(model, "reads_tables", True))
         self.texts: list[bool | None] = (
             [None if may_be_text else False] * count if values is None else [type(v) is str for v in values]
         )
@@ -218,7 +218,7 @@ def app_of(model: Any, example: Any = None, most_rows: int = MOST_ROWS, wait: fl
     app = FastAPI(title="sknet", lifespan=lifespan)
 
     @app.post("/predict")
-    async def predict(request: Request) -> dict[str, Any]:
+    async def predict(request: Request) -> Response:
         nonlocal seconds
         begun, status = time.perf_counter(), 500
         try:
@@ -228,7 +228,8 @@ def app_of(model: Any, example: Any = None, most_rows: int = MOST_ROWS, wait: fl
                 raise refused(f"the request is no JSON: {error}") from None
             answer = await batcher.ask(columns.read(body.get("rows") if isinstance(body, dict) else None))
             status = 200
-            return answer if labels is None else {**answer, "classes": labels}
+            answer = answer if labels is None else {**answer, "classes": labels}
+            return Response(json.dumps(answer), media_type="application/json")
         except HTTPException as error:
             status = error.status_code
             raise

@@ -4,13 +4,24 @@ import asyncio
 import importlib.util
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import httpx
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import sknet
 from tests.project import ROOT
@@ -177,6 +188,100 @@ def test_too_many_waiting_rows_are_rejected():
     rows = [[1.0, "Bern"]] * (serve.MOST_WAITING + 1)
     [error] = asyncio.run(asked_together(Named(), [rows], most_rows=10, wait=1))
     assert error.status_code == 503
+
+
+@contextmanager
+def running(path, *arguments):
+    """Run the service as a user does; yield a client."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        sys.executable,
+        str(ROOT / "examples" / "serve.py"),
+        str(path),
+        "--port",
+        str(port),
+        *arguments,
+    ]
+    process = subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            for _ in range(600):
+                try:
+                    client.get("/health")
+                    break
+                except httpx.ConnectError:
+                    assert process.poll() is None, process.stderr.read()
+                    time.sleep(0.05)
+            yield client
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    assert process.returncode in (0, -signal.SIGTERM)
+
+
+def frame(n):
+    rng = np.random.default_rng(n)
+    return pd.DataFrame(
+        {"age": rng.normal(size=n), "city": rng.choice(np.array(["Bern", "Oslo"], dtype=object), n)}
+    )
+
+
+def test_in_a_process_of_its_own(tmp_path):
+    table, labels = frame(60), CITIES[np.arange(60) % 3]
+    columns = ColumnTransformer(
+        [
+            ("age", make_pipeline(SimpleImputer(), StandardScaler()), ["age"]),
+            ("city", OneHotEncoder(), ["city"]),
+        ]
+    )
+    with pytest.warns(ConvergenceWarning):
+        pipeline = make_pipeline(columns, sknet.MLPClassifier((4,), max_iter=2, random_state=0)).fit(
+            table, labels
+        )
+    frozen = sknet.freeze(pipeline)
+    sknet.save(frozen, tmp_path / "model.safetensors")
+    rows = [[age, city] for age, city in zip(table["age"], table["city"], strict=True)]
+    with running(tmp_path / "model.safetensors", "--most-rows", "16", "--wait", "20") as client:
+        assert client.get("/health").json() == {
+            "status": "ok", "model": repr(frozen), "columns": ["age", "city"],
+        }  # fmt: skip
+        with ThreadPoolExecutor(12) as pool:
+            answers = list(pool.map(lambda row: client.post("/predict", json={"rows": [row]}).json(), rows))
+        assert [answer["predictions"][0] for answer in answers] == pipeline.predict(table).tolist()
+        together = client.post("/predict", json={"rows": rows}).json()
+        assert together["probabilities"] == pipeline.predict_proba(table).tolist()
+        for wrong, message in (
+            ([[1.0, "Rome"]], "Found unknown category 'Rome' in column 'city'"),
+            ([{"age": 1.0, "town": "Bern"}], "row 0: no column is called 'town'; they are ['age', 'city']"),
+            ([{"age": 1.0}], "row 0: column 'city' is missing"),
+            ([[1.0, ["Bern"]]], "row 0: column 'city' must be a number or a text, got [\"Bern\"]"),
+        ):
+            done = client.post("/predict", json={"rows": wrong})
+            assert (done.status_code, done.json()["detail"]) == (422, message)
+        metrics = dict(
+            line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#"
+        )
+        assert metrics['sknet_requests_total{status="200"}'] == "61"
+        assert metrics['sknet_requests_total{status="422"}'] == "4"
+        assert int(metrics["sknet_batches_total"]) < 61
+
+
+def test_a_frozen_table_encoder_takes_texts_and_missing_values(tmp_path):
+    table, labels = frame(60), CITIES[np.arange(60) % 3]
+    with pytest.warns(ConvergenceWarning):
+        clf = sknet.MLPClassifier((4,), encoder="table", max_iter=2, random_state=0).fit(table, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rows have no names
+        with Client(serve.app_of(clf.freeze())) as client:
+            found = client.post(
+                "/predict", json={"rows": [{"city": None, "age": 1.5}, [None, "Bern"]]}
+            ).json()
+    expected = clf.predict_proba(pd.DataFrame({"age": [1.5, None], "city": [None, "Bern"]}))
+    assert found["probabilities"] == expected.tolist()
 
 
 @pytest.mark.parametrize("package", ["fastapi", "uvicorn"])

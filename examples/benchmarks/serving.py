@@ -1,16 +1,23 @@
 """Time predictions as in a service: one row, several clients, imports and file sizes, compared with peers.
 
 Prints the median time of predicting one row, the requests per second of several clients with their median and
-99th percentile latency, the seconds of imports in a fresh process, and file sizes relative to the bytes of
-the parameters. The network is 20-100-3 in float32, alone and behind a scaler. Rounds alternate between all
-contenders, so that other load on the machine affects all alike.
+99th percentile latency, in threads and over HTTP, the seconds of imports in a fresh process, and file sizes
+relative to the bytes of the parameters. The network is 20-100-3 in float32, alone and behind a scaler. Rounds
+alternate between all contenders, so that other load on the machine affects all alike.
+
+Over HTTP, every contender is a pipeline of scaler and network behind the same service, examples/serve.py, in
+a process of its own.
 
     python examples/benchmarks/serving.py [--quick] [--json]
 """
 
 import argparse
+import asyncio
+import importlib.util
 import json
 import pickle
+import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -19,7 +26,8 @@ import threading
 import time
 import timeit
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +39,7 @@ from sklearn.preprocessing import StandardScaler
 import sknet
 
 Predict = Callable[[np.ndarray], Any]
+CONNECTIONS = 16
 IMPORTS = (
     "import numpy",
     "import sklearn",
@@ -132,6 +141,138 @@ def loads(known: dict[str, Predict], X: np.ndarray, seconds: float, rounds: int)
     }
 
 
+# -- over HTTP ------------------------------------------------------------------------------------
+
+
+class Exported:
+    """A pipeline in onnxruntime, with the methods that a service calls."""
+
+    n_features_in_ = 20
+
+    def __init__(self, model: bytes, classes: np.ndarray) -> None:
+        self.model, self.classes_, self.session = model, classes, None
+
+    def outputs(self, X: Any) -> Any:
+        import onnxruntime
+
+        if self.session is None:  # of the process that serves
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = 1
+            self.session = onnxruntime.InferenceSession(self.model, options)
+        return self.session.run(None, {"X": np.asarray(X, np.float32)})
+
+    def predict(self, X: Any) -> Any:
+        return self.outputs(X)[0]
+
+    def predict_proba(self, X: Any) -> Any:
+        return self.outputs(X)[1]
+
+
+def services(X: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """Return pipelines of scaler and network to serve, by name."""
+    ours = make_pipeline(StandardScaler(), sknet.MLPClassifier((100,), max_iter=5, random_state=0)).fit(X, y)
+    peer = make_pipeline(StandardScaler(), ScikitLearnMLP((100,), max_iter=5, random_state=0)).fit(X, y)
+    found = {"sknet, frozen pipeline": sknet.freeze(ours), "sknet, pipeline": ours}
+    found["scikit-learn, pipeline"] = peer
+    try:
+        from skl2onnx import to_onnx
+
+        model = to_onnx(peer, X[:1], options={"zipmap": False}).SerializeToString()
+        found["onnxruntime, pipeline"] = Exported(model, peer.classes_)
+    except ImportError:
+        pass
+    return found
+
+
+def serve(path: str, port: int) -> None:
+    """Serve the pickled model of a file by examples/serve.py."""
+    import uvicorn
+
+    spec = importlib.util.spec_from_file_location("serve", Path(__file__).parents[1] / "serve.py")
+    assert spec is not None
+    assert spec.loader is not None
+    service = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(service)
+    with open(path, "rb") as file:
+        model = pickle.load(file)
+    uvicorn.run(service.app_of(model), port=port, log_level="error", access_log=False)
+
+
+@contextmanager
+def served(model: Any, folder: Path) -> Iterator[int]:
+    """Serve a model in a process of its own; yield the port."""
+    (folder / "model.pickle").write_bytes(pickle.dumps(model))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, __file__, "--serve", str(folder / "model.pickle"), str(port)]
+    process = subprocess.Popen(command)
+    try:
+        for _ in range(600):
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def connected(port: int, requests: list[bytes], end: float, waited: list[float]) -> None:
+    """Send requests over one connection until the end, each after the answer to the one before."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    while (begun := time.perf_counter()) < end:
+        writer.write(requests[len(waited) % len(requests)])
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head)
+        if length is None or b" 200 " not in head.splitlines()[0]:
+            raise RuntimeError(f"the service answers {head!r}")
+        await reader.readexactly(int(length[1]))
+        waited.append(time.perf_counter() - begun)
+    writer.close()
+
+
+async def requested(port: int, X: np.ndarray, seconds: float) -> list[float]:
+    """Return the latencies of requests over several connections at a time, in seconds."""
+    requests = []
+    for row in X.tolist():
+        body = json.dumps({"rows": [row]}).encode()
+        head = f"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+        requests.append(head.encode() + body)
+    parts: list[list[float]] = [[] for _ in range(CONNECTIONS)]
+    end = time.perf_counter() + seconds
+    await asyncio.gather(
+        *[connected(port, requests[i::CONNECTIONS], end, part) for i, part in enumerate(parts)]
+    )
+    return [latency for part in parts for latency in part]
+
+
+def over_http(
+    X: np.ndarray, y: np.ndarray, folder: Path, seconds: float, rounds: int
+) -> dict[str, list[float]]:
+    """Return requests per second, p50 and p99 in microseconds of each service, medians of some rounds."""
+    if importlib.util.find_spec("fastapi") is None or importlib.util.find_spec("uvicorn") is None:
+        return {}
+    found: dict[str, list[Any]] = {}
+    models = services(X, y)
+    for _ in range(rounds):
+        for name, model in models.items():
+            with served(model, folder) as port:
+                asyncio.run(requested(port, X[:64], seconds / 4))  # starts, and compiles
+                waited = np.array(asyncio.run(requested(port, X, seconds))) * 1e6
+            rate = len(waited) / seconds
+            found.setdefault(name, []).append((rate, np.median(waited), np.quantile(waited, 0.99)))
+    return {
+        name: [float(statistics.median(part)) for part in zip(*each, strict=True)]
+        for name, each in found.items()
+    }
+
+
+# -- files and imports ----------------------------------------------------------------------------
+
+
 def sizes(clf: Any, peer: Any, folder: Path) -> dict[str, float]:
     """Return the sizes of files relative to that of the parameters."""
     own, other = (sum(a.nbytes for a in (*e.coefs_, *e.intercepts_)) for e in (clf, peer))
@@ -173,6 +314,7 @@ def measured(quick: bool) -> dict[str, Any]:
         return {
             "one row, us": latencies(known, X[:1], calls, rounds),
             "load": loads(known, X, seconds, rounds if quick else 5),
+            "http": over_http(X, clf.predict(X), Path(name), 4 * seconds, 1 if quick else 3),
             "bytes / parameters": sizes(clf, peer, Path(name)),
             "import, s": import_seconds(starts),
         }
@@ -186,9 +328,12 @@ def show(found: dict[str, Any]) -> None:
     for name, us in rows.items():
         beside = f"{rows[peer] / us:.2f}" if peer in rows else "-"
         print(f"| {name} | {us:.1f} | {rows[base] / us:.2f} | {beside} |")
-    print(f"\n| four clients | requests / s | p50, us | p99, us | it / {base} |\n|---|---|---|---|---|")
-    for name, (rate, middle, late) in found["load"].items():
-        print(f"| {name} | {rate:.0f} | {middle:.0f} | {late:.0f} | {rate / found['load'][base][0]:.2f} |")
+    for title, key in (("four threads", "load"), (f"HTTP, {CONNECTIONS} connections", "http")):
+        if not found[key]:
+            continue
+        print(f"\n| {title} | requests / s | p50, us | p99, us | it / {base} |\n|---|---|---|---|---|")
+        for name, (rate, middle, late) in found[key].items():
+            print(f"| {name} | {rate:.0f} | {middle:.0f} | {late:.0f} | {rate / found[key][base][0]:.2f} |")
     for title, digits in (("bytes / parameters", 2), ("import, s", 2)):
         print(f"\n| | {title} |\n|---|---|")
         for name, value in found[title].items():
@@ -200,7 +345,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time predictions as a service asks for them.")
     parser.add_argument("--quick", action="store_true", help="a few seconds; figures mean nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--serve", nargs=2, metavar=("FILE", "PORT"), help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.serve:
+        return serve(given.serve[0], int(given.serve[1]))
     warnings.simplefilter("ignore")
     found = measured(given.quick)
     print(json.dumps(found, indent=2)) if given.json else show(found)
