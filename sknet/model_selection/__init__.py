@@ -1,5 +1,6 @@
-"""Searches whose candidates continue training instead of starting again, and share fitted steps."""
+"""Searches and cross-validation in threads; candidates continue training and share fitted steps."""
 
+from sknet.model_selection._cross_validation import cross_val_predict, cross_validate
 from sknet.model_selection._exhaustive import GridSearchCV, RandomizedSearchCV
 from sknet.model_selection._halving import HalvingGridSearchCV, HalvingRandomSearchCV
 from sknet.model_selection._hyperband import HyperbandSearchCV
@@ -10,4 +11,6 @@ __all__ = [
     "HalvingRandomSearchCV",
     "HyperbandSearchCV",
     "RandomizedSearchCV",
+    "cross_val_predict",
+    "cross_validate",
 ]

@@ -1,4 +1,4 @@
-"""Searches that fit every candidate once, with the first steps of Pipelines shared."""
+"""Searches that fit every candidate once, in threads, with the first steps of Pipelines shared."""
 
 from sklearn.model_selection import GridSearchCV as Grid
 from sklearn.model_selection import RandomizedSearchCV as Randomized
@@ -9,10 +9,12 @@ __all__ = ["GridSearchCV", "RandomizedSearchCV"]
 
 
 class GridSearchCV(Grid, Search):
-    """Grid search in which candidates share the first steps of their Pipeline.
+    """Grid search whose candidates are fitted together, and share the first steps of their Pipeline.
 
     Equals scikit-learn's class of the same name, with the same results. The steps of a Pipeline before the
-    last one are fitted once per fold for all candidates that have the same parameters of these steps.
+    last one are fitted once per fold for all candidates that have the same parameters of these steps. Fits of
+    networks of sknet run in threads instead of processes, and share programs and memory if they have the same
+    structure; all other candidates are fitted as scikit-learn does.
 
     Parameters
     ----------
@@ -23,7 +25,8 @@ class GridSearchCV(Grid, Search):
     scoring : str, callable, list, tuple, dict or None, default=None
         scikit-learn scorers; None uses the estimator's `score`.
     n_jobs : int or None, default=None
-        Number of parallel fits, by joblib.
+        Number of parallel fits, by joblib: in threads for networks, unless `joblib.parallel_config` chooses a
+        backend.
     refit : bool, str or callable, default=True
         Whether to fit the best candidate on all rows; with several scorers, the one that decides.
     cv : int, splitter, iterable or None, default=None
@@ -67,7 +70,7 @@ class GridSearchCV(Grid, Search):
 
 
 class RandomizedSearchCV(Randomized, Search):
-    """Randomized search in which candidates share the first steps of their Pipeline.
+    """Randomized search whose candidates are fitted together, and share the first steps of their Pipeline.
 
     Equals scikit-learn's class of the same name, with the same results; see `GridSearchCV`.
 
@@ -82,7 +85,8 @@ class RandomizedSearchCV(Randomized, Search):
     scoring : str, callable, list, tuple, dict or None, default=None
         scikit-learn scorers; None uses the estimator's `score`.
     n_jobs : int or None, default=None
-        Number of parallel fits, by joblib.
+        Number of parallel fits, by joblib: in threads for networks, unless `joblib.parallel_config` chooses a
+        backend.
     refit : bool, str or callable, default=True
         Whether to fit the best candidate on all rows; with several scorers, the one that decides.
     cv : int, splitter, iterable or None, default=None

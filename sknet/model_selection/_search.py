@@ -18,7 +18,7 @@ from sklearn.model_selection._validation import (
     _warn_or_raise_about_fit_failures,
 )
 from sklearn.utils import indexable
-from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.parallel import delayed
 from sklearn.utils.validation import _check_method_params
 
 from sknet._params import same
@@ -26,6 +26,7 @@ from sknet._warnings import warn_caller
 from sknet.exceptions import ContinuationWarning
 from sknet.model_selection._evaluation import Evaluated, Task, evaluate
 from sknet.model_selection._first_steps import steps_key
+from sknet.model_selection._together import Fits, fits_networks
 
 __all__ = ["Search"]
 
@@ -67,7 +68,7 @@ class Evaluations:
         Parameters of `fit` by the objects they are routed to.
     arguments : dict
         Further arguments of scikit-learn's function.
-    parallel : Parallel
+    fits : Fits
         Runs tasks.
     """
 
@@ -79,10 +80,10 @@ class Evaluations:
         y: Any,
         routed: Any,
         arguments: dict[str, Any],
-        parallel: Any,
+        fits: Fits,
     ) -> None:
         self._search, self._estimator, self._X, self._y = search, estimator, X, y
-        self._split_params, self._arguments, self._parallel = routed.splitter.split, arguments, parallel
+        self._split_params, self._arguments, self._fits = routed.splitter.split, arguments, fits
         self._candidates: list[dict[str, Any]] = []
         self._more: dict[str, list[Any]] = defaultdict(list)
         self._saved: list[tuple[dict[str, Any], list[Any]]] = []  # of the last rung, by candidate
@@ -154,22 +155,26 @@ class Evaluations:
         pairs = [(c, s) for c in range(len(candidates)) for s in range(n_splits)]
         keys = [steps_key(self._estimator, each) if same_rows else None for each in candidates]
         saved = [_looked_up(self._saved, _without(each, resource)) for each in candidates]
+        grouped = [fits_networks(self._estimator, each) for each in candidates]
         contexts = {pair: self._context(context, number) for number, pair in enumerate(pairs)}
         found: dict[tuple[int, int], Evaluated] = {}
 
         def run(pairs: Sequence[tuple[int, int]], leads: bool) -> None:
-            tasks = []
-            for c, s in pairs:
-                steps = None if keys[c] is None else _looked_up(self._steps, keys[c])
-                task = Task(
-                    candidates[c],
-                    resource,
-                    None if saved[c] is None else saved[c][s],
-                    None if steps is None else steps[s],
-                    shares=leads,
-                )
-                tasks.append(self._delayed(task, splits[s], (c, s), (len(candidates), n_splits), contexts))
-            found.update(zip(pairs, self._parallel(tasks), strict=True))
+            for are_grouped in (True, False):
+                chosen = [pair for pair in pairs if grouped[pair[0]] is are_grouped]
+                tasks = [delayed_task(c, s, leads) for c, s in chosen]
+                found.update(zip(chosen, self._fits.run(tasks, are_grouped), strict=True))
+
+        def delayed_task(c: int, s: int, leads: bool) -> Any:
+            steps = None if keys[c] is None else _looked_up(self._steps, keys[c])
+            task = Task(
+                candidates[c],
+                resource,
+                None if saved[c] is None else saved[c][s],
+                None if steps is None else steps[s],
+                shares=leads,
+            )
+            return self._delayed(task, splits[s], (c, s), (len(candidates), n_splits), contexts)
 
         leaders = self._leaders(keys)
         if leaders:
@@ -282,8 +287,8 @@ class Search(BaseSearchCV):
             "error_score": self.error_score,
             "verbose": self.verbose,
         }
-        with Parallel(n_jobs=self.n_jobs, pre_dispatch=self.pre_dispatch) as parallel:
-            evaluations = Evaluations(self, base, X, y, routed, arguments, parallel)
+        with Fits(self.n_jobs, self.pre_dispatch) as fits:
+            evaluations = Evaluations(self, base, X, y, routed, arguments, fits)
             accepted = inspect.signature(self._run_search).parameters
             self._run_search(evaluations, **{"callback_ctx": context} if "callback_ctx" in accepted else {})
         if evaluations.reasons:

@@ -314,10 +314,26 @@ def test_inside_of_a_group_there_is_one_thread():
     assert n_threads_for(2, 5) == 2
     assert n_threads_for(8, 3) == 3
     assert run_together([lambda: n_threads_for(2, 5)] * 2, 2) == [1, 1]
-    assert (
-        run_together([lambda: run_together([threading.get_ident] * 3, 2)] * 2, 1)
-        == [[threading.get_ident()] * 3] * 2
-    )
+    [inner] = run_together([lambda: run_together([threading.get_ident] * 2, 1)], 2)
+    assert inner == [threading.get_ident()] * 2
+    [inner] = run_together([lambda: run_together([lambda: time.sleep(0.05) or threading.get_ident()] * 2, 2)])
+    assert len({*inner, threading.get_ident()}) == 3
+
+
+def test_an_error_of_a_group_inside_of_another_ends_that_one_alone():
+    make, _ = FAMILIES["rates"]
+
+    def outer(i):
+        try:
+            run_together(
+                [lambda i=i: make(i).fit(X, LABELS, epochs=2, callbacks=[Fails()] * (i == 1))] * 2, 2
+            )
+        except RuntimeError:
+            return "failed"
+        return "done"
+
+    for n_jobs in (1, 2):
+        assert run_together([lambda i=i: outer(i) for i in range(3)], n_jobs) == ["done", "failed", "done"]
 
 
 def test_settings_of_the_caller_hold_in_threads():

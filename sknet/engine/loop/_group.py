@@ -1,11 +1,12 @@
 """Fits that run together: in threads, sharing what does not belong to one of them."""
 
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Group", "current_group", "n_threads_for", "run_together"]
+__all__ = ["Group", "current_group", "grouped", "n_threads_for", "run_together"]
 
 Result = TypeVar("Result")
 KEPT = 8  # idle objects of one form
@@ -14,25 +15,67 @@ KEPT = 8  # idle objects of one form
 class Group:
     """Fits that run together.
 
-    Attributes
+    Parameters
     ----------
-    is_cancelled : bool
-        Whether all its fits have to end after the current block of steps.
+    n_threads : int
+        In how many threads.
+    outer : Group or None
+        The group of which this one is a single fit.
+
+    Examples
+    --------
+    >>> group = Group(1)
+    >>> group.give_back("form", [])
+    >>> group.take("form"), group.take("form")
+    ([], None)
     """
 
-    def __init__(self) -> None:
-        self.is_cancelled = False
+    def __init__(self, n_threads: int, outer: "Group | None" = None) -> None:
+        self.n_threads, self._outer = n_threads, outer
+        self._ends = False
         self._idle: dict[Hashable, list[Any]] = {}
         self._lock = threading.Lock()
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether all fits have to end after the current block of steps."""
+        return self._ends or (self._outer is not None and self._outer.is_cancelled)
+
+    def cancel(self) -> None:
+        """Let all fits end after the current block of steps."""
+        self._ends = True
+
     def take(self, form: Hashable) -> Any:
-        """Return an idle object of this form, which no other fit gets until it is given back; or None."""
+        """Take an idle object, which no other fit gets until it is given back.
+
+        Parameters
+        ----------
+        form : hashable
+            What it was given back with.
+
+        Returns
+        -------
+        object or None
+            None if there is none.
+        """
+        if self._outer is not None:
+            return self._outer.take(form)
         with self._lock:
             idle = self._idle.get(form)
             return idle.pop() if idle else None
 
     def give_back(self, form: Hashable, idle: Any) -> None:
-        """Let other fits use an object."""
+        """Let other fits use an object.
+
+        Parameters
+        ----------
+        form : hashable
+            What `take` finds it by.
+        idle : object
+            The object.
+        """
+        if self._outer is not None:
+            return self._outer.give_back(form, idle)
         with self._lock:
             found = self._idle.setdefault(form, [])
             if len(found) < KEPT:
@@ -48,7 +91,7 @@ def current_group() -> Group | None:
 
 
 def n_threads_for(n_jobs: int | None, n_fits: int) -> int:
-    """Return the number of threads for some fits; one inside of other parallel work.
+    """Return the number of threads for some fits; one inside of work that is parallel already.
 
     Parameters
     ----------
@@ -65,9 +108,46 @@ def n_threads_for(n_jobs: int | None, n_fits: int) -> int:
     from joblib import effective_n_jobs  # predictors do without
     from joblib.parallel import get_active_backend
 
-    if current_group() is not None or get_active_backend()[0].nesting_level:
+    group = current_group()
+    if (group is not None and group.n_threads > 1) or get_active_backend()[0].nesting_level:
         return 1
     return max(1, min(int(effective_n_jobs(-1 if n_jobs is None else n_jobs)), n_fits))
+
+
+@contextmanager
+def grouped(n_threads: int) -> Iterator[Group]:
+    """Return a context in which fits are those of one group, in threads that run copies of it.
+
+    Models of one structure share programs and memory, and Ctrl-C raises instead of ending a fit early. With
+    several threads, the products of each use its share of the cores.
+
+    Parameters
+    ----------
+    n_threads : int
+        The number of threads.
+
+    Returns
+    -------
+    context manager
+        Its value is the group.
+
+    Examples
+    --------
+    >>> with grouped(1) as group:
+    ...     group.is_cancelled
+    False
+    """
+    from joblib import effective_n_jobs  # predictors do without
+    from threadpoolctl import threadpool_limits
+
+    cores = max(1, int(effective_n_jobs(-1)) // n_threads)
+    group = Group(n_threads, current_group())
+    token = _current.set(group)
+    try:
+        with threadpool_limits(cores, "blas") if n_threads > 1 else nullcontext():
+            yield group
+    finally:
+        _current.reset(token)
 
 
 def run_together(fits: Sequence[Callable[[], Result]], n_jobs: int | None = None) -> list[Result]:
@@ -78,8 +158,8 @@ def run_together(fits: Sequence[Callable[[], Result]], n_jobs: int | None = None
     fits : sequence of callable
         Each does a fit, with models and callbacks that no other uses.
     n_jobs : int or None, default=None
-        The number of threads, as for joblib; None is one for each core. Inside of other parallel work, and of
-        another group, there is one.
+        The number of threads, as for joblib; None is one for each core. Inside of work that is parallel
+        already there is one.
 
     Returns
     -------
@@ -103,24 +183,14 @@ def run_together(fits: Sequence[Callable[[], Result]], n_jobs: int | None = None
     >>> [len(history["loss"]) for history in found]
     [2, 2, 2]
     """
-    n_threads, outer = n_threads_for(n_jobs, len(fits)), current_group()
-    group = outer or Group()
-    token = _current.set(group)
-    try:
-        if n_threads == 1:
-            return [fit() for fit in fits]
-        return _in_threads(fits, n_threads, group)
-    finally:
-        _current.reset(token)
+    n_threads = n_threads_for(n_jobs, len(fits))
+    with grouped(n_threads) as group:
+        return [fit() for fit in fits] if n_threads == 1 else _in_threads(fits, group)
 
 
-def _in_threads(fits: Sequence[Callable[[], Result]], n_threads: int, group: Group) -> list[Result]:
-    from joblib import effective_n_jobs
-    from threadpoolctl import threadpool_limits
-
+def _in_threads(fits: Sequence[Callable[[], Result]], group: Group) -> list[Result]:
     threads = _Threads(fits, group)
-    with threadpool_limits(max(1, int(effective_n_jobs(-1)) // n_threads), "blas"):
-        threads.run(n_threads)
+    threads.run(group.n_threads)
     if threads.error is not None:
         raise threads.error
     return [threads.found[i] for i in range(len(fits))]
@@ -160,7 +230,7 @@ class _Threads(Generic[Result]):
             self._ended.wait()
         finally:
             if len(self.found) < len(self._fits):
-                self._group.is_cancelled = True
+                self._group.cancel()
             self._go.set()
             for thread in threads:
                 if thread.ident is not None:
@@ -186,7 +256,7 @@ class _Threads(Generic[Result]):
             with self._lock:
                 # The first is the cause; those after it say that the group is cancelled.
                 self.error = self.error or error
-                self._group.is_cancelled = True
+                self._group.cancel()
             self._ended.set()
             return False
         with self._lock:

@@ -1,0 +1,167 @@
+"""Cross-validation: scikit-learn's functions, with the fits of networks in threads of one group."""
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+from sklearn import model_selection
+
+from sknet.model_selection._together import fits_networks, together
+
+__all__ = ["cross_val_predict", "cross_validate"]
+
+
+def cross_validate(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    groups: Any = None,
+    scoring: Any = None,
+    cv: Any = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    params: Mapping[str, Any] | None = None,
+    pre_dispatch: Any = "2*n_jobs",
+    return_train_score: bool = False,
+    return_estimator: bool = False,
+    return_indices: bool = False,
+    error_score: Any = float("nan"),
+) -> dict[str, Any]:
+    """Evaluate by cross-validation, with the fits of networks in threads instead of processes.
+
+    Equals scikit-learn's function of the same name, with the same results.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Of any kind; fits of one that is or has a network of sknet run in threads, and share what they can.
+    X : array-like of shape (n_samples, ...)
+        Inputs.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+        Targets.
+    groups : array-like of shape (n_samples,), default=None
+        For the splitter.
+    scoring : str, callable, list, tuple, dict or None, default=None
+        scikit-learn scorers; None uses the estimator's `score`.
+    cv : int, splitter, iterable or None, default=None
+        None is 5 folds.
+    n_jobs : int or None, default=None
+        Number of parallel fits.
+    verbose : int, default=0
+        As scikit-learn's.
+    params : dict, default=None
+        For the estimator's `fit`, the scorers and the splitter.
+    pre_dispatch : int or str, default="2*n_jobs"
+        As scikit-learn's.
+    return_train_score, return_estimator, return_indices : bool, default=False
+        What to return besides test scores and times.
+    error_score : "raise" or float, default=nan
+        Score where a fit fails.
+
+    Returns
+    -------
+    dict
+        As scikit-learn's: "test_score", "fit_time", ...
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import MLPClassifier
+    >>> from sknet.model_selection import cross_validate
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = cross_validate(MLPClassifier((8,), tol=0.1, random_state=0), X, y, cv=3, n_jobs=2)
+    >>> found["test_score"].shape
+    (3,)
+    """
+    found: dict[str, Any] = _in_group(
+        model_selection.cross_validate,
+        (estimator, X, y),
+        groups=groups,
+        scoring=scoring,
+        cv=cv,
+        n_jobs=n_jobs,
+        verbose=verbose,
+        params=params,
+        pre_dispatch=pre_dispatch,
+        return_train_score=return_train_score,
+        return_estimator=return_estimator,
+        return_indices=return_indices,
+        error_score=error_score,
+    )
+    return found
+
+
+def cross_val_predict(
+    estimator: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    groups: Any = None,
+    cv: Any = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    params: Mapping[str, Any] | None = None,
+    pre_dispatch: Any = "2*n_jobs",
+    method: str = "predict",
+) -> Any:
+    """Predict each row by an estimator that has not seen it, with the fits of networks in threads.
+
+    Equals scikit-learn's function of the same name, with the same results.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As for `cross_validate`.
+    X : array-like of shape (n_samples, ...)
+        Inputs.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+        Targets.
+    groups : array-like of shape (n_samples,), default=None
+        For the splitter.
+    cv : int, splitter, iterable or None, default=None
+        None is 5 folds.
+    n_jobs : int or None, default=None
+        Number of parallel fits.
+    verbose : int, default=0
+        As scikit-learn's.
+    params : dict, default=None
+        For the estimator's `fit` and the splitter.
+    pre_dispatch : int or str, default="2*n_jobs"
+        As scikit-learn's.
+    method : str, default="predict"
+        The method that predicts, such as "predict_proba".
+
+    Returns
+    -------
+    ndarray of shape (n_samples, ...)
+        The predictions; a list of those where the method returns a list.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sknet import MLPClassifier
+    >>> from sknet.model_selection import cross_val_predict
+    >>> X, y = load_iris(return_X_y=True)
+    >>> net = MLPClassifier((8,), tol=0.1, random_state=0)
+    >>> cross_val_predict(net, X, y, n_jobs=2, method="predict_proba").shape
+    (150, 3)
+    """
+    return _in_group(
+        model_selection.cross_val_predict,
+        (estimator, X, y),
+        groups=groups,
+        cv=cv,
+        n_jobs=n_jobs,
+        verbose=verbose,
+        params=params,
+        pre_dispatch=pre_dispatch,
+        method=method,
+    )
+
+
+def _in_group(function: Callable[..., Any], data: tuple[Any, ...], **options: Any) -> Any:
+    estimator = data[0]
+    are_grouped = hasattr(estimator, "get_params") and fits_networks(estimator)
+    with together(options["n_jobs"]) if are_grouped else nullcontext():
+        return function(*data, **options)

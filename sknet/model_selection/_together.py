@@ -1,0 +1,175 @@
+"""Fits of networks in threads of one group, by joblib, for searches and cross-validation."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import copy_context
+from functools import partial
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
+
+from joblib import effective_n_jobs, parallel_config
+from joblib.parallel import ThreadingBackend, get_active_backend
+from sklearn.base import clone
+from sklearn.utils.parallel import Parallel
+
+from sknet.engine.extend import Group, grouped
+from sknet.estimators.extend import BaseNet
+
+__all__ = ["Fits", "fits_networks", "together"]
+
+ON_THE_HOST = ("auto", "cpu")
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def fits_networks(estimator: Any, candidate: Mapping[str, Any] = NOTHING) -> bool:
+    """Tell whether an estimator is or has a network of sknet that computes on the host.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator.
+    candidate : mapping, default={}
+        Parameters that it gets.
+
+    Returns
+    -------
+    bool
+        Whether its fits can be those of a group.
+    """
+    parameters = estimator.get_params()
+    if any(hasattr(x, "fit") for name, value in candidate.items() for x in (value, parameters.get(name))):
+        parameters = clone(estimator).set_params(**clone(candidate, safe=False)).get_params()
+    parameters = {"": estimator, **parameters, **candidate}
+    places = [value for name, value in parameters.items() if name.split("__")[-1] == "device"]
+    has_network = any(isinstance(value, BaseNet) for value in parameters.values())
+    return has_network and all(place in ON_THE_HOST for place in places)
+
+
+class GroupThreads(ThreadingBackend):
+    """joblib's threads, whose fits are those of a group, and end with it.
+
+    Parameters
+    ----------
+    group : Group
+        The group, in whose context this is created.
+    nesting_level : int
+        As for joblib.
+    """
+
+    def __init__(self, group: Group, nesting_level: int | None) -> None:
+        super().__init__(nesting_level=nesting_level)
+        self._group, self._context = group, copy_context()
+        self._idle = threading.Condition()
+        self._n_running = 0
+        self._error: BaseException | None = None
+
+    def submit(self, func: Callable[[], Any], callback: Any = None) -> Any:
+        """Run a function in a thread."""
+        return super().submit(self._in_group(func), callback)
+
+    def apply_async(self, func: Callable[[], Any], callback: Any = None) -> Any:
+        """Do the same; the name of earlier versions of joblib."""
+        return super().apply_async(self._in_group(func), callback)
+
+    def _in_group(self, func: Callable[[], Any]) -> Callable[[], Any]:
+        # Threads of joblib ask for more work, too, in contexts of their own.
+        return partial(self._context.copy().run, self._run, func)
+
+    def _run(self, func: Callable[[], Any]) -> Any:
+        with self._idle:
+            self._n_running += 1
+        try:
+            return self._result(func)
+        finally:
+            with self._idle:
+                self._n_running -= 1
+                self._idle.notify_all()
+
+    def _result(self, func: Callable[[], Any]) -> Any:
+        """Call a function; an error ends all others, which report the same one."""
+        if self._error is not None:
+            raise self._error
+        try:
+            return func()
+        except BaseException as error:
+            self._error = self._error or error
+            self._group.cancel()
+            raise self._error from None
+
+    def abort_everything(self, ensure_ready: bool = True) -> None:
+        """End all fits."""
+        self._group.cancel()
+        super().abort_everything(ensure_ready)
+
+    def wait(self) -> None:
+        """Wait for what still runs after an error."""
+        with self._idle:
+            self._idle.wait_for(lambda: not self._n_running)
+
+
+@contextmanager
+def together(n_jobs: int | None) -> Iterator[None]:
+    """Return a context in which joblib runs fits in threads of one group.
+
+    Where `joblib.parallel_config` has chosen a backend, that one is used.
+
+    Parameters
+    ----------
+    n_jobs : int or None
+        The number of threads, as for joblib.
+
+    Returns
+    -------
+    context manager
+        Without a value.
+    """
+    chosen, _ = get_active_backend(prefer="threads")
+    n_threads = int(effective_n_jobs(n_jobs))
+    if not isinstance(chosen, ThreadingBackend):
+        with grouped(1) if n_threads == 1 else nullcontext():
+            yield
+        return
+    with grouped(n_threads) as group:
+        backend = GroupThreads(group, chosen.nesting_level)
+        with parallel_config(backend=backend):
+            try:
+                yield
+            finally:
+                backend.wait()
+
+
+class Fits:
+    """Runs tasks by joblib: those of networks in threads of one group, all others as joblib does.
+
+    Parameters
+    ----------
+    n_jobs, pre_dispatch
+        As for joblib.
+    """
+
+    def __init__(self, n_jobs: int | None, pre_dispatch: Any) -> None:
+        self._options = {"n_jobs": n_jobs, "pre_dispatch": pre_dispatch}
+        self._n_jobs, self._open = n_jobs, ExitStack()
+        self._others: Any = None
+
+    def __enter__(self) -> Self:
+        self._open.enter_context(grouped(1))  # what later tasks share with earlier ones
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, value, trace)
+
+    def run(self, tasks: Iterable[Any], are_grouped: bool) -> list[Any]:
+        """Run delayed functions; return their results in the same order."""
+        tasks = list(tasks)
+        if not tasks:
+            return []
+        if are_grouped:
+            with together(self._n_jobs), Parallel(**self._options) as parallel:
+                return list(parallel(tasks))
+        if self._others is None:  # processes cost time where none are needed
+            self._others = self._open.enter_context(Parallel(**self._options))
+        return list(self._others(tasks))
