@@ -17,7 +17,7 @@ from sknet.tabular import Members, TabularClassifier, TabularRegressor
 from tests.estimators.checks import run_check
 from tests.fuzz.tables import drawn, harmed
 
-QUICK = {"n_folds": 2, "members": 1, "budget": 0.3, "random_state": 0}
+QUICK = {"n_folds": 2, "members": 1, "budget": 0.1, "random_state": 0}
 SMALL = {**QUICK, "smooth": Members(hidden_layer_sizes=[16]), "sharp": Members(hidden_layer_sizes=[16])}
 TINY = {**QUICK, "budget": 0.6, "smooth": Members(hidden_layer_sizes=[8]), "sharp": None}
 # As in scikit-learn's own ensembles: repeated rows are drawn differently.
