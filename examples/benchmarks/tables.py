@@ -2,7 +2,7 @@
 
 ::
 
-    python examples/benchmarks/tables.py --data DIR [--sets adult diamonds] [--seeds 0 1 2] [--rows 10000]
+    python examples/benchmarks/tables.py --data DIR [--sets NAME ...] [--seeds 0 1 2] [--rows N] [--draw 0]
 
 DIR has a file ``datasets.json`` that describes each set (its ``file``, ``target``, ``task``, columns to
 ``ignore`` and those that are ``categorical``), and the sets as parquet files. Of each set, `rows` rows are
@@ -70,10 +70,11 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=SETS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--rows", type=int, default=10_000, help="to train on")
+    parser.add_argument("--draw", type=int, default=0, help="seed of the rows")
     arguments = parser.parse_args()
     for name in arguments.sets:
         for seed in arguments.seeds:
-            X, y, X_test, y_test, task = load(arguments.data, name, arguments.rows, seed)
+            X, y, X_test, y_test, task = load(arguments.data, name, arguments.rows, arguments.draw)
             for label, model in estimators(task, seed).items():
                 started = time.perf_counter()
                 model.fit(X, y)

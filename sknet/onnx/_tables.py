@@ -9,7 +9,7 @@ from sknet.compile.extend import Length
 from sknet.exceptions import CaptureError
 from sknet.onnx._expressions import expression
 from sknet.onnx._writer import Value, Writer
-from sknet.preprocessing.extend import HUGE, MISSING, UNSEEN, Feature, FittedEncoder, Plan
+from sknet.preprocessing.extend import HUGE, MISSING, UNSEEN, Feature, FittedEncoder, Plan, ValueMeans
 
 __all__ = ["Tables"]
 
@@ -187,7 +187,13 @@ class _Columns:
             found = self._of_floats(x, codes)
         return w.reshaped(found, (self.rows,))
 
-    def _of_floats(self, x: Value, codes: dict[Any, int]) -> Value:
+    def codes_of(self, means: ValueMeans) -> Value:
+        """Return the row of each value of a number in its table of means, of shape (n_samples,)."""
+        w, known = self.w, {value: code for code, value in enumerate(means.levels.tolist())}
+        x = self._column(self.numbers, means.number)
+        return w.reshaped(self._of_floats(x, known, missing=UNSEEN), (self.rows,))
+
+    def _of_floats(self, x: Value, codes: dict[Any, int], missing: int = MISSING) -> Value:
         w, wide = self.w, (self.rows, len(codes))
         levels = w.constant(np.array([list(codes)]), x.dtype)
         is_equal = w.add("Equal", x, levels, dtype=bool, shape=wide)
@@ -196,8 +202,8 @@ class _Columns:
         found = w.add("Where", is_equal, places, unseen, dtype=INTEGER, shape=wide)
         axes = w.constant([1], INTEGER)
         best = w.add("ReduceMax", found, axes, shape=(self.rows, 1), keepdims=1)
-        missing = w.constant(MISSING + FIRST, INTEGER)
-        return w.add("Where", w.add("IsNaN", x, dtype=bool), missing, best, dtype=INTEGER)
+        row = w.constant(missing + FIRST, INTEGER)
+        return w.add("Where", w.add("IsNaN", x, dtype=bool), row, best, dtype=INTEGER)
 
 
 def _encoded(w: Writer, plan: Plan, columns: _Columns) -> list[Value]:
@@ -207,6 +213,9 @@ def _encoded(w: Writer, plan: Plan, columns: _Columns) -> list[Value]:
         if category.names:
             values, shape = w.constant(category.values), (columns.rows, len(category.names))
             found.append(w.add("Gather", values, codes, shape=shape, axis=0))
+    for means in plan.value_means:
+        values, shape = w.constant(means.column.values), (columns.rows, len(means.column.names))
+        found.append(w.add("Gather", values, columns.codes_of(means), shape=shape, axis=0))
     return found
 
 

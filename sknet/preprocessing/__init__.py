@@ -3,7 +3,16 @@
 from typing import TYPE_CHECKING
 
 from sknet._late import Names as _Names
-from sknet.preprocessing import _categories, _fitted, _numbers, _plan, _schema, _sparse_numbers, _targets
+from sknet.preprocessing import (
+    _categories,
+    _fitted,
+    _numbers,
+    _plan,
+    _schema,
+    _sparse_numbers,
+    _targets,
+    _value_means,
+)
 
 if TYPE_CHECKING:
     from sknet.preprocessing._encoder import TableEncoder
@@ -13,7 +22,7 @@ __all__ = ["TableEncoder"]
 # Classes of the parts of a fitted encoder, by their names in files.
 PARTS = {
     name: value
-    for module in (_categories, _fitted, _numbers, _plan, _schema, _sparse_numbers, _targets)
+    for module in (_categories, _fitted, _numbers, _plan, _schema, _sparse_numbers, _targets, _value_means)
     for name, value in vars(module).items()
     if isinstance(value, type) and value.__module__ == module.__name__
 }

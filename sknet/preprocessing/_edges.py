@@ -6,7 +6,7 @@ import numpy as np
 
 from sknet.preprocessing._targets import Target
 
-__all__ = ["edges_of"]
+__all__ = ["edges_of", "has_several"]
 
 
 def edges_of(values: np.ndarray, target: Target | None, piecewise: str | None, n_bins: int) -> Any:
@@ -29,7 +29,7 @@ def edges_of(values: np.ndarray, target: Target | None, piecewise: str | None, n
         By method; increasing, from the smallest value to the largest.
     """
     low, high = values.min(), values.max()
-    if piecewise is None or not _has_several(values, 3):
+    if piecewise is None or not has_several(values, 3):
         return {}
     found = {}
     if piecewise in ("tree", "both") and target is not None:
@@ -40,7 +40,7 @@ def edges_of(values: np.ndarray, target: Target | None, piecewise: str | None, n
     return {name: each for name, each in edges.items() if len(each) > 1}
 
 
-def _has_several(values: np.ndarray, count: int) -> bool:
+def has_several(values: np.ndarray, count: int) -> bool:
     """Tell whether there are at least `count` distinct values; most columns need no sorting for that."""
     return len(np.unique(values[:1000])) >= count or len(np.unique(values)) >= count
 

@@ -27,7 +27,8 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     Numbers become ``z / sqrt(1 + (z / 3)**2)`` with ``z = (x - median) / interquartile range`` and, in
     additional columns, a piecewise-linear encoding over bins [1]_. Categories are one-hot encoded (two
     levels become -1 and 1); those with many levels are target encoded, by smoothed means of the targets,
-    which `fit_transform` computes on other folds than the row's own, so that no row sees its own target.
+    which `fit_transform` computes on other folds than the row's own, so that no row sees its own target. So
+    are, additionally, numbers with repeated values, such as codes or caps, that tell more than their bins.
     Dates become seconds, with sine and cosine of the time of day, week, month and year. A missing number
     becomes the median and sets a flag; a missing category is a separate level. Constant columns are
     dropped. Levels that `fit` has not seen are encoded as zeros, or as the mean of all targets, and never
@@ -53,6 +54,9 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         Folds of the target encoding.
     smoothing : float, default=20.0
         Weight of the overall mean in the mean of a level, in rows.
+    value_means : bool, default=True
+        Whether the values of a number that at least `min_count` rows have are target encoded, in additional
+        columns, if that predicts the targets of other rows better than its bins in each of `n_folds` folds.
     target_type : {"auto", "classification", "regression"}, default="auto"
         The kind of y; "auto" treats integers as classes.
     subsample : int or None, default=20_000
@@ -99,6 +103,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
             Interval(Integral, 0, None, closed="left"),
             Interval(RealNotInt, 0, None, closed="left"),
         ],
+        "value_means": ["boolean"],
         "target_type": [StrOptions({"auto", "classification", "regression"})],
         "subsample": [Interval(Integral, 1, None, closed="left"), None],
         "sparse_output": ["boolean", StrOptions({"auto"})],
@@ -116,6 +121,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         min_count: int = 5,
         n_folds: int = 5,
         smoothing: float = 20.0,
+        value_means: bool = True,
         target_type: str = "auto",
         subsample: int | None = 20_000,
         sparse_output: bool | str = "auto",
@@ -129,6 +135,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
         self.min_count = min_count
         self.n_folds = n_folds
         self.smoothing = smoothing
+        self.value_means = value_means
         self.target_type = target_type
         self.subsample = subsample
         self.sparse_output = sparse_output

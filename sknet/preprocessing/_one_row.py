@@ -54,6 +54,7 @@ class OneRow:
         self._flags = np.concatenate([n.flags for n in numbers])
         n_categories = len(plans[0].categories)
         self._levels = [np.hstack([plan.categories[i].values for plan in plans]) for i in range(n_categories)]
+        self._means = [means for plan in plans for means in plan.value_means]
         self._order = self._order_of(plans)
 
     @staticmethod
@@ -63,6 +64,7 @@ class OneRow:
             [
                 *(len(x) for x in (plan.numbers.values[0], plan.numbers.bins[0], plan.numbers.flags)),
                 *(len(category.names) for category in plan.categories),
+                sum(len(means.column.names) for means in plan.value_means),
             ]
             for plan in plans
         ]
@@ -78,6 +80,7 @@ class OneRow:
         numbers, codes = table.numbers[0], table.codes[0].tolist()
         parts = [self._numbers(numbers)] if len(numbers) else []
         parts += [values[code + FIRST] for values, code in zip(self._levels, codes, strict=True)]
+        parts += [means.of(numbers.item(means.number)) for means in self._means]
         found: np.ndarray = np.concatenate(parts).take(self._order).astype(dtype).reshape(1, -1)
         return found
 

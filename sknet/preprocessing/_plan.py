@@ -1,5 +1,6 @@
 """The encodings of all columns of a table."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,8 +14,11 @@ from sknet.preprocessing._one_row import OneRow
 from sknet.preprocessing._schema import Feature, Schema, Table
 from sknet.preprocessing._sparse_numbers import SparseNumbers, fit_sparse
 from sknet.preprocessing._targets import Target
+from sknet.preprocessing._value_means import ValueMeans, fit_value_means, values_tell_more
 
 __all__ = ["Options", "Plan", "fit_plan"]
+
+Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Options:
         Number of bins, and options of categories.
     smoothing : float, default=20.0
         Smoothing of means.
+    value_means : bool, default=True
+        Whether to encode telling values of numbers by means.
     subsample : int or None, default=20_000
         Number of rows for medians and edges.
 
@@ -44,6 +50,7 @@ class Options:
     min_count: int = 5
     n_folds: int = 5
     smoothing: float = 20.0
+    value_means: bool = True
     subsample: int | None = 20_000
 
 
@@ -59,11 +66,14 @@ class Plan:
         Encodings of the numbers of a sparse matrix.
     categories : tuple of CategoryColumn
         Encodings of categories, in the order of the table.
+    value_means : tuple of ValueMeans
+        Further encodings of numbers.
     """
 
     numbers: Numbers
     sparse: SparseNumbers | None
     categories: tuple[CategoryColumn, ...]
+    value_means: tuple[ValueMeans, ...] = ()
 
     @cached_property
     def names(self) -> list[str]:
@@ -71,7 +81,7 @@ class Plan:
         found = [
             *self.numbers.names,
             *(() if self.sparse is None else self.sparse.names),
-            *(name for category in self.categories for name in category.names),
+            *(name for column in self._columns for name in column.names),
         ]
         return _different(found)
 
@@ -107,7 +117,7 @@ class Plan:
         dtype : dtype
             Dtype of the outputs.
         fitted : dict of int to ndarray, default=None
-            Known outputs of categories, by the index of the category.
+            Known outputs by the index of the category; those of `value_means` come behind the last category.
 
         Returns
         -------
@@ -123,13 +133,13 @@ class Plan:
             found = self.sparse.encode(table.sparse)
             out[:, at : at + found.shape[1]] = found.toarray()
             at += found.shape[1]
-        for i, category in enumerate(self.categories):
-            part = out[:, at : at + len(category.names)]
+        for i, (column, codes) in enumerate(self._coded(table)):
+            part = out[:, at : at + len(column.names)]
             if fitted is not None and i in fitted:
                 part[:] = fitted[i]
-            elif category.names:
-                category.encode(table.codes[:, i], part)
-            at += len(category.names)
+            elif column.names:
+                column.encode(codes, part)
+            at += len(column.names)
         return out
 
     def csr(self, table: Table, dtype: Any, fitted: "dict[int, np.ndarray] | None" = None) -> Any:
@@ -141,20 +151,29 @@ class Plan:
             parts.append(scipy_sparse().csr_array(block))
         if self.sparse is not None:
             parts.append(self.sparse.encode(table.sparse))
-        for i, category in enumerate(self.categories):
+        for i, (column, codes) in enumerate(self._coded(table)):
             if fitted is not None and i in fitted:
                 parts.append(scipy_sparse().csr_array(fitted[i]))
-            elif category.names:
-                parts.append(category.sparse(table.codes[:, i]))
+            elif column.names:
+                parts.append(column.sparse(codes))
         return scipy_sparse().hstack(parts, format="csr", dtype=dtype)
 
     @cached_property
     def density(self) -> float:
         """Approximate share of nonzero outputs."""
-        full = len(self.numbers.names) + sum(
-            category.density * len(category.names) for category in self.categories
-        )
+        full = len(self.numbers.names) + sum(column.density * len(column.names) for column in self._columns)
         return full / max(self.width, 1)
+
+    @property
+    def _columns(self) -> tuple[CategoryColumn, ...]:
+        """The encodings of codes."""
+        return (*self.categories, *(means.column for means in self.value_means))
+
+    def _coded(self, table: Table) -> Iterator[tuple[CategoryColumn, np.ndarray]]:
+        """Yield the encodings of codes with the codes of a table."""
+        yield from zip(self.categories, table.codes.T, strict=True)
+        for means in self.value_means:
+            yield means.column, means.codes(table.numbers)
 
 
 def _different(names: list[str]) -> list[str]:
@@ -201,11 +220,16 @@ def fit_plan(
     ValueError
         If no column is informative.
     """
-    numbers = _fit_numbers(schema, table, target, options, random_state)
+    sample, of_sample = _sample(table, target, options, random_state)
+    numbers = _fit_numbers(schema, table, sample, of_sample, options)
     sparse_names = [f.name for f in schema.features if f.kind == "number"] if schema.is_sparse else []
     sparse = None if table.sparse is None else fit_sparse(sparse_names, table.sparse)
-    categories, fitted = _fit_categories(schema.categories, table, target, options, random_state)
-    plan = Plan(numbers, sparse, categories)
+    telling = _telling(numbers, sample, of_sample, options)
+    folds = _folds(schema.categories, bool(telling), table.n_rows, options, random_state)
+    categories, fitted = _fit_categories(schema.categories, table, target, options, folds)
+    means, of_means = _fit_value_means(numbers, telling, table, target, options, folds)
+    fitted.update(enumerate(of_means, len(categories)))
+    plan = Plan(numbers, sparse, categories, means)
     if not plan.width:
         labels = ", ".join(feature.label for feature in schema.features[:5])
         more = ", ..." if len(schema.features) > 5 else ""
@@ -217,34 +241,69 @@ def fit_plan(
     return plan, fitted
 
 
+def _sample(
+    table: Table, target: Target | None, options: Options, random_state: Any
+) -> tuple[np.ndarray, Target | None]:
+    """Return the numbers that medians and edges are found from, and the targets of their rows."""
+    if options.subsample is None or table.n_rows <= options.subsample:
+        return table.numbers, target
+    rows = np.sort(random_state.choice(table.n_rows, options.subsample, replace=False))
+    return table.numbers[rows], None if target is None else target.take(rows)
+
+
 def _fit_numbers(
-    schema: Schema, table: Table, target: Target | None, options: Options, random_state: Any
+    schema: Schema, table: Table, sample: np.ndarray, target: Target | None, options: Options
 ) -> Numbers:
-    numbers, n_rows = table.numbers, table.n_rows
-    missing = np.isnan(numbers).any(axis=0)
-    if options.subsample is not None and n_rows > options.subsample:
-        rows = np.sort(random_state.choice(n_rows, options.subsample, replace=False))
-        numbers = numbers[rows]
-        target = None if target is None else target.take(rows)
+    missing = np.isnan(table.numbers).any(axis=0)
     names = [] if schema.is_sparse else schema.names
     columns = []
     for i, name in enumerate(names):
         fit = fit_number(
-            name, numbers[:, i], target, options.piecewise, options.n_bins, is_phase=bool(schema.phased[i])
+            name, sample[:, i], target, options.piecewise, options.n_bins, is_phase=bool(schema.phased[i])
         )
         columns.append(fit.with_flag(bool(missing[i])))
     return Numbers(tuple(columns))
 
 
-def _fit_categories(
-    features: list[Feature], table: Table, target: Target | None, options: Options, random_state: Any
-) -> tuple[tuple[CategoryColumn, ...], dict[int, np.ndarray]]:
-    folds: list[Any] = []
-    if table.n_rows > 1 and any(len(feature.levels) > options.max_levels for feature in features):
-        from sklearn.model_selection import KFold  # it loads half of scikit-learn
+def _telling(numbers: Numbers, sample: np.ndarray, target: Target | None, options: Options) -> list[int]:
+    """Return the indices of the numbers whose values have means of their own."""
+    if target is None or not options.value_means:
+        return []
+    how = options.min_count, options.n_folds, options.smoothing
+    return [
+        i
+        for i, column in enumerate(numbers.columns)
+        if column.scale and not column.is_phase and values_tell_more(sample[:, i], target, column.edges, *how)
+    ]
 
-        split = KFold(min(options.n_folds, table.n_rows), shuffle=True, random_state=random_state)
-        folds = list(split.split(table.codes))
+
+def _fit_value_means(
+    numbers: Numbers, telling: list[int], table: Table, target: Target | None, options: Options, folds: Folds
+) -> tuple[tuple[ValueMeans, ...], list[np.ndarray]]:
+    if target is None:
+        return (), []
+    found = [
+        fit_value_means(numbers.columns[i].name, i, table.numbers[:, i], target, folds, options.smoothing)
+        for i in telling
+    ]
+    return tuple(means for means, _ in found), [crossed for _, crossed in found]
+
+
+def _folds(
+    features: list[Feature], has_means: bool, n_rows: int, options: Options, random_state: Any
+) -> Folds:
+    """Return the folds of target encoding: rows to learn from and rows to encode; none if none are needed."""
+    if n_rows < 2 or not (has_means or any(len(feature.levels) > options.max_levels for feature in features)):
+        return []
+    from sklearn.model_selection import KFold  # it loads half of scikit-learn
+
+    split = KFold(min(options.n_folds, n_rows), shuffle=True, random_state=random_state)
+    return list(split.split(np.empty((n_rows, 0))))
+
+
+def _fit_categories(
+    features: list[Feature], table: Table, target: Target | None, options: Options, folds: Folds
+) -> tuple[tuple[CategoryColumn, ...], dict[int, np.ndarray]]:
     categories, fitted = [], {}
     for i, feature in enumerate(features):
         codes, levels = table.codes[:, i], feature.levels

@@ -15,6 +15,7 @@ from sknet.preprocessing._dates import phases, seconds
 from sknet.preprocessing._numbers import CHUNK, encode_numbers
 from sknet.preprocessing._plan import Plan
 from sknet.preprocessing._schema import MISSING, UNSEEN, Schema
+from sknet.preprocessing._value_means import ValueMeans, value_codes
 from sknet.preprocessing._values import HUGE, is_missing
 
 __all__ = ["EncodedTable", "columns_of", "encoding_call", "table_facts", "table_source"]
@@ -122,9 +123,13 @@ def table_of(X: Any, columns: Any) -> Any:
     return np.clip(together, -HUGE, HUGE), codes
 
 
-def encoded(X: Any, columns: Any, numbers: Any, levels: Any, width: int, dtype: str) -> Any:
+def encoded(
+    X: Any, columns: Any, numbers: Any, categories: Any, value_means: Any, width: int, dtype: str
+) -> Any:
     """Return the outputs of an encoder for a table."""
     table, codes = table_of(X, columns)
+    codes += [value_codes(table[:, number], known) for number, known, _ in value_means]
+    levels = [*categories, *(values for _, _, values in value_means)]
     out = np.empty((len(X), width), dtype)
     at = width - sum(values.shape[1] for values in levels)
     for start in range(0, len(out), CHUNK):
@@ -185,12 +190,18 @@ def encoding_call(source: PythonSource, schema: Schema, plan: Plan, dtype: str, 
     """
     columns = "".join(f"        {_column(feature)},\n" for feature in schema.features)
     levels = [source.array(x.values, f"{name}_{i}") for i, x in enumerate(plan.categories)]
+    means = [_means(source, x, f"{name}_means_{i}") for i, x in enumerate(plan.value_means)]
     parts = [_stored(source, part, f"{name}_numbers") for part in plan.number_parts(len(schema.names))]
     function = source.value(encoded)
     return (
         f"{function}(\n    {table},\n    [\n{columns}    ],\n    ({', '.join(parts)}),\n"
-        f"    [{', '.join(levels)}],\n    {plan.width}, {dtype!r},\n)"
+        f"    [{', '.join(levels)}],\n    [{', '.join(means)}],\n    {plan.width}, {dtype!r},\n)"
     )
+
+
+def _means(source: PythonSource, means: ValueMeans, name: str) -> str:
+    known, values = source.array(means.levels, f"{name}_of"), source.array(means.column.values, name)
+    return f"({means.number}, {known}, {values})"
 
 
 def _stored(source: PythonSource, part: Any, name: str) -> str:

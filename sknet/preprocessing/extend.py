@@ -8,6 +8,7 @@ from sknet.preprocessing._one_row import OneRow
 from sknet.preprocessing._plan import Options, Plan, fit_plan
 from sknet.preprocessing._schema import MISSING, UNSEEN, Feature, Schema, Table
 from sknet.preprocessing._targets import Target, target_of
+from sknet.preprocessing._value_means import ValueMeans
 from sknet.preprocessing._values import HUGE
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "Schema",
     "Table",
     "Target",
+    "ValueMeans",
     "columns_of",
     "encoding_call",
     "fit_encoder",

@@ -75,6 +75,13 @@ def with_gaps(rng: Generator, column: pd.Series) -> pd.Series:
     return column.astype("boolean" if column.dtype == bool else column.dtype).mask(gone)
 
 
+def codes(rng: Generator, y: np.ndarray) -> pd.Series:
+    """Return a number whose values, rather than their size, tell of the targets."""
+    side = y > np.median(y) if y.dtype.kind == "f" else y % 2 == 1
+    known = 2 * rng.integers(0, 20, len(y)) + side
+    return pd.Series(np.where(rng.random(len(y)) < 0.3, 0.0, known + 0.1))
+
+
 def drawn(seed: int, task: str = "any") -> tuple[pd.DataFrame, np.ndarray]:
     """Return a frame, and targets of a task: "binary", "multiclass", "regression" or any of them."""
     rng = np.random.default_rng([20260202, seed])
@@ -87,10 +94,14 @@ def drawn(seed: int, task: str = "any") -> tuple[pd.DataFrame, np.ndarray]:
     if rng.random() < 0.2:
         frame = frame.iloc[rng.integers(0, n, n)]  # with rows, and their index, several times
     task = str(rng.choice(["binary", "multiclass", "regression"])) if task == "any" else task
-    if task == "regression":
-        return frame, rng.normal(size=n) * 10 ** rng.uniform(-3, 3)
     count = 2 if task == "binary" else int(rng.integers(3, 6))
     y = np.concatenate([np.arange(count), rng.integers(0, count, n - count)])
+    if task == "regression":
+        y = rng.normal(size=n) * 10 ** rng.uniform(-3, 3)
+    if rng.random() < 0.3:
+        frame = frame.assign(codes=codes(rng, y).set_axis(frame.index))
+    if task == "regression":
+        return frame, y
     return frame, LETTERS[y] if rng.random() < 0.5 else y
 
 

@@ -67,15 +67,17 @@ NAMES = [
     "city_Rome",
     "city_missing",
     "member_True",
+    "children_target",
 ]
 
 
 @pytest.mark.parametrize("kind", FRAMES)
 def test_all_frames_are_alike(kind):
     data, y = table()
-    expected = TableEncoder(piecewise=None).fit_transform(pd.DataFrame(data), y)
+    frame = pd.DataFrame(data)
+    expected = TableEncoder(piecewise=None, random_state=0).fit(frame, y).transform(frame)
     X = FRAMES[kind](data)
-    encoder = TableEncoder(piecewise=None).fit(X, y)
+    encoder = TableEncoder(piecewise=None, random_state=0).fit(X, y)
     assert encoder.get_feature_names_out().tolist() == NAMES
     np.testing.assert_array_equal(encoder.transform(X), expected)
     one = FRAMES[kind]({name: values[7:8] for name, values in data.items()})
@@ -84,10 +86,11 @@ def test_all_frames_are_alike(kind):
 
 def test_an_array_of_objects_is_read_by_column():
     data, y = table()
+    encoder = TableEncoder(piecewise=None, random_state=0)
     X = pd.DataFrame(data).astype(object).to_numpy()
-    expected = TableEncoder(piecewise=None).fit_transform(pd.DataFrame(data), y)
-    np.testing.assert_array_equal(TableEncoder(piecewise=None).fit_transform(X, y), expected)
-    np.testing.assert_array_equal(TableEncoder(piecewise=None).fit_transform(X.tolist(), y), expected)
+    expected = encoder.fit_transform(pd.DataFrame(data), y)
+    np.testing.assert_array_equal(encoder.fit_transform(X, y), expected)
+    np.testing.assert_array_equal(encoder.fit_transform(X.tolist(), y), expected)
 
 
 @pytest.mark.parametrize("chosen", [["children"], [3], [-1], [False, False, False, True]])
