@@ -384,6 +384,8 @@ class Plan:
         found: dict[Variable, Any] = dict(zip(self.graph.inputs, slots, strict=True))
         found.update(self._constants if constants is None else constants)
         owners = {id(self.buffers[x]): array for x, array in found.items()}
+        # One array for each place: NumPy looks for overlaps of different ones, as long as a sum takes.
+        places: dict[Any, Any] = {}
         for equation in self.equations:
             output = equation.output
             if self.views.is_view(equation):
@@ -398,7 +400,11 @@ class Plan:
             shape = output.shape
             if output in self.in_groups:
                 shape = (self.groups[self._group_of[output]].rows, *shape[1:])
-            found[output] = buffer.array(memory, shape, output.dtype)
+            place = (buffer.position, shape, output.dtype)
+            array = places.get(place)
+            if array is None:
+                array = places[place] = buffer.array(memory, shape, output.dtype)
+            found[output] = array
         return found
 
 

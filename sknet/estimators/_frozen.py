@@ -90,29 +90,34 @@ class FrozenClassifier(Frozen):
 
     def decision_function(self, X: Any, *, lengths: Any = None) -> Any:
         """Return raw outputs, as the estimator's method of this name does for X and its `lengths`."""
-        return self._targets.decisions(self._decided(with_lengths(X, lengths)))
+        return self._targets.decisions(self._decided(X, lengths))
 
     def predict(self, X: Any, *, lengths: Any = None) -> Any:
         """Return labels, as the estimator's method of this name does for X and its `lengths`."""
-        return self._targets.decode(self._decided(with_lengths(X, lengths)), self._loss.threshold)
+        return self._targets.decode(self._decided(X, lengths), self._loss.threshold)
 
-    def _decided(self, X: Any) -> Any:
-        head = self._targets.deciding(self._loss)
-        return self._predicted(X, "raw" if head is None else "decisions", head)
+    def _decided(self, X: Any, lengths: Any = None) -> Any:
+        found = self._of_row(X, "decisions") if lengths is None else None
+        if found is None:
+            found = self._predicted(with_lengths(X, lengths), "decisions", self._targets.deciding(self._loss))
+        return found
 
     @available_if(gives_probabilities)
     def predict_proba(self, X: Any, *, lengths: Any = None) -> Any:
         """Return probabilities, as the estimator's method of this name does for X and its `lengths`."""
-        return self._probable(with_lengths(X, lengths), "probabilities", "predict")
+        return self._probable(X, lengths, "probabilities", "predict")
 
     @available_if(gives_probabilities)
     def predict_log_proba(self, X: Any, *, lengths: Any = None) -> Any:
         """Return log probabilities, as the estimator's method of this name does for X and its `lengths`."""
-        return self._probable(with_lengths(X, lengths), "log_probabilities", "log_predict")
+        return self._probable(X, lengths, "log_probabilities", "log_predict")
 
-    def _probable(self, X: Any, name: str, link: str) -> Any:
-        head = probability_head(self._loss, self._targets, self._temperature, link)
-        return self._targets.per_column(self._predicted(X, name, head))
+    def _probable(self, X: Any, lengths: Any, name: str, link: str) -> Any:
+        found = self._of_row(X, name) if lengths is None else None
+        if found is None:
+            head = probability_head(self._loss, self._targets, self._temperature, link)
+            found = self._predicted(with_lengths(X, lengths), name, head)
+        return self._targets.per_column(found)
 
 
 class FrozenTransformer(Frozen):
@@ -221,12 +226,14 @@ class FrozenRegressor(Frozen):
 
     def predict(self, X: Any, return_std: bool = False, *, lengths: Any = None) -> Any:
         """Return predictions for X and its `lengths`, with deviations too if `return_std`."""
-        X = with_lengths(X, lengths)
-        found = self._targets.decode(self._predicted(X, "means", self._loss.predict))
+        found = self._of_row(X, "means") if lengths is None else None
+        if found is None:
+            found = self._predicted(with_lengths(X, lengths), "means", self._loss.predict)
+        found = self._targets.decode(found)
         if not return_std:
             return found
         check_deviations(self._loss)
-        return found, self.predict_std(X)
+        return found, self.predict_std(X, lengths=lengths)
 
     @available_if(gives_deviations)
     def predict_std(self, X: Any, *, lengths: Any = None) -> Any:

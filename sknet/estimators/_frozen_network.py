@@ -107,11 +107,13 @@ class Frozen:
         buffers = [buffer.data.nbytes for _, buffer in self._module.named_buffers()]
         return int(self._flat.nbytes + sum(buffers))
 
+    def _of_row(self, X: Any, name: str) -> Any:
+        """Return a prediction whose name determines its head for a row; None where it takes `_predicted`."""
+        if type(X) is np.ndarray and X.shape == self._row_shape and X.dtype.kind in "fiu":
+            return self._passes.of_row(X, name)
+        return None
+
     def _predicted(self, X: Any, name: str, head: Head | None = None, by: Pass = run) -> Any:
-        if type(X) is np.ndarray and X.shape == self._row_shape and X.dtype.kind in "fiu" and by is run:
-            result = self._passes.of_row(X, name, head)
-            if result is not None:
-                return result
         with np.errstate(all="ignore"):  # one warning at the end says more than NumPy's on the way
             X = self._checked(X)
             result = self._passes.compute(X, name, head, by)

@@ -53,7 +53,7 @@ class Passes:
         self._latest = 0
         self._repeated: tuple[int, ...] = ()
 
-    def of_row(self, X: np.ndarray, name: str, head: Head | None) -> Any:
+    def of_row(self, X: np.ndarray, name: str) -> Any:
         """Return the result for the only row of a table of numbers; None where more has to be done for it.
 
         Parameters
@@ -61,9 +61,7 @@ class Passes:
         X : ndarray of shape (1, n_features)
             Maybe not finite.
         name : str
-            Of the kind of prediction.
-        head : callable or None
-            Maps raw outputs to predictions.
+            Of the kind of prediction, which determines the head.
 
         Returns
         -------
@@ -71,7 +69,7 @@ class Passes:
             Finite numbers; None for the first row, and if X or the result is not finite.
         """
         known = self._predictors.get(name)
-        return known.of_row(X) if known is not None and known.is_for(self._flat, head) else None
+        return None if known is None else known.of_row(X)
 
     def compute(self, X: Any, name: str, head: Head | None, by: Pass = run, part: str = "") -> Any:
         """Return the result for inputs of any number of rows.
@@ -146,7 +144,8 @@ class Passes:
             known = self._predictors[name]
             if known is None or known.is_for(self._flat, head):
                 return known
-        found = Predictor(self._module, self._layout, self._flat, head, min(MOST_ROWS, rows), by)
+        most = min(MOST_ROWS, rows)
+        found = Predictor(self._module, self._layout, self._flat, head, most, by, is_fixed=True)
         self._predictors[name] = found
         return found
 

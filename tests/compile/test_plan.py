@@ -120,6 +120,16 @@ def test_a_chain_needs_no_second_array():
     assert compiled.plan.arena_size == 8000 + -8000 % ALIGNMENT
 
 
+def test_values_in_one_place_are_one_array():
+    given = np.ones((1, 8))
+    run = compile(lambda x: ops.softmax(ops.relu(ops.tanh(x) + 1.0) * 2.0), given)
+    memory = aligned_memory(run.plan.arena_size + run.plan.pinned_size)
+    found = run.plan.arrays(memory, [given]).values()
+    inside = [x for x in found if x.base is not None and np.shares_memory(x, memory)]
+    places = {(x.ctypes.data, x.shape, x.dtype) for x in inside}
+    assert len({id(x) for x in inside}) == len(places) < len(inside)
+
+
 def test_an_operand_that_is_needed_again_is_kept():
     compiled = compile(lambda x: ops.exp(x) * ops.matrix_transpose(ops.exp(x)), (np.eye(3),), exact=True)
     np.testing.assert_array_equal(compiled(np.eye(3)), np.exp(np.eye(3)) ** 2)

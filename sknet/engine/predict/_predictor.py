@@ -60,6 +60,15 @@ def rows_of_a_part(n: int) -> int:
     return n if n <= FEW_ROWS else 1 << (n.bit_length() - 1)
 
 
+class Fixed:
+    """The fingerprint of a module that cannot change."""
+
+    @staticmethod
+    def holds() -> bool:
+        """Return True."""
+        return True
+
+
 class Predictor:
     """A module's forward pass and a head, compiled for several numbers of rows.
 
@@ -77,6 +86,8 @@ class Predictor:
         Number of rows of the largest program, at least 1; it determines the memory that programs need.
     by : callable, default=nn.run
         Computes the argument of `head`: ``by(module, scope, args)``.
+    is_fixed : bool, default=False
+        Whether nobody else has the module, so that only its own forward could change it.
 
     Raises
     ------
@@ -115,12 +126,13 @@ class Predictor:
         head: Head | None = None,
         most_rows: int = MOST_ROWS,
         by: Pass = run,
+        is_fixed: bool = False,
     ) -> None:
-        self.flat = flat
+        self.flat, self._is_fixed = flat, is_fixed
         self._most_rows = rows_of_a_part(most_rows)
         self._module, self._layout, self._head, self._by = module, layout, head, by
         # One tuple, so that a thread never combines programs with another thread's fingerprint.
-        self._made: tuple[Fingerprint | None, dict[Any, list[Any]]] = (None, {})
+        self._made: tuple[Fingerprint | Fixed | None, dict[Any, list[Any]]] = (None, {})
 
     def is_for(self, flat: Any, head: Head | None) -> bool:
         """Tell whether this predicts with the parameters in `flat`, and with this `head`."""
@@ -171,7 +183,7 @@ class Predictor:
             program = self._program(X)
             # Taken after the capture, which may have set attributes of the module.
             if self._made[1] is by_rows:  # otherwise another thread has found these programs stale
-                self._made = Fingerprint(self._module, self._head), by_rows
+                self._made = self._fingerprint(), by_rows
         run_program, slot, result, buffers, _ = program
         if type(slot) is dict:
             for name, x in X.items():
@@ -215,6 +227,13 @@ class Predictor:
             found = result.copy() if of_row(X) else None
         waiting.append(program)
         return found
+
+    def _fingerprint(self) -> "Fingerprint | Fixed":
+        module, head = self._module, self._head
+        # A user's own module might change itself.
+        if self._is_fixed and structure_of(module, head, self._by) is not None:
+            return Fixed()
+        return Fingerprint(module, head)
 
     def _fill(self, buffers: dict[str, Any]) -> None:
         known = dict(self._module.named_buffers())

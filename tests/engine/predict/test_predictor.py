@@ -40,6 +40,34 @@ def test_a_few_programs_compute_any_number_of_rows(most_rows):
     assert len(Counting.captured) == once
 
 
+class Scaled(nn.Module):
+    """A module of one's own, with a list that programs hold as constants."""
+
+    def __init__(self):
+        self.factors = [1.0, 2.0, 3.0]
+
+    def forward(self, x):
+        return x * np.array(self.factors)
+
+
+def test_only_modules_of_ones_own_are_watched_where_nobody_else_has_them():
+    X = np.ones((1, 3))
+    for module, is_watched in ((Scaled(), True), (nn.Linear(3, 3), False)):
+        model = Model(module, dtype="float64", random_state=0)
+        layout, flat = model.memory.layout, np.zeros(model.memory.layout.size)
+        layout.fill(flat, model.parameters)
+        predict = Predictor(model.module, layout, flat, is_fixed=True)
+        before = predict(X)
+        np.testing.assert_array_equal(predict.of_row(X), before)
+        if is_watched:
+            model.module.factors[0] = 5.0
+            assert predict.of_row(X) is None
+            np.testing.assert_array_equal(predict(X), [[5.0, 2.0, 3.0]])
+        flat[:] = 0.5  # parameters are read by every call
+        if not is_watched:
+            np.testing.assert_array_equal(predict.of_row(X), [[2.0, 2.0, 2.0]])
+
+
 def test_the_head_is_applied_row_by_row():
     model, predict = predictor(4, lambda output: output * 2.0)
     X = np.random.default_rng(0).normal(size=(7, 3))
