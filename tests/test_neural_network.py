@@ -53,7 +53,7 @@ def test_signature(kind, method):
 
 # Our additions: nothing that affects how scikit-learn's tools score, plot or calibrate.
 OURS_BESIDES = {"callbacks_", "compiled_step_", "freeze", "history_", "model_"}
-OURS_BESIDES |= {"best_epoch_", "slim", "monitor_", "refit_history_", "stopped_early_"}
+OURS_BESIDES |= {"best_epoch_", "slim", "summary", "monitor_", "refit_history_", "stopped_early_"}
 OURS_BESIDES |= {"transform", "fit_transform", "layer", "get_feature_names_out", "set_output"}
 OURS_BESIDES |= {"input_gradient", "integrated_gradients", "set_transform_request"}
 if find_spec("sklearn.callback"):

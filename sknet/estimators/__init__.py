@@ -10,14 +10,17 @@ if TYPE_CHECKING:
     from sknet.estimators._layers import LayerOutput
     from sknet.estimators._mlp import MLPClassifier, MLPRegressor
     from sknet.estimators._net import NetClassifier, NetRegressor
+    from sknet.estimators._summary import EstimatorSummary, LayerRow
     from sknet.estimators._transformer import NetTransformer
 
 __all__ = [
     "Autoencoder",
+    "EstimatorSummary",
     "FrozenClassifier",
     "FrozenRegressor",
     "FrozenTransformer",
     "LayerOutput",
+    "LayerRow",
     "MLPClassifier",
     "MLPRegressor",
     "NetClassifier",
@@ -33,6 +36,7 @@ if not TYPE_CHECKING:
             "sknet.estimators._layers": ("LayerOutput",),
             "sknet.estimators._mlp": ("MLPClassifier", "MLPRegressor"),
             "sknet.estimators._net": ("NetClassifier", "NetRegressor"),
+            "sknet.estimators._summary": ("EstimatorSummary", "LayerRow"),
             "sknet.estimators._transformer": ("NetTransformer",),
         }
     ).into(globals())

@@ -24,6 +24,7 @@ from sknet.estimators._inputs import Inputs
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._lists import HoldsLists
 from sknet.estimators._recipe import Recipe
+from sknet.estimators._summary import Summarized
 from sknet.estimators._tasks import SupportsCallbacks, fit_as_task
 from sknet.estimators._validation import Compared, Given
 from sknet.losses import LOSSES, Loss
@@ -40,7 +41,7 @@ def goes_in_steps(estimator: "BaseNet") -> bool:
     return True
 
 
-class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, HoldsLists, ABC):
+class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLists, ABC):
     """Abstract base of all estimators, independent of the names of their parameters."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

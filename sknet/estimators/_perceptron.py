@@ -1,6 +1,7 @@
 """What perceptrons have and other networks have not: an array of weights and one of biases for each layer."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 from sknet.device import to_host
@@ -30,6 +31,16 @@ class PerceptronLayers(BaseNet):
         if layer == -2 and hidden:
             return (int(self.model_.evaluation_parameters[f"{last}.weight"].shape[0]),)
         return super()._layer_shape(layer)
+
+    def _output_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of all layers, which follow from those of the weights."""
+        parameters, shapes = self.model_.evaluation_parameters, {}
+        linear = self._architecture.linear_layers
+        for path, after in pairwise(linear):
+            shapes[path] = (int(parameters[f"{path}.weight"].shape[1]),)
+            width = (int(parameters[f"{after}.weight"].shape[0]),)
+            shapes |= {str(place): width for place in range(int(path) + 1, int(after))}
+        return {**shapes, linear[-1]: (int(parameters[f"{linear[-1]}.weight"].shape[1]),)}
 
     @property
     def coefs_(self) -> list[Any]:

@@ -81,6 +81,7 @@ def look(estimator):
         getattr(estimator, name, None)
     repr(estimator), str(estimator)
     assert estimator._repr_html_()
+    assert ("Network of" in estimator._repr_html_()) == hasattr(estimator, "model_")
     assert "text/html" in estimator._repr_mimebundle_()
     estimator.get_params(deep=True)
     copy.copy(estimator), clone(estimator)

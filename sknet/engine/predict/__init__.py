@@ -2,7 +2,15 @@
 
 from sknet.engine.predict._detached import detached, flattened
 from sknet.engine.predict._input_gradients import Chosen, input_gradients, integrated_gradients
-from sknet.engine.predict._layers import Layer, Part, find_layer, layer_rows, model_layer, part_rows
+from sknet.engine.predict._layers import (
+    Layer,
+    Part,
+    find_layer,
+    layer_rows,
+    model_layer,
+    output_shapes,
+    part_rows,
+)
 from sknet.engine.predict._overflow import warn_of_overflow
 from sknet.engine.predict._predictor import (
     FEW_ROWS,
@@ -44,6 +52,7 @@ __all__ = [
     "integrated_gradients",
     "layer_rows",
     "model_layer",
+    "output_shapes",
     "part_rows",
     "predict_raw",
     "predict_rows",

@@ -28,7 +28,7 @@ from sknet.nn.extend import Call, Calls, run_to, shadows, shape_pass
 if TYPE_CHECKING:
     from sknet.engine._model import Model
 
-__all__ = ["Layer", "Part", "find_layer", "layer_rows", "model_layer", "part_rows"]
+__all__ = ["Layer", "Part", "find_layer", "layer_rows", "model_layer", "output_shapes", "part_rows"]
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,13 @@ def find_layer(
     TypeError, ValueError
         If there is no such layer; the message lists the layers.
     """
+    calls = _calls(module, layout, X, dtype, compute)
+    call = calls.find(layer)
+    return Layer(call, calls.shapes.get(call, ())[1:])
+
+
+def _calls(module: Module, layout: Layout, X: Any, dtype: Any, compute: Callable[[Pass], Any]) -> Calls:
+    """Return the calls of a network's modules for rows like these, from a pass on shapes if possible."""
     fingerprint, by_key = _known.get(layout, (None, {}))
     if fingerprint is None or not fingerprint.holds():
         by_key = {}
@@ -117,8 +124,7 @@ def find_layer(
                 calls = compute(recorded)
         by_key[key] = calls
         _known[layout] = Fingerprint(module), by_key
-    call = calls.find(layer)
-    return Layer(call, calls.shapes.get(call, ())[1:])
+    return calls
 
 
 @dataclass(frozen=True)
@@ -214,6 +220,32 @@ def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
     Layer
         A pass that stops there.
     """
+    return find_layer(layer, model.module, model.memory.layout, X, model.dtype, _on_one_row(model, X))
+
+
+def output_shapes(model: "Model", X: Any) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the outputs of a model's layers for one row, by path.
+
+    Parameters
+    ----------
+    model : Model
+        Only read from.
+    X : array or CSR matrix of shape (n_samples, ...), or dict of those
+        Inputs; if the network's code depends on values, the first row is run through it.
+
+    Returns
+    -------
+    dict of str to tuple of int
+        Without the axis of rows. A module that is called several times has the shape of its last call; one
+        that is not called, or returns no array, is left out.
+    """
+    calls = _calls(model.module, model.memory.layout, X, model.dtype, _on_one_row(model, X))
+    last = sorted(calls.shapes.items(), key=lambda item: item[0].number)
+    return {call.path: tuple(shape[1:]) for call, shape in last if shape}
+
+
+def _on_one_row(model: "Model", X: Any) -> Callable[[Pass], Any]:
+    """Return a function that runs a pass on the first row."""
 
     def compute(by: Pass) -> Any:
         row = each_input(one_row, X)
@@ -224,4 +256,4 @@ def model_layer(model: "Model", X: Any, layer: int | str) -> Layer:
         with active(device_of(x)):
             return to_device(x[:1].astype(computed_dtype(x, model.dtype)), model.device)
 
-    return find_layer(layer, model.module, model.memory.layout, X, model.dtype, compute)
+    return compute

@@ -1,0 +1,230 @@
+"""Summaries of fitted estimators: their layers, loss, optimizer and training, as a table or in HTML."""
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from sknet.engine import History, Model
+from sknet.engine.extend import output_shapes
+from sknet.estimators._summary_html import html_of
+from sknet.nn import Module, Sequential
+
+__all__ = ["EstimatorSummary", "LayerRow", "Summarized"]
+
+LONGEST = 60  # characters of a layer's arguments
+
+
+class LayerRow(NamedTuple):
+    """One layer of an estimator's network.
+
+    Attributes
+    ----------
+    path : str
+        Its path in the network, "" for the whole.
+    text : str
+        Its class; of a layer without others inside, with its arguments.
+    output_shape : tuple of int or None
+        Of its output for one row; None if that is not known.
+    parameters : int
+        Elements of its own parameters; shared ones count at their first occurrence.
+    trained : int
+        Those of them that are trained, and not frozen.
+    """
+
+    path: str
+    text: str
+    output_shape: tuple[int, ...] | None
+    parameters: int
+    trained: int
+
+
+@dataclass(frozen=True)
+class EstimatorSummary:
+    """What `summary` of a fitted estimator returns; prints as a table, and has a picture in notebooks.
+
+    Attributes
+    ----------
+    title : str
+        Class of the estimator.
+    layers : list of LayerRow
+        Parents before children.
+    loss, optimizer : str
+        Loss and optimizer with all their values.
+    facts : dict of str to str
+        What else is to be said of the fit: epochs, the best of them, precision and device.
+    history : History
+        The numbers of the fit, epoch by epoch.
+    best_epoch : int or None
+        The epoch whose weights were restored.
+    """
+
+    title: str
+    layers: list[LayerRow]
+    loss: str
+    optimizer: str
+    facts: dict[str, str]
+    history: History
+    best_epoch: int | None
+
+    @property
+    def total_parameters(self) -> int:
+        """Elements of all parameters."""
+        return sum(row.parameters for row in self.layers)
+
+    @property
+    def trained_parameters(self) -> int:
+        """Elements of the parameters that are trained, and not frozen."""
+        return sum(row.trained for row in self.layers)
+
+    def table(self) -> list[tuple[str, str, str]]:
+        """Return layer, output shape and number of parameters of each row as text."""
+        return [(_label(row), _shape(row.output_shape), f"{row.parameters:,}") for row in self.layers]
+
+    def lines(self) -> dict[str, str]:
+        """Return what follows the table, by its names."""
+        total, trained = self.total_parameters, self.trained_parameters
+        counted = f"{total:,}" if total == trained else f"{total:,}, of which {trained:,} are trained"
+        return {"parameters": counted, "loss": self.loss, "optimizer": self.optimizer, **self.facts}
+
+    def __str__(self) -> str:
+        rows = [("layer", "output shape", "parameters"), *self.table()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        text = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows]
+        rule = "-" * len(text[0])
+        said = (f"{name}: {value}" for name, value in self.lines().items())
+        return "\n".join([self.title, rule, text[0], rule, *text[1:], rule, *said])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return the table for notebooks, with the loss curve."""
+        return html_of(self.title, self.table(), self.lines(), self.history, self.best_epoch)
+
+
+class Summarized(BaseEstimator):
+    """What shows the network of a fitted estimator."""
+
+    model_: Model
+    history_: History
+    best_epoch_: int | None
+
+    def summary(self) -> EstimatorSummary:
+        """Return a table of the fitted network: layers, output shapes, parameters, loss and optimizer.
+
+        Nothing is computed: shapes follow from the weights, or from a pass that runs shape rules alone. Only
+        a network whose code reads values is run on a row of zeros.
+
+        Returns
+        -------
+        EstimatorSummary
+            Prints as a table, and is shown with the loss curve in notebooks; its attributes hold the
+            numbers.
+
+        Raises
+        ------
+        NotFittedError
+            Before the fit, when there is no network yet.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from sknet import MLPClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> print(MLPClassifier((8,), max_iter=20, tol=0.1, random_state=0).fit(X, y).summary())
+        MLPClassifier
+        -------------------------------------------
+        layer              output shape  parameters
+        -------------------------------------------
+        (0): Linear(4, 8)  (n, 8)                40
+        (1): ReLU()        (n, 8)                 0
+        (2): Linear(8, 3)  (n, 3)                27
+        -------------------------------------------
+        parameters: 67
+        loss: LogLoss(multilabel=False, label_smoothing=0.0)
+        optimizer: Adam(lr=0.001, beta1=0.9, beta2=0.999, eps=1e-08)
+        epochs: 12
+        last epoch: loss 3.244, score 0.3333
+        computes in: float64 on cpu
+        """
+        check_is_fitted(self)
+        return self._summary()
+
+    def _summary(self) -> EstimatorSummary:
+        model, history = self.model_, self.history_
+        shapes = self._output_shapes()
+        return EstimatorSummary(
+            type(self).__name__,
+            list(_layers(model.module, shapes)),
+            _with_values(model.loss_function),
+            _with_values(model.optimizer),
+            dict(self._facts()),
+            history,
+            self.best_epoch_,
+        )
+
+    def _output_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the layers' outputs for one row; none if the network does not run."""
+        try:
+            return output_shapes(self.model_, self._example())
+        except Exception:  # the code of a user's network, which may have changed since the fit
+            return {}
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        """Yield what is known of the fit."""
+        epochs = self.history_.n_epochs
+        if epochs:
+            best = "" if self.best_epoch_ is None else f", best {self.best_epoch_}"
+            yield "epochs", f"{epochs}{best}"
+            ended = {name: column[-1] for name, column in self.history_.items() if name not in ("lr", "time")}
+            yield "last epoch", ", ".join(f"{name} {value:.4g}" for name, value in ended.items())
+        yield "computes in", f"{self.model_.dtype} on {self.model_.device}"
+
+    def _html_repr(self) -> str:
+        """Return scikit-learn's diagram, and below it the network if there is one."""
+        diagram = str(super()._html_repr())
+        return diagram + self._summary()._repr_html_() if "model_" in self.__dict__ else diagram
+
+
+def _layers(network: Module, shapes: dict[str, tuple[int, ...]]) -> Iterator[LayerRow]:
+    """Yield a row for each module; a `Sequential` around everything says nothing."""
+    owned: dict[str, list[Any]] = {}
+    for name, parameter in network.named_parameters():
+        owned.setdefault(name.rpartition(".")[0], []).append(parameter)
+    for path, module in network.named_modules():
+        own = owned.get(path, [])
+        inside = any(True for _ in module.named_children())
+        if path or own or not (inside and type(module) is Sequential):
+            sizes = [(int(parameter.size), bool(parameter.requires_grad)) for parameter in own]
+            total, trained = sum(size for size, _ in sizes), sum(size for size, is_free in sizes if is_free)
+            yield LayerRow(path, _text(module, inside), shapes.get(path), total, trained)
+
+
+def _text(module: Module, inside: bool) -> str:
+    """Return the class of a module, and its arguments if it has no others inside."""
+    if inside:
+        return type(module).__name__
+    arguments = re.sub(r"\s+", " ", module.extra_repr())
+    shown = arguments if len(arguments) <= LONGEST else f"{arguments[: LONGEST - 3]}..."
+    return f"{type(module).__name__}({shown})"
+
+
+def _label(row: LayerRow) -> str:
+    """Return the name of a layer, indented by its depth, and what it is."""
+    name = row.path.rpartition(".")[2]
+    return "  " * row.path.count(".") + (f"({name}): {row.text}" if name else row.text)
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return "-" if shape is None else f"({', '.join(map(str, ('n', *shape)))}{'' if shape else ','})"
+
+
+def _with_values(part: Any) -> str:
+    """Return a loss or an optimizer with its parameters, those that have their defaults included."""
+    values = part.get_params(deep=False)
+    order = [name for name in inspect.signature(type(part)).parameters if values.get(name) is not None]
+    return f"{type(part).__name__}({', '.join(f'{name}={values[name]!r}' for name in order)})"
