@@ -1,0 +1,99 @@
+"""What all displays share: axes, the network inside a pipeline, and images side by side."""
+
+import math
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from sknet.callbacks import Callback
+
+__all__ = ["Display", "found_callback", "largest", "network_of", "tiled", "transformed"]
+
+C = TypeVar("C", bound=Callback)
+
+
+class Display:
+    """Base of the displays: what `plot` draws into."""
+
+    ax_: Any
+    figure_: Any
+
+    def _axes(self, ax: Any) -> Any:
+        """Return axes to draw into, those of a new figure if there are none, and keep them."""
+        if ax is None:
+            try:
+                pyplot = import_module("matplotlib.pyplot")
+            except ImportError as error:
+                raise ImportError(
+                    f"{type(self).__name__}.plot needs matplotlib: pip install 'sknet[plot]'"
+                ) from error
+            ax = pyplot.subplots()[1]
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+
+def network_of(estimator: Any) -> Any:
+    """Return the fitted network at the end of a pipeline, or the estimator itself.
+
+    Raises
+    ------
+    TypeError
+        If it is no estimator of sknet.
+    NotFittedError
+        If it is not fitted.
+    """
+    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    if not hasattr(type(last), "summary"):
+        raise TypeError(
+            f"displays show networks of sknet, got {type(last).__name__}: pass an estimator such as "
+            "MLPClassifier, or a Pipeline that ends with one"
+        )
+    check_is_fitted(last)
+    return last
+
+
+def transformed(estimator: Any, X: Any) -> Any:
+    """Return X as the network at the end of a pipeline gets it."""
+    has_steps = isinstance(estimator, Pipeline) and len(estimator) > 1
+    return estimator[:-1].transform(X) if has_steps else X
+
+
+def found_callback(estimator: Any, kind: type[C]) -> C | None:
+    """Return the fitted callback of a class, or None."""
+    network = network_of(estimator)
+    return next((each for each in network.callbacks_ if isinstance(each, kind)), None)
+
+
+def tiled(images: Any, n_columns: int | None = None) -> Any:
+    """Return images side by side as one, with a pixel between them that is NaN.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n, height, width)
+        The images.
+    n_columns : int, default=None
+        How many are in a row; None makes about a square.
+
+    Returns
+    -------
+    ndarray of shape (rows * (height + 1) - 1, columns * (width + 1) - 1)
+        Places without an image are NaN.
+    """
+    n, height, width = images.shape
+    columns = math.ceil(math.sqrt(n)) if n_columns is None else min(n_columns, n)
+    rows = math.ceil(n / columns)
+    page = np.full((rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan)
+    for place, image in enumerate(images):
+        top, left = place // columns * (height + 1), place % columns * (width + 1)
+        page[top : top + height, left : left + width] = image
+    return page
+
+
+def largest(arrays: Iterable[Any]) -> float:
+    """Return the largest absolute value that is finite, 1 if there is none but 0."""
+    found = [np.abs(np.asarray(x, dtype=float)) for x in arrays]
+    return max((float(x[np.isfinite(x)].max(initial=0.0)) for x in found), default=0.0) or 1.0

@@ -1,0 +1,210 @@
+"""How data flow through a network or a captured graph: nodes, edges, and places to draw them at."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sknet._tree import leaves
+from sknet.compile import Graph, Variable
+from sknet.core import Primitive, Tensor
+from sknet.nn import Module
+from sknet.nn.extend import shadows, shape_pass
+
+__all__ = ["Node", "flow_of_graph", "flow_of_module", "placed"]
+
+
+@dataclass
+class Node:
+    """A box of the picture.
+
+    Attributes
+    ----------
+    label : str
+        What it is: a layer, an operation, an input or an output.
+    shape : str
+        Shape of its result.
+    kind : {"input", "layer", "operation", "output"}
+        Its role.
+    sources : list of int
+        The nodes whose results it takes, by number.
+    rank : int
+        Its row in the picture: one below the lowest of its sources.
+    place : float
+        Its horizontal place in the row, in boxes.
+    """
+
+    label: str
+    shape: str
+    kind: str
+    sources: list[int] = field(default_factory=list)
+    rank: int = 0
+    place: float = 0.0
+
+
+class _Recorder:
+    """Records which results each layer or operation takes, in a pass without data."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._made: dict[int, int] = {}  # results by identity, and the nodes that made them
+        self._kept: list[Any] = []  # so that no identity is used twice
+        self._running: list[int] = []  # layers that are running, by the numbers of their nodes
+
+    def add(self, label: str, kind: str) -> int:
+        self.nodes.append(Node(label, "", kind))
+        return len(self.nodes) - 1
+
+    def made(self, number: int, tree: Any) -> None:
+        """Note what a node has made."""
+        arrays = [x.data if isinstance(x, Tensor) else x for x in leaves(tree)]
+        arrays = [x for x in arrays if hasattr(x, "shape")]
+        for array in arrays:
+            self._made[id(array)] = number
+            self._kept.append(array)
+        if arrays:
+            self.nodes[number].shape = _shape(arrays[0].shape)
+
+    def taken(self, number: int, tree: Any) -> None:
+        """Note what a node takes."""
+        for x in leaves(tree):
+            source = self._made.get(id(x.data if isinstance(x, Tensor) else x))
+            if source is not None and source != number and source not in self.nodes[number].sources:
+                self.nodes[number].sources.append(source)
+
+    def seen(self, primitive: Primitive, operands: list[Any], result: Any) -> None:
+        """Note an operation; those of a layer belong to it."""
+        number = self._running[-1] if self._running else self.add(primitive.name, "operation")
+        self.taken(number, operands)
+        self._made[id(result)] = number
+        self._kept.append(result)
+        if not self._running:
+            self.made(number, result)
+
+    def enter(self, label: str, args: Any) -> None:
+        self._running.append(self.add(label, "layer"))
+        self.taken(self._running[-1], args)
+
+    def leave(self, output: Any) -> None:
+        self.made(self._running.pop(), output)
+
+
+def flow_of_module(
+    module: Module, *inputs: Any, dtype: Any = "float32", training: bool = False
+) -> list[Node]:
+    """Return how data flow through the layers of a module; nothing is computed, and it is not changed.
+
+    Layers without others inside are nodes, and so are operations between them. What a layer does with
+    parameters alone is not shown.
+    """
+    twin, recorder = module.copy(), _Recorder()
+    for _, each in twin.named_modules():
+        if not any(True for _ in each.named_children()):
+            label = f"{type(each).__name__}({each.extra_repr()})"
+            each.register_forward_pre_hook(lambda _, args, label=label: recorder.enter(label, args))
+            each.register_forward_hook(lambda _, args, output: recorder.leave(output))
+    given = tuple(shadows(x, dtype, recorder.seen) for x in inputs)
+    for x in given:
+        recorder.made(recorder.add("input", "input"), x)
+    result = shape_pass(twin, given, training, recorder.seen)
+    last = recorder.add("output", "output")
+    recorder.taken(last, result)
+    recorder.nodes[last].shape = _shape(leaves(result)[0].shape)
+    return _reaching(recorder.nodes)
+
+
+def flow_of_graph(graph: Graph) -> list[Node]:
+    """Return the operations of a captured graph, with its inputs and outputs; constants are not shown."""
+    names = graph.names()
+    nodes: list[Node] = []
+    numbers: dict[Any, int] = {}
+    for variable in graph.inputs:
+        numbers[variable] = len(nodes)
+        nodes.append(Node(names[variable], _shape(variable.shape), "input"))
+    for equation in graph.equations:
+        sources = [numbers[x] for x in equation.operands if isinstance(x, Variable) and x in numbers]
+        numbers[equation.output] = len(nodes)
+        nodes.append(
+            Node(
+                equation.primitive.name,
+                _shape(equation.output.shape),
+                "operation",
+                list(dict.fromkeys(sources)),
+            )
+        )
+    for variable in graph.outputs:
+        sources = [numbers[variable]] if variable in numbers else []
+        nodes.append(Node("output", _shape(variable.shape), "output", sources))
+    return nodes
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape)) if len(shape) else "scalar"
+
+
+def _reaching(nodes: list[Node]) -> list[Node]:
+    """Return the nodes that outputs depend on, and all inputs, renumbered."""
+    wanted, waiting = set(), [number for number, node in enumerate(nodes) if node.kind == "output"]
+    while waiting:
+        number = waiting.pop()
+        if number not in wanted:
+            wanted.add(number)
+            waiting += nodes[number].sources
+    kept = [number for number, node in enumerate(nodes) if number in wanted or node.kind == "input"]
+    new = {number: place for place, number in enumerate(kept)}
+    for number in kept:
+        nodes[number].sources = [new[source] for source in nodes[number].sources]
+    return [nodes[number] for number in kept]
+
+
+def placed(nodes: list[Node]) -> list[Node]:
+    """Give each node a rank and a place in its row, near those that it is connected with.
+
+    Parameters
+    ----------
+    nodes : list of Node
+        Sources before those that take from them.
+
+    Returns
+    -------
+    list of Node
+        The same nodes.
+    """
+    for node in nodes:
+        node.rank = 1 + max((nodes[source].rank for source in node.sources), default=-1)
+    takers: dict[int, list[int]] = {}
+    for number, node in enumerate(nodes):
+        for source in node.sources:
+            takers.setdefault(source, []).append(number)
+    for number, node in enumerate(nodes):  # an input that is used late is drawn near its use
+        if not node.sources and takers.get(number):
+            node.rank = min(nodes[taker].rank for taker in takers[number]) - 1
+    rows = list(_rows(nodes))
+    for sweep in range(6):
+        for row in rows if sweep % 2 == 0 else reversed(rows):
+            _settle(nodes, row, takers, down=sweep % 2 == 0)
+    return nodes
+
+
+def _rows(nodes: list[Node]) -> Iterator[list[int]]:
+    for rank in range(1 + max((node.rank for node in nodes), default=-1)):
+        row = [number for number, node in enumerate(nodes) if node.rank == rank]
+        for place, number in enumerate(row):
+            nodes[number].place = place - (len(row) - 1) / 2
+        yield row
+
+
+def _settle(nodes: list[Node], row: list[int], takers: dict[int, list[int]], *, down: bool) -> None:
+    """Move the nodes of a row towards the mean place of their neighbours, a box apart at least."""
+
+    def wanted(number: int) -> float:
+        near = nodes[number].sources if down else takers.get(number, [])
+        return sum(nodes[each].place for each in near) / len(near) if near else nodes[number].place
+
+    targets = {number: wanted(number) for number in row}
+    order = sorted(row, key=lambda number: targets[number])
+    places: list[float] = []
+    for number in order:
+        places.append(max(targets[number], places[-1] + 1 if places else targets[number]))
+    shift = sum(targets[n] for n in order) / len(order) - sum(places) / len(order) if order else 0.0
+    for number, place in zip(order, places, strict=True):
+        nodes[number].place = place + shift

@@ -1,0 +1,230 @@
+"""Networks and captured graphs as pictures, drawn without other programs."""
+
+import html
+from collections.abc import Iterator
+from typing import Any, Self
+
+from sknet.compile import Graph
+from sknet.display._base import Display, network_of
+from sknet.display._flow import Node, flow_of_graph, flow_of_module, placed
+from sknet.nn import Module
+
+__all__ = ["GraphDisplay"]
+
+COLORS = {"input": "#3b82c4", "layer": "#e08a1e", "operation": "#8a8f98", "output": "#3b82c4"}
+HEIGHT, GAP, MARGIN, LETTER = 40, 28, 12, 6.6  # of the boxes of an SVG, in pixels
+
+
+class GraphDisplay(Display):
+    """How data flow through a module, layer by layer, or through a captured graph, operation by operation.
+
+    In notebooks it is shown as SVG; `to_svg` returns that, and `plot` draws the same with matplotlib. Neither
+    needs Graphviz.
+
+    Parameters
+    ----------
+    nodes : list of Node
+        The boxes; sources before those that take from them. `from_module`, `from_graph` and `from_estimator`
+        make them.
+
+    Attributes
+    ----------
+    boxes_ : list of matplotlib Text
+        The boxes, in the order of the nodes.
+    arrows_ : list of matplotlib Annotation
+        The arrows.
+    ax_ : matplotlib Axes
+        The axes.
+    figure_ : matplotlib Figure
+        The figure.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> from sknet.display import GraphDisplay
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    >>> display = GraphDisplay.from_module(network, (1, 4))
+    >>> [node.label for node in display.nodes]
+    ['input', 'Linear(4, 8)', 'ReLU()', 'Linear(8, 3)', 'output']
+    >>> display.to_svg()[:4]
+    '<svg'
+    """
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = placed(nodes)
+
+    @classmethod
+    def from_module(
+        cls, module: Module, *inputs: Any, dtype: Any = "float32", training: bool = False
+    ) -> Self:
+        """Follow data through a module, without computing anything.
+
+        Parameters
+        ----------
+        module : Module
+            Not changed, also where it is lazy.
+        *inputs : tuple of int, array, or tree of those
+            What the forward pass takes: shapes, with the batch's axis, or examples.
+        dtype : dtype, default="float32"
+            Of the inputs that are shapes.
+        training : bool, default=False
+            The mode of the pass.
+
+        Returns
+        -------
+        display
+            Not drawn yet. Layers are boxes, and so are operations between them.
+
+        Raises
+        ------
+        ShapeError
+            If the inputs do not fit.
+        DeviceError
+            If the forward pass reads values.
+        """
+        return cls(flow_of_module(module, *inputs, dtype=dtype, training=training))
+
+    @classmethod
+    def from_graph(cls, graph: Graph) -> Self:
+        """Show the operations of a captured graph.
+
+        Parameters
+        ----------
+        graph : Graph
+            What `sknet.compile.capture` returns, or ``compiled_step_.gradient.graph`` of an estimator.
+
+        Returns
+        -------
+        display
+            Not drawn yet.
+        """
+        return cls(flow_of_graph(graph))
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the network of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted on arrays; or a Pipeline that ends with one.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            As for `plot`.
+
+        Returns
+        -------
+        display
+            Drawn.
+        """
+        network = network_of(estimator)
+        return cls.from_module(network.model_.module, (1, network.n_features_in_)).plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw boxes and arrows.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Of the boxes: passed to matplotlib's ``text``.
+
+        Returns
+        -------
+        display
+            This one.
+        """
+        ax = self._axes(ax)
+        self.boxes_, self.arrows_ = [], []
+        for node in self.nodes:
+            frame = {
+                "boxstyle": "round",
+                "facecolor": "white",
+                "edgecolor": COLORS[node.kind],
+                "linewidth": 1.5,
+            }
+            style = {
+                "ha": "center",
+                "va": "center",
+                "fontsize": 8,
+                "bbox": frame,
+                "zorder": 3,
+                "color": "black",
+            }
+            text = f"{node.label}\n{node.shape}"
+            self.boxes_.append(ax.text(node.place, -node.rank, text, **{**style, **kwargs}))
+        for node in self.nodes:
+            for source in node.sources:
+                start = self.nodes[source]
+                arrow = {"arrowstyle": "-|>", "color": "0.5", "shrinkA": 14, "shrinkB": 14}
+                self.arrows_.append(
+                    ax.annotate(
+                        "", (node.place, -node.rank), (start.place, -start.rank), arrowprops=arrow, zorder=1
+                    )
+                )
+        places, ranks = [node.place for node in self.nodes], [node.rank for node in self.nodes]
+        ax.set(xlim=(min(places) - 0.8, max(places) + 0.8), ylim=(-max(ranks) - 0.6, 0.6))
+        ax.axis("off")
+        return self
+
+    def to_svg(self) -> str:
+        """Return the picture as SVG, whose text and arrows take the colour of the page's text.
+
+        Returns
+        -------
+        str
+            The element ``<svg>``.
+        """
+        width = max(len(text) for node in self.nodes for text in (node.label, node.shape)) * LETTER + 20
+        left = min(node.place for node in self.nodes)
+        centers = [
+            (
+                MARGIN + width / 2 + (node.place - left) * (width + GAP),
+                MARGIN + HEIGHT / 2 + node.rank * (HEIGHT + GAP),
+            )
+            for node in self.nodes
+        ]
+        size = [
+            max(axis) + half + MARGIN
+            for axis, half in zip(zip(*centers, strict=True), (width / 2, HEIGHT / 2), strict=True)
+        ]
+        parts = [*self._svg_arrows(centers), *self._svg_boxes(centers, width)]
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]:.0f} {size[1]:.0f}" '
+            f'width="{size[0]:.0f}" height="{size[1]:.0f}" role="img" aria-label="flow of data" '
+            f'style="max-width:100%;height:auto" font-family="system-ui, sans-serif" font-size="11">'
+            '<defs><marker id="sknet-arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" '
+            'markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="currentColor" opacity=".6"/>'
+            "</marker></defs>"
+            f"{''.join(parts)}</svg>"
+        )
+
+    def _svg_arrows(self, centers: list[tuple[float, float]]) -> Iterator[str]:
+        for (x, y), node in zip(centers, self.nodes, strict=True):
+            for source in node.sources:
+                x0, y0 = centers[source][0], centers[source][1] + HEIGHT / 2
+                y1, bend = y - HEIGHT / 2, max(GAP / 2, (y - centers[source][1] - HEIGHT) / 2)
+                yield (
+                    f'<path d="M{x0:.1f} {y0:.1f}C{x0:.1f} {y0 + bend:.1f} '
+                    f'{x:.1f} {y1 - bend:.1f} {x:.1f} {y1:.1f}" '
+                    'fill="none" stroke="currentColor" opacity=".6" marker-end="url(#sknet-arrow)"/>'
+                )
+
+    def _svg_boxes(self, centers: list[tuple[float, float]], width: float) -> Iterator[str]:
+        for (x, y), node in zip(centers, self.nodes, strict=True):
+            color = COLORS[node.kind]
+            yield (
+                f'<g><rect x="{x - width / 2:.1f}" y="{y - HEIGHT / 2:.1f}" '
+                f'width="{width:.1f}" height="{HEIGHT}" '
+                f'rx="6" fill="{color}" fill-opacity=".15" stroke="{color}"/>'
+                f'<text x="{x:.1f}" y="{y - 3:.1f}" text-anchor="middle" fill="currentColor">'
+                f"{html.escape(node.label)}</text>"
+                f'<text x="{x:.1f}" y="{y + 12:.1f}" text-anchor="middle" fill="currentColor" opacity=".7">'
+                f"{html.escape(node.shape)}</text></g>"
+            )
+
+    def _repr_svg_(self) -> str:
+        """Return the picture for notebooks."""
+        return self.to_svg()

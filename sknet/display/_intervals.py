@@ -1,0 +1,182 @@
+"""Predicted intervals."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from sknet.display._base import Display, network_of, transformed
+
+__all__ = ["IntervalDisplay"]
+
+
+class IntervalDisplay(Display):
+    """Predictions with the intervals in which a share of the targets is expected.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_samples,)
+        Positions, sorted.
+    prediction : ndarray of shape (n_samples,)
+        Predictions.
+    low, high : ndarray of shape (n_samples,)
+        Bounds of the intervals.
+    y : ndarray of shape (n_samples,), default=None
+        Targets.
+    coverage : float, default=None
+        The share that is expected in the intervals.
+    xlabel : str, default="x"
+        Name of the horizontal axis.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        The predictions.
+    band_ : matplotlib PolyCollection
+        The intervals.
+    points_ : matplotlib PathCollection or None
+        The targets.
+    coverage_ : float or None
+        The share of the targets that are inside.
+    ax_ : matplotlib Axes
+        The axes.
+    figure_ : matplotlib Figure
+        The figure.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> from sknet import MLPRegressor
+    >>> from sknet.display import IntervalDisplay
+    >>> X = np.linspace(0, 1, 300)[:, None]
+    >>> y = X[:, 0] + 0.1 * np.random.default_rng(0).normal(size=300)
+    >>> reg = MLPRegressor((8,), loss="gaussian_nll", max_iter=300, tol=1e-2, random_state=0).fit(X, y)
+    >>> display = IntervalDisplay.from_estimator(reg, X, y, coverage=0.9, ax=Figure().subplots())
+    >>> 0.7 < display.coverage_ <= 1
+    True
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        prediction: Any,
+        low: Any,
+        high: Any,
+        y: Any = None,
+        *,
+        coverage: float | None = None,
+        xlabel: str = "x",
+    ) -> None:
+        self.x = x
+        self.prediction = prediction
+        self.low = low
+        self.high = high
+        self.y = y
+        self.coverage = coverage
+        self.xlabel = xlabel
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        coverage: float = 0.8,
+        feature: int | str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Predict intervals, and draw them.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted regressor that has `predict_interval`; or a Pipeline that ends with one.
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        y : array-like of shape (n_samples,), default=None
+            Their targets.
+        coverage : float, default=0.8
+            As for `predict_interval`.
+        feature : int or str, default=None
+            The column of X for the horizontal axis. None is the only column, or if there are several the
+            rank of the prediction.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Of the band: passed to matplotlib's ``fill_between``.
+
+        Returns
+        -------
+        display
+            Drawn.
+
+        Raises
+        ------
+        TypeError
+            If the estimator predicts no intervals.
+        ValueError
+            If it predicts several targets.
+        """
+        network = network_of(estimator)
+        if not hasattr(network, "predict_interval"):
+            raise TypeError(
+                f"this {type(network).__name__} predicts no intervals: fit a regressor with "
+                "loss='gaussian_nll', or Quantile of several levels"
+            )
+        inputs = transformed(estimator, X)
+        prediction, bounds = network.predict(inputs), network.predict_interval(inputs, coverage)
+        if prediction.ndim != 1:
+            raise ValueError(f"intervals of one target can be drawn, got {prediction.shape[1]} targets")
+        x, xlabel = _positions(X, feature, prediction)
+        order = np.argsort(x, kind="stable")
+        low, high = bounds[order, 0], bounds[order, 1]
+        target = None if y is None else np.asarray(y)[order]
+        display = cls(x[order], prediction[order], low, high, target, coverage=coverage, xlabel=xlabel)
+        return display.plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw predictions, intervals and targets.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Of the band: passed to matplotlib's ``fill_between``.
+
+        Returns
+        -------
+        display
+            This one.
+        """
+        ax = self._axes(ax)
+        label = "interval" if self.coverage is None else f"{self.coverage:.0%} interval"
+        self.band_ = ax.fill_between(self.x, self.low, self.high, **{"alpha": 0.3, "label": label, **kwargs})
+        (self.line_,) = ax.plot(self.x, self.prediction, label="prediction")
+        self.points_ = self.coverage_ = None
+        if self.y is not None:
+            inside = (np.asarray(self.low) <= self.y) & (self.y <= np.asarray(self.high))
+            self.coverage_ = float(np.mean(inside))
+            label = f"targets, {self.coverage_:.0%} inside"
+            self.points_ = ax.scatter(self.x, self.y, s=6, color="0.4", label=label)
+        ax.set(xlabel=self.xlabel, ylabel="target")
+        ax.legend()
+        return self
+
+
+def _positions(X: Any, feature: int | str | None, prediction: Any) -> tuple[Any, str]:
+    """Return the horizontal positions of the rows, and what they are."""
+    if feature is None and np.ndim(X) == 2 and np.shape(X)[1] == 1:
+        feature = 0
+    if feature is None:
+        ranks = np.empty(len(prediction))
+        ranks[np.argsort(prediction, kind="stable")] = np.arange(len(prediction))
+        return ranks, "rank of the prediction"
+    if hasattr(X, "columns"):
+        name = X.columns[feature] if isinstance(feature, int) else feature
+        return np.asarray(X[name]), str(name)
+    if isinstance(feature, str):
+        raise ValueError(f"feature {feature!r} is a name, and this X has none: give the number of a column")
+    return np.asarray(X)[:, feature], f"feature {feature}"

@@ -1,0 +1,213 @@
+"""Learning rates: the range test, and schedules."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from sknet.callbacks import LearningRateFinder
+from sknet.display._base import Display, found_callback, network_of
+from sknet.optim.schedules import Progress
+
+__all__ = ["LearningRateDisplay"]
+
+
+class LearningRateDisplay(Display):
+    """Learning rates: losses by rate of the range test, or rates by step of schedules.
+
+    Parameters
+    ----------
+    curves : mapping of str to tuple of two arrays
+        The points of each curve by its label, x and y.
+    suggestion : float, default=None
+        A rate to mark.
+    xlabel, ylabel : str, default=""
+        Names of the axes.
+    log_x : bool, default=False
+        Whether x is drawn on a logarithmic scale.
+
+    Attributes
+    ----------
+    lines_ : dict of str to matplotlib Line2D
+        The curves by label.
+    suggestion_line_ : matplotlib Line2D or None
+        The mark.
+    ax_ : matplotlib Axes
+        The axes.
+    figure_ : matplotlib Figure
+        The figure.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from sknet.display import LearningRateDisplay
+    >>> from sknet.optim.schedules import Cosine, WarmUp
+    >>> schedule = WarmUp(Cosine(0.1), n_steps=20)
+    >>> display = LearningRateDisplay.from_schedules(schedule, n_steps=100, ax=Figure().subplots())
+    >>> x, y = display.lines_["WarmUp"].get_data()
+    >>> len(x), float(y.max())
+    (100, 0.1)
+    """
+
+    def __init__(
+        self,
+        curves: Mapping[str, tuple[Any, Any]],
+        *,
+        suggestion: float | None = None,
+        xlabel: str = "",
+        ylabel: str = "",
+        log_x: bool = False,
+    ) -> None:
+        self.curves = curves
+        self.suggestion = suggestion
+        self.xlabel = xlabel
+        self.ylabel = ylabel
+        self.log_x = log_x
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the range test of a fitted estimator, or else the rates of its fit.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with a `LearningRateFinder` among its callbacks or without; or a Pipeline that ends with
+            one.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            Drawn.
+        """
+        finder = found_callback(estimator, LearningRateFinder)
+        if finder is not None:
+            return cls.from_finder(finder, ax=ax, **kwargs)
+        rates = np.asarray(network_of(estimator).history_.get("lr", ()), dtype=float)
+        curves = {"learning rate": (np.arange(1, len(rates) + 1), rates)}
+        return cls(curves, xlabel="epoch", ylabel="learning rate").plot(ax, **kwargs)
+
+    @classmethod
+    def from_finder(cls, finder: LearningRateFinder, *, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the losses of a range test by rate, with the suggestion.
+
+        Parameters
+        ----------
+        finder : LearningRateFinder
+            One of a fitted estimator's ``callbacks_``.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            Drawn.
+
+        Raises
+        ------
+        ValueError
+            If it has not run.
+        """
+        if not hasattr(finder, "rates_"):
+            raise ValueError(
+                "this LearningRateFinder has not run: pass the one in a fitted estimator's callbacks_"
+            )
+        suggestion = None if math.isnan(finder.suggestion_) else finder.suggestion_
+        labels = {"xlabel": "learning rate", "ylabel": "loss"}
+        display = cls({"loss": (finder.rates_, finder.losses_)}, suggestion=suggestion, log_x=True, **labels)
+        return display.plot(ax, **kwargs)
+
+    @classmethod
+    def from_schedules(
+        cls,
+        schedules: Any,
+        n_steps: int = 1000,
+        *,
+        steps_per_epoch: int = 100,
+        batch_size: int = 32,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the rates of schedules, step by step.
+
+        Parameters
+        ----------
+        schedules : schedule, list of schedule, or mapping of str to schedule
+            Schedules, or any functions of a `Progress`; a mapping names them.
+        n_steps : int, default=1000
+            Steps of the whole fit.
+        steps_per_epoch : int, default=100
+            Steps of an epoch, for schedules that count these.
+        batch_size : int, default=32
+            Samples in a step, for schedules that count those of the epochs.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            Drawn.
+        """
+        steps = np.arange(n_steps)
+        at = [
+            Progress(
+                step,
+                step // steps_per_epoch,
+                step // steps_per_epoch * steps_per_epoch * batch_size,
+                0,
+                n_steps,
+            )
+            for step in range(n_steps)
+        ]
+        curves = {
+            name: (steps, np.array([schedule(progress) for progress in at], dtype=float))
+            for name, schedule in _named(schedules).items()
+        }
+        return cls(curves, xlabel="step", ylabel="learning rate").plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
+        """Draw the curves.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            Passed to matplotlib's ``plot``.
+
+        Returns
+        -------
+        display
+            This one.
+        """
+        ax = self._axes(ax)
+        self.lines_ = {}
+        for name, (x, y) in self.curves.items():
+            (self.lines_[name],) = ax.plot(x, y, **{"label": name, **kwargs})
+        self.suggestion_line_ = None
+        if self.suggestion is not None:
+            label = f"suggestion {self.suggestion:.2g}"
+            self.suggestion_line_ = ax.axvline(self.suggestion, linestyle="--", color="0.5", label=label)
+        ax.set(xlabel=self.xlabel, ylabel=self.ylabel, xscale="log" if self.log_x else "linear")
+        if len(self.lines_) > 1 or self.suggestion is not None:
+            ax.legend()
+        return self
+
+
+def _named(schedules: Any) -> Mapping[str, Callable[[Progress], float]]:
+    """Return schedules by name; those of the same class are numbered."""
+    if isinstance(schedules, Mapping):
+        return schedules
+    given = schedules if isinstance(schedules, (list, tuple)) else [schedules]
+    names = [getattr(each, "__name__", type(each).__name__) for each in given]
+    repeated = {name for name in names if names.count(name) > 1}
+    labels = [f"{name} {place}" if name in repeated else name for place, name in enumerate(names, 1)]
+    return dict(zip(labels, given, strict=True))

@@ -1,0 +1,187 @@
+"""Weights as pictures: filters, matrices, histograms."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from sknet.device import to_host
+from sknet.display._base import Display, largest, network_of, tiled
+
+__all__ = ["WeightsDisplay"]
+
+KINDS = ("auto", "filters", "matrix", "histogram")
+
+
+class WeightsDisplay(Display):
+    """A parameter of a network: its filters as images, the matrix, or a histogram of its values.
+
+    Parameters
+    ----------
+    weights : ndarray
+        The parameter. Of a convolution it has the shape (filters, channels, height, width), of a linear layer
+        (inputs, units).
+    name : str, default=None
+        Title of the picture.
+
+    Attributes
+    ----------
+    image_ : matplotlib AxesImage or None
+        Filters or matrix, with colours symmetric around 0.
+    bars_ : matplotlib BarContainer or None
+        The histogram.
+    ax_ : matplotlib Axes
+        The axes.
+    figure_ : matplotlib Figure
+        The figure.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> from sklearn.datasets import load_digits
+    >>> from sknet import MLPClassifier
+    >>> from sknet.display import WeightsDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> clf = MLPClassifier((9,), tol=0.1, random_state=0).fit(X / 16, y)
+    >>> display = WeightsDisplay.from_estimator(clf, image_shape=(8, 8), ax=Figure().subplots())
+    >>> display.image_.get_array().shape    # 3 x 3 images of 8 x 8 pixels, with lines between them
+    (26, 26)
+    """
+
+    def __init__(self, weights: Any, *, name: str | None = None) -> None:
+        self.weights = weights
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        parameter: str | None = None,
+        *,
+        kind: str = "auto",
+        image_shape: tuple[int, int] | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw a parameter of a fitted estimator's network.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted; or a Pipeline that ends with one.
+        parameter : str, default=None
+            Its path, such as ``"0.weight"``; None is the first with two axes or more.
+        kind : {"auto", "filters", "matrix", "histogram"}, default="auto"
+            As for `plot`.
+        image_shape : tuple of int, default=None
+            As for `plot`.
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        **kwargs : dict
+            As for `plot`.
+
+        Returns
+        -------
+        display
+            Drawn.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
+        """
+        parameters = network_of(estimator).model_.evaluation_parameters
+        if parameter is None:
+            parameter = next((name for name, array in parameters.items() if array.ndim > 1), None)
+        if parameter not in parameters:
+            raise ValueError(f"there is no parameter {parameter!r}; the network has {sorted(parameters)}")
+        display = cls(to_host(parameters[parameter]), name=parameter)
+        return display.plot(ax, kind=kind, image_shape=image_shape, **kwargs)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        kind: str = "auto",
+        image_shape: tuple[int, int] | None = None,
+        n_columns: int | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Draw the weights.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw into; None makes a figure.
+        kind : {"auto", "filters", "matrix", "histogram"}, default="auto"
+            "filters" shows an image for each filter and channel of a convolution, or for each unit of a
+            linear layer if `image_shape` is given; "auto" chooses them where possible, then the matrix, then
+            the histogram.
+        image_shape : tuple of int, default=None
+            Height and width of the images that the inputs of a linear layer are.
+        n_columns : int, default=None
+            Images in a row.
+        **kwargs : dict
+            Passed to matplotlib's ``imshow`` or ``bar``.
+
+        Returns
+        -------
+        display
+            This one.
+
+        Raises
+        ------
+        ValueError
+            If the weights cannot be shown in this way.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}. Got {kind!r} instead.")
+        weights = np.asarray(self.weights)
+        kind = _best_kind(weights, image_shape) if kind == "auto" else kind
+        ax = self._axes(ax)
+        self.image_ = self.bars_ = None
+        if kind == "histogram":
+            counts, edges = np.histogram(weights.ravel(), bins="auto" if weights.size < 10**6 else 100)
+            self.bars_ = ax.bar(edges[:-1], counts, np.diff(edges), align="edge", **kwargs)
+            ax.set(xlabel="weight", ylabel="number")
+        else:
+            page = tiled(_filters(weights, image_shape), n_columns) if kind == "filters" else _matrix(weights)
+            bound = largest([page])
+            shown = {"cmap": "RdBu_r", "vmin": -bound, "vmax": bound, "interpolation": "nearest", **kwargs}
+            self.image_ = ax.imshow(page, **shown)
+            ax.figure.colorbar(self.image_, ax=ax)
+            _label(ax, kind)
+        ax.set_title(self.name or "")
+        return self
+
+
+def _label(ax: Any, kind: str) -> None:
+    if kind == "filters":
+        ax.set(xticks=[], yticks=[])
+    else:
+        ax.set(xlabel="unit", ylabel="input", aspect="auto")
+
+
+def _best_kind(weights: Any, image_shape: tuple[int, int] | None) -> str:
+    if weights.ndim == 4 or (weights.ndim == 2 and image_shape is not None):
+        return "filters"
+    return "matrix" if weights.ndim == 2 else "histogram"
+
+
+def _filters(weights: Any, image_shape: tuple[int, int] | None) -> Any:
+    """Return weights as images of shape (n, height, width)."""
+    if weights.ndim == 4:
+        return weights.reshape(-1, *weights.shape[2:])
+    if weights.ndim == 2 and image_shape is not None and weights.shape[0] == image_shape[0] * image_shape[1]:
+        return weights.T.reshape(-1, *image_shape)
+    raise ValueError(
+        f"weights of shape {weights.shape} are no filters"
+        + ("" if image_shape is None else f" of shape {tuple(image_shape)}")
+        + ": expected (filters, channels, height, width), or (inputs, units) and image_shape=(height, width) "
+        "whose product is the number of inputs"
+    )
+
+
+def _matrix(weights: Any) -> Any:
+    if weights.ndim != 2:
+        raise ValueError(f"only weights with two axes are a matrix, got shape {weights.shape}")
+    return weights
