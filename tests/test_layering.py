@@ -45,6 +45,7 @@ OPTIONAL = {
     "cupy": ("sknet.device", "sknet.compile.executors"),
     "cupyx": ("sknet.device", "sknet.compile.executors"),
     "numba": ("sknet.compile.executors",),
+    "llvmlite": ("sknet.compile.executors",),
     "matplotlib": ("sknet.callbacks", "sknet.display"),
     "optuna": ("sknet.callbacks",),
     "tensorboardX": ("sknet.callbacks",),

@@ -12,25 +12,19 @@ from tests.project import ROOT
 
 # A function of the same signature as the real one, which takes ten seconds to compile.
 SMALL = """
-from numba import njit, types
-
-WORDS = types.Array(types.int64, 2, "C"), types.Array(types.int64, 1, "C"), types.int64, types.int64
+from numba import njit
 
 
-@njit
-def steps(program, scratch, count, counter):
+@njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+def steps(start, length, room, count, counter):
     return count
-
-
-def compile_for(texts):
-    steps.compile(WORDS)
 """
 
 
 def test_machine_code_is_left_for_later_processes(tmp_path, monkeypatch, capsys):
     pytest.importorskip("numba", reason="native code needs Numba: install sknet[fast]")
     monkeypatch.setenv("SKNET_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("sknet.compile.executors.native._run.RUNNER", SMALL)
+    monkeypatch.setattr("sknet.compile.executors.native._runner.RUNNER", SMALL)
     monkeypatch.setattr(warm, "runner", Runner)
     assert warm.main() == 0
     [file] = (tmp_path / "cache").rglob("*.code")
@@ -46,7 +40,7 @@ def test_a_directory_that_others_can_write_to_keeps_nothing(tmp_path, monkeypatc
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o777)
     monkeypatch.setenv("SKNET_CACHE_DIR", str(tmp_path / "shared"))
-    monkeypatch.setattr("sknet.compile.executors.native._run.RUNNER", SMALL)
+    monkeypatch.setattr("sknet.compile.executors.native._runner.RUNNER", SMALL)
     monkeypatch.setattr(warm, "runner", Runner)
     assert warm.main() == 1
     assert "set SKNET_CACHE_DIR to one" in capsys.readouterr().err

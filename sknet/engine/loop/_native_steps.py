@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sknet._config import native_setting
-from sknet.compile.executors.native import NativeRun, Parts, UnsupportedError, runner
+from sknet.compile.executors import native
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._outputs import Outputs
 from sknet.engine.loop._steps import SECONDS, Block, CompiledSteps
 from sknet.engine.step import advance, follow_schedules, per_output
 
 if TYPE_CHECKING:
+    from sknet.compile.executors.native import NativeRun
     from sknet.engine._model import Model
 
 __all__ = ["NativeSteps"]
@@ -50,9 +51,10 @@ class NativeSteps(CompiledSteps):
         self._per_native_step = 1e-3  # seconds
         self._looked = 0.0
         self._runs: dict[int, NativeRun | None] = {}
+        self._took = 0.0  # seconds of NumPy's plan
         self._order: Any = None
         self._orders: tuple[np.ndarray, np.ndarray] | None = None
-        self._runner = runner()
+        self._runner = native.runner()
         self._always = native_setting() == "always"
         if self._always:
             self._runner.wait()
@@ -75,15 +77,17 @@ class NativeSteps(CompiledSteps):
             if run is not None:
                 run.release()
 
-    def _run_for(self, n_rows: int) -> NativeRun | None:
+    def _run_for(self, n_rows: int) -> "NativeRun | None":
         """Return the run for batches of this size; None if NumPy has to do them."""
         if n_rows not in self._runs:
             batches, programs = self.batches, self._programs
-            parts = Parts(self.program_for(n_rows), programs.update, programs.gradient, programs.numbers)
+            parts = native.Parts(
+                self.program_for(n_rows), programs.update, programs.gradient, programs.numbers
+            )
             data = batches.X, batches.y, batches.weight
             try:
-                run = NativeRun(parts, data, self.check_finite, min(batches.n_batches, MOST_STEPS))
-            except UnsupportedError:
+                run = native.NativeRun(parts, data, self.check_finite, min(batches.n_batches, MOST_STEPS))
+            except native.UnsupportedError:
                 self._runs[n_rows] = None
             else:
                 self._runs[n_rows] = run
@@ -106,24 +110,29 @@ class NativeSteps(CompiledSteps):
     def _by_numpy(self, order: Any, first: int, most: int, outputs: Outputs | None) -> Block:
         started = time.perf_counter()
         block = super().run(order, first, most, outputs)
-        self._runner.note(time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self._runner.note(seconds)
+        self._took += seconds
         self._left -= len(block.losses)
         return block
 
     def _is_ready(self) -> bool:
         if self._always:
             return True
-        # Before the first step the remaining time is unknown.
-        remaining = self._left * self._per_step if self._per_step < math.inf else 0.0
+        if self._runs:
+            return True
+        if self._per_step == math.inf:  # before the first step the remaining time is unknown
+            return False
+        remaining = self._left * self._per_step
         if self._runner.steps is not None:
-            return bool(self._runs) or remaining > SHORT
+            return remaining + self._took > SHORT  # parts of a stream add up
         now = time.perf_counter()
         if now - self._looked > SECONDS:
             self._looked = now
             return self._runner.is_ready(remaining)
         return False
 
-    def _native(self, run: NativeRun, order: Any, first: int, steps: int, room: Any) -> Block | None:
+    def _native(self, run: "NativeRun", order: Any, first: int, steps: int, room: Any) -> Block | None:
         model, batches = self.model, self.batches
         untrained = self.program_for(run.rows).slots.untrained
         for name, array in model.buffers.items():

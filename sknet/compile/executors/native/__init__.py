@@ -1,7 +1,17 @@
-"""Native code: the calls of NumPy's plan, as instructions that one compiled function carries out."""
+"""Native code: the calls of NumPy's plan, as instructions that one compiled function carries out.
 
-from sknet.compile.executors.native._cache import has_numba
-from sknet.compile.executors.native._run import NativeRun, Parts, Runner, UnsupportedError, runner
+Importing this package loads only what decides whether native code is worthwhile.
+"""
+
+from typing import TYPE_CHECKING
+
+from sknet._late import Names as _Names
+from sknet.compile.executors.native._loaded import Runner, UnsupportedError, has_numba, runner
+
+if TYPE_CHECKING:
+    from sknet.compile.executors.native._run import NativeRun, Parts
+else:
+    __getattr__ = _Names({"sknet.compile.executors.native._run": ("NativeRun", "Parts")}).into(globals())
 
 __all__ = [
     "NativeRun",

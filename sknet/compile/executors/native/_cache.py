@@ -1,12 +1,11 @@
 """Compiled functions: cached in this process, and their machine code on disk.
 
 A function found in neither is compiled by a child process, which writes it to disk: a compiler in this
-process would hold Python's lock most of the time, and stall the fit. Loading takes some 20 ms, and a
-third of a second more if Numba has not been imported; it is done in a thread.
+process would hold Python's lock most of the time, and stall the fit. Loading takes a millisecond, and where
+LLVM has to place the code a tenth of a second, in a thread.
 """
 
 import hashlib
-import importlib.util
 import inspect
 import json
 import os
@@ -15,13 +14,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from sknet.compile.executors.native import _machine_code
 from sknet.compile.executors.native._folder import (
     cache_directory,
     is_own_file,
@@ -29,8 +24,11 @@ from sknet.compile.executors.native._folder import (
     usable,
     versions,
 )
+from sknet.compile.executors.native._loaded import directory_of, is_placed_by_hand
+from sknet.compile.executors.native._machine_code import CodeFile, compiled
+from sknet.compile.executors.native._placed import placed
 
-__all__ = ["Function", "has_numba", "types_of"]
+__all__ = ["Function"]
 
 COMPILING = 5.0  # seconds that compiling takes, roughly
 PATIENCE = 300.0  # seconds after which another process is presumed dead
@@ -53,55 +51,15 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-@cache
-def has_numba() -> bool:
-    """Tell whether Numba can be imported; it is not imported.
-
-    A file ``numba.py`` that comes first on Python's path does not count.
-    """
-    return _directory_of("numba") is not None
-
-
-def _directory_of(package: str) -> str | None:
-    """Return the directory that a package is imported from; None if there is no such package."""
-    module = sys.modules.get(package)
-    spec = importlib.util.find_spec(package) if module is None else module.__spec__
-    places = None if spec is None else spec.submodule_search_locations
-    return os.path.dirname(os.path.abspath(next(iter(places)))) if places else None
-
-
-def types_of(arguments: tuple[Any, ...]) -> str:
-    """Encode the types of arguments as text: ``<f4:2C`` is a float32 array with two axes.
-
-    Parameters
-    ----------
-    arguments : tuple of int, bool or ndarray
-        Examples.
-
-    Returns
-    -------
-    str
-        The argument of the generated ``compile_for``.
-    """
-    return ";".join(_type_of(x) for x in arguments)
-
-
-def _type_of(x: Any) -> str:
-    if not isinstance(x, np.ndarray):
-        return type(x).__name__
-    order = "C" if x.flags.c_contiguous else "F" if x.flags.f_contiguous else "A"
-    return f"{x.dtype.str}:{x.ndim}{order}"
-
-
 class Function:
-    """The compiled function of a source for some types of arguments, in memory or on disk.
+    """The compiled function of a source, in memory or on disk.
 
     Parameters
     ----------
     source : str
-        A module with functions ``steps`` and ``compile_for``.
-    types : str
-        From `types_of`.
+        A module with a function ``steps`` of integers.
+    arguments : int
+        Their number.
 
     Warns
     -----
@@ -109,11 +67,10 @@ class Function:
         If compiled code is ignored because others could have written it; once per directory.
     """
 
-    def __init__(self, source: str, types: str) -> None:
-        self._source, self._types = source, types
-        self._key = "\n".join([versions(), processor(), types, source])
+    def __init__(self, source: str, arguments: int) -> None:
+        self._source, self._arguments = source, arguments
+        self._key = "\n".join([versions(), processor(), str(arguments), source])
         self._id = _digest(self._key)[:32]
-        self._name = f"sknet_steps_{_digest(source)[:20]}"
 
     @cached_property
     def _folder(self) -> Path | None:
@@ -152,6 +109,9 @@ class Function:
         found = _functions.get(self._id)
         if found is not None or self._id in _failed:
             return found
+        if self.is_on_disk and is_placed_by_hand():
+            self._try_to_load()
+            return _functions.get(self._id)
         if self.is_on_disk:
             self._load_in_thread()
         elif remaining > COMPILING:
@@ -163,19 +123,17 @@ class Function:
         with _lock:
             found = _functions.get(self._id)
             if found is None:
-                found = _functions[self._id] = _machine_code.load(**self._job)
+                found = _functions[self._id] = placed(self._read() or self._compiled(), self._arguments)
             return found
 
-    @property
-    def _job(self) -> dict[str, Any]:
-        path = None if self.file is None else str(self.file)
-        return {
-            "name": self._name,
-            "source": self._source,
-            "types": self._types,
-            "path": path,
-            "key": self._key,
-        }
+    def _read(self) -> bytes | None:
+        return None if self.file is None else CodeFile(str(self.file), self._key).read()
+
+    def _compiled(self) -> bytes:
+        code = compiled(self._source, self._arguments)
+        if self.file is not None:
+            CodeFile(str(self.file), self._key).write(code)
+        return code
 
     # -- in this process ----------------------------------------------------------------------
 
@@ -207,8 +165,9 @@ class Function:
         claim = self._folder / f"{self._id}.claim"
         if not _claimed(claim):
             return
-        paths = [path for path in map(_directory_of, NEEDED) if path is not None]
-        job = json.dumps({**self._job, "paths": list(dict.fromkeys(paths))})
+        paths = [path for path in map(directory_of, NEEDED) if path is not None]
+        of_code = {"source": self._source, "arguments": self._arguments, "key": self._key}
+        job = json.dumps({**of_code, "path": str(self.file), "paths": list(dict.fromkeys(paths))})
         # Isolated (-I), and with no directories but those passed on (-S): neither the working
         # directory nor the environment decides what is imported.
         command = [sys.executable, "-I", "-S", "-c", text]
@@ -226,7 +185,7 @@ def _digest(text: str) -> str:
 
 def _text_of_child() -> str | None:
     try:
-        return inspect.getsource(_machine_code)
+        return inspect.getsource(sys.modules[CodeFile.__module__])
     except OSError:  # installed without sources
         return None
 

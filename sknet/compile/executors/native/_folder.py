@@ -43,8 +43,9 @@ def _base() -> Path | None:
 
 @cache
 def versions() -> str:
-    """Return the versions of Python, Numba and NumPy that machine code depends on."""
-    return f"{sys.implementation.cache_tag}-numba{version_of('numba')}-numpy{np.__version__}"
+    """Return the versions of Python, Numba, llvmlite and NumPy that machine code depends on."""
+    compiler = f"numba{version_of('numba')}-llvmlite{version_of('llvmlite')}"
+    return f"{sys.implementation.cache_tag}-{compiler}-numpy{np.__version__}"
 
 
 @cache

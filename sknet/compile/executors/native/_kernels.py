@@ -23,7 +23,10 @@ from numba.extending import intrinsic
 from numpy import float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
 
 # Every operation is rounded by itself, as NumPy's are: no fast-math flags.
-kernel = njit(nogil=True, error_model="numpy", boundscheck=False, fastmath=False)
+# The machine code is called by itself, so it has no wrappers for Python.
+kernel = njit(
+    error_model="numpy", boundscheck=False, fastmath=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
 
 
 @intrinsic

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import json
 import os
-import pickle
+import re
 import stat
 import sys
 import tempfile
@@ -17,14 +17,16 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-__all__ = ["CodeFile", "load", "unsafe"]
+__all__ = ["KNOWN", "CodeFile", "compiled", "unsafe"]
 
-MAGIC = b"sknet machine code, version 1\n"
+MAGIC = b"sknet machine code, version 2\n"
 PART = ".part"  # a file that is being written
+# What compiled code may refer to: functions of the C library, and one of Numba's that is never called.
+KNOWN = frozenset({"memset", "memcpy", "memmove", "NRT_MemInfo_call_dtor"})
 
 
 class CodeFile:
-    """Keeps the compiled function in a file; implements the interface of Numba's dispatcher cache.
+    """Keeps compiled code in a file.
 
     Nothing in a file is interpreted before its digest has been verified, and only files that nobody
     else can have written are read.
@@ -34,14 +36,14 @@ class CodeFile:
     path : str
         The file.
     key : str
-        Identifies in full what was compiled.
+        Identifies in full what was compiled, for which processor, and by what.
     """
 
     def __init__(self, path: str, key: str) -> None:
         self.cache_path = path
         self._key = key.encode()
 
-    def read(self, target: str) -> bytes | None:
+    def read(self) -> bytes | None:
         """Return the payload; None if the file is missing, incomplete, or not this user's."""
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | _binary()
         try:
@@ -59,16 +61,16 @@ class CodeFile:
             os.close(handle)
         start = len(MAGIC) + hashlib.sha256().digest_size
         payload = content[start:]
-        return payload if content[:start] == MAGIC + self._digest(target, payload) else None
+        return payload if content[:start] == MAGIC + self._digest(payload) else None
 
-    def write(self, target: str, payload: bytes) -> bool:
+    def write(self, payload: bytes) -> bool:
         """Write the file atomically; other processes may write it concurrently."""
         folder, name = os.path.split(self.cache_path)
         temporary = None
         try:
             handle, temporary = tempfile.mkstemp(dir=folder, prefix=name, suffix=PART)
             with os.fdopen(handle, "wb") as file:
-                file.write(MAGIC + self._digest(target, payload) + payload)
+                file.write(MAGIC + self._digest(payload) + payload)
             os.replace(temporary, self.cache_path)
         except OSError:
             if temporary is not None:
@@ -78,64 +80,64 @@ class CodeFile:
         _remove_parts(folder)
         return True
 
-    def _digest(self, target: str, payload: bytes) -> bytes:
-        parts = (self._key, target.encode(), payload)
+    def _digest(self, payload: bytes) -> bytes:
+        parts = (self._key, payload)
         return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
-    # -- Numba's interface --------------------------------------------------------------------
 
-    def load_overload(self, _: Any, target_context: Any) -> Any:
-        """Return the compiled function from the file, or None."""
-        from numba.core.compiler import CompileResult
+class _Keeper:
+    """Takes the machine code of a function; implements the interface of Numba's dispatcher cache."""
 
-        rebuilt: Any = CompileResult._rebuild
-        target_context.refresh()
-        payload = self.read(_target(target_context.codegen()))
-        if payload is None:
-            return None
-        try:
-            return rebuilt(target_context, *pickle.loads(payload))
-        except Exception:  # written by another build of the same Numba version: compile again
-            return None
+    cache_path = None
 
-    def save_overload(self, _: Any, compiled: Any) -> None:
-        """Write the compiled function to the file."""
-        from numba.core import serialize
+    def __init__(self) -> None:
+        self.code = b""
 
-        dumps: Any = serialize.dumps
-        if not compiled.library.has_dynamic_globals:
-            self.write(_target(compiled.library.codegen), dumps(compiled._reduce()))
+    def load_overload(self, _: Any, target_context: Any) -> None:
+        """Find nothing."""
+
+    def save_overload(self, _: Any, found: Any) -> None:
+        """Keep the name of the function, and the object file that has it."""
+        library = found.library
+        declared = set(re.findall(r'^declare [^@]*@"?([^"(]+)', library.get_llvm_str(), re.MULTILINE))
+        strange = [name for name in declared - KNOWN if not name.startswith("llvm.")]
+        if strange:
+            raise RuntimeError(f"compiled code refers to {strange}")
+        _, kind, code = library.serialize_using_object_code()
+        if kind != "object":
+            raise RuntimeError(f"compiled code is kept as {kind!r}")
+        self.code = (
+            found.fndesc.llvm_func_name.encode() + b"\0" + (code if isinstance(code, bytes) else code[0])
+        )
 
 
-def load(name: str, source: str, types: str, path: str | None, key: str) -> Any:
-    """Return the function ``steps`` of a source, loaded from a file if possible, else compiled.
+def compiled(source: str, arguments: int) -> bytes:
+    """Compile the function ``steps`` of a source by Numba.
 
     Parameters
     ----------
-    name : str
-        Name of the module.
     source : str
-        Text of the module.
-    types : str
-        The argument of its function ``compile_for``.
-    path : str or None
-        The file for the machine code.
-    key : str
-        As for `CodeFile`.
+        Text of a module, in which ``steps`` is a function that Numba has not compiled yet.
+    arguments : int
+        How many arguments it has: integers of 64 bits, as its result.
 
     Returns
     -------
-    callable
-        A Numba dispatcher.
+    bytes
+        The name of the function and a null byte, then an object file.
+
+    Raises
+    ------
+    RuntimeError
+        If the object file cannot be used by itself.
     """
-    # Numba looks up the module when it loads machine code.
-    module = sys.modules.setdefault(name, ModuleType(name))
-    if not hasattr(module, "steps"):
-        exec(compile(source, f"<{name}>", "exec"), module.__dict__)
-    if path is not None:
-        module.steps._cache = CodeFile(path, key)
-    module.compile_for(types)
-    return module.steps
+    from numba import types
+
+    module, keeper = ModuleType("sknet_native"), _Keeper()
+    exec(compile(source, "<sknet native code>", "exec"), module.__dict__)
+    module.steps._cache = keeper
+    module.steps.compile((types.int64,) * arguments)
+    return keeper.code
 
 
 def unsafe(found: os.stat_result, is_kind: Callable[[int], bool]) -> str | None:
@@ -171,17 +173,13 @@ def _binary() -> int:
     return getattr(os, "O_BINARY", 0)
 
 
-def _target(codegen: Any) -> str:
-    return repr(codegen.magic_tuple())
-
-
 def main() -> None:
-    """Read a JSON object from standard input, the arguments of `load` and import paths, and compile."""
+    """Read a JSON object from standard input: what to compile, the file, its key, and import paths."""
     job = json.load(sys.stdin)
     if hasattr(os, "nice"):
         os.nice(10)  # the fit that goes on meanwhile comes first
-    sys.path.extend(job.pop("paths"))  # after the standard library, so that they cannot shadow it
-    load(**job)
+    sys.path.extend(job["paths"])  # after the standard library, so that they cannot shadow it
+    CodeFile(job["path"], job["key"]).write(compiled(job["source"], job["arguments"]))
 
 
 if __name__ == "__main__":

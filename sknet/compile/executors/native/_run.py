@@ -1,98 +1,22 @@
 """Many training steps in one call, without Python in between: the calls of NumPy's plan, as instructions."""
 
-import threading
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sknet.compile.executors.native._arithmetic import squared
-from sknet.compile.executors.native._cache import Function, has_numba, types_of
 from sknet.compile.executors.native._host import HostCalls
 from sknet.compile.executors.native._instructions import Kind, Tape
+from sknet.compile.executors.native._loaded import UnsupportedError, runner
 from sknet.compile.executors.native._moves import copied, gathered
 from sknet.compile.executors.native._recorded import Call, recorded
 from sknet.compile.executors.native._rules import translated
-from sknet.compile.executors.native._runner import RUNNER
 from sknet.compile.executors.native._together import joined
-from sknet.exceptions import CaptureError
 
-__all__ = ["NativeRun", "Parts", "Runner", "UnsupportedError", "runner"]
+__all__ = ["NativeRun", "Parts"]
 
-LOADING = 1.0  # seconds of steps by NumPy's plan that are worth loading Numba for
 ROWS, TARGET = 5, 6  # fields of a copy
-
-
-class UnsupportedError(CaptureError):
-    """Steps that native code cannot do; NumPy's plan can."""
-
-
-class Runner:
-    """The function that carries out instructions, shared by all runs of this process.
-
-    Attributes
-    ----------
-    steps : callable or None
-        ``steps(instructions, scratch, count, counter)``; None until it has been loaded or compiled.
-    """
-
-    def __init__(self) -> None:
-        self._function = Function(RUNNER, types_of((np.zeros((1, 1), np.int64), np.zeros(1, np.int64), 0, 0)))
-        self.steps: Callable[..., int] | None = None
-        self._spent = 0.0
-
-    @property
-    def file(self) -> Path | None:
-        """The file of its machine code, which need not exist; None where none can be written."""
-        return self._function.file
-
-    def note(self, seconds: float) -> None:
-        """Count time that steps have taken without native code."""
-        self._spent += seconds
-
-    def is_ready(self, remaining: float) -> bool:
-        """Tell whether `steps` can be called; otherwise start loading or compiling it if worthwhile.
-
-        Parameters
-        ----------
-        remaining : float
-            Seconds that the remaining steps take without it.
-
-        Returns
-        -------
-        bool
-            Without waiting.
-        """
-        worth = self._spent + remaining  # as much again may well follow what a process has done so far
-        if self.steps is None and worth > LOADING:
-            self.steps = self._function.get(worth)
-        return self.steps is not None
-
-    def wait(self) -> None:
-        """Load the function, or compile it now."""
-        if self.steps is None:
-            self.steps = self._function.wait()
-
-
-_first = threading.Lock()  # without it, threads that ask at the same time would each get a runner
-_runners: list[Runner] = []  # at most one
-
-
-def runner() -> Runner:
-    """Return the runner of this process.
-
-    Raises
-    ------
-    UnsupportedError
-        If Numba is missing.
-    """
-    if not has_numba():
-        raise UnsupportedError("Numba is not installed")
-    with _first:
-        if not _runners:
-            _runners.append(Runner())
-        return _runners[0]
 
 
 class Parts(NamedTuple):
@@ -173,6 +97,7 @@ class NativeRun:
             self._write_copy(value, slots.untrained[name])
         self._program, self._scratch = self._tape.finished(), np.zeros(8, np.int64)
         self._offsets = self._program[self._outputs, TARGET] - self._room
+        self._place = self._program.ctypes.data
 
     # -- instructions -------------------------------------------------------------------------
 
@@ -277,6 +202,6 @@ class NativeRun:
         if self._gives_outputs != (outputs is not None):
             self._gives_outputs = outputs is not None
             program[self._outputs, 0] = Kind.COPY if self._gives_outputs else Kind.NOTHING
-        done = int(steps(program, self._scratch, count, counter))
+        done = steps(self._place, len(program), self._scratch.ctypes.data, count, counter)
         self._host.check(self._of_gradient)
         return done

@@ -21,7 +21,9 @@ from sknet.compile.executors.native._kernels import (
     TABLE,
 )
 
-__all__ = ["RUNNER"]
+__all__ = ["ARGUMENTS", "RUNNER"]
+
+ARGUMENTS = 5  # address and number of instructions, address of eight integers, how many steps, and the first
 
 REALS = (("float32", 4), ("float64", 8))
 WORDS = (("uint32", 4), ("uint64", 8))
@@ -132,29 +134,18 @@ def _body() -> str:
     )
 
 
-TAIL = f'''
+TAIL = f"""
 
 @kernel
-def steps(program, scratch, count, counter):
-    start = program.ctypes.data
+def steps(start, length, room, count, counter):
+    program, scratch = carray(pointer(start), (length, {WIDTH}), int64), carray(pointer(room), 8, int64)
     for b in range(count):
-        for i in range(program.shape[0]):
+        for i in range(length):
             one, base = program[i], start + i * {8 * WIDTH}
             kind = one[0]
 {_body()}    return count
 
-
-def compile_for(texts):
-    """Compile for arguments of these types."""
-    steps.compile(tuple(type_of(text) for text in texts.split(";")))
-
-
-def type_of(text):
-    if ":" not in text:
-        return {{"int": types.int64}}[text]
-    _, _, form = text.partition(":")
-    return types.Array(types.int64, int(form[0]), form[1])
-'''
+"""
 
 RUNNER = (
     HEAD

@@ -20,16 +20,16 @@ posix = pytest.mark.skipif(os.name != "posix", reason="rights of files are POSIX
 @pytest.fixture
 def file(tmp_path):
     code = CodeFile(str(tmp_path / "entry.code"), "what it is of")
-    assert code.read("cpu") is None
-    assert code.write("cpu", PAYLOAD)
-    assert code.read("cpu") == PAYLOAD
+    assert code.read() is None
+    assert code.write(PAYLOAD)
+    assert code.read() == PAYLOAD
     return code
 
 
 def changed(file, content):
     with open(file.cache_path, "wb") as out:
         out.write(content)
-    return file.read("cpu")
+    return file.read()
 
 
 def content_of(file):
@@ -38,13 +38,12 @@ def content_of(file):
 
 
 def test_an_empty_payload_is_valid(file):
-    assert file.write("cpu", b"")
-    assert file.read("cpu") == b""
+    assert file.write(b"")
+    assert file.read() == b""
 
 
-def test_it_is_for_one_key_and_one_processor(file):
-    assert file.read("another cpu") is None
-    assert CodeFile(file.cache_path, "something else").read("cpu") is None
+def test_it_is_for_one_key(file):
+    assert CodeFile(file.cache_path, "something else").read() is None
 
 
 def test_a_truncated_file_is_not_read(file):
@@ -75,28 +74,28 @@ def test_other_content_is_not_read(file):
 def test_files_of_other_users_are_not_read(file, monkeypatch):
     for mode in (0o620, 0o602, 0o666):
         os.chmod(file.cache_path, mode)
-        assert file.read("cpu") is None
+        assert file.read() is None
     os.chmod(file.cache_path, 0o644)
-    assert file.read("cpu") == PAYLOAD
+    assert file.read() == PAYLOAD
     if os.geteuid() == 0:
         os.chown(file.cache_path, 12345, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert file.read("cpu") is None
+    assert file.read() is None
 
 
 @posix
 def test_only_a_file_is_read(file, tmp_path):
     os.rename(file.cache_path, tmp_path / "real.code")
     os.symlink(tmp_path / "real.code", file.cache_path)
-    assert file.read("cpu") is None
+    assert file.read() is None
     os.unlink(file.cache_path)
     os.mkfifo(file.cache_path)  # without a writer: opening it must not block
-    assert file.read("cpu") is None
+    assert file.read() is None
     os.unlink(file.cache_path)
     os.mkdir(file.cache_path)
-    assert file.read("cpu") is None
-    assert not file.write("cpu", PAYLOAD)
+    assert file.read() is None
+    assert not file.write(PAYLOAD)
     assert sorted(os.listdir(tmp_path)) == ["entry.code", "real.code"]
 
 
@@ -104,7 +103,7 @@ def test_only_a_file_is_read(file, tmp_path):
 def test_a_new_file_is_for_the_user_alone(file):
     before = os.umask(0)
     try:
-        assert file.write("cpu", PAYLOAD)
+        assert file.write(PAYLOAD)
     finally:
         os.umask(before)
     assert stat.S_IMODE(os.stat(file.cache_path).st_mode) == 0o600
@@ -112,8 +111,8 @@ def test_a_new_file_is_for_the_user_alone(file):
 
 def test_without_a_directory_nothing_is_written(tmp_path):
     file = CodeFile(str(tmp_path / "missing" / "entry.code"), "")
-    assert not file.write("cpu", PAYLOAD)
-    assert file.read("cpu") is None
+    assert not file.write(PAYLOAD)
+    assert file.read() is None
     assert not list(tmp_path.iterdir())
 
 
@@ -122,7 +121,7 @@ import runpy, sys
 file = runpy.run_path(sys.argv[2])["CodeFile"](sys.argv[1], "what it is of")
 payload = bytes(range(256)) * 40000
 while True:
-    assert file.write("cpu", payload)
+    assert file.write(payload)
     print("written", flush=True)
 """
 
@@ -135,7 +134,7 @@ def test_a_killed_writer_leaves_a_complete_file(file, tmp_path):
             assert process.stdout.readline() == b"written\n"
             time.sleep(delay)  # to be killed in the middle of a later write, wherever that is
             process.send_signal(signal.SIGKILL)
-        assert file.read("cpu") == bytes(range(256)) * 40000
+        assert file.read() == bytes(range(256)) * 40000
 
 
 def test_files_of_killed_writers_are_removed_later(file, tmp_path):
@@ -145,7 +144,7 @@ def test_files_of_killed_writers_are_removed_later(file, tmp_path):
     hours_ago = time.time() - 7200
     os.utime(old, (hours_ago, hours_ago))
     os.utime(other, (hours_ago, hours_ago))
-    assert file.write("cpu", PAYLOAD)
+    assert file.write(PAYLOAD)
     assert sorted(os.listdir(tmp_path)) == ["entry.code", "entry.code2.part", "old.txt"]
 
 

@@ -31,6 +31,12 @@ PAIRS = [
 ]  # fmt: skip
 
 
+def carried_out(tape):
+    """Carry out the instructions of a tape once; return how many times that was possible."""
+    program, scratch = tape.finished(), np.zeros(8, np.int64)
+    return runner().steps(program.ctypes.data, len(program), scratch.ctypes.data, 1, 0)
+
+
 def run(*calls):
     """Carry out calls natively; return the kinds of instructions."""
     runner().wait()
@@ -39,7 +45,7 @@ def run(*calls):
         assert translated(tape, call), call
     rows = tape.rows = joined(tape.rows)
     with np.errstate(all="ignore"):
-        assert runner().steps(tape.finished(), np.zeros(8, np.int64), 1, 0) == 1
+        assert carried_out(tape) == 1
     return [Kind(row[0]) for row in rows]
 
 
@@ -232,7 +238,7 @@ def test_an_index_out_of_bounds_ends_the_run(dtype):
         tape = Tape()
         assert translated(tape, Call(check, (given, length), {}))
         runner().wait()
-        assert runner().steps(tape.finished(), np.zeros(8, np.int64), 1, 0) == is_fine
+        assert carried_out(tape) == is_fine
 
 
 def test_draws():

@@ -1,0 +1,131 @@
+"""The function that carries out instructions, shared by all fits of this process, and when it is loaded.
+
+Only a fit that lasts imports what instructions are written with.
+"""
+
+import importlib.util
+import os
+import platform
+import sys
+import threading
+from collections.abc import Callable
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
+
+from sknet.exceptions import CaptureError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sknet.compile.executors.native._cache import Function
+
+__all__ = [
+    "Runner",
+    "UnsupportedError",
+    "directory_of",
+    "has_numba",
+    "is_placed_by_hand",
+    "runner",
+]
+
+BY_HAND, BY_LLVM = 0.03, 1.0  # seconds of steps by NumPy's plan that are worth loading native code for
+
+
+class UnsupportedError(CaptureError):
+    """Steps that native code cannot do; NumPy's plan can."""
+
+
+@cache
+def has_numba() -> bool:
+    """Tell whether Numba can be imported; it is not imported.
+
+    A file ``numba.py`` that comes first on Python's path does not count.
+    """
+    return directory_of("numba") is not None
+
+
+def directory_of(package: str) -> str | None:
+    """Return the directory that a package is imported from; None if there is no such package."""
+    module = sys.modules.get(package)
+    spec = importlib.util.find_spec(package) if module is None else module.__spec__
+    places = None if spec is None else spec.submodule_search_locations
+    return os.path.dirname(os.path.abspath(next(iter(places)))) if places else None
+
+
+@cache
+def is_placed_by_hand() -> bool:
+    """Tell whether object files of this machine are expected to need neither Numba nor LLVM."""
+    return platform.machine() == "x86_64" and platform.system() in ("Linux", "FreeBSD")
+
+
+class Runner:
+    """The function that carries out instructions, shared by all runs of this process.
+
+    Attributes
+    ----------
+    steps : callable or None
+        ``steps(address, length, scratch, count, counter)``; None until it has been loaded or compiled.
+    """
+
+    def __init__(self) -> None:
+        self.steps: Callable[..., int] | None = None
+        self._spent = 0.0
+
+    @cached_property
+    def _function(self) -> "Function":
+        from sknet.compile.executors.native._cache import Function
+        from sknet.compile.executors.native._runner import ARGUMENTS, RUNNER
+
+        return Function(RUNNER, ARGUMENTS)
+
+    @property
+    def file(self) -> "Path | None":
+        """The file of its machine code, which need not exist; None where none can be written."""
+        return self._function.file
+
+    def note(self, seconds: float) -> None:
+        """Count time that steps have taken without native code."""
+        self._spent += seconds
+
+    def is_ready(self, remaining: float) -> bool:
+        """Tell whether `steps` can be called; otherwise start loading or compiling it if worthwhile.
+
+        Parameters
+        ----------
+        remaining : float
+            Seconds that the remaining steps take without it.
+
+        Returns
+        -------
+        bool
+            Without waiting.
+        """
+        worth = self._spent + remaining  # as much again may well follow what a process has done so far
+        if self.steps is None and worth > (BY_HAND if is_placed_by_hand() else BY_LLVM):
+            self.steps = self._function.get(worth)
+        return self.steps is not None
+
+    def wait(self) -> None:
+        """Load the function, or compile it now."""
+        if self.steps is None:
+            self.steps = self._function.wait()
+
+
+_first = threading.Lock()  # without it, threads that ask at the same time would each get a runner
+_runners: list[Runner] = []  # at most one
+
+
+def runner() -> Runner:
+    """Return the runner of this process.
+
+    Raises
+    ------
+    UnsupportedError
+        If Numba is missing.
+    """
+    if not has_numba():
+        raise UnsupportedError("Numba is not installed")
+    with _first:
+        if not _runners:
+            _runners.append(Runner())
+        return _runners[0]
