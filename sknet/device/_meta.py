@@ -35,7 +35,7 @@ class MetaArray:
     __slots__ = ("device", "dtype", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: DTypeLike) -> None:
-        self.shape = tuple(int(n) for n in shape)
+        self.shape = tuple(map(int, shape))
         self.dtype = np.dtype(dtype)
         self.device = META
 
