@@ -43,6 +43,7 @@ def public_modules() -> dict[str, ModuleType]:
     return {name: importlib.import_module(name) for name in ["sknet", *names]}
 
 
+@cache
 def public_objects() -> dict[str, object]:
     """Map ``module.name`` to the object, each object once, under the shortest of its names."""
     found: dict[int, tuple[str, object]] = {}

@@ -6,7 +6,7 @@ import pickle
 import types
 import warnings
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import pytest
@@ -57,6 +57,7 @@ WAYS = {
 }
 
 
+@cache
 def classes():
     found = {name: value for name, value in public_objects().items() if isinstance(value, type)}
     return {name: cls for name, cls in found.items() if not (inspect.isabstract(cls) or is_protocol(cls))}

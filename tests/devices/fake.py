@@ -6,7 +6,8 @@ are run thread by thread (`kernels`), and slow operations on a GPU are counted (
 copies to the host.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -173,33 +174,47 @@ def _plain(index: Any) -> Any:
     return values if isinstance(index, tuple) else values[0]
 
 
-def _arrays(value: Any) -> Iterator[FakeArray]:
-    if isinstance(value, FakeArray):
-        yield value
-    elif isinstance(value, np.ndarray):
-        raise TypeError(f"Unsupported type {type(value)}: a host array does not mix with arrays of a device")
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _arrays(part)
+def _check_place(values: Iterable[Any], here: int) -> None:
+    """Raise unless all arrays in some arguments are on a device, and on the current one."""
+    for value in values:
+        kind = type(value)
+        if kind is FakeArray:
+            if value.index != here:
+                raise ValueError(f"an array on device {value.index}, current device is {here}")
+        elif kind is tuple or kind is list:
+            _check_place(value, here)
+        elif isinstance(value, np.ndarray):
+            raise TypeError(f"Unsupported type {kind}: a host array does not mix with arrays of a device")
+
+
+def _arrays(values: Iterable[Any]) -> Iterator[FakeArray]:
+    for value in values:
+        if type(value) is FakeArray:
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _arrays(value)
 
 
 def _opened(value: Any) -> Any:
-    if isinstance(value, FakeArray):
+    kind = type(value)
+    if kind is FakeArray:
         return value._values
-    return type(value)(map(_opened, value)) if isinstance(value, (list, tuple)) else value
+    return kind(map(_opened, value)) if kind is tuple or kind is list else value
 
 
 def _launch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Run a kernel: all arrays must be on the current device, and so are the results."""
-    is_index = function in (np.ndarray.__getitem__, np.ndarray.__setitem__)
-    arrays = list(_arrays((args[:1], args[2:]) if is_index else (args, tuple(kwargs.values()))))
+    is_index = function is np.ndarray.__getitem__ or function is np.ndarray.__setitem__
+    given = (args[0], *args[2:]) if is_index else args  # not the index, which holds plain arrays
     here = _current.get()
-    if any(array.index != here for array in arrays):
-        raise ValueError(f"arrays on devices {[array.index for array in arrays]}, current device is {here}")
+    _check_place(given, here)
+    _check_place(kwargs.values(), here)
     if function is np.ndarray.item:
         _count("reads")
-    result = function(*_opened(args) if not is_index else (_opened(args[0]), args[1], *_opened(args[2:])),
-                      **{key: _opened(value) for key, value in kwargs.items()})  # fmt: skip
+    opened = [_opened(value) for value in given]
+    if is_index:
+        opened.insert(1, args[1])
+    result = function(*opened, **{key: _opened(value) for key, value in kwargs.items()})
     if kwargs.get("out") is not None:
         return kwargs["out"]
     if isinstance(result, tuple):
@@ -207,7 +222,8 @@ def _launch(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return tuple(FakeArray(part, here) for part in result)
     if not isinstance(result, (np.ndarray, np.generic)):
         return result
-    if not any(np.may_share_memory(result, array._values) for array in arrays):
+    values = itertools.chain(given, kwargs.values())
+    if not any(np.may_share_memory(result, array._values) for array in _arrays(values)):
         _count("allocations")
     return FakeArray(np.asarray(result), here)
 

@@ -54,15 +54,16 @@ KINDS = {"binary": "log_loss", "multiclass": "log_loss", "multilabel": "log_loss
 
 
 def assert_frozen_is(estimator, X):
-    """Compare every method for every number of rows: to the last bit."""
+    """Compare every method for every number of rows, and for two of them in copies: to the last bit."""
     frozen = estimator.freeze()
-    for predictor in (frozen, pickle.loads(pickle.dumps(frozen)), copy.deepcopy(frozen)):
+    copies = pickle.loads(pickle.dumps(frozen)), copy.deepcopy(frozen)
+    for predictor, numbers in ((frozen, ROWS), *[(other, (1, 7)) for other in copies]):
         for method in METHODS:
             assert hasattr(predictor, method) == hasattr(estimator, method)
             if not hasattr(estimator, method):
                 continue
             ours, theirs = getattr(predictor, method), getattr(estimator, method)
-            for n in ROWS:
+            for n in numbers:
                 for found, expected in pairs(ours(X[:n]), theirs(X[:n])):
                     assert found.dtype == expected.dtype
                     assert found.shape == expected.shape

@@ -65,12 +65,12 @@ EVERY_OPTIMIZER = [*(case.optimizer for case in CASES), *ELEMENTWISE]
 N, SIZE = 50, 8  # six batches and a rest of two rows
 
 
-def data(loss="log_loss", dtype=np.float64, seed=0):
+def data(loss="log_loss", dtype=np.float64, seed=0, n=N):
     rng = np.random.default_rng(seed)
-    X = rng.standard_normal((N, 6)).astype(dtype)
+    X = rng.standard_normal((n, 6)).astype(dtype)
     if loss == "log_loss":
-        return X, rng.integers(0, 3, N)
-    return X, np.abs(rng.standard_normal((N, 3))).astype(dtype)
+        return X, rng.integers(0, 3, n)
+    return X, np.abs(rng.standard_normal((n, 3))).astype(dtype)
 
 
 def trained(
@@ -145,8 +145,9 @@ def test_losses_and_optimizers(loss, optimizer, dtype, tolerance, fake_device):
 @pytest.mark.parametrize("optimizer", [*EVERY_OPTIMIZER, *BY_NAME, *AVERAGING], ids=name_of)
 def test_every_optimizer_and_combinator(optimizer, fake_device):
     assert_same_training(
-        LAYERS["tanh"], *data(), optimizer=optimizer, alpha=1e-3, device=fake_device, epochs=3, tolerance=1e-8
-    )
+        LAYERS["tanh"], *data(n=3 * SIZE), optimizer=optimizer, alpha=1e-3, device=fake_device, epochs=3,
+        tolerance=1e-8,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("weight", [None, "weights"])
