@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["leaves", "map_leaves", "paths", "rebuild"]
+__all__ = ["leaves", "map_leaves", "named_leaves", "paths", "rebuild"]
 
 Tree = Any
 
@@ -16,6 +16,11 @@ def leaves(tree: Tree) -> list[Any]:
 def paths(tree: Tree) -> list[str]:
     """Return the dotted path of every leaf, in the order of `leaves`."""
     return [path for path, _ in _walk(tree, "")]
+
+
+def named_leaves(tree: Tree) -> list[tuple[str, Any]]:
+    """Return the path and the leaf of each, in the order of `leaves`."""
+    return list(_walk(tree, ""))
 
 
 def map_leaves(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:

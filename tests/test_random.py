@@ -1,5 +1,8 @@
 """Snapshots of random states."""
 
+import copy
+import pickle
+import re
 from itertools import product
 
 import numpy as np
@@ -7,7 +10,7 @@ import pytest
 from numpy.random import PCG64, RandomState
 
 from sknet import _random
-from sknet._random import RandomSnapshot
+from sknet._random import RandomSnapshot, check_random_state, twin_of
 
 DRAWS = {
     "nothing": lambda source: None,
@@ -73,3 +76,33 @@ def test_where_memory_cannot_be_read_the_state_is_asked_for(kind, monkeypatch):
     source.normal(size=4)
     snapshot.restore()
     assert as_text(source) == wanted
+
+
+@pytest.mark.parametrize("seed", [0, 1, 12345, 2**32 - 1, np.int64(7)])
+def test_a_seed_gives_numpys_random_state(seed):
+    mine, theirs = check_random_state(seed), RandomState(int(seed))
+    assert as_text(mine) == as_text(theirs)
+    assert pickle.dumps(mine) == pickle.dumps(theirs)
+    assert copy.deepcopy(mine).normal() == theirs.normal() == mine.normal()
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_out_of_range_is_refused_as_by_numpy(seed):
+    with pytest.raises(ValueError, match=re.escape("Seed must be between 0 and 2**32 - 1")):
+        check_random_state(seed)
+
+
+@pytest.mark.parametrize("memory", [True, False])
+@pytest.mark.parametrize("kind", sources())
+@pytest.mark.parametrize(
+    "before", ["nothing", "a normal number, so that another is left over", "a permutation"]
+)
+def test_a_twin_goes_on_and_leaves_its_source_alone(kind, before, memory, monkeypatch):
+    if not memory:
+        monkeypatch.setattr(_random, "_place_of_normal", lambda: None)
+    source, again = sources()[kind], sources()[kind]
+    for each in (source, again):
+        DRAWS[before](each)
+    state = as_text(source)
+    assert twin_of(source).normal(size=3).tolist() == again.normal(size=3).tolist()
+    assert as_text(source) == state

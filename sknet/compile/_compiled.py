@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from sknet._tree import leaves, map_leaves, paths
+from sknet._tree import leaves, map_leaves, named_leaves, paths, rebuild
 from sknet.compile._capture import is_dense
 from sknet.compile._graph import Graph, Variable
 from sknet.compile._key import same_value
@@ -22,6 +22,29 @@ __all__ = ["Compiled"]
 
 Tree = Any
 HOST = Device("cpu")
+
+
+class Takes:
+    """What a function takes.
+
+    Parameters
+    ----------
+    args : tree of arrays or Variables
+        Like the arguments.
+
+    Attributes
+    ----------
+    tree : tree
+        Like the arguments, with a variable in place of every array.
+    names, leaves : list
+        The paths of its leaves, and these.
+    """
+
+    def __init__(self, args: Tree) -> None:
+        found = named_leaves(args)
+        self.names = [name for name, _ in found]
+        self.leaves = [_variable_like(leaf) for _, leaf in found]
+        self.tree = rebuild(args, iter(self.leaves))
 
 
 class Compiled:
@@ -101,7 +124,7 @@ class Compiled:
         self._program = program
         self._sparse = sparse
         self._template = template
-        self.takes: Tree = map_leaves(_variable_like, args)
+        self._takes = args if isinstance(args, Takes) else Takes(args)
         self.device = device
         self._owner = backend(device.kind)
         self._given = self._usable_slots(slots)
@@ -136,7 +159,8 @@ class Compiled:
     def slots(self) -> Tree:
         """Where `run` reads the arguments."""
         free = iter(self._inputs)
-        return map_leaves(lambda leaf: next(free) if isinstance(leaf, Variable) else leaf, self.takes)
+        found = [next(free) if isinstance(leaf, Variable) else leaf for leaf in self._takes.leaves]
+        return rebuild(self._takes.tree, iter(found))
 
     @cached_property
     def result(self) -> Tree:
@@ -171,6 +195,11 @@ class Compiled:
             run()
 
     # -- description ---------------------------------------------------------------------------
+
+    @property
+    def takes(self) -> Tree:
+        """Like the arguments, with a variable in place of every array."""
+        return self._takes.tree
 
     @property
     def graph(self) -> Graph:
@@ -263,7 +292,7 @@ class Compiled:
         ShapeError, DtypeError
             If an array does not fit its slot.
         """
-        return Compiled(self._program, self._template, self.takes, slots, self.device, sparse=self._sparse)
+        return Compiled(self._program, self._template, self._takes, slots, self.device, sparse=self._sparse)
 
     def over(self, slots: Tree) -> "Compiled":
         """Return the same function in the same memory, but reading other arrays.
@@ -284,11 +313,11 @@ class Compiled:
         ShapeError, DtypeError
             If an array does not fit its slot.
         """
-        given = dict(zip(paths(slots), leaves(slots), strict=True))
+        given = dict(named_leaves(slots))
         mine = iter(paths(self.slots))
         merged = map_leaves(lambda leaf: given.get(next(mine), leaf), self.slots)
         return Compiled(
-            self._program, self._template, self.takes, merged, self.device, self._memory, self._sparse
+            self._program, self._template, self._takes, merged, self.device, self._memory, self._sparse
         )
 
     def poison(self) -> None:
@@ -300,11 +329,11 @@ class Compiled:
 
     def _usable_slots(self, given: Tree) -> list[Any]:
         """Return the array that was given for each slot, or None."""
-        by_path = dict(zip(paths(given), leaves(given), strict=True))
+        by_path = dict(named_leaves(given))
         donors, blank = self.plan.donors, self.plan.blank
         inputs = iter(self.graph.inputs)
         slots: list[Any] = []
-        for path, example in zip(paths(self.takes), leaves(self.takes), strict=True):
+        for path, example in zip(self._takes.names, self._takes.leaves, strict=True):
             array = by_path.pop(path, None)
             if isinstance(example, Variable):
                 x = next(inputs)
@@ -321,14 +350,15 @@ class Compiled:
 
     def _check_apart(self, slots: list[Any]) -> None:
         """Raise if a slot that is written to shares memory with another."""
-        leaves_at = zip(paths(self.takes), leaves(self.takes), strict=True)
-        names = [path for path, example in leaves_at if isinstance(example, Variable)]
         given = [(i, slot) for i, slot in enumerate(slots) if slot is not None]
+        donors, inputs = self.plan.donors, self.graph.inputs
         for i, slot in given:
-            if self.graph.inputs[i] not in self.plan.donors:
+            if inputs[i] not in donors:
                 continue
             for j, other in given:
                 if i != j and np.may_share_memory(slot, other):
+                    leaves_at = zip(self._takes.names, self._takes.leaves, strict=True)
+                    names = [path for path, example in leaves_at if isinstance(example, Variable)]
                     raise CaptureError(
                         f"slots {names[i]} and {names[j]} share memory, and the first is written to "
                         "while the second is read: give each an array of its own, or do not donate it"
@@ -360,14 +390,14 @@ class Compiled:
         return array
 
     def _checked(self, args: tuple[Tree, ...]) -> list[Any]:
-        names = paths(self.takes)
+        names = self._takes.names
         if paths(args) != names:
             raise CaptureError(
                 "the arguments must be trees like those of the capture, with leaves at "
                 f"{names}, got {paths(args)}"
             )
         found = []
-        for name, example, leaf in zip(names, leaves(self.takes), leaves(args), strict=True):
+        for name, example, leaf in zip(names, self._takes.leaves, leaves(args), strict=True):
             if isinstance(example, Variable):
                 found.append(self._fitting(name, example, leaf))
             elif not same_value(example, leaf):

@@ -5,9 +5,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
-from sknet._tree import leaves, paths
+from sknet._tree import named_leaves
 from sknet.compile._compile import Prepared, compile, forget_plans, prepared
-from sknet.compile._compiled import Compiled
+from sknet.compile._compiled import Compiled, Takes
 from sknet.compile._key import key_of
 from sknet.device import device_of, is_array
 from sknet.ops import SparseSlot
@@ -27,10 +27,13 @@ class Known(NamedTuple):
         Its program.
     places : tuple of int
         Which sparse slots among the arguments the program reads, in its order.
+    takes : Takes or None
+        What it takes, unless that includes sparse slots.
     """
 
     made: Prepared
     places: tuple[int, ...]
+    takes: Takes | None
 
 
 # Functions by key; None for one whose key also includes its random stream.
@@ -84,16 +87,17 @@ def recalled(
     """
     if structure is None:
         return compile(function, args, donate=donate, exact=exact, slots=slots)
-    given, donate = leaves(args), tuple(donate)
-    sparse = [leaf for leaf in given if isinstance(leaf, SparseSlot)]
-    key: Hashable = structure, donate, exact, tuple(paths(args)), tuple(map(_form, given))
+    named, donate = named_leaves(args), tuple(donate)
+    sparse = [leaf for _, leaf in named if isinstance(leaf, SparseSlot)]
+    key: Hashable = structure, donate, exact, tuple([(path, _form(leaf)) for path, leaf in named])
     found = _find(key, stream)
     if found is not None:
-        return found.made.bound(args, slots, [sparse[place] for place in found.places])
+        matrices = [sparse[place] for place in found.places]
+        return found.made.bound(args if found.takes is None else found.takes, slots, matrices)
     made = prepared(function, args, donate, exact)
     if all(matrix in sparse for matrix in made.matrices):
         places = tuple([sparse.index(matrix) for matrix in made.matrices])
-        _keep(key, stream, Known(made._replace(matrices=()), places))
+        _keep(key, stream, Known(made._replace(matrices=()), places, None if sparse else Takes(args)))
     return made.bound(args, slots, made.matrices)
 
 

@@ -1,17 +1,16 @@
 """Random numbers: a counter-based stream for draws inside a step, the same on every device."""
 
 import math
-import threading
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from sknet._random import twin_of
+
 __all__ = ["philox_uniform", "stream_key"]
 
 Key = tuple[int, int]
-_of_thread = threading.local()
 
 
 def stream_key(random_state: np.random.RandomState) -> Key:
@@ -30,20 +29,8 @@ def stream_key(random_state: np.random.RandomState) -> Key:
     tuple of two int
         128 bits of key.
     """
-    low, high = _twin(random_state).randint(0, 2**63, size=2, dtype=np.int64)
+    low, high = twin_of(random_state).randint(0, 2**63, size=2, dtype=np.int64)
     return int(low), int(high)
-
-
-def _twin(random_state: np.random.RandomState) -> np.random.RandomState:
-    """Return a generator of this thread that goes on as the given one does."""
-    state = random_state.get_state(legacy=False)
-    if type(random_state) is not np.random.RandomState or state["bit_generator"] != "MT19937":
-        return deepcopy(random_state)
-    twin: np.random.RandomState | None = getattr(_of_thread, "twin", None)
-    if twin is None:  # copying the one that is given takes longer than all else that is done with it
-        twin = _of_thread.twin = np.random.RandomState()
-    twin.set_state(state)
-    return twin
 
 
 def philox_uniform(

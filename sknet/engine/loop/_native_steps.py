@@ -1,6 +1,5 @@
 """Training steps in native code, many per call, once it is loaded."""
 
-import math
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -51,7 +50,7 @@ class NativeSteps(CompiledSteps):
         self._per_native_step = 1e-3  # seconds
         self._looked = 0.0
         self._runs: dict[int, NativeRun | None] = {}
-        self._took = 0.0  # seconds of NumPy's plan
+        self._took, self._blocks = 0.0, 0  # seconds and blocks of steps by NumPy's plan
         self._order: Any = None
         self._orders: tuple[np.ndarray, np.ndarray] | None = None
         self._runner = native.runner()
@@ -113,6 +112,7 @@ class NativeSteps(CompiledSteps):
         seconds = time.perf_counter() - started
         self._runner.note(seconds)
         self._took += seconds
+        self._blocks += 1
         self._left -= len(block.losses)
         return block
 
@@ -121,7 +121,7 @@ class NativeSteps(CompiledSteps):
             return True
         if self._runs:
             return True
-        if self._per_step == math.inf:  # before the first step the remaining time is unknown
+        if self._blocks < 2:  # the first step binds programs to memory, which says nothing of the others
             return False
         remaining = self._left * self._per_step
         if self._runner.steps is not None:
