@@ -6,6 +6,7 @@ the same; for all other names, the most similar ones are suggested.
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["advice_for", "argument_hint", "module_getattr", "parameter_hint", "suggestion", "value_hint"]
@@ -388,7 +389,11 @@ def module_getattr(module: str, known: Iterable[str], advice: Mapping[str, str])
         It always raises.
     """
 
+    @lru_cache(maxsize=256)  # `hasattr` asks for the same names again and again
+    def hint(name: str) -> str:
+        return suggestion(name, known, advice)
+
     def missing(name: str) -> Any:
-        raise AttributeError(f"module {module!r} has no attribute {name!r}{suggestion(name, known, advice)}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}{hint(name)}")
 
     return missing

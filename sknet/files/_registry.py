@@ -59,7 +59,7 @@ def _names_in(package: str) -> Mapping[str, Any]:
     known = {name: value for name, value in found.items() if _is_ours(value) and is_stored(value)}
     if package == "sknet.ops":
         known |= {name: found[name] for name in found if isinstance(found[name], FunctionType)}
-    return {**known, **getattr(module, "PARTS", {})}
+    return {**known, **vars(module).get("PARTS", {})}
 
 
 def _named(package: str, name: str) -> Any:
@@ -67,7 +67,7 @@ def _named(package: str, name: str) -> Any:
     if package == SPLITTERS:
         return _names_in(package).get(name)
     module = import_module(package)
-    parts: Mapping[str, Any] = getattr(module, "PARTS", {})
+    parts: Mapping[str, Any] = vars(module).get("PARTS", {})  # getattr would look for similar names
     if name in parts:
         return parts[name]
     value: Any = getattr(module, name) if name in getattr(module, "__all__", ()) else None
