@@ -20,6 +20,33 @@ class Predictors:
     def __init__(self) -> None:
         self._known: dict[str, Predictor] = {}
         self._given_up: dict[str, object] = {}  # the mark of the settings when a capture failed
+        self._seen: set[tuple[str, int]] = set()  # names and numbers of rows
+
+    def has_seen(self, X: Any, name: str, rows: int) -> bool:
+        """Tell whether so few rows came before: then a program for them pays, and has the same bits.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, ...), or dict of those
+            A program reads a C-contiguous copy; a product of other layouts could be rounded otherwise.
+        name : str
+            As for `compute`.
+        rows : int
+            Of X.
+
+        Returns
+        -------
+        bool
+            False the first time, which a program would make slower.
+        """
+        if (name, rows) not in self._seen:
+            return False
+        arrays = X.values() if isinstance(X, dict) else (X,)
+        return all(x.flags.c_contiguous for x in arrays)
+
+    def see(self, name: str, rows: int) -> None:
+        """Note that so few rows came, and were computed at once."""
+        self._seen.add((name, rows))
 
     def compute(
         self,

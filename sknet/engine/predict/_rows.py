@@ -1,4 +1,4 @@
-"""Predictions for any number of rows: in chunks of bounded memory, and compiled for a single one."""
+"""Predictions for any number of rows: in chunks of bounded memory, and compiled for a few."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import numpy as np
 from sknet import ops
 from sknet.core import Tensor, no_grad
 from sknet.device import Device, active, backend, device_of, to_device
-from sknet.engine.predict._predictor import Head, Pass
+from sknet.engine.predict._predictor import FEW_ROWS, Head, Pass
 from sknet.engine.state import Layout, are_arrays, computed_dtype, each_input, n_rows, row_shapes
 from sknet.engine.step import evaluate
 from sknet.exceptions import DeviceError
@@ -214,11 +214,14 @@ def predict_rows(model: "Model", X: Any, name: str = "raw", head: Head | None = 
     array of shape (n_samples, ...)
         On the model's device.
     """
-    if X.shape[0] == 1 if type(X) is np.ndarray else are_arrays(X) and n_rows(X) == 1:
+    few = X.shape[0] if type(X) is np.ndarray else n_rows(X) if are_arrays(X) else 0
+    if few == 1 or (1 < few <= FEW_ROWS and model._predictors.has_seen(X, name, few)):
         found = model._predictors.compute(model, X, name, head, by)
         if found is not None:
             return found
     rows = chunk_rows_of(model, X)
+    if 1 < few <= FEW_ROWS and few <= rows:
+        model._predictors.see(name, few)
     return in_chunks(
         lambda chunk: apply_head(head, predict_raw(model, chunk, by)), X, rows, model.dtype, model.device
     )
