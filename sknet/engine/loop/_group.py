@@ -10,6 +10,7 @@ __all__ = ["Group", "current_group", "grouped", "n_threads_for", "run_together"]
 
 Result = TypeVar("Result")
 KEPT = 8  # idle objects of one form
+WAKE = 0.05  # seconds; a signal that reaches another thread does not wake the one that waits
 
 
 class Group:
@@ -227,7 +228,8 @@ class _Threads(Generic[Result]):
             for thread in threads:
                 thread.start()
             self._go.set()
-            self._ended.wait()
+            while not self._ended.wait(WAKE):
+                pass
         finally:
             if len(self.found) < len(self._fits):
                 self._group.cancel()
