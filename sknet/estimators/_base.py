@@ -23,17 +23,24 @@ from sknet.estimators._input import check_X
 from sknet.estimators._inputs import Inputs
 from sknet.estimators._layers import HiddenLayers
 from sknet.estimators._lists import HoldsLists
+from sknet.estimators._members import are_several, fit_members
 from sknet.estimators._recipe import Recipe
 from sknet.estimators._summary import Summarized
 from sknet.estimators._tasks import SupportsCallbacks, fit_as_task
 from sknet.estimators._validation import Compared, Given
 from sknet.losses import LOSSES, Loss
+from sknet.losses.extend import Averaged
 
 __all__ = ["BaseNet", "goes_in_steps"]
 
 
 def goes_in_steps(estimator: "BaseNet") -> bool:
     """Tell whether `partial_fit` is available; raise an AttributeError that says why not."""
+    if are_several(estimator):
+        raise AttributeError(
+            f"partial_fit continues a fit, and each fit of an ensemble begins anew: set n_members=1, not "
+            f"{estimator.n_members}"
+        )
     if estimator._is_full_batch():
         raise AttributeError(
             "partial_fit is only available for stochastic optimizers. lbfgs is not stochastic."
@@ -161,7 +168,10 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
         """
 
         def fit(beside: list[Callback]) -> None:
-            fit_network(self, given, callbacks=callbacks, resume_from=resume_from, beside=beside)
+            if are_several(self):
+                fit_members(self, given, callbacks, resume_from)
+            else:
+                fit_network(self, given, callbacks=callbacks, resume_from=resume_from, beside=beside)
 
         given = Given(X, y, sample_weight, X_val, y_val, sample_weight_val, groups)
         fit_as_task(self, given.rows, fit)
@@ -190,6 +200,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
         """Set all fitted attributes, after everything has succeeded."""
         history = fit.history
         self._take_targets()
+        self.__dict__.pop("histories_", None)  # of an ensemble
         self.model_, self.history_, self.callbacks_ = fit.model, history, fit.callbacks
         self._stopping = fit.stopping.state()
         self.n_iter_ = fit.n_iter
@@ -251,6 +262,8 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
         other.__dict__.update(vars(self), model_=slim_model(self.model_), **blank)
         other.validation_scores_ = None if self.validation_scores_ is None else []
         other._stopping = other._compared = None
+        if "histories_" in vars(self):
+            other.histories_ = []
         return other
 
     # -- fitted -----------------------------------------------------------------------------------
@@ -263,6 +276,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
         """
         if "_batch" not in self.__dict__:
             why = "it was fitted over the full batch" if self.__sklearn_is_fitted__() else "call fit first"
+            why = "it is an ensemble" if "histories_" in self.__dict__ else why
             raise AttributeError(f"this {type(self).__name__} has no compiled step: {why}")
         return CompiledStep(self.model_, *self._batch)
 
@@ -300,7 +314,9 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
             return self.model_.loss_function
         loss = getattr(self, "loss", None)
         loss = LOSSES[loss]() if isinstance(loss, str) and loss in LOSSES else loss
-        return loss if isinstance(loss, Loss) else None
+        if not isinstance(loss, Loss):
+            return None
+        return Averaged([loss]) if are_several(self) else loss
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in self.__dict__

@@ -9,6 +9,7 @@ from sknet._validation import Interval
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Perceptron
 from sknet.estimators._encoders import ENCODER, WithEncoder
+from sknet.estimators._members import MEMBERS
 from sknet.estimators._options import (
     CALIBRATE,
     CLASS_WEIGHT,
@@ -118,6 +119,12 @@ class MLPClassifier(NamedPerceptron, Decisions):
     callbacks : list of Callback or None, default=None
         What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
         ``callbacks__0__patience``.
+    n_members : int, default=1
+        Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
+        probabilities are averaged. An ensemble is frozen, saved and exported like one network.
+    bootstrap : bool, default=False
+        With several members, whether each has rows of its own, as many as there are, drawn with replacement:
+        their numbers become sample weights.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
     dtype : {"auto", "float32", "float64"}, default="auto"
@@ -141,6 +148,8 @@ class MLPClassifier(NamedPerceptron, Decisions):
     history_ : History
         Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
         scores, as "validation_loss", ...
+    histories_ : list of History
+        With several members: of each. `history_`, and what follows from it, has their means.
     refit_history_ : History or None
         Of the second training, with `refit_on_all`.
     monitor_ : str
@@ -173,7 +182,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | ENCODER | PERCEPTRON | CLASS_WEIGHT | CALIBRATE
+    _parameter_constraints = CONSTRAINTS | ENCODER | PERCEPTRON | CLASS_WEIGHT | CALIBRATE | MEMBERS
 
     def __init__(
         self,
@@ -202,6 +211,8 @@ class MLPClassifier(NamedPerceptron, Decisions):
         warm_start: bool = False,
         verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
+        n_members: int = 1,
+        bootstrap: bool = False,
         device: str = "auto",
         dtype: str = "auto",
         random_state: Any = None,
@@ -230,8 +241,8 @@ class MLPClassifier(NamedPerceptron, Decisions):
         self.warm_start = warm_start
         self.verbose = verbose
         self.callbacks = callbacks
-        self.device = device
-        self.dtype = dtype
+        self.n_members, self.bootstrap = n_members, bootstrap
+        self.device, self.dtype = device, dtype
         self.random_state = random_state
 
 
@@ -303,6 +314,12 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     callbacks : list of Callback or None, default=None
         What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
         ``callbacks__0__patience``.
+    n_members : int, default=1
+        Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
+        predictions are averaged. An ensemble is frozen, saved and exported like one network.
+    bootstrap : bool, default=False
+        With several members, whether each has rows of its own, as many as there are, drawn with replacement:
+        their numbers become sample weights.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
     dtype : {"auto", "float32", "float64"}, default="auto"
@@ -322,6 +339,8 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     history_ : History
         Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
         scores, as "validation_loss", ...
+    histories_ : list of History
+        With several members: of each. `history_`, and what follows from it, has their means.
     refit_history_ : History or None
         Of the second training, with `refit_on_all`.
     monitor_ : str
@@ -357,7 +376,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | ENCODER | SCALE_TARGET | PERCEPTRON
+    _parameter_constraints = CONSTRAINTS | ENCODER | SCALE_TARGET | PERCEPTRON | MEMBERS
 
     def __init__(
         self,
@@ -385,6 +404,8 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         warm_start: bool = False,
         verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
+        n_members: int = 1,
+        bootstrap: bool = False,
         device: str = "auto",
         dtype: str = "auto",
         random_state: Any = None,
@@ -412,6 +433,6 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
         self.warm_start = warm_start
         self.verbose = verbose
         self.callbacks = callbacks
-        self.device = device
-        self.dtype = dtype
+        self.n_members, self.bootstrap = n_members, bootstrap
+        self.device, self.dtype = device, dtype
         self.random_state = random_state

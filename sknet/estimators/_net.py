@@ -6,6 +6,7 @@ from sknet import nn
 from sknet.callbacks import Callback
 from sknet.estimators._architecture import Architecture
 from sknet.estimators._encoders import ENCODER, WithEncoder
+from sknet.estimators._members import MEMBERS
 from sknet.estimators._modules import architecture_of
 from sknet.estimators._options import (
     CALIBRATE,
@@ -141,6 +142,12 @@ class NetClassifier(NetOptions, SequenceClassifier):
     callbacks : list of Callback or None, default=None
         What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
         ``callbacks__0__patience``.
+    n_members : int, default=1
+        Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
+        probabilities are averaged. An ensemble is frozen, saved and exported like one network.
+    bootstrap : bool, default=False
+        With several members, whether each has rows of its own, as many as there are, drawn with replacement:
+        their numbers become sample weights.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
     dtype : {"auto", "float32", "float64"}, default="auto"
@@ -162,6 +169,8 @@ class NetClassifier(NetOptions, SequenceClassifier):
     history_ : History
         Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
         scores, as "validation_loss", ...
+    histories_ : list of History
+        With several members: of each. `history_`, and what follows from it, has their means.
     refit_history_ : History or None
         Of the second training, with `refit_on_all`.
     monitor_ : str
@@ -202,7 +211,7 @@ class NetClassifier(NetOptions, SequenceClassifier):
     16
     """
 
-    _parameter_constraints = CONSTRAINTS | MODULE | CLASS_WEIGHT | CALIBRATE
+    _parameter_constraints = CONSTRAINTS | MODULE | CLASS_WEIGHT | CALIBRATE | MEMBERS
 
     def __init__(
         self,
@@ -229,6 +238,8 @@ class NetClassifier(NetOptions, SequenceClassifier):
         warm_start: bool = False,
         verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
+        n_members: int = 1,
+        bootstrap: bool = False,
         device: str = "auto",
         dtype: str = "auto",
         random_state: Any = None,
@@ -255,8 +266,8 @@ class NetClassifier(NetOptions, SequenceClassifier):
         self.warm_start = warm_start
         self.verbose = verbose
         self.callbacks = callbacks
-        self.device = device
-        self.dtype = dtype
+        self.n_members, self.bootstrap = n_members, bootstrap
+        self.device, self.dtype = device, dtype
         self.random_state = random_state
 
 
@@ -326,6 +337,12 @@ class NetRegressor(NetOptions, SequenceRegressor):
     callbacks : list of Callback or None, default=None
         What happens during a fit; see `sknet.callbacks`. A grid reaches into them by number, as
         ``callbacks__0__patience``.
+    n_members : int, default=1
+        Networks of an ensemble, which are fitted together from seeds drawn by `random_state`, and whose
+        predictions are averaged. An ensemble is frozen, saved and exported like one network.
+    bootstrap : bool, default=False
+        With several members, whether each has rows of its own, as many as there are, drawn with replacement:
+        their numbers become sample weights.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
     dtype : {"auto", "float32", "float64"}, default="auto"
@@ -343,6 +360,8 @@ class NetRegressor(NetOptions, SequenceRegressor):
     history_ : History
         Loss and scores of every epoch, learning rate and seconds; with validation rows also their loss and
         scores, as "validation_loss", ...
+    histories_ : list of History
+        With several members: of each. `history_`, and what follows from it, has their means.
     refit_history_ : History or None
         Of the second training, with `refit_on_all`.
     monitor_ : str
@@ -379,7 +398,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
     True
     """
 
-    _parameter_constraints = CONSTRAINTS | SCALE_TARGET | MODULE
+    _parameter_constraints = CONSTRAINTS | SCALE_TARGET | MODULE | MEMBERS
 
     def __init__(
         self,
@@ -405,6 +424,8 @@ class NetRegressor(NetOptions, SequenceRegressor):
         warm_start: bool = False,
         verbose: bool | int | str = False,
         callbacks: list[Callback] | None = None,
+        n_members: int = 1,
+        bootstrap: bool = False,
         device: str = "auto",
         dtype: str = "auto",
         random_state: Any = None,
@@ -430,6 +451,6 @@ class NetRegressor(NetOptions, SequenceRegressor):
         self.warm_start = warm_start
         self.verbose = verbose
         self.callbacks = callbacks
-        self.device = device
-        self.dtype = dtype
+        self.n_members, self.bootstrap = n_members, bootstrap
+        self.device, self.dtype = device, dtype
         self.random_state = random_state

@@ -9,6 +9,7 @@ from sknet.estimators._architecture import Perceptron
 from sknet.estimators._base import BaseNet
 from sknet.estimators._fitting import Fit
 from sknet.estimators._layer_arrays import LayerArrays, read_only, write_arrays
+from sknet.estimators._members import Members
 
 __all__ = ["PerceptronLayers"]
 
@@ -27,6 +28,8 @@ class PerceptronLayers(BaseNet):
 
         A notebook asks for it to show the estimator, for which nothing should be computed.
         """
+        if isinstance(self.model_.module, Members):
+            return super()._layer_shape(layer)
         hidden, last = self._architecture.linear_layers[:-1], self._architecture.linear_layers[-1]
         if layer == -2 and hidden:
             return (int(self.model_.evaluation_parameters[f"{last}.weight"].shape[0]),)
@@ -63,6 +66,11 @@ class PerceptronLayers(BaseNet):
     def _of_linear_layers(self, parameter: str, name: str) -> LayerArrays:
         if "model_" not in self.__dict__:
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
+        if isinstance(self.model_.module, Members):
+            raise AttributeError(
+                f"the {self.n_members} members of this {type(self).__name__} have {name} of their own: see "
+                "model_.module[0], model_.module[1], ..."
+            )
         model, arrays = self.model_, self.model_.evaluation_parameters
         paths = [f"{path}.{parameter}" for path in self._architecture.linear_layers]
         found = [to_host(arrays[path]) for path in paths]

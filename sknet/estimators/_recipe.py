@@ -81,6 +81,8 @@ class Recipe:
         Patterns of the names of parameters that are not trained.
     encoder : TableEncoder or None
         What reads tables, not fitted.
+    n_members : int or None
+        Networks of an ensemble; None for a single one.
     """
 
     architecture: Architecture
@@ -110,6 +112,7 @@ class Recipe:
     callbacks: Sequence[Callback] = ()
     frozen: tuple[str, ...] = ()
     encoder: TableEncoder | None = None
+    n_members: int | None = None
 
     def accepted_dtypes(self) -> list[type]:
         """Return the dtypes of X that are kept; all others are converted to the first."""
@@ -119,7 +122,8 @@ class Recipe:
     def lasting_parameters(self) -> dict[str, Any]:
         """Return the parameters that a continued fit cannot change, by name."""
         own = {"dtype": self.dtype, "device": self.device, "scale_target": self.scale_target}
-        return {**self.architecture.parameters(), **own, "encoder": self.encoder}
+        more = {"encoder": self.encoder, "n_members": self.n_members}
+        return {**self.architecture.parameters(), **own, **more}
 
 
 _known: dict[type, tuple[list[Any], Recipe]] = {}  # the last parameters of each class, if all are plain

@@ -1,6 +1,7 @@
 """What estimators make of losses; users of losses do not need it."""
 
+from sknet.losses._averaged import Averaged
 from sknet.losses._base import Scaling
 from sknet.losses._wrapped import Columns, Standardized
 
-__all__ = ["Columns", "Scaling", "Standardized"]
+__all__ = ["Averaged", "Columns", "Scaling", "Standardized"]

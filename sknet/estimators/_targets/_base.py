@@ -11,6 +11,7 @@ from sknet.engine import Score
 from sknet.engine.extend import Head
 from sknet.estimators._targets._labels import unique_labels
 from sknet.losses import Loss
+from sknet.losses.extend import Averaged
 
 __all__ = ["Agreement", "ClassEncoder"]
 
@@ -98,7 +99,7 @@ class ClassEncoder(ABC):
 
     def deciding(self, loss: Loss) -> Head | None:
         """Return what turns outputs into decisions, for a `loss`; None where they are those already."""
-        return None
+        return loss.deciding(self.task) if isinstance(loss, Averaged) else None
 
     def probable(self, link: Head, loss: Loss) -> Head:
         """Return a link of the loss, such as its `predict`, with a column for each class."""

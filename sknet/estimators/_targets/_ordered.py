@@ -1,6 +1,7 @@
 """One label a row, of classes that have an order."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sknet.engine.extend import Head
 from sknet.estimators._targets._base import Agreement, ClassEncoder
 from sknet.estimators._targets._classes import numbers_of
 from sknet.estimators._targets._labels import check_labels, kind_of_labels, unique_labels
+from sknet.losses.extend import Averaged
 
 __all__ = ["OrderedTargets"]
 
@@ -84,6 +86,8 @@ class OrderedTargets(ClassEncoder):
     def deciding(self, loss: Any) -> Head | None:
         if len(self.classes) > 2:
             return self.probable(loss.log_predict, loss)
+        if isinstance(loss, Averaged):
+            return _Odds(self.probable(loss.log_predict, loss))
         return None if self._is_sorted else ops.negative
 
     def decisions(self, decision: Any) -> Any:
@@ -111,6 +115,17 @@ class OrderedTargets(ClassEncoder):
     def found_in(self, y: Any) -> Any:
         """Return all classes: an order may have some that do not occur."""
         return self.classes if not self.unlike(y) else unique_labels(y)
+
+
+@dataclass(frozen=True)
+class _Odds:
+    """The log odds of the second of two classes, from their log probabilities."""
+
+    log_probable: Head
+
+    def __call__(self, output: Tensor) -> Tensor:
+        found = self.log_probable(output)
+        return found[:, 1:] - found[:, :1]
 
 
 def _columns(x: Tensor, places: tuple[int, ...]) -> Tensor:

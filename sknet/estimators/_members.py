@@ -1,0 +1,230 @@
+"""Ensembles: members that are fitted together, and joined into one model."""
+
+from collections.abc import Sequence
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import _num_samples
+
+from sknet import nn, ops
+from sknet._params import validate_parameters
+from sknet._random import check_random_state
+from sknet._validation import Interval
+from sknet._warnings import warn_caller
+from sknet.callbacks import Callback, Checkpoint
+from sknet.callbacks.extend import check_callbacks
+from sknet.core import as_tensor
+from sknet.engine import History, Model
+from sknet.engine.extend import detached, run_together
+from sknet.estimators._architecture import Architecture
+from sknet.estimators._company import accompany
+from sknet.estimators._validation import Given
+from sknet.losses.extend import Averaged
+
+__all__ = ["MEMBERS", "Joined", "Members", "are_several", "fit_members"]
+
+MEMBERS: dict[str, Any] = {
+    "n_members": [Interval(Integral, 1, None, closed="left")],
+    "bootstrap": ["boolean"],
+}
+SEEDS = np.iinfo(np.int32).max
+# Results that are of one fit, and thus of none of several.
+OF_ONE = ("_batch", "_company", "best_epoch_", "refit_history_", "temperature_")
+
+
+class Members(nn.Parallel):
+    """The networks of an ensemble: their outputs are side by side."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the outputs of all members for the same inputs."""
+        outputs = [as_tensor(member(*args, **kwargs)) for member in self._children.values()]
+        return ops.concat(outputs, axis=-1)
+
+
+class Joined(Architecture):
+    """What the members of an ensemble are built from.
+
+    Parameters
+    ----------
+    member : Architecture
+        That of one.
+    n_members : int
+        Their number.
+    """
+
+    def __init__(self, member: Architecture, n_members: int) -> None:
+        self.member, self.n_members = member, n_members
+
+    @property
+    def linear_layers(self) -> list[str]:
+        """Paths of the linear layers of a member that is a perceptron."""
+        member: Any = self.member
+        found: list[str] = member.linear_layers
+        return found
+
+    def build(self, inputs: Any, n_outputs: int) -> nn.Module:
+        return Members(*[self.member.build(inputs, n_outputs) for _ in range(self.n_members)])
+
+    def parameters(self) -> dict[str, Any]:
+        return self.member.parameters()
+
+    def label(self, network: nn.Module) -> str:
+        first: Any = next(iter(network.children()))
+        return f"{self.n_members} times {self.member.label(first)}"
+
+
+def are_several(estimator: Any) -> bool:
+    """Tell whether an estimator is an ensemble."""
+    count = getattr(estimator, "n_members", 1)
+    return isinstance(count, Integral) and int(count) > 1  # anything else is an invalid parameter
+
+
+def fit_members(estimator: Any, given: Given, callbacks: Any, resume_from: Any) -> None:
+    """Fit the members of an ensemble, each as an estimator of its own, and join them.
+
+    Parameters
+    ----------
+    estimator : BaseNet
+        Whose members are fitted.
+    given : Given
+        The arguments of its `fit`.
+    callbacks : list of Callback or None
+        For this fit.
+    resume_from : object
+        As for `fit`; not for ensembles.
+    """
+    validate_parameters(estimator)
+    _refuse(estimator, callbacks, resume_from)
+    random_state = check_random_state(estimator.random_state)
+    seeds = random_state.randint(SEEDS, size=estimator.n_members).tolist()
+    members = [_member(estimator, seed) for seed in seeds]
+    weights = _weights(estimator, given, random_state)
+    run_together(
+        [
+            partial(
+                member.fit,
+                given.X,
+                given.y,
+                weight,
+                X_val=given.X_val,
+                y_val=given.y_val,
+                sample_weight_val=given.sample_weight_val,
+                groups=given.groups,
+                callbacks=callbacks,
+            )
+            for member, weight in zip(members, weights, strict=True)
+        ]
+    )
+    _join(estimator, members)
+    if not estimator._is_full_batch() and any(each.n_iter_ == each.max_iter for each in members):
+        warn_caller(
+            f"Stochastic Optimizer: Maximum iterations ({estimator.max_iter}) reached and the "
+            "optimization hasn't converged yet.",
+            ConvergenceWarning,
+        )
+
+
+def _refuse(estimator: Any, callbacks: Any, resume_from: Any) -> None:
+    """Raise a ValueError for what ensembles cannot do."""
+    name = f"{type(estimator).__name__}(n_members={estimator.n_members})"
+    given = [*(estimator.callbacks or ()), *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
+    has_encoder, saves = estimator.encoder is not None, any(isinstance(each, Checkpoint) for each in given)
+    reasons = {
+        "warm_start=True continues a fit, and each fit of an ensemble begins anew": estimator.warm_start,
+        "resume_from= continues a fit, and each fit of an ensemble begins anew": resume_from is not None,
+        "Checkpoint saves the fit of one network": saves,
+        "encoder= is fitted with one network; put the TableEncoder before it, in a Pipeline": has_encoder,
+    }
+    for reason, is_given in reasons.items():
+        if is_given:
+            raise ValueError(f"{name} is an ensemble: {reason}")
+
+
+def _member(estimator: Any, seed: int) -> Any:
+    """Return a member before its fit."""
+    member = clone(estimator).set_params(n_members=1, bootstrap=False, random_state=seed)
+    accompany(member, Callback())  # so that it does not warn on its own
+    return member
+
+
+def _weights(estimator: Any, given: Given, random_state: Any) -> list[Any]:
+    """Return the sample weights of each member: how often a row is drawn, with `bootstrap`."""
+    if not estimator.bootstrap:
+        return [given.sample_weight] * estimator.n_members
+    if given.y is None:  # which the first fit says
+        return [given.sample_weight] * estimator.n_members
+    n_rows = _num_samples(given.y)
+    drawn = [random_state.randint(n_rows, size=n_rows) for _ in range(estimator.n_members)]
+    counts = [np.bincount(rows, minlength=n_rows).astype(np.float64) for rows in drawn]
+    if given.sample_weight is None:
+        return counts
+    weight = np.asarray(given.sample_weight)
+    return [count.reshape(-1, *[1] * (weight.ndim - 1)) * weight for count in counts]
+
+
+# -- joining -----------------------------------------------------------------------------------------
+
+
+def _join(estimator: Any, members: Sequence[Any]) -> None:
+    """Set the fitted attributes of an ensemble."""
+    first, params = members[0], estimator.get_params(deep=False)
+    shared = {name: value for name, value in vars(first).items() if name not in params}
+    vars(estimator).update({name: value for name, value in shared.items() if name not in OF_ONE})
+    for name in OF_ONE:
+        vars(estimator).pop(name, None)
+    estimator.model_ = _joined([each.model_ for each in members])
+    estimator._architecture = Joined(first._architecture, len(members))
+    estimator._lasting = {**first._lasting, "n_members": len(members)}
+    estimator._stopping = estimator._compared = None
+    estimator.histories_ = [each.history_ for each in members]
+    estimator.history_ = history = _mean_history(estimator.histories_)
+    estimator.callbacks_ = [callback for each in members for callback in each.callbacks_]
+    estimator.n_iter_ = max(each.n_iter_ for each in members)
+    estimator.t_ = sum(each.t_ for each in members)
+    estimator.loss_curve_ = history.get("loss", [])
+    estimator.loss_ = float(np.mean([each.loss_ for each in members]))
+    estimator.best_loss_ = _mean_or_none([each.best_loss_ for each in members])
+    estimator.stopped_early_ = all(each.stopped_early_ for each in members)
+    estimator.best_epoch_ = estimator.refit_history_ = None
+    scores = [each.validation_scores_ for each in members]
+    estimator.validation_scores_ = None if None in scores else _mean_curve(scores)
+    estimator.best_validation_score_ = _mean_or_none([each.best_validation_score_ for each in members])
+    if "temperature_" in vars(first):
+        estimator.temperature_ = np.array([each.temperature_ for each in members])
+
+
+def _joined(models: Sequence[Model]) -> Model:
+    """Return one model that has the networks of several."""
+    first = models[0]
+    return Model(
+        Members(*[detached(model).train() for model in models]),
+        loss=Averaged([model.loss_function for model in models]),
+        optimizer=first.optimizer,
+        alpha=first.alpha,
+        dtype=first.dtype,
+        device=first.device,
+        random_state=first.random_state,
+        compile=first.compile,
+        copy=False,
+    )
+
+
+def _mean_history(histories: Sequence[History]) -> History:
+    """Return the mean of each number, in each epoch over the members that were trained in it."""
+    history = History()
+    for name in histories[0]:
+        history[name] = _mean_curve([each[name] for each in histories])
+    return history
+
+
+def _mean_curve(curves: Sequence[Sequence[float]]) -> list[float]:
+    longest = max(map(len, curves))
+    return [float(np.mean([curve[i] for curve in curves if i < len(curve)])) for i in range(longest)]
+
+
+def _mean_or_none(values: Sequence[Any]) -> float | None:
+    return None if None in values else float(np.mean(values))
