@@ -14,7 +14,7 @@ import scipy.sparse
 from numpy.random import RandomState
 
 import sknet
-from sknet import MLPClassifier, Tensor, engine, nn, onnx, ops, optim
+from sknet import MLPClassifier, Tensor, engine, losses, nn, onnx, ops, optim
 from sknet.callbacks import Checkpoint, CSVLog, EarlyStopping, FitView, Pruning, TimeLimit
 from sknet.callbacks.extend import Rows, SavedFit
 from sknet.compile import Equation, Graph, Plan, Variable, capture, compile
@@ -75,6 +75,7 @@ ARGUMENTS = {
     "optimizer": optim.SGD(0.1, 0.9),
     "groups": {"weight": optim.Adam(), "*": optim.SGD()},
     "lr_factors": {"*.bias": 0.1},
+    "losses": [losses.LogLoss(), losses.LogLoss()],
     "schedules": [0.1, optim.schedules.Cosine(0.1, n_steps=9)],
     "boundaries": [5],
     "milestones": [2, 4],

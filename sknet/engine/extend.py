@@ -3,7 +3,6 @@
 from sknet.engine._stored import parts_of, restored_model, slim_model
 from sknet.engine.loop import (
     Gathered,
-    Group,
     InterruptGuard,
     Outcome,
     Settings,
@@ -68,7 +67,6 @@ __all__ = [
     "PARTS",
     "Chosen",
     "Gathered",
-    "Group",
     "Head",
     "InterruptGuard",
     "Layer",

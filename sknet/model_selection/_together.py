@@ -13,7 +13,7 @@ from joblib.parallel import ThreadingBackend, get_active_backend
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel
 
-from sknet.engine.extend import Group, grouped
+from sknet.engine.extend import grouped
 from sknet.estimators.extend import BaseNet
 
 __all__ = ["Fits", "fits_networks", "together"]
@@ -57,7 +57,7 @@ class GroupThreads(ThreadingBackend):
         As for joblib.
     """
 
-    def __init__(self, group: Group, nesting_level: int | None) -> None:
+    def __init__(self, group: Any, nesting_level: int | None) -> None:
         super().__init__(nesting_level=nesting_level)
         self._group, self._context = group, copy_context()
         self._idle = threading.Condition()

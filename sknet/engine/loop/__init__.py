@@ -4,7 +4,7 @@ from sknet.engine.loop._batches import Batches, take_rows
 from sknet.engine.loop._fit import Source
 from sknet.engine.loop._full_batch import minimize
 from sknet.engine.loop._gathered import Gathered
-from sknet.engine.loop._group import Group, grouped, n_threads_for, run_together
+from sknet.engine.loop._group import grouped, n_threads_for, run_together
 from sknet.engine.loop._history import History
 from sknet.engine.loop._interrupt import InterruptGuard
 from sknet.engine.loop._kept import KeptSteps
@@ -20,7 +20,6 @@ __all__ = [
     "Accuracy",
     "Batches",
     "Gathered",
-    "Group",
     "History",
     "InterruptGuard",
     "KeptSteps",
