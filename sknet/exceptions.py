@@ -75,7 +75,7 @@ class CallbackWarning(UserWarning):
 
 
 class ContinuationWarning(UserWarning):
-    """Candidates of a search start again in each rung, because they cannot go on training."""
+    """Candidates of a search start again in each rung, because they cannot continue training."""
 
 
 class DeviceWarning(UserWarning):

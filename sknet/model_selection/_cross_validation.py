@@ -30,7 +30,7 @@ def cross_validate(
 ) -> dict[str, Any]:
     """Evaluate by cross-validation, with the fits of networks in threads instead of processes.
 
-    Equals scikit-learn's function of the same name, with the same results.
+    Replaces scikit-learn's function of the same name, with the same results.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def cross_val_predict(
 ) -> Any:
     """Predict each row by an estimator that has not seen it, with the fits of networks in threads.
 
-    Equals scikit-learn's function of the same name, with the same results.
+    Replaces scikit-learn's function of the same name, with the same results.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def evaluate(estimator: Any, X: Any, y: Any, task: Task, arguments: Mapping[str,
     result = _fit_and_score(estimator, X, y, parameters=AlreadySet(task.parameters), **arguments)
     why_not = continuation.why_not_
     if network is None and task.resource is not None:
-        why_not = f"{task.resource} is no number of epochs of a network of sknet"
+        why_not = f"{task.resource} is not the number of epochs of a sknet network"
     failed = result["fit_error"] is not None
     return Evaluated(
         result,

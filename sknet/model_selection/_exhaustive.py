@@ -11,7 +11,7 @@ __all__ = ["GridSearchCV", "RandomizedSearchCV"]
 class GridSearchCV(Grid, Search):
     """Grid search whose candidates are fitted together, and share the first steps of their Pipeline.
 
-    Equals scikit-learn's class of the same name, with the same results. The steps of a Pipeline before the
+    Replaces scikit-learn's class of the same name, with the same results. The steps of a Pipeline before the
     last one are fitted once per fold for all candidates that have the same parameters of these steps. Fits of
     networks of sknet run in threads instead of processes, and share programs and memory if they have the same
     structure; all other candidates are fitted as scikit-learn does.
@@ -72,7 +72,7 @@ class GridSearchCV(Grid, Search):
 class RandomizedSearchCV(Randomized, Search):
     """Randomized search whose candidates are fitted together, and share the first steps of their Pipeline.
 
-    Equals scikit-learn's class of the same name, with the same results; see `GridSearchCV`.
+    Replaces scikit-learn's class of the same name, with the same results; see `GridSearchCV`.
 
     Parameters
     ----------

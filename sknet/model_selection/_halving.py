@@ -40,7 +40,7 @@ def checked_limit(search: Any) -> Any:
         epochs = epochs_of(search.estimator)
         hint = f"the epochs of its network are resource={epochs!r}" if epochs else "see get_params()"
         raise ValueError(
-            f"resource={search.resource!r} of {type(search).__name__} is no parameter of this "
+            f"resource={search.resource!r} of {type(search).__name__} is not a parameter of this "
             f"{type(search.estimator).__name__}: {hint}"
         )
     return params[search.resource] if search.max_resources == "auto" else search.max_resources
@@ -67,8 +67,8 @@ class ContinuedHalving(Search):
 class HalvingGridSearchCV(GridHalving, ContinuedHalving):
     """Successive halving over a grid, whose candidates continue training from rung to rung.
 
-    Equals scikit-learn's class of the same name, with the same results: a candidate trained for 3 epochs and
-    continued to 9 has bitwise the same weights and scores as one fitted for 9 at once, if it has a
+    Replaces scikit-learn's class of the same name, with the same results: a candidate that is trained for 3
+    epochs and continued to 9 has bitwise the same weights and scores as one fitted for 9 at once, if it has a
     `random_state`. Only the repeated epochs are saved.
 
     Parameters
@@ -195,7 +195,7 @@ class HalvingGridSearchCV(GridHalving, ContinuedHalving):
 class HalvingRandomSearchCV(RandomHalving, ContinuedHalving):
     """Successive halving over random candidates, which continue training from rung to rung.
 
-    Equals scikit-learn's class of the same name, with the same results; see `HalvingGridSearchCV`.
+    Replaces scikit-learn's class of the same name, with the same results; see `HalvingGridSearchCV`.
 
     Parameters
     ----------

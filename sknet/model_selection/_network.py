@@ -64,7 +64,7 @@ class Continuation(KeepState):
         if not optimizer.goes_in_steps:
             self.why_not_ = f"the state of {type(optimizer).__name__} is inside SciPy"
         elif depends_on_length(optimizer, fit.model.progress):
-            self.why_not_ = f"{optimizer!r} depends on the number of epochs from the first one on"
+            self.why_not_ = f"{optimizer!r} depends on the total number of epochs from the first one on"
 
     def on_block_end(self, fit: FitView) -> None:
         if not self.why_not_:

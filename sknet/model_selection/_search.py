@@ -306,8 +306,8 @@ class Search(BaseSearchCV):
 
     def _warn_of_restarts(self, reasons: list[str]) -> None:
         warn_caller(
-            f"{type(self).__name__} starts candidates again in each rung, as scikit-learn does, where they "
-            f"cannot go on training: {'; '.join(reasons)}.",
+            f"{type(self).__name__} restarts candidates in each rung, as scikit-learn does, if they cannot "
+            f"continue training: {'; '.join(reasons)}.",
             ContinuationWarning,
             beyond=(SKLEARN,),
         )

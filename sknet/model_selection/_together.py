@@ -1,4 +1,4 @@
-"""Fits of networks in threads of one group, by joblib, for searches and cross-validation."""
+"""Runs fits of networks in threads of one group, with joblib, for searches and cross-validation."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,12 +30,12 @@ def fits_networks(estimator: Any, candidate: Mapping[str, Any] = NOTHING) -> boo
     estimator : estimator
         The estimator.
     candidate : mapping, default={}
-        Parameters that it gets.
+        Parameters to be set on it.
 
     Returns
     -------
     bool
-        Whether its fits can be those of a group.
+        Whether its fits can run in a group.
     """
     parameters = estimator.get_params()
     if any(hasattr(x, "fit") for name, value in candidate.items() for x in (value, parameters.get(name))):
@@ -47,7 +47,7 @@ def fits_networks(estimator: Any, candidate: Mapping[str, Any] = NOTHING) -> boo
 
 
 class GroupThreads(ThreadingBackend):
-    """joblib's threads, whose fits are those of a group, and end with it.
+    """joblib's threads, whose fits belong to a group, and end with it.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class GroupThreads(ThreadingBackend):
         return super().submit(self._in_group(func), callback)
 
     def apply_async(self, func: Callable[[], Any], callback: Any = None) -> Any:
-        """Do the same; the name of earlier versions of joblib."""
+        """Run a function in a thread: what `submit` is called in earlier versions of joblib."""
         return super().apply_async(self._in_group(func), callback)
 
     def _in_group(self, func: Callable[[], Any]) -> Callable[[], Any]:
@@ -87,7 +87,7 @@ class GroupThreads(ThreadingBackend):
                 self._idle.notify_all()
 
     def _result(self, func: Callable[[], Any]) -> Any:
-        """Call a function; an error ends all others, which report the same one."""
+        """Call a function; an error ends all others, which raise the same one."""
         if self._error is not None:
             raise self._error
         try:
@@ -103,7 +103,7 @@ class GroupThreads(ThreadingBackend):
         super().abort_everything(ensure_ready)
 
     def wait(self) -> None:
-        """Wait for what still runs after an error."""
+        """Wait until no fit is running, as after an error."""
         with self._idle:
             self._idle.wait_for(lambda: not self._n_running)
 
@@ -140,7 +140,7 @@ def together(n_jobs: int | None) -> Iterator[None]:
 
 
 class Fits:
-    """Runs tasks by joblib: those of networks in threads of one group, all others as joblib does.
+    """Runs tasks with joblib: those of networks in threads of one group, all others with its own backend.
 
     Parameters
     ----------
@@ -170,6 +170,6 @@ class Fits:
         if are_grouped:
             with together(self._n_jobs), Parallel(**self._options) as parallel:
                 return list(parallel(tasks))
-        if self._others is None:  # processes cost time where none are needed
+        if self._others is None:  # starting processes takes time
             self._others = self._open.enter_context(Parallel(**self._options))
         return list(self._others(tasks))

@@ -236,7 +236,7 @@ SPANS = {
     ),
     "another library": (
         SGDClassifier(random_state=0),
-        "max_iter is no number of epochs of a network of sknet",
+        "max_iter is not the number of epochs of a sknet network",
     ),
 }
 

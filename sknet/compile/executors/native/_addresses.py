@@ -1,4 +1,4 @@
-"""Addresses of the C functions that NumPy's plan ends in: inner loops of ufuncs, and BLAS for vectors."""
+"""Addresses of the C functions that do the work of NumPy's plan: inner loops of ufuncs, and level-1 BLAS."""
 
 import ctypes
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def loop_of(function: Any, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
     Returns
     -------
     Loop or None
-        None for other functions, and where NumPy would have to convert first.
+        None for other functions, and if NumPy would have to convert operands first.
     """
     if not isinstance(function, np.ufunc) or getattr(np, function.__name__, None) is not function:
         return None
@@ -68,7 +68,7 @@ def _loop(ufunc: Any, dtypes: tuple[np.dtype[Any], ...]) -> Loop | None:
 
 
 def level_1(function: Callable[..., Any]) -> tuple[str, np.dtype[Any], int] | None:
-    """Return name, dtype and address of one of SciPy's functions of BLAS for vectors; None for any other."""
+    """Return name, dtype and address if a function is one of SciPy's level-1 BLAS routines, else None."""
     found = _vectors().get(id(function))
     return None if found is None else found[1:]
 

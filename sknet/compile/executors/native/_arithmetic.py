@@ -94,7 +94,7 @@ def _as_arrays(operands: Sequence[Any]) -> list[Array] | None:
 
 
 def _spread(tape: Tape, function: Any, x: Array, y: Array, out: Array) -> bool:
-    """Append a matrix and one row or column for all of it."""
+    """Append an operation of a matrix and a row or column that is broadcast to it."""
     if function in (np.add, np.multiply) and x.shape != out.shape:
         x, y = y, x
     if x.shape != out.shape or out.dtype.char not in "fd" or not is_plain(x, y, out):
@@ -108,7 +108,7 @@ def _spread(tape: Tape, function: Any, x: Array, y: Array, out: Array) -> bool:
 
 
 def _masked(tape: Tape, x: Array, mask: Array, out: Array) -> bool:
-    """Append the product of an array's bits with a mask."""
+    """Append the product of an array, read as integers, and a mask."""
     is_mask = mask.dtype.kind == "b" and x.dtype.kind == "i" and x.dtype == out.dtype and x.itemsize in (4, 8)
     if not is_mask or not x.shape == mask.shape == out.shape or not is_plain(x, mask, out):
         return False

@@ -1,8 +1,8 @@
 """Compiled functions: cached in this process, and their machine code on disk.
 
 A function found in neither is compiled by a child process, which writes it to disk: a compiler in this
-process would hold Python's lock most of the time, and stall the fit. Loading takes a millisecond, and where
-LLVM has to place the code a tenth of a second, in a thread.
+process would hold the GIL most of the time, and stall the fit. Loading takes a millisecond; where LLVM has to
+link the code, it takes a tenth of a second, in a thread.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from sknet.compile.executors.native._placed import placed
 __all__ = ["Function"]
 
 COMPILING = 5.0  # seconds that compiling takes, roughly
-PATIENCE = 300.0  # seconds after which another process is presumed dead
+PATIENCE = 300.0  # seconds after which a process that compiles is presumed dead
 NEEDED = ("numba", "llvmlite", "numpy", "scipy")  # what the compiling process imports
 
 _functions: dict[str, Callable[..., int]] = {}
@@ -74,13 +74,13 @@ class Function:
 
     @cached_property
     def _folder(self) -> Path | None:
-        """Where compiled code is kept; not looked for where this process has it."""
+        """The directory of compiled code; not looked for if this process has loaded it."""
         folder = cache_directory()
         return folder if folder is not None and usable(folder) else None
 
     @property
     def is_compiled(self) -> bool:
-        """Whether this process has it."""
+        """Whether this process has loaded it."""
         return self._id in _functions
 
     @property

@@ -25,7 +25,7 @@ class HostCalls:
 
     @property
     def count(self) -> int:
-        """How many numbers there are."""
+        """How many functions can be called."""
         return len(self._functions)
 
     def add(self, function: Callable[[], object]) -> int:
@@ -34,7 +34,7 @@ class HostCalls:
         return len(self._functions) - 1
 
     def extend(self, function: Callable[[], object]) -> None:
-        """Let the last number call one more function."""
+        """Add a function to those that the last number calls."""
         self._functions[-1].append(function)
 
     def _call(self, number: int) -> int:
@@ -49,8 +49,8 @@ class HostCalls:
     def check(self, repeated: int) -> None:
         """Raise what a function has raised, unless NumPy repeats the step and raises it with a full message.
 
-        That is so for errors of the first `repeated` functions, before anything is updated; never for what is
-        not an error of a computation, such as KeyboardInterrupt.
+        NumPy does so for errors of the first `repeated` functions, which are called before anything is
+        updated, but not for exceptions that are no errors of a computation, such as KeyboardInterrupt.
         """
         raised, self._raised = self._raised, None
         if raised is not None and (raised[0] >= repeated or not isinstance(raised[1], Exception)):

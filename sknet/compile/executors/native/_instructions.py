@@ -1,4 +1,4 @@
-"""Instructions: rows of integers, each a function of the runner with the addresses that it works on."""
+"""Instructions: rows of integers, each a function of the runner and its arguments, mostly addresses."""
 
 from enum import IntEnum
 
@@ -6,21 +6,20 @@ import numpy as np
 
 __all__ = ["CONVERTED", "MEANING", "WIDTH", "Kind", "Meaning", "Spread", "Tape"]
 
-WIDTH = 32  # integers of an instruction
+WIDTH = 32  # integers per instruction
 MEANING = 31  # field of a loop that only `_together` reads: see `Meaning`
 GIVEN = ("int8", "uint8", "int16", "int32", "int64", "float32", "float64")
-# Dtypes that elements are converted from and to; NumPy does all others.
+# Pairs of dtypes between which elements are converted; NumPy converts all others.
 CONVERTED = tuple((a, b) for a in GIVEN for b in ("float32", "float64") if a != b)
 
 
 class Kind(IntEnum):
     """The first field; the others follow, in this order. `b` is the number of the step in a run.
 
-    LOOP: address and data of an inner loop of a ufunc; four addresses; how often it is called, and four
-    steps in bytes from call to call; four lengths; nine strides; how often all of that is done, and four
-    steps.
+    LOOP: address and data of an inner loop of a ufunc; four addresses; number of calls, and four steps in
+    bytes between them; four lengths; nine strides; how often all of these calls are repeated, and four steps.
     BLAS: address; six addresses of arguments.
-    SPREAD: size of an element; a `Spread`; full array, the one that is spread, target; rows, columns.
+    SPREAD: size of an element; a `Spread`; matrix, the array that is broadcast, target; rows, columns.
     COPY: size of an element; source and two strides; rows (or 0); target and two strides; two lengths; steps
     in bytes per `b` of rows, source and target.
     CONVERT: index in `CONVERTED`; as for COPY, with a step of rows only.
@@ -35,8 +34,8 @@ class Kind(IntEnum):
     HOST: address of the callback; number of the call. Ends the run unless it returns 0.
     FINITE: size; loss, penalty, sum of squares. Ends the run if one is not finite.
     COUNTER: -; target. The number of the step.
-    NOTHING: what is left out.
-    UNIFORM: -; target, length; two halves of the key, site, address of the step. Philox4x64-10, in float32.
+    NOTHING: an instruction that is skipped.
+    UNIFORM: -; target, length; halves of the key, site, address of the step. Philox4x64-10, in float32.
     ADD_ROW_RELU: size; matrix, row, target; rows, columns. The larger of the sum and zero.
     MASK_POSITIVE: size; x, source, mask, target; length. The mask is where x is positive; as for MASK.
     """
@@ -64,7 +63,7 @@ class Kind(IntEnum):
 
 
 class Spread(IntEnum):
-    """What a row or a column for the whole of a matrix is often used for."""
+    """Operations of a matrix and a row or column that is broadcast to it."""
 
     ADD_ROW = 0
     SUBTRACT_COLUMN = 1
@@ -73,7 +72,7 @@ class Spread(IntEnum):
 
 
 class Meaning(IntEnum):
-    """What a loop does, if it can be joined with an instruction beside it."""
+    """What a loop computes, if it may be fused with a neighbouring instruction."""
 
     OTHER = 0
     RELU = 1

@@ -1,4 +1,4 @@
-"""The source of the functions behind the instructions, with dtypes left open."""
+"""The source of the functions that instructions call, as templates for any dtype."""
 
 __all__ = [
     "BOUNDS",

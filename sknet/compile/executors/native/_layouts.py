@@ -1,4 +1,4 @@
-"""Layouts of arrays, and the instructions that most calls become: loops of ufuncs, and copies."""
+"""Layouts of arrays, and the instructions for most calls: loops of ufuncs, and copies."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def is_plain(*arrays: Any) -> bool:
 
 
 def is_apart(out: Array, *operands: Array) -> bool:
-    """Tell whether each operand is exactly where the result is, or somewhere else."""
+    """Tell whether each operand has exactly the memory of the result, or none of it."""
     place = out.__array_interface__["data"][0], out.strides
     return all(
         (x.__array_interface__["data"][0], x.strides) == place or not np.may_share_memory(x, out)
@@ -34,7 +34,7 @@ def is_apart(out: Array, *operands: Array) -> bool:
 
 
 def merged(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
-    """Return lengths, and strides of each array, after merging axes that are one behind the other in all."""
+    """Return lengths, and strides of each array, after merging axes that are contiguous in all of them."""
     lengths: list[int] = []
     steps: list[list[int]] = [[] for _ in strides]
     for i, n in enumerate(shape):
@@ -75,7 +75,7 @@ def looped(
     strides: list[list[int]],
     meaning: Meaning = Meaning.OTHER,
 ) -> bool:
-    """Append an inner loop over the last of up to three axes, called for each place in the others."""
+    """Append an inner loop over the last of up to three axes, called for each position along the others."""
     *outer, inner = lengths
     if len(outer) > 2:
         return False
@@ -116,7 +116,7 @@ def fill(tape: Tape, out: Any, value: Any) -> bool:
 
 
 def code(source: np.dtype[Any], target: np.dtype[Any]) -> int | None:
-    """Return the size of elements to copy, or a negative number that stands for a conversion; or None."""
+    """Return the size of the elements if they are copied, a negative number for a conversion, or None."""
     if source == target:
         return source.itemsize if source.itemsize in (1, 2, 4, 8) and source.kind in "biuf" else None
     pair = ("uint8" if source.kind == "b" else source.name), target.name
@@ -127,6 +127,6 @@ def copy(
     tape: Tape, code: int, source: int, strides: Sequence[int], target: int, to: Sequence[int],
     lengths: tuple[int, int], rows: int = 0, by: tuple[int, int, int] = (0, 0, 0),
 ) -> int:  # fmt: skip
-    """Append a copy of rows, converted if need be; return its position."""
+    """Append a copy of rows, converted if necessary; return its position."""
     kind, number = (Kind.COPY, code) if code > 0 else (Kind.CONVERT, -1 - code)
     return tape.add(kind, number, source, *strides, rows, target, *to, *lengths, *by)

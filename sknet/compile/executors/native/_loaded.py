@@ -1,6 +1,6 @@
-"""The function that carries out instructions, shared by all fits of this process, and when it is loaded.
+"""The function that executes instructions, shared by all fits of this process, and when it is loaded.
 
-Only a fit that lasts imports what instructions are written with.
+The modules that write instructions are imported only by fits that take long enough.
 """
 
 import importlib.util
@@ -59,7 +59,7 @@ def is_placed_by_hand() -> bool:
 
 
 class Runner:
-    """The function that carries out instructions, shared by all runs of this process.
+    """The function that executes instructions, shared by all runs of this process.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Machine code of one function, kept in one file; also the program of the compiling process.
+"""Machine code of one function, stored in one file; also the program of the compiling process.
 
 This module imports nothing from sknet: a process that compiles in the background is given its source,
 and runs isolated from the working directory and from Python's environment variables.
@@ -26,7 +26,7 @@ KNOWN = frozenset({"memset", "memcpy", "memmove", "NRT_MemInfo_call_dtor"})
 
 
 class CodeFile:
-    """Keeps compiled code in a file.
+    """Stores compiled code in a file.
 
     Nothing in a file is interpreted before its digest has been verified, and only files that nobody
     else can have written are read.
@@ -97,7 +97,7 @@ class _Keeper:
         """Find nothing."""
 
     def save_overload(self, _: Any, found: Any) -> None:
-        """Keep the name of the function, and the object file that has it."""
+        """Store the name of the function, and the object file that contains it."""
         library = found.library
         declared = set(re.findall(r'^declare [^@]*@"?([^"(]+)', library.get_llvm_str(), re.MULTILINE))
         strange = [name for name in declared - KNOWN if not name.startswith("llvm.")]
@@ -129,7 +129,7 @@ def compiled(source: str, arguments: int) -> bytes:
     Raises
     ------
     RuntimeError
-        If the object file cannot be used by itself.
+        If the object file needs other code.
     """
     from numba import types
 
@@ -177,7 +177,7 @@ def main() -> None:
     """Read a JSON object from standard input: what to compile, the file, its key, and import paths."""
     job = json.load(sys.stdin)
     if hasattr(os, "nice"):
-        os.nice(10)  # the fit that goes on meanwhile comes first
+        os.nice(10)  # the running fit has priority
     sys.path.extend(job["paths"])  # after the standard library, so that they cannot shadow it
     CodeFile(job["path"], job["key"]).write(compiled(job["source"], job["arguments"]))
 

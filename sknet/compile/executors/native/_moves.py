@@ -1,4 +1,4 @@
-"""Calls that move elements: copies, conversions, masks and indices."""
+"""Calls that move elements: copies, conversions, masks and indexing."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ from sknet.compile.executors.native._recorded import Call
 
 __all__ = ["add_rows", "check_indices", "copied", "copyto", "gathered", "put", "take", "uniform"]
 
-MOST_LOOPS = 64  # instructions that one call may become
+MOST_LOOPS = 64  # most instructions for one call
 
 
 def copyto(tape: Tape, call: Call) -> bool:
@@ -44,7 +44,7 @@ def copyto(tape: Tape, call: Call) -> bool:
 
 
 def copied(tape: Tape, source: Array, out: Array, by: tuple[int, int, int] = (0, 0, 0)) -> bool:
-    """Append copies of an array into another; `by` are steps in bytes for each step of a run."""
+    """Append copies of an array into another; `by` are steps in bytes between the training steps of a run."""
     kind = code(source.dtype, out.dtype)
     readable = all(x.flags.aligned and x.dtype.isnative for x in (source, out))
     if kind is None or not readable or (kind < 0 and any(by)):
@@ -63,7 +63,7 @@ def copied(tape: Tape, source: Array, out: Array, by: tuple[int, int, int] = (0,
 
 
 def gathered(tape: Tape, source: Array, slot: Array) -> bool:
-    """Append copies of rows of an array into a batch; their addresses are written before a run."""
+    """Append copies of rows of an array into a batch; their addresses are filled in before a run."""
     kind = code(source.dtype, slot.dtype)
     if kind is None or not (source.flags.aligned and source.dtype.isnative) or not slot.size:
         return False

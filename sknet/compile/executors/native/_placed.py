@@ -1,7 +1,7 @@
 """Object files in memory, ready to be called: without Numba, and on most machines without LLVM.
 
-Importing LLVM takes 50 MiB. Numba's object files for x86-64 need nothing that LLVM would do: code for any
-place in memory refers to other places by their whole address, so these are all that is filled in.
+Importing LLVM takes 50 MiB. Numba's object files for x86-64 are simple to link: the code may be anywhere in
+memory, so it refers to other code and data by absolute addresses of 64 bits, which are all that is filled in.
 """
 
 import ctypes
@@ -32,12 +32,12 @@ def placed(code: bytes, arguments: int) -> Callable[..., int]:
     Returns
     -------
     callable
-        Takes and returns integers; does not hold Python's lock.
+        Takes and returns integers; releases the GIL.
 
     Raises
     ------
     OSError, RuntimeError
-        If the system allows no new code, or the object file is of an unknown kind.
+        If the system does not allow new code in memory, or the object file is of an unknown kind.
     """
     name, _, content = code.partition(b"\0")
     address = _by_hand(content, name) if is_placed_by_hand() else _by_llvm(content, name.decode())
@@ -74,7 +74,7 @@ class _Section(NamedTuple):
 
 
 class _Symbol(NamedTuple):
-    """An entry of the table of symbols."""
+    """An entry of the symbol table."""
 
     name: int
     info: int
@@ -85,11 +85,11 @@ class _Symbol(NamedTuple):
 
 
 HEADER, SECTION, SYMBOL, RELOCATION = "<16sHHIQQQIHHHHHH", "<IIQQQQIIQQ", "<IBBHQQ", "<QQq"
-IS_ELF = b"\x7fELF\x02\x01\x01"  # of 64 bits, the lowest byte first
+IS_ELF = b"\x7fELF\x02\x01\x01"  # 64 bits, little-endian
 X86_64, OBJECT_FILE = 62, 1
 NO_BITS, SYMBOLS, ADDENDS = 8, 2, 4  # kinds of sections
 ALLOCATED = 2  # a flag of sections
-UNDEFINED, SPECIAL = 0, 0xFF00  # numbers of sections that are none
+UNDEFINED, SPECIAL = 0, 0xFF00  # section numbers that stand for no section
 WHOLE_ADDRESS = 1  # R_X86_64_64
 UNWINDING = b".eh_frame"
 
@@ -117,7 +117,7 @@ def _by_hand(content: bytes, name: bytes) -> int:
     if ctypes.CDLL(None, use_errno=True).mprotect(
         ctypes.c_void_p(base), ctypes.c_size_t(size), mmap.PROT_READ | mmap.PROT_EXEC
     ):
-        raise OSError(ctypes.get_errno(), "the system allows no new code in memory")
+        raise OSError(ctypes.get_errno(), "the system does not allow new code in memory")
     _alive.append(memory)
     found = dict(symbols).get(name)
     if found is None:
@@ -177,7 +177,7 @@ def _relocate(
 
 
 def _by_llvm(content: bytes, name: str) -> int:
-    """Return the address of a function, placed by the library that Numba compiles with."""
+    """Return the address of a function, linked by LLVM, with which Numba compiles."""
     import llvmlite.binding as llvm
 
     library: Any = ctypes.pythonapi if os.name == "posix" else ctypes.cdll.msvcrt

@@ -1,4 +1,4 @@
-"""What is recorded of a step of NumPy's plan: its calls, in order, on the arrays that they work on."""
+"""Records a step of NumPy's plan: its calls, in order, with the arrays that they work on."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ class Call(NamedTuple):
     named: dict[str, Any]
 
     def run(self) -> Any:
-        """Do it."""
+        """Make the call."""
         given = [x.run() if isinstance(x, Call) else x for x in self.args]
         return self.function(*given, **self.named)
 
@@ -40,7 +40,7 @@ def recorded(program: Any) -> list[Call]:
     Returns
     -------
     list of Call
-        Without those that are arguments of another.
+        Without those whose results are arguments of another.
     """
     calls: list[Call] = []
 

@@ -1,4 +1,4 @@
-"""Calls of NumPy as instructions, each with the same bits; what has no rule is called back."""
+"""Translates calls of NumPy to instructions with bitwise identical results; others are left to it."""
 
 import operator
 from collections.abc import Callable
@@ -27,14 +27,14 @@ def translated(tape: Tape, call: Call) -> bool:
     Parameters
     ----------
     tape : Tape
-        Takes them.
+        What they are appended to.
     call : Call
         A call of a step.
 
     Returns
     -------
     bool
-        False, and nothing appended, if it has to be called back.
+        False, with nothing appended, if NumPy has to make the call.
     """
     rule = _rule_of(call.function)
     return rule is not None and rule(tape, call)

@@ -1,4 +1,4 @@
-"""Many training steps in one call, without Python in between: the calls of NumPy's plan, as instructions."""
+"""Many training steps in one call, without Python in between: the calls of NumPy's plan as instructions."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -27,9 +27,9 @@ class Parts(NamedTuple):
     gradient, update : Compiled
         The programs, bound to the memory that they train.
     flat_gradient : ndarray of shape (n_parameters,)
-        The gradient, which one writes and the other reads.
+        The gradient, which the first program writes and the second reads.
     numbers : ndarray of shape (n_numbers,)
-        Where the update reads the step's numbers.
+        Where the update reads the numbers of a step, such as its rate.
     """
 
     gradient: Any
@@ -50,9 +50,9 @@ class NativeRun:
     data : tuple
         X (or a dict of inputs), y and weight (or None): the rows that batches are taken from.
     check : bool
-        Stop before an update that is not finite.
+        Whether to stop before an update if loss or gradient are not finite.
     most : int
-        The most steps per call.
+        Maximum number of steps per call.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class NativeRun:
     rows : int
         Rows of a batch.
     hosted : list of Call
-        What is left to NumPy.
+        The calls that are left to NumPy.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class NativeRun:
     def _write_gather(self, source: np.ndarray, slot: np.ndarray) -> slice:
         first, known = len(self._tape.rows), len(self._of_data.rows)
         if not gathered(self._of_data, source, slot):
-            raise UnsupportedError(f"rows of {source.dtype} that are not laid out as those of a batch are")
+            raise UnsupportedError(f"rows of {source.dtype} whose layout differs from that of a batch")
         self._tape.rows += self._of_data.rows[known:]
         return slice(first, len(self._tape.rows))
 
@@ -134,7 +134,7 @@ class NativeRun:
     def _write_check(self, result: Any) -> None:
         flat = self._parts.flat_gradient
         if not result.data.dtype == result.penalty.dtype == flat.dtype or flat.dtype.char not in "fd":
-            raise UnsupportedError("a loss of another dtype than the parameters")
+            raise UnsupportedError("a loss whose dtype differs from that of the parameters")
         squares = np.zeros((), flat.dtype)
         squared(self._tape, flat, squares)
         places = map(self._tape.address, (result.data, result.penalty, squares))
@@ -145,13 +145,13 @@ class NativeRun:
     ) -> slice:
         first = len(self._tape.rows)
         if not copied(self._tape, source, target, by):
-            raise UnsupportedError(f"results of {source.dtype} that are copied to {target.dtype}")
+            raise UnsupportedError(f"results of {source.dtype} that are converted to {target.dtype}")
         return slice(first, len(self._tape.rows))
 
     # -- running ------------------------------------------------------------------------------
 
     def release(self) -> None:
-        """Forget the data, until others are bound."""
+        """Release the data, until `rebind` is called."""
         self._of_data, self._orders = Tape(), None
 
     def rebind(self, data: tuple[Any, Any, Any]) -> None:
@@ -187,8 +187,8 @@ class NativeRun:
         Returns
         -------
         int
-            Number of steps done: all, or those before the first that has to be done by NumPy, whose errors
-            say what is wrong with it.
+            Number of steps done: all, or those before the first that NumPy has to repeat, whose errors say
+            what is wrong.
         """
         steps, program, count = runner().steps, self._program, len(hyper)
         assert steps is not None

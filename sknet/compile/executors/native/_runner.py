@@ -1,4 +1,4 @@
-"""The source of the function that carries out instructions: compiled once by Numba, whatever is trained.
+"""The source of the function that executes instructions: compiled once by Numba, whatever is trained.
 
 It is given addresses, so it does not depend on dtypes or sizes. `_instructions` lists what the fields of an
 instruction mean.
@@ -28,7 +28,7 @@ ARGUMENTS = 5  # address and number of instructions, address of eight integers, 
 REALS = (("float32", 4), ("float64", 8))
 WORDS = (("uint32", 4), ("uint64", 8))
 ALL = (("uint8", 1), ("uint16", 2), *WORDS)
-# Of each spread: the length of what is spread, its index, and the operation.
+# For each `Spread`: the length of what is broadcast, its index, and the operator.
 SPREADS = {
     Spread.ADD_ROW: ("n1", "j", "+"), Spread.SUBTRACT_COLUMN: ("n0", "i", "-"),
     Spread.MULTIPLY_COLUMN: ("n0", "i", "*"), Spread.DIVIDE_COLUMN: ("n0", "i", "/"),
@@ -44,7 +44,7 @@ def _spread() -> str:
 
 
 def _branches(field: int, lines: Mapping[int, str]) -> str:
-    """Return lines of which one is carried out: that of the number in a field of the instruction."""
+    """Return lines of which one is executed: that for the number in a field of the instruction."""
     return "".join(
         f"                {'elif' if i else 'if'} one[{field}] == {number}:\n                    {line}\n"
         for i, (number, line) in enumerate(lines.items())
@@ -52,7 +52,7 @@ def _branches(field: int, lines: Mapping[int, str]) -> str:
 
 
 def _cases(name: str, dtypes: tuple[tuple[str, int], ...], given: str, result: str = "") -> str:
-    """Return lines that call the function for the size of element that the second field says."""
+    """Return lines that call the function for the element size in the second field."""
     return _branches(1, {size: f"{result}{name}_{dtype}({given})" for dtype, size in dtypes})
 
 

@@ -1,4 +1,4 @@
-"""Instructions that are faster together: those of a rectifier, forward and back."""
+"""Fuses instructions that are faster together: those of a ReLU, forward and backward."""
 
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -13,7 +13,7 @@ Row = list[int]
 
 
 def joined(rows: Iterable[Row]) -> list[Row]:
-    """Return instructions with the same results, some of which do what several did.
+    """Return instructions with the same results, some of them fused.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def _joined(rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _add_row_relu(first: Row, second: Row) -> Row | None:
-    """Return the sum with a row, and what is positive of it, in the same place."""
+    """Return one instruction for the addition of a row and the ReLU of the sum, if these two are that."""
     if first[0] != Kind.SPREAD or first[2] != 0 or second[0] != Kind.LOOP or second[MEANING] != Meaning.RELU:
         return None
     size, _, x, row, out, n_rows, n_columns = first[1:8]
@@ -51,7 +51,7 @@ def _add_row_relu(first: Row, second: Row) -> Row | None:
 
 @cache
 def _keeps_no_sign() -> bool:
-    """Tell whether the larger of -0.0 and 0.0 is 0.0 to NumPy, wherever they are in an array."""
+    """Tell whether NumPy's maximum of -0.0 and 0.0 is 0.0, wherever they are in an array."""
     for dtype in (np.float32, np.float64):
         negative = np.full(131, -0.0, dtype)
         for zero in (np.zeros(131, dtype), dtype(0)):
@@ -61,7 +61,7 @@ def _keeps_no_sign() -> bool:
 
 
 def _mask_positive(first: Row, second: Row) -> Row | None:
-    """Return a mask of what is positive, and what it leaves of a vector."""
+    """Return one instruction for a mask of positive elements and its product with a vector, likewise."""
     if first[0] != Kind.LOOP or first[MEANING] != Meaning.IS_POSITIVE or second[0] != Kind.MASK:
         return None
     size, source, mask, target, length = second[1:6]
