@@ -7,6 +7,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # `docs` and `tests` of this checkout
 
 import sknet  # noqa: E402
+from docs.extensions.links import short_names  # noqa: E402
 
 project = "sknet"
 author = "The sknet developers"
@@ -20,13 +21,15 @@ extensions = [
     "sphinx.ext.intersphinx",
     "sphinx_copybutton",
     "sphinx_design",
+    "sphinx_gallery.gen_gallery",
     "docs.extensions.docstrings",
+    "docs.extensions.figures",
     "docs.extensions.formulas",
     "docs.extensions.links",
     "docs.extensions.pages",
 ]
 root_doc = "index"
-exclude_patterns = ["_build", "README.md", "inventories"]
+exclude_patterns = ["_build", "README.md", "inventories", "measured"]
 default_role = "py:obj"
 add_module_names = False
 toc_object_entries = False
@@ -42,6 +45,8 @@ numpydoc_show_class_members = False
 numpydoc_xref_param_type = True
 numpydoc_xref_ignore = "all"
 numpydoc_xref_aliases = {
+    **{name: path for name, path in short_names().items() if name.isidentifier() and name[0].isupper()},
+    "None": "None",
     **dict.fromkeys(("bool", "boolean"), "bool"),
     **{
         word: f"collections.abc.{word.capitalize()}"
@@ -52,6 +57,20 @@ numpydoc_xref_aliases = {
     "DataFrame": "pandas.DataFrame",
     "Axes": "matplotlib.axes.Axes",
     "RandomState": "numpy.random.RandomState",
+}
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "within_subsection_order": "FileNameSortKey",
+    "reference_url": {"sknet": None},
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "min_reported_time": 10**6,  # times of a build say little
+    "remove_config_comments": True,
 }
 
 SITES = {

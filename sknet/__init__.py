@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sknet import (
         autograd,
         callbacks,
+        display,
         losses,
         model_selection,
         neural_network,
@@ -67,7 +68,7 @@ _HOMES = {
     "sknet.freezing": ("freeze",),
 }
 _MODULES = (
-    *("autograd", "callbacks", "losses", "model_selection", "neural_network", "nn"),
+    *("autograd", "callbacks", "display", "losses", "model_selection", "neural_network", "nn"),
     *("onnx", "ops", "optim", "preprocessing", "tabular"),
 )
 
@@ -89,6 +90,7 @@ __all__ = [
     "callbacks",
     "checkpoint",
     "config_context",
+    "display",
     "enable_grad",
     "freeze",
     "get_config",

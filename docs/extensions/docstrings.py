@@ -1,8 +1,9 @@
 """Docstrings are prose for readers of code: what only reStructuredText would read as markup is escaped."""
 
+import inspect
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -54,7 +55,22 @@ def process(app: "Sphinx", what: str, name: str, value: object, options: object,
     lines[:] = list(escaped(lines))
 
 
+def signature(
+    app: "Sphinx", what: str, name: str, value: Any, options: object, given: str | None, returned: str | None
+) -> tuple[str, str] | None:
+    """Return the signature of a class as `inspect` sees it, also where a metaclass makes its objects."""
+    if what != "class":
+        return None
+    try:
+        found = inspect.signature(value)
+    except (TypeError, ValueError):
+        return None
+    bare = [x.replace(annotation=x.empty) for x in found.parameters.values()]
+    return str(found.replace(parameters=bare, return_annotation=found.empty)), ""
+
+
 def setup(app: "Sphinx") -> dict[str, bool]:
     """Connect the escape."""
     app.connect("autodoc-process-docstring", process, priority=100)
+    app.connect("autodoc-process-signature", signature, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -7,15 +7,17 @@ replayed, as in a training step, and "eager".
 Prints, for each case and pass, milliseconds (median over the rounds) and the ratio of sknet's time to
 PyTorch's. Threads are the BLAS library's: OMP_NUM_THREADS=2 gives both libraries two.
 
-    python examples/benchmarks/layers.py [--rounds 9] [--only Conv2d]
+    python examples/benchmarks/layers.py [--rounds 9] [--only Conv2d] [--json FILE]
 """
 
 import argparse
+import json
 import os
 import platform
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -189,6 +191,7 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", default="", help="only the cases whose name contains this")
+    parser.add_argument("--json", help="a file for the times, which docs/measured keeps")
     arguments = parser.parse_args()
     makers = contenders()
     print(
@@ -199,13 +202,18 @@ def main() -> None:
     ratios = [f"{name} / torch" for name in list(makers)[:2] if peers]
     print("| case | pass | " + " | ".join([*makers, *ratios]) + " |")
     print("|---" * (2 + len(makers) + len(ratios)) + "|")
+    measured: dict[str, dict[str, float]] = {}
     for case in CASES:
         for which in PASSES if arguments.only in case.name else ():
             calls = [make(case, which == "both") for make in makers.values()]
             times = measure(calls, arguments.rounds)
+            measured[f"{case.name}, {which}"] = dict(zip(makers, (round(x, 3) for x in times), strict=True))
             cells = [f"{value:.2f}" for value in times]
             cells += [f"{value / times[2]:.2f}" for value in times[:2] if peers]
             print(f"| {case.name} | {which} | " + " | ".join(cells) + " |", flush=True)
+    if arguments.json:
+        written = {"unit": "milliseconds per call", "rows": measured}
+        Path(arguments.json).write_text(json.dumps(written, indent=1) + "\n")
 
 
 if __name__ == "__main__":

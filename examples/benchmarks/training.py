@@ -9,10 +9,11 @@ sknet runs in native code from the first step on where Numba is installed; SKNET
 Prints, for each network, microseconds per step (median over the rounds), the ratio of the others to
 sknet, and of sknet to the floor; at the end the geometric means.
 
-    python examples/benchmarks/training.py [--quick] [--rounds 5]
+    python examples/benchmarks/training.py [--quick] [--rounds 5] [--json FILE]
 """
 
 import argparse
+import json
 import os
 import platform
 import statistics
@@ -20,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -167,6 +169,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="only the three small networks")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", help="a file for the times, which docs/measured keeps")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     fits = contenders()
@@ -181,9 +184,11 @@ def main() -> None:
         + " |"
     )
     print("|---" * (len(fits) + len(peers) + 4) + "|")
+    measured: dict[str, dict[str, float]] = {}
     ratios: dict[str, list[float]] = {name: [] for name in [*peers, "floor"]}
     for network in NETWORKS[:3] if arguments.quick else NETWORKS:
         found = measure(network, fits, arguments.rounds)
+        measured[str(network)] = {name: round(found[name], 1) for name in [*fits, "floor"]}
         for name, values in ratios.items():
             values.append(found["sknet"] / found[name] if name == "floor" else found[name] / found["sknet"])
         cells = [f"{found[name]:.0f}" for name in [*fits, "floor"]]
@@ -192,6 +197,9 @@ def main() -> None:
     if any(value <= 0 for values in ratios.values() for value in values):
         print("\nA long fit took less time than a short one: this machine is too busy to measure on.")
         return
+    if arguments.json:
+        times = {"unit": "microseconds per step", "rows": measured}
+        Path(arguments.json).write_text(json.dumps(times, indent=1) + "\n")
     means = ", ".join(f"{name} {statistics.geometric_mean(values):.2f}" for name, values in ratios.items())
     print(f"\ngeometric means, peer / sknet and sknet / floor: {means}")
 
