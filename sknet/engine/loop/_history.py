@@ -52,7 +52,10 @@ class History(dict[str, list[float]]):
         """
         epochs = self.n_epochs
         for name, value in values.items():
-            self.setdefault(name, [math.nan] * epochs).append(float(value))
+            column = self.get(name)
+            if column is None:  # not by `setdefault`, which would make a list of all epochs each time
+                column = self[name] = [math.nan] * epochs
+            column.append(float(value))
         for column in self.values():
             if len(column) == epochs:
                 column.append(math.nan)

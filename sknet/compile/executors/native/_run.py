@@ -1,6 +1,6 @@
 """Many training steps in one call, without Python in between: the calls of NumPy's plan as instructions."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from sknet.compile.executors.native._together import joined
 
 __all__ = ["NativeRun", "Parts"]
 
-ROWS, TARGET = 5, 6  # fields of a copy
+SOURCE, ROWS, TARGET = 2, 5, 6  # fields of a copy
 
 
 class Parts(NamedTuple):
@@ -77,7 +77,10 @@ class NativeRun:
         self.rows = slots.y.shape[0]
         self.losses = np.zeros((most, 2), parts.flat_gradient.dtype)
         self._numbers = np.zeros((most, parts.numbers.size), parts.numbers.dtype)
-        self._gathers = [self._write_gather(*pair) for pair in self._pairs(data)]
+        pairs = self._pairs(data)
+        self._gathers = [self._write_gather(*pair) for pair in pairs]
+        # What instructions depend on that read an array.
+        self._sources = [(source.strides, source.dtype, source.ctypes.data) for source, _ in pairs]
         first = self._gathers[self._n_inputs].start
         self._of_inputs, self._of_targets = slice(0, first), slice(first, len(self._tape.rows))
         self._orders: tuple[tuple[np.ndarray, np.ndarray], int, int] | None = None
@@ -96,8 +99,10 @@ class NativeRun:
         for name, value in result.changed.items():
             self._write_copy(value, slots.untrained[name])
         self._program, self._scratch = self._tape.finished(), np.zeros(8, np.int64)
+        self._room_of_loops = self._scratch.ctypes.data
         self._offsets = self._program[self._outputs, TARGET] - self._room
         self._place = self._program.ctypes.data
+        self._steps: Callable[..., int] | None = None  # once it is loaded
 
     # -- instructions -------------------------------------------------------------------------
 
@@ -156,10 +161,16 @@ class NativeRun:
 
     def rebind(self, data: tuple[Any, Any, Any]) -> None:
         """Read other rows of the same shapes, dtypes and layouts from now on."""
-        for (source, slot), places in zip(self._pairs(data), self._gathers, strict=True):
-            first = len(self._of_data.rows)
-            gathered(self._of_data, source, slot)
-            self._program[places] = self._of_data.finished()[first:]
+        for i, (source, slot) in enumerate(self._pairs(data)):
+            places, (*layout, before) = self._gathers[i], self._sources[i]
+            address = self._of_data.address(source)
+            if layout == [source.strides, source.dtype]:
+                self._program[places, SOURCE] += address - before
+            else:
+                first = len(self._of_data.rows)
+                gathered(self._of_data, source, slot)
+                self._program[places] = self._of_data.finished()[first:]
+            self._sources[i] = source.strides, source.dtype, address
 
     def run(
         self,
@@ -190,8 +201,9 @@ class NativeRun:
             Number of steps done: all, or those before the first that NumPy has to repeat, whose errors say
             what is wrong.
         """
-        steps, program, count = runner().steps, self._program, len(hyper)
+        steps, program, count = self._steps or runner().steps, self._program, len(hyper)
         assert steps is not None
+        self._steps = steps
         self._numbers[:count] = hyper
         if self._orders is None or self._orders[0] is not orders:
             self._orders = orders, orders[0].ctypes.data, orders[1].ctypes.data
@@ -202,6 +214,6 @@ class NativeRun:
         if self._gives_outputs != (outputs is not None):
             self._gives_outputs = outputs is not None
             program[self._outputs, 0] = Kind.COPY if self._gives_outputs else Kind.NOTHING
-        done = steps(self._place, len(program), self._scratch.ctypes.data, count, counter)
+        done = steps(self._place, len(program), self._room_of_loops, count, counter)
         self._host.check(self._of_gradient)
         return done
