@@ -95,6 +95,8 @@ def evaluate(estimator: Any, X: Any, y: Any, task: Task, arguments: Mapping[str,
     why_not = continuation.why_not_
     if network is None and task.resource is not None:
         why_not = f"{task.resource} is not the number of epochs of a sknet network"
+    elif network is not None and getattr(network, "n_members", 1) > 1:
+        why_not = "each fit of an ensemble begins anew"
     failed = result["fit_error"] is not None
     return Evaluated(
         result,

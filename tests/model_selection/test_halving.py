@@ -234,6 +234,7 @@ SPANS = {
         MLPClassifier((4,), optimizer=optim.SGD(lambda at: 0.1 if at.step < at.total_steps / 2 else 0.01)),
         r"SGD\(",
     ),
+    "ensemble": (MLPClassifier((4,), n_members=2, **SHORT), "each fit of an ensemble begins anew"),
     "another library": (
         SGDClassifier(random_state=0),
         "max_iter is not the number of epochs of a sknet network",

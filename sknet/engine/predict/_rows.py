@@ -11,7 +11,15 @@ from sknet import ops
 from sknet.core import Tensor, no_grad
 from sknet.device import Device, active, backend, device_of, to_device
 from sknet.engine.predict._predictor import FEW_ROWS, Head, Pass
-from sknet.engine.state import Layout, are_arrays, computed_dtype, each_input, n_rows, row_shapes
+from sknet.engine.state import (
+    Layout,
+    are_arrays,
+    computed_dtype,
+    each_input,
+    n_rows,
+    row_shapes,
+    structure_of,
+)
 from sknet.engine.step import evaluate
 from sknet.exceptions import DeviceError
 from sknet.nn import Module, largest_activation, run
@@ -31,6 +39,9 @@ __all__ = [
 
 CHUNK_ELEMENTS = 1 << 20  # size of the largest activation: 4 MiB in float32, which fits into most caches
 
+KEPT = 256  # structures
+
+_alike: dict[Any, int] = {}  # by structure
 _measured: WeakKeyDictionary[Layout, dict[Any, int]] = WeakKeyDictionary()
 
 
@@ -51,6 +62,19 @@ def rows_at_once(module: Module, shape: Any, dtype: Any) -> int:
     int
         At least 1.
     """
+    structure, named = structure_of(module), isinstance(shape, dict)
+    key: Any = structure, *(map(str, (shape, dtype)) if named else (shape, str(dtype)))
+    if structure is None:
+        return _rows_at_once(module, shape, dtype)
+    found = _alike.get(key)
+    if found is None:
+        if len(_alike) >= KEPT:
+            _alike.clear()
+        found = _alike[key] = _rows_at_once(module, shape, dtype)
+    return found
+
+
+def _rows_at_once(module: Module, shape: Any, dtype: Any) -> int:
     try:
         elements = largest_activation(module, shape, dtype)
     except DeviceError:  # its code depends on values: estimate by the parameters

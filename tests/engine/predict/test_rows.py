@@ -32,6 +32,18 @@ def test_chunks_shrink_with_the_largest_activation():
     assert 50 < chunk_rows(images(), (1, 12, 12)) <= (1 << 20) // (64 * 10 * 10)
 
 
+def test_networks_of_one_structure_have_chunks_of_one_size():
+    sizes = [(8, 5), (300, 5), (8, 700), (300, 700)]
+    shapes = [((features,), None) for _, features in sizes] + [
+        ((features,), "float64") for _, features in sizes
+    ]
+    found = []
+    for _ in range(2):  # others of the same structure, the second time
+        models = [model(features, width) for width, features in sizes] * 2
+        found.append([chunk_rows(each, *shape) for each, shape in zip(models, shapes, strict=True)])
+    assert found[0] == found[1] == [(1 << 20) // max(size) for size in sizes] * 2
+
+
 class Reading(nn.Module):
     """It reads a value, so that no shape pass is possible."""
 
