@@ -22,7 +22,7 @@ from sknet.persistence._atomic import write_atomically
 __all__ = ["FORMAT", "LITTLE", "PER_VALUE", "Contents", "damaged", "parse_json", "read_file", "write_file"]
 
 FORMAT = 1
-CHUNK = 1 << 20
+CHUNK = 1 << 16
 LITTLE = 1 << 26  # memory in bytes that texts and other values may always use, however small the file is
 PER_VALUE = 100  # the most bytes of memory for a value in a text
 MOST_AXES = 64  # NumPy's limit
