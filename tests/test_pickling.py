@@ -27,7 +27,15 @@ from sknet.core import PRIMITIVES, Primitive
 from sknet.device import Device, MetaArray
 from sknet.engine import extend
 from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransformer, LayerOutput
-from sknet.estimators.extend import ClassTargets, ColumnTargets, Perceptron, RealTargets, Recipe
+from sknet.estimators.extend import (
+    ClassTargets,
+    ColumnTargets,
+    Computation,
+    Method,
+    Perceptron,
+    RealTargets,
+    Recipe,
+)
 from sknet.exceptions import NonFiniteError
 from sknet.freezing import FrozenPipeline
 from sknet.graphs import GraphModule
@@ -35,6 +43,8 @@ from sknet.losses import LogLoss
 from sknet.nn.extend import Calls
 from sknet.onnx._writer import Node
 from sknet.preprocessing.extend import (
+    EncodedTable,
+    Feature,
     FittedEncoder,
     OneRow,
     Options,
@@ -204,6 +214,10 @@ SPECIAL = {
     Length: lambda: Length(2, 1),
     Share: lambda: Share(Length(1, 0)),
     CommonRows: lambda: graph_of_any_rows(lambda n: capture(ops.tanh, np.ones((n, 2)))),
+    Computation: lambda: Computation(model().module, nn.run, {"X": X}, False, {"variable": ops.tanh}),
+    Method: lambda: Method("predict", "Return predictions.", ops.tanh),
+    EncodedTable: lambda: EncodedTable(FittedEncoder(sknet.TableEncoder().fit(X)), "a table"),
+    Feature: lambda: planned()[0].features[0],
     FittedEncoder: lambda: FittedEncoder(sknet.TableEncoder().fit(X)),
     OneRow: lambda: OneRow([sknet.TableEncoder().fit(X).plan]),
     Member: lambda: Member("smooth", 0, sknet.TableEncoder().fit(X), model(), engine.History()),

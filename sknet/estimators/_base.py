@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
+from inspect import signature
 from os import PathLike
 from typing import Any, Self, SupportsIndex
 
@@ -272,6 +273,12 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
 
     _is_slim = False
 
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state)
+        # Pickles of earlier versions lack later parameters, whose defaults change nothing.
+        for name in set(self._get_param_names()) - state.keys():
+            setattr(self, name, signature(type(self).__init__).parameters[name].default)
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         found = packed(self) if self._is_slim else None
         return super().__reduce_ex__(protocol) if found is None else found
@@ -283,7 +290,8 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         other = memo[id(self)] = type(self).__new__(type(self))
-        other.__setstate__(deepcopy(self.__getstate__(), memo))
+        state: Any = self.__getstate__()
+        other.__setstate__(deepcopy(state, memo))
         return other
 
     # -- fitted -----------------------------------------------------------------------------------
