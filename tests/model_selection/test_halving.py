@@ -1,4 +1,4 @@
-"""Candidates go on from rung to rung, with the results of scikit-learn's halving, which restarts them."""
+"""Candidates continue from rung to rung, with the results of scikit-learn's halving, which restarts them."""
 
 import pickle
 import re
@@ -227,7 +227,7 @@ SPANS = {
     "L-BFGS": (MLPClassifier((4,), optimizer="lbfgs", **SHORT), "LBFGS is inside SciPy"),
     "cosine": (
         MLPClassifier((4,), optimizer=optim.Adam(schedules.Cosine(0.01)), **SHORT),
-        r"Adam\(lr=Cosine\(.* depends on the number of epochs",
+        r"Adam\(lr=Cosine\(.* depends on the total number of epochs",
     ),
     "average": (MLPClassifier((4,), optimizer=optim.SWA(optim.Adam(), start=0.5), **SHORT), r"SWA\("),
     "own schedule": (
@@ -243,7 +243,7 @@ SPANS = {
 
 
 @pytest.mark.parametrize("name", SPANS)
-def test_what_cannot_go_on_restarts_with_one_warning(name):
+def test_what_cannot_continue_restarts_with_one_warning(name):
     estimator, why = SPANS[name]
     told = {"resource": "max_iter", "max_resources": 9, "cv": ONE}
     grid = {"alpha": [1e-4, 1e-2, 1.0]}
@@ -271,7 +271,7 @@ FREE = {
 
 
 @pytest.mark.parametrize("name", FREE)
-def test_schedules_that_do_not_depend_on_the_length_go_on(name):
+def test_schedules_that_do_not_depend_on_the_length_continue(name):
     net = MLPClassifier((4,), optimizer=FREE[name], callbacks=[Counts()], tol=0, n_iter_no_change=99, **SHORT)
     told = {"max_resources": 9, "resource": "max_iter", "cv": ONE, "refit": False}
     ours = HalvingGridSearchCV(net, {"alpha": [1e-4, 1e-2, 1.0]}, **told).fit(X, y)

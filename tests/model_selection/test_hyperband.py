@@ -1,4 +1,4 @@
-"""Brackets as in the paper, each a halving whose candidates go on."""
+"""Brackets as in the paper, each a halving whose candidates continue."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def network(**params):
     return MLPClassifier((4,), max_iter=9, random_state=0, tol=0, n_iter_no_change=99, **params)
 
 
-def test_candidates_go_on_with_the_scores_of_restarts():
+def test_candidates_continue_with_the_scores_of_restarts():
     Counts.epochs = 0
     net = network(callbacks=[Counts()])
     rates = {"optimizer__lr": loguniform(1e-3, 1)}

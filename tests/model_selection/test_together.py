@@ -45,7 +45,7 @@ def chosen(rng, options, count):
 
 
 def random_search(seed):
-    """Return two searches that differ in their class alone, their targets, and what `fit` is given."""
+    """Return two searches that differ only in their class, their targets, and the arguments of `fit`."""
     rng = np.random.default_rng(seed)
     is_real, is_piped = rng.random() < 0.3, rng.random() < 0.5
     kind, other = (MLPRegressor, Ridge()) if is_real else (MLPClassifier, LogisticRegression())
@@ -240,7 +240,7 @@ def test_an_error_ends_all_fits_and_leaves_the_search_as_it_was(n_jobs, how, kin
         search.fit(X, LABELS)
     epochs = Counts.epochs
     time.sleep(0.05)
-    assert Counts.epochs == epochs  # nothing goes on in a thread
+    assert Counts.epochs == epochs  # no thread continues
     assert Counts.begun <= n_jobs + 1
     assert not hasattr(search, "cv_results_")
     with grouped(1) as group:

@@ -1,4 +1,4 @@
-"""Callbacks into the interpreter, called as native code calls them."""
+"""Callbacks into the interpreter, called in the way of native code."""
 
 import ctypes
 

@@ -20,7 +20,7 @@ pytest.importorskip("numba", reason="the native executor needs Numba: install sk
 
 DTYPES = ["float32", "float64"]
 SIZES = (1, 2, 3, 7, 8, 15, 17, 31, 33, 64, 65, 127, 130, 1000, 10007)
-# Those whose loops are vectorised with a rest, and may round it otherwise.
+# Their loops are vectorised, and may round the remainder differently.
 FUNCTIONS = [
     np.exp, np.expm1, np.exp2, np.log, np.log1p, np.log2, np.log10, np.tanh, np.sinh, np.cosh, np.sin, np.cos,
     np.arctan, np.sqrt, np.square, np.reciprocal, np.negative, np.absolute, np.sign, np.rint,
@@ -32,13 +32,13 @@ PAIRS = [
 
 
 def carried_out(tape):
-    """Carry out the instructions of a tape once; return how many times that was possible."""
+    """Execute the instructions of a tape once; return how often they succeeded."""
     program, scratch = tape.finished(), np.zeros(8, np.int64)
     return runner().steps(program.ctypes.data, len(program), scratch.ctypes.data, 1, 0)
 
 
 def run(*calls):
-    """Carry out calls natively; return the kinds of instructions."""
+    """Execute calls natively; return the kinds of instructions."""
     runner().wait()
     tape = Tape()
     for call in calls:
@@ -50,7 +50,7 @@ def run(*calls):
 
 
 def same(function, *args, outs=(-1,), **named):
-    """Call a function both ways, on copies that lie alike, and compare what it writes."""
+    """Call a function both ways, on copies with the same layout, and compare what it writes."""
     mine = [_copied(x) for x in args]
     theirs = [_copied(x) for x in args]
     kinds = run(Call(function, tuple(mine), named))

@@ -1,4 +1,4 @@
-"""Native code, compiled: it is found again, and a fit changes over to it without a trace."""
+"""Compiled native code is found again, and a fit switches to it without a trace."""
 
 import itertools
 import subprocess
@@ -41,7 +41,7 @@ def new_steps(kind=WaitingSteps, X=None, y=None, optimizer=None, planned=10**6):
     return kind(model, Batches(X, y, None, 30, model.dtype, model.device), True, planned)
 
 
-# -- changing over ------------------------------------------------------------------------------
+# -- switching over -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

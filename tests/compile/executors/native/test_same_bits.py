@@ -74,12 +74,12 @@ LAYERS = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers(name, dtype):
-    # In front of batch norm a bias has a gradient of nothing but rounding, which Adam would blow up.
+    # In front of batch norm a bias has a gradient of rounding errors only, which Adam would amplify.
     check(network(*LAYERS[name]), *data(dtype), dtype=dtype, size=3, optimizer=SGD(0.1))
 
 
 class Scaled(nn.Module):
-    """Multiplies by one number, which a parameter of some shape holds."""
+    """Multiplies by a single number, a parameter of some shape."""
 
     def __init__(self, shape):
         self.scale = nn.Parameter(np.full(shape, 0.7))
@@ -159,7 +159,7 @@ def test_a_gradient_with_an_axis_twice():
 
 
 class OfNoElement(nn.Module):
-    """Views no element of one number."""
+    """Takes an empty view of a single number."""
 
     def forward(self, x):
         return x * (1.0 + ops.tanh(x.mean(keepdims=True))[1:].sum())
@@ -200,7 +200,7 @@ def test_a_constant_index(index):
 
 
 class Reversed(nn.Module):
-    """Looks at rows in another order."""
+    """Reads rows in another order."""
 
     def forward(self, x):
         return ops.tanh(x.detach())[::-1] * x
