@@ -12,6 +12,7 @@ from sknet import ops
 from sknet.compile import capture
 from sknet.compile.passes import RULES, rewrite
 from sknet.core import PRIMITIVES, bind, gradients
+from tests.combinations import every
 from tests.fuzz.extremes import FLOATS, INTEGERS, check, compare, evaluate, operand
 
 REAL = FLOATS
@@ -215,11 +216,15 @@ ROWS = [
     Row("simple_power", (lambda x: x**2, lambda x: x**2.0, lambda x: ops.abs(x) ** 0.5), exact=False),
 ]
 CASES = [
-    pytest.param(row, function, dtype, id=f"{row.rule}-{number}.{i}-{dtype}")
+    pytest.param(row, function, id=f"{row.rule}-{number}.{i}")
     for number, row in enumerate(ROWS)
     for i, function in enumerate(row.functions)
-    for dtype in row.dtypes
 ]
+each_case = pytest.mark.parametrize(("row", "function"), CASES)
+
+
+def dtypes(row, **_):
+    return row.dtypes
 
 
 def listed(function):
@@ -240,7 +245,8 @@ def test_every_rule_has_a_row():
     assert {row.rule for row in ROWS} == RULES.names
 
 
-@pytest.mark.parametrize(("row", "function", "dtype"), CASES)
+@each_case
+@every(dtype=dtypes)
 def test_each_rule_separately(row, function, dtype):
     """The graph rewritten by the rule, computed one equation at a time."""
     graph = capture(listed(function), *drawn(row, dtype, 0))
@@ -252,8 +258,8 @@ def test_each_rule_separately(row, function, dtype):
         assert not compare(found, eager, graph, arrays, exact=row.exact, seed=seed)
 
 
-@pytest.mark.parametrize("exact", [True, False])
-@pytest.mark.parametrize(("row", "function", "dtype"), CASES)
+@each_case
+@every(dtype=dtypes, exact=[True, False])
 def test_compiled(row, function, dtype, exact):
     """All rules together, and the program of the graph."""
     graph = capture(listed(function), *drawn(row, dtype, 0))

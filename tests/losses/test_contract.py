@@ -38,6 +38,7 @@ from sknet.losses import (
     TripletMargin,
     Tweedie,
 )
+from tests.combinations import every
 from tests.losses.helpers import value_and_gradient
 
 N = 7
@@ -365,9 +366,12 @@ def case_id(case):
     return f"{case.loss}-{case.target.__name__}"
 
 
-ROWS = [pytest.param(case, shape, id=f"{case.loss}-{shape}") for case in CASES for shape in case.shapes]
-each_row = pytest.mark.parametrize(("case", "shape"), ROWS)
 each_case = pytest.mark.parametrize("case", CASES, ids=case_id)
+
+
+def each_row(test):
+    """Run a test for every case, with all of its shapes."""
+    return each_case(every(shape=lambda case: case.shapes)(test))
 
 
 def test_every_public_loss_has_a_row():
@@ -455,7 +459,7 @@ def test_nothing_reads_the_data_on_the_host(case, shape):
 
 
 @each_row
-@pytest.mark.parametrize("change", [lambda s: (s[0] + 1, *s[1:]), lambda s: (*s, 2), lambda s: (2, s[0])])
+@every(change=[lambda s: (s[0] + 1, *s[1:]), lambda s: (*s, 2), lambda s: (2, s[0])])
 def test_wrong_shapes_raise(case, shape, change):
     z, y = case.draw(shape)
     wrong = np.zeros(change(y.shape), y.dtype)
@@ -473,7 +477,7 @@ def test_own_targets_pass_the_check(case, shape):
 
 
 @each_case
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@every(bad=[np.nan, np.inf, -np.inf])
 def test_targets_must_be_finite(case, bad):
     y = np.zeros((4, 2))
     y[2, 1] = bad

@@ -13,6 +13,7 @@ from sknet.autograd import gradcheck
 from sknet.core import as_tensor, gradients
 from sknet.device import Device, MetaArray
 from sknet.nn import functional_call
+from tests.combinations import every
 
 
 class EmbeddedSigns(nn.Embedding):
@@ -176,7 +177,7 @@ ROWS = {
     "Sequential": (lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()), (4,)),
 }
 EACH = pytest.mark.parametrize("row", ROWS)
-MODES = pytest.mark.parametrize("training", [True, False], ids=["training", "prediction"])
+MODES = every(training=[True, False])
 
 
 def setup(row, dtype="float64", n=5):
@@ -213,8 +214,7 @@ def test_gradients_of_both_orders(row, training):
 
 
 @EACH
-@MODES
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@every(training=[True, False], dtype=["float32", "float64"])
 def test_dtype_is_kept(row, training, dtype):
     layer, x = setup(row, dtype)
     output, buffers = call(layer, x, training)

@@ -5,14 +5,14 @@ import pytest
 
 from sknet import nn
 from sknet.exceptions import DtypeError, ShapeError
+from tests.combinations import every
 from tests.nn.layers.test_pad import same
 
 torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
 
 
-@pytest.mark.parametrize("old", [1, 2, 3, 7, 10])
-@pytest.mark.parametrize("size", [1, 2, 5, 7, 12, 30])
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
+@every(old=[1, 2, 3, 7, 10], size=[1, 2, 5, 7, 12, 30])
 def test_sizes(old, size, mode):
     for corners in ({}, {"align_corners": True})[: 1 if mode == "nearest" else 2]:
         layer = nn.Upsample(size, mode=mode, **corners)
@@ -26,7 +26,7 @@ def test_factors(factor, mode):
     same(nn.Upsample(scale_factor=factor, mode=mode), torch.nn.Upsample(None, factor, mode), (2, 1, 6, 5))
 
 
-@pytest.mark.parametrize("seed", range(200))
+@every(seed=range(200))
 def test_nearest(seed):
     """Values and gradients: repeated elements, selected ones, and both in one image or volume."""
     rng = np.random.default_rng(seed)
