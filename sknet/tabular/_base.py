@@ -33,6 +33,7 @@ from sknet.tabular._frozen import Parts
 from sknet.tabular._members import KINDS, Members, Setting, setting_of
 from sknet.tabular._mixing import Mix, mixed
 from sknet.tabular._predicting import Predicts
+from sknet.tabular._rows import encoded_rows
 from sknet.tabular._training import Member, Rows, train_member
 
 __all__ = ["CONSTRAINTS", "BaseTabular"]
@@ -301,7 +302,7 @@ class BaseTabular(Predicts, BaseEstimator):
             sparse_output=task.schema.is_sparse,
         )
         encoder, fitted = fit_encoder(unfitted, self, task.schema, rows, target, random_state)
-        inputs = encoder.encode(rows, fitted), encoder.encode(task.table.take(held_out))
+        inputs = encoded_rows(encoder, rows, fitted), encoded_rows(encoder, task.table.take(held_out))
         own, others = (
             Rows(X, task.y[chosen], None if task.weight is None else task.weight[chosen])
             for X, chosen in zip(inputs, job.rows, strict=True)

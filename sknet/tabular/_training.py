@@ -12,14 +12,20 @@ from sknet.device import to_host
 from sknet.engine import Batches, History, Model, Score
 from sknet.engine.extend import Settings, Validation, predict_rows, train
 from sknet.losses import LogLoss, Loss
+from sknet.ops import is_sparse
 from sknet.tabular._members import Setting
 from sknet.tabular._network import TabularNet
+from sknet.tabular._rows import MOST_ROWS, EncodedRows
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
     from sknet.preprocessing.extend import FittedEncoder
 
 __all__ = ["Member", "Rows", "train_member"]
+
+
+# Rows that the first weights are fitted to.
+ROWS_SEEN = 2000
 
 
 class NoScore(Score):
@@ -46,7 +52,7 @@ class Rows:
 
     Attributes
     ----------
-    X : array or CSR array of shape (n_samples, n_features)
+    X : array, CSR array or EncodedRows of shape (n_samples, n_features)
         Inputs.
     y : ndarray of shape (n_samples, ...)
         Targets as the loss expects them.
@@ -94,6 +100,9 @@ class Member:
 
     def outputs(self, X: Any) -> np.ndarray:
         """Return raw outputs of shape (n_samples, n_outputs) for the encoded rows `X`."""
+        if isinstance(X, EncodedRows):
+            blocks = [slice(start, start + MOST_ROWS) for start in range(0, len(X), MOST_ROWS)]
+            return np.concatenate([self.outputs(X[block]) for block in blocks])
         found: np.ndarray = to_host(predict_rows(self.model, X))
         return found
 
@@ -145,9 +154,13 @@ def train_member(
         The history of the training.
     """
     random_state = np.random.RandomState(seed)
-    scales = isinstance(training.X, np.ndarray)
+    scales = not is_sparse(training.X)
     network = TabularNet(training.X.shape[1], n_outputs, setting.hidden_layer_sizes, setting.dropout, scales)
-    nn.init.from_data(network, training.X, random_state=random_state)
+    network.initialize(random_state)
+    seen = training.X
+    if training.n_rows > ROWS_SEEN:
+        seen = seen[np.sort(random_state.choice(training.n_rows, ROWS_SEEN, replace=False))]
+    nn.init.from_data(network, seen, random_state=random_state)
     size = min(setting.batch_size, training.n_rows)
     n_steps = setting.epochs * -(-training.n_rows // size)
     model = Model(

@@ -3,6 +3,8 @@
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sknet._config import native_setting
 from sknet.engine.loop._batches import Batches
 from sknet.engine.loop._device_steps import DeviceSteps
@@ -69,7 +71,8 @@ def steps_for(
 def _compiled_steps(
     model: "Model", batches: Batches, check_finite: bool, planned: int, buffers: Any
 ) -> CompiledSteps:
-    if native_setting() != "never" and not any_sparse(batches.X):
+    inputs = batches.X.values() if isinstance(batches.X, dict) else [batches.X]
+    if native_setting() != "never" and all(isinstance(x, np.ndarray) for x in inputs):
         # Importing sknet should not take the time to load a compiler that may not be needed.
         from sknet.compile.executors.native import UnsupportedError
         from sknet.engine.loop._native_steps import NativeSteps
