@@ -7,7 +7,7 @@ import numpy as np
 
 from sknet._hints import suggestion
 
-__all__ = ["FLOATS", "Frame", "is_frame", "only_row", "read_frame"]
+__all__ = ["FLOATS", "Frame", "is_frame", "only_row", "read_frame", "with_columns"]
 
 FLOATS = tuple(map(np.dtype, ("float64", "float32", "float16")))
 """The dtypes that transformers preserve; all others are converted to the first."""
@@ -146,6 +146,40 @@ def read_frame(
     if unknown and used is None:
         raise ValueError(f"X has columns {unknown} that the fit has not seen: leave them out")
     return Frame(X, names)
+
+
+def with_columns(error: Exception, X: Any) -> Exception:
+    """Return the error of a conversion to numbers, with the columns that caused it.
+
+    Parameters
+    ----------
+    error : Exception
+        A ValueError or TypeError.
+    X : Frame or ndarray of shape (n_samples, n_features)
+        What was converted.
+
+    Returns
+    -------
+    Exception
+        Of the same kind, as far as it is built in.
+    """
+    if type(X) is Frame:
+        names, columns = [repr(name) for name in X.ordered().columns], X.columns()
+    elif getattr(X, "ndim", 0) == 2:
+        names, columns = [str(i) for i in range(X.shape[1])], iter(X.T)
+    else:
+        return error
+    found = [name for name, column in zip(names, columns, strict=True) if not _are_numbers(column)]
+    kind = ValueError if isinstance(error, ValueError) else TypeError
+    return kind(f"{error}: not numbers are the columns {', '.join(found)}") if found else error
+
+
+def _are_numbers(values: Any) -> bool:
+    try:
+        np.asarray(values).astype(np.float64)
+    except (ValueError, TypeError):
+        return False
+    return values.dtype.kind not in "mM"
 
 
 SIMPLE = frozenset({np.float64, np.int64, str})

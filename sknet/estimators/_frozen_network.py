@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sknet._frames import is_frame, only_row, read_frame
+from sknet._frames import is_frame, only_row, read_frame, with_columns
 from sknet.core import Tensor
 from sknet.engine.extend import (
     Head,
@@ -151,7 +151,10 @@ class Frozen:
         if row is not None and all(type(value) is float for value in row):
             return np.array([row])
         X = read_frame(X, self._names, self.n_features_in_)
-        return X.array((self._dtype, *(dtype for dtype in KEPT if dtype != self._dtype)))
+        try:
+            return X.array((self._dtype, *(dtype for dtype in KEPT if dtype != self._dtype)))
+        except (ValueError, TypeError) as error:
+            raise with_columns(error, X) from None
 
     # -- hidden activations ---------------------------------------------------------------------
 

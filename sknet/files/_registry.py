@@ -147,6 +147,8 @@ class Registry:
 
     def __init__(self, trusted: Iterable[Any] = ()) -> None:
         self._trusted: dict[str, Any] = {}
+        if isinstance(trusted, (str, type)) or not isinstance(trusted, Iterable):
+            raise TypeError(f"trusted must be a list of classes and functions, as [MyNet], got {trusted!r}")
         for thing in trusted:
             if not (isinstance(thing, type) or callable(thing)) or not hasattr(thing, "__qualname__"):
                 raise TypeError(

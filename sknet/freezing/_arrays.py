@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sknet._frames import FLOATS, Frame
+from sknet._frames import FLOATS, Frame, with_columns
 from sknet._scipy import issparse
 
 __all__ = ["as_array", "as_floats", "as_plain", "check_finite"]
@@ -34,10 +34,13 @@ def as_floats(X: Any) -> Any:
         X = X if X.dtype in FLOATS else X.astype(FLOATS[0])
         check_finite(X.data)
         return X
-    if type(X) is Frame:
-        X = X.array(FLOATS)
-    elif X.dtype not in FLOATS:
-        X = np.asarray(X, dtype=FLOATS[0])
+    try:
+        if type(X) is Frame:
+            X = X.array(FLOATS)
+        elif X.dtype not in FLOATS:
+            X = np.asarray(X, dtype=FLOATS[0])
+    except (ValueError, TypeError) as error:
+        raise with_columns(error, X) from None
     check_finite(X)
     return X
 

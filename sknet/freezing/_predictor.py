@@ -60,6 +60,8 @@ class Features:
             )
         if not X.shape[0]:
             raise ValueError("expected at least one row, got none")
+        if type(X) is not Frame and X.dtype.kind == "c":
+            raise ValueError("Complex data not supported: X holds complex numbers")
         return X
 
 
@@ -155,7 +157,7 @@ class FrozenPipeline:
             row = None if values is None else np.array(values, dtype=object if is_object else np.float64)
         if row is None or row.dtype.char == "d" or isinstance(self._steps.steps[0], READ_OBJECTS):
             return row
-        return None if kind is not np.ndarray and str in map(type, row) else row.astype(np.float64)
+        return None if str in map(type, row) else row.astype(np.float64)
 
     def _before(self, X: Any) -> Any:
         if self._width is not None:

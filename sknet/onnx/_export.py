@@ -8,6 +8,7 @@ from sknet import nn
 from sknet.compile import Graph
 from sknet.compile.extend import SymbolicGraph
 from sknet.estimators.extend import is_estimator
+from sknet.freezing import FrozenPipeline
 from sknet.graphs import GraphModule
 from sknet.onnx._proto import model_of
 from sknet.onnx._written import Written, written_estimator, written_module
@@ -105,11 +106,14 @@ def _written(model: Any, example: Any, dtype: Any) -> Written:
     if isinstance(model, Graph):
         model = graph_module_of(model)
     if not isinstance(model, nn.Module):
-        advice = (
-            ": call sknet.onnx.register(), and convert it by skl2onnx.to_onnx(pipeline, X[:1])"
-            if hasattr(model, "fit") and not type(model).__module__.startswith("sknet.")
-            else ""
-        )
+        advice = ""
+        if hasattr(model, "fit") and not type(model).__module__.startswith("sknet."):
+            advice = ": call sknet.onnx.register(), and convert it by skl2onnx.to_onnx(pipeline, X[:1])"
+        if isinstance(model, FrozenPipeline):
+            advice = (
+                ": call sknet.onnx.register(), and convert the pipeline that it was made from by "
+                "skl2onnx.to_onnx(pipeline, X[:1])"
+            )
         raise TypeError(
             "export expects an instance of nn.Module, or an estimator of a network, got "
             f"{type(model).__name__}{advice}"

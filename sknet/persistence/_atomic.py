@@ -27,6 +27,8 @@ def write_atomically(path: Path, chunks: Iterable[Any]) -> None:
         The contents.
     """
     temporary = _temporary(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
     try:
         with temporary.open("xb") as file:
             for chunk in chunks:

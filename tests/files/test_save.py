@@ -438,3 +438,12 @@ def test_a_device_that_does_not_exist_here(tmp_path):
     with pytest.warns(sknet.exceptions.DeviceWarning, match="computes on the CPU instead"):
         other = sknet.load(tmp_path / "it")
     np.testing.assert_array_equal(other.predict_proba(X), estimator.predict_proba(X))
+
+
+def test_mistakes_with_paths_and_trusted_classes_are_named(fitted, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"cannot be written: there is no folder .*missing"):
+        sknet.save(fitted, tmp_path / "missing" / "it")
+    sknet.save(fitted, tmp_path / "it")
+    for wrong in (nn.Linear, "Linear", 3):
+        with pytest.raises(TypeError, match=r"trusted must be a list of classes and functions, as "):
+            sknet.load(tmp_path / "it", trusted=wrong)

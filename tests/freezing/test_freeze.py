@@ -451,3 +451,32 @@ def test_single_rows_of_frames_and_lists(name):
         frozen = sknet.freeze(pipelines[1])
         for i, row in enumerate(table.to_numpy(dtype=object).tolist()[:12]):
             assert_same(result(frozen.predict, [row]), result(pipelines[1].predict, table.iloc[i : i + 1]))
+
+
+NAMED = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=["age", "size", "weight"])
+
+
+def predictors():
+    net = {"hidden_layer_sizes": (3,), "max_iter": 2, "random_state": 0}
+    y = NAMED["age"].to_numpy()
+    for X in (NAMED, NAMED.to_numpy()):
+        yield sknet.MLPRegressor(**net).fit(X, y).freeze(), X
+        yield sknet.freeze(make_pipeline(StandardScaler(), sknet.MLPRegressor(**net)).fit(X, y)), X
+
+
+def test_columns_that_are_not_numbers_are_named():
+    for predictor, X in predictors():
+        if isinstance(X, pd.DataFrame):
+            for n in (1, 5):
+                with pytest.raises((ValueError, TypeError), match="not numbers are the columns 'size'"):
+                    predictor.predict(X[:n].assign(size="big"))
+        elif isinstance(predictor, sknet.freezing.FrozenPipeline):
+            for rows in ([[1.0, "big", 2.0]], [[1.0, "big", 2.0], [1.0, 2.0, 3.0]]):
+                with pytest.raises(ValueError, match=r"could not convert .* not numbers are the columns 1"):
+                    predictor.predict(rows)
+
+
+def test_complex_numbers_are_no_table():
+    for predictor, X in predictors():
+        with pytest.raises(ValueError, match="complex"):
+            predictor.predict(np.asarray(X) + 1j)

@@ -249,6 +249,10 @@ def test_integers_are_converted_to_floats():
 
 
 def test_mistakes_are_named(monkeypatch):
+    X, y = TABLES["regression"]
+    frozen = sknet.freeze(fitted(make_pipeline(StandardScaler(), quick(sknet.MLPRegressor)), X, y))
+    with pytest.raises(TypeError, match=r"got FrozenPipeline: call .*, and convert the pipeline"):
+        onnx.export(frozen)
     with pytest.raises(TypeError, match=r"derived from estimators of sknet, got .*LogisticRegression"):
         onnx.register(LogisticRegression)
     X, y = TABLES["columns"]
