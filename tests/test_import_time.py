@@ -23,7 +23,10 @@ HEAVY = (
     "sklearn.model_selection",
     "sklearn.preprocessing",
     "sknet.compile.executors.native._run",
+    "sknet.compile.python",
     "sknet.engine.loop._native_steps",
+    "sknet.preprocessing",
+    "statistics",
     "unittest",
 )
 

@@ -1,12 +1,19 @@
 """What finds programs by keys, and writes graphs in other forms; users do without it."""
 
+from typing import TYPE_CHECKING
+
+from sknet._late import Names as _Names
 from sknet.compile._evaluate import checked_inputs, flat_arguments, outputs_of
 from sknet.compile._key import key_of
 from sknet.compile._recalled import recalled
 from sknet.compile._rows import ROWS, Counted, Filled, Length, Rows, Share, graph_of_any_rows
 from sknet.compile._signature import OutputIndex, Signature
 from sknet.compile._symbolic import Input, Line, Position, SymbolicGraph
-from sknet.compile.python import PythonSource
+
+if TYPE_CHECKING:
+    from sknet.compile.python import PythonSource
+else:
+    __getattr__ = _Names({"sknet.compile.python": ("PythonSource",)}).into(globals())
 
 __all__ = [
     "PARTS",

@@ -1,21 +1,31 @@
 """What ``encoder=`` makes of an estimator."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.base import clone
 
 from sknet._params import InvalidParameterError, resolve
 from sknet.estimators._encoded import Encoded
 from sknet.estimators._inputs import Inputs
-from sknet.preprocessing import TableEncoder
+
+if TYPE_CHECKING:
+    from sknet.preprocessing import TableEncoder
 
 __all__ = ["ENCODER", "ENCODERS", "WithEncoder", "check_encoder"]
 
 ENCODER: dict[str, Any] = {"encoder": "no_validation"}  # told better by `check_encoder`
-ENCODERS = {"table": TableEncoder}
 
 
-def check_encoder(encoder: Any, caller: str) -> TableEncoder | None:
+def _table_encoder() -> "TableEncoder":
+    from sknet.preprocessing import TableEncoder  # most estimators do without
+
+    return TableEncoder()
+
+
+ENCODERS: dict[str, Any] = {"table": _table_encoder}
+
+
+def check_encoder(encoder: Any, caller: str) -> "TableEncoder | None":
     """Return the encoder that a parameter `encoder` asks for.
 
     Parameters
@@ -37,6 +47,8 @@ def check_encoder(encoder: Any, caller: str) -> TableEncoder | None:
     """
     if encoder is None:
         return None
+    from sknet.preprocessing import TableEncoder
+
     if hasattr(encoder, "transform") and not isinstance(encoder, (TableEncoder, type)):
         raise InvalidParameterError(
             f"The 'encoder' parameter of {caller} must be 'table', a TableEncoder or None. Got {encoder!r} "
@@ -53,7 +65,7 @@ class WithEncoder:
     _inputs: "Inputs | Encoded | None"
 
     @property
-    def encoder_(self) -> TableEncoder:
+    def encoder_(self) -> "TableEncoder":
         """The fitted encoder; there is none without `encoder`."""
         if not isinstance(self._inputs, Encoded):
             why = "call fit first" if "model_" not in vars(self) else "it was fitted with encoder=None"

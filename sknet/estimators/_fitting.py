@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -29,7 +29,6 @@ from sknet.engine.extend import (
 )
 from sknet.estimators._calibration import check_calibration, temperature_of
 from sknet.estimators._company import companions_of, start_of
-from sknet.estimators._encoding import encode_rows
 from sknet.estimators._input import check_weights
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
 from sknet.estimators._recipe import Recipe, recipe_of
@@ -50,7 +49,9 @@ from sknet.estimators._validation import (
 )
 from sknet.exceptions import NonFiniteError
 from sknet.losses import Loss
-from sknet.preprocessing import TableEncoder
+
+if TYPE_CHECKING:
+    from sknet.preprocessing import TableEncoder
 
 __all__ = ["Fit", "fit_network"]
 
@@ -61,7 +62,7 @@ NOT_FINITE = (
 )
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Fit:
     """One call of `fit` or `partial_fit`: what it was given, and what it has come to so far.
 
@@ -163,7 +164,7 @@ class Fit:
     saved: SavedFit | None = None
     began: Any = None
     start: Any = None
-    encoder: TableEncoder | None = None
+    encoder: "TableEncoder | None" = None
     split: tuple[Any, Any] = (None, None)
     random_state: Any = None
 
@@ -266,6 +267,8 @@ def _check_rows(fit: Fit) -> None:
     """Check inputs, targets and weights, and encode the targets."""
     estimator, recipe, given = fit.estimator, fit.recipe, fit.given
     if recipe.encoder is not None and not fit.continuing:
+        from sknet.estimators._encoding import encode_rows  # it loads what reads tables
+
         y = encode_rows(fit)
     else:
         fit.X, y = checked_inputs(fit, given.X, given.y)

@@ -1,7 +1,7 @@
 """MLPClassifier and MLPRegressor: loss and optimizer are hyperparameters."""
 
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sknet import nn
 from sknet._params import resolve
@@ -23,7 +23,9 @@ from sknet.estimators._recipe import layer_sizes
 from sknet.estimators._regressor import UncertainRegressor
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
-from sknet.preprocessing import TableEncoder
+
+if TYPE_CHECKING:
+    from sknet.preprocessing import TableEncoder
 
 __all__ = ["MLPClassifier", "MLPRegressor"]
 

@@ -1,6 +1,6 @@
 """NetClassifier and NetRegressor: estimators of custom networks."""
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sknet import nn
 from sknet.callbacks import Callback
@@ -19,7 +19,9 @@ from sknet.estimators._sequence_classifier import SequenceClassifier
 from sknet.estimators._sequence_regressor import SequenceRegressor
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
-from sknet.preprocessing import TableEncoder
+
+if TYPE_CHECKING:
+    from sknet.preprocessing import TableEncoder
 
 __all__ = ["NetClassifier", "NetRegressor"]
 

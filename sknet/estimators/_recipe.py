@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from operator import is_
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,9 @@ from sknet.engine.extend import Settings
 from sknet.estimators._architecture import Architecture
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
-from sknet.preprocessing import TableEncoder
+
+if TYPE_CHECKING:
+    from sknet.preprocessing import TableEncoder
 
 __all__ = ["Recipe", "layer_sizes", "recipe_of", "settings_of"]
 
@@ -111,7 +113,7 @@ class Recipe:
     report: Callable[[int, Mapping[str, float]], str] | None = None
     callbacks: Sequence[Callback] = ()
     frozen: tuple[str, ...] = ()
-    encoder: TableEncoder | None = None
+    encoder: "TableEncoder | None" = None
     n_members: int | None = None
 
     def accepted_dtypes(self) -> list[type]:

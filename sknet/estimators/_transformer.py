@@ -1,6 +1,6 @@
 """NetTransformer: networks of one's own that are trained for what they make of X."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sknet._validation import StrOptions
 from sknet.callbacks import Callback
@@ -9,7 +9,9 @@ from sknet.estimators._options import CONSTRAINTS
 from sknet.estimators._sequence_transformer import SequenceTransformer
 from sknet.losses import Loss
 from sknet.optim import BaseOptimizer
-from sknet.preprocessing import TableEncoder
+
+if TYPE_CHECKING:
+    from sknet.preprocessing import TableEncoder
 
 __all__ = ["NetTransformer"]
 
