@@ -37,6 +37,8 @@ class PerceptronLayers(BaseNet):
 
     def _output_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of all layers, which follow from those of the weights."""
+        if isinstance(self.model_.module, Members):
+            return super()._output_shapes()
         parameters, shapes = self.model_.evaluation_parameters, {}
         linear = self._architecture.linear_layers
         for path, after in pairwise(linear):

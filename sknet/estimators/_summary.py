@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from sknet.engine import History, Model
 from sknet.engine.extend import output_shapes
 from sknet.estimators._summary_html import html_of
+from sknet.losses.extend import Averaged
 from sknet.nn import Module, Sequential
 
 __all__ = ["EstimatorSummary", "LayerRow", "Summarized"]
@@ -155,12 +156,12 @@ class Summarized(BaseEstimator):
         return self._summary()
 
     def _summary(self) -> EstimatorSummary:
-        model, history = self.model_, self.history_
+        model, history, loss = self.model_, self.history_, self.model_.loss_function
         shapes = self._output_shapes()
         return EstimatorSummary(
             type(self).__name__,
             list(_layers(model.module, shapes)),
-            _with_values(model.loss_function),
+            _with_values(loss.loss if isinstance(loss, Averaged) else loss),
             _with_values(model.optimizer),
             dict(self._facts()),
             history,
@@ -176,7 +177,9 @@ class Summarized(BaseEstimator):
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         """Yield what is known of the fit."""
-        epochs = self.history_.n_epochs
+        loss, epochs = self.model_.loss_function, self.history_.n_epochs
+        if isinstance(loss, Averaged):
+            yield "members", str(len(loss.losses))
         if epochs:
             best = "" if self.best_epoch_ is None else f", best {self.best_epoch_}"
             yield "epochs", f"{epochs}{best}"

@@ -12,7 +12,7 @@ import sklearn
 
 import sknet
 from sknet import Model, nn
-from sknet.callbacks import Callback, EarlyStopping
+from sknet.callbacks import Callback, Checkpoint, EarlyStopping
 from sknet.engine import fit_many
 from sknet.engine.extend import n_threads_for, run_together
 from sknet.exceptions import NonFiniteError
@@ -199,6 +199,29 @@ def test_what_a_callback_changes_is_followed(change):
         for i in range(3)
     ]
     assert trace(alone, histories) == trace(together, run_together(fits, 1))
+
+
+def test_a_checkpoint_of_one_of_many_is_resumed_alone_and_the_other_way_round(tmp_path):
+    make, _ = FAMILIES["rates"]
+    whole = [make(i) for i in range(3)]
+    wanted = trace(whole, [model.fit(X, LABELS, epochs=5) for model in whole])
+
+    def fit(model, i, epochs, **more):
+        return model.fit(X, LABELS, epochs=epochs, callbacks=[Checkpoint(tmp_path / str(i))], **more)
+
+    def first(i, epochs=2):
+        return fit(make(i), i, epochs)
+
+    def resumed(i):
+        model = make(i)
+        [found] = trace([model], [fit(model, i, 5, resume_from=tmp_path / str(i))])
+        return found
+
+    run_together([lambda i=i: first(i) for i in range(3)], 2)
+    assert [resumed(i) for i in range(3)] == wanted
+    for i in range(3):
+        first(i)
+    assert run_together([lambda i=i: resumed(i) for i in range(3)], 2) == wanted
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from sknet.losses import Quantile
 from sknet.optim import EMA, Adam
 from tests.estimators.checks import run_check
 from tests.estimators.data import TABLES, WEIGHTS, estimator_for, quiet
-from tests.estimators.nets import Both, Net, Normed
+from tests.estimators.nets import Both, Net, Normed, Tokens
 from tests.onnx.runtime import names_and_arrays
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -290,6 +290,39 @@ def test_rows_can_be_explained_and_layers_of_a_member_named():
     members = separate(clf, X, TABLES["multiclass"][1], {})
     for m, member in enumerate(members):
         np.testing.assert_array_equal(clf.transform(X, layer=f"{m}.1"), member.transform(X, layer="1"))
+
+
+@pytest.mark.parametrize("name", ["multiclass", "a module", "several inputs", "L-BFGS"])
+def test_it_is_shown_with_the_layers_of_all_members(name):
+    estimator, X, y, fitted = fitted_case(name)
+    alone = separate(estimator, X, y, fitted)[0]
+    found, wanted = estimator.summary(), alone.summary()
+    assert found.total_parameters == N_MEMBERS * wanted.total_parameters
+    assert found.loss == wanted.loss
+    assert found.facts["members"] == "3"
+    assert "members" not in wanted.facts
+    rows = [
+        (row.path.partition(".")[2], row.output_shape) for row in found.layers if row.path.startswith("2.")
+    ]
+    assert rows == [(row.path, row.output_shape) for row in wanted.layers if row.path]
+    for one in (estimator, estimator.slim(), clone(estimator)):
+        assert "<" in one._repr_html_()
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_sequences_of_several_lengths(bootstrap):
+    rng = np.random.default_rng(0)
+    X, y, lengths = rng.integers(20, size=(60, 7)), np.arange(60) % 3, 3 + np.arange(60) % 5
+    clf = NetClassifier(Tokens, max_iter=2, n_members=N_MEMBERS, bootstrap=bootstrap, random_state=0)
+    clf.fit(X, y, lengths=lengths)
+    random_state, seeds = seeds_of(clf)
+    drawn = [random_state.randint(60, size=60) for _ in seeds]
+    weights = [np.bincount(rows, minlength=60).astype(float) if bootstrap else None for rows in drawn]
+    alone = [clone(clf).set_params(n_members=1, random_state=seed) for seed in seeds]
+    members = [each.fit(X, y, w, lengths=lengths) for each, w in zip(alone, weights, strict=True)]
+    wanted = mean(members, "predict_proba", X, lengths=lengths)
+    np.testing.assert_array_equal(clf.predict_proba(X, lengths=lengths), wanted)
+    np.testing.assert_array_equal(clf.freeze().predict_proba(X, lengths=lengths), wanted)
 
 
 @parametrize_with_checks([MLPClassifier(n_members=2), MLPRegressor(n_members=2)])
