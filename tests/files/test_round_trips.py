@@ -4,6 +4,7 @@ import inspect
 import pickle
 import warnings
 
+import joblib
 import numpy as np
 import pandas
 import pytest
@@ -29,6 +30,18 @@ MINE = [Net, LazyNet, Normed, sequential, Table, Images, Words, Both]
 def through_file(x, folder, **options):
     sknet.save(x, folder / "it.safetensors", **options)
     return sknet.load(folder / "it.safetensors", trusted=MINE)
+
+
+def through_joblib(x, folder):
+    joblib.dump(x, folder / "it.joblib", compress=3)
+    return joblib.load(folder / "it.joblib")
+
+
+WAYS = {
+    "file": through_file,
+    "pickle": lambda x, folder: pickle.loads(pickle.dumps(x)),
+    "joblib": through_joblib,
+}
 
 
 # -- every public class -------------------------------------------------------------------------------------
@@ -124,13 +137,15 @@ def test_models(name, tmp_path):
     model = sknet.Model(network, case.loss, **given, random_state=0)
     model.train(drawn, epochs=2)
     model.epoch_ended(plateau=True)
-    other = through_file(model, tmp_path)
-    assert_alike(model, other, set())
-    curves = [each.train(drawn, epochs=2) for each in (model, other)]
-    assert curves[0]["loss"] == curves[1]["loss"]
-    same_state(model.state, other.state)
+    others = [through(model, tmp_path) for through in WAYS.values()]
     X = drawn[0][0]
-    np.testing.assert_array_equal(model.predict(X), other.predict(X))
+    for other in others:
+        assert_alike(model, other, set())
+    curve = model.train(drawn, epochs=2)
+    for other in others:
+        assert other.train(drawn, epochs=2)["loss"] == curve["loss"]
+        same_state(model.state, other.state)
+        np.testing.assert_array_equal(model.predict(X), other.predict(X))
     slim = through_file(model, tmp_path, include="predict")
     np.testing.assert_array_equal(slim.predict(X), model.predict(X))
     slim.train(drawn)
@@ -247,6 +262,12 @@ FITTED = {
     "objects": lambda: (sknet.MLPClassifier((3,), **SMALL), *OBJECTS),
     "ordered": lambda: (sknet.MLPClassifier((3,), loss=losses.Ordinal(NAMES), **SMALL), *TEXTS),
     "frame": frame,
+    "encoded": lambda: perceptron("binary", encoder="table"),
+    "encoded, stopped": lambda: perceptron("regression", encoder=sknet.TableEncoder(n_bins=4), **STOPS),
+    "members": lambda: perceptron("multiclass", n_members=2, warm_start=False),
+    "members on samples": lambda: perceptron(
+        "regression", n_members=2, bootstrap=True, early_stopping=True, warm_start=False
+    ),
     "activation": lambda: perceptron(
         "binary", activation=nn.Sequential(nn.Linear(8, 8), nn.PReLU(), nn.BatchNorm(8))
     ),
@@ -287,12 +308,14 @@ def assert_same(a, b, X):
     assert repr(curves[0]) == repr(curves[1])  # NaN for NaN
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", FITTED)
-def test_fitted_estimators(name, tmp_path):
+def test_fitted_estimators(name, way, tmp_path):
+    through = WAYS[way]
     estimator, X, y = FITTED[name]()
     with quiet():
         estimator.fit(X, y)
-    other = through_file(estimator, tmp_path)
+    other = through(estimator, tmp_path)
     assert_alike(estimator.get_params(), other.get_params(), set())
     assert_same(estimator, other, X)
     params = estimator.get_params()
@@ -300,7 +323,7 @@ def test_fitted_estimators(name, tmp_path):
         for each in (estimator, other):
             each.partial_fit(X, y)
         assert_same(estimator, other, X)
-        other = through_file(other, tmp_path)
+        other = through(other, tmp_path)
     for each in (estimator, other):
         with quiet():
             each.fit(X, y)
@@ -318,7 +341,7 @@ def test_predict_files(name, tmp_path):
         assert_alike(told(other, X), expected, set())
         assert other.history_ == {}
     with quiet():  # it can be trained further
-        slim.set_params(warm_start=True).fit(X, y)
+        slim.set_params(warm_start=estimator.get_params().get("n_members", 1) == 1).fit(X, y)
     frozen = estimator.freeze()
     loaded = through_file(frozen, tmp_path)
     assert type(loaded) is type(frozen)
@@ -353,3 +376,21 @@ def test_partial_fit_that_stops_early(tmp_path):
                 each.partial_fit(X[:200], y[:200], **held_out)
         assert_same(one, other, X)
         assert one.stopped_early_ == other.stopped_early_
+
+
+ROWS = {
+    "classifier": lambda: sknet.TabularClassifier(n_folds=2, budget=0.02, random_state=0).fit(*TEXTS),
+    "regressor": lambda: sknet.TabularRegressor(n_folds=2, budget=0.02, random_state=0).fit(X, X[:, 0]),
+    "encoder": lambda: sknet.TableEncoder(random_state=0).fit(*TEXTS),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_reads_tables(name, tmp_path):
+    estimator = ROWS[name]()
+    frozen = estimator.freeze() if hasattr(estimator, "freeze") else sknet.freeze(estimator)
+    for through in WAYS.values():
+        for each in (estimator, frozen):
+            assert_alike(told(through(each, tmp_path), X), told(each, X), set())
+        again = through(estimator, tmp_path).fit(*(TEXTS if name != "regressor" else (X, X[:, 0])))
+        assert_alike(told(again, X), told(estimator, X), set())
