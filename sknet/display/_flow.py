@@ -1,5 +1,6 @@
 """How data flow through a network or a captured graph: nodes, edges, and places to draw them at."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +11,9 @@ from sknet.core import Primitive, Tensor
 from sknet.nn import Module
 from sknet.nn.extend import shadows, shape_pass
 
-__all__ = ["Node", "flow_of_graph", "flow_of_module", "placed"]
+__all__ = ["Node", "Routes", "flow_of_graph", "flow_of_module", "placed"]
+
+BEND = "bend"
 
 
 @dataclass
@@ -156,8 +159,13 @@ def _reaching(nodes: list[Node]) -> list[Node]:
     return [nodes[number] for number in kept]
 
 
-def placed(nodes: list[Node]) -> list[Node]:
+Routes = dict[tuple[int, int], list[tuple[float, int]]]
+
+
+def placed(nodes: list[Node]) -> Routes:
     """Give each node a rank and a place in its row, near those that it is connected with.
+
+    An edge that passes rows has a bend in each of them, which keeps it off the boxes.
 
     Parameters
     ----------
@@ -166,45 +174,73 @@ def placed(nodes: list[Node]) -> list[Node]:
 
     Returns
     -------
-    list of Node
-        The same nodes.
+    dict
+        The bends of each edge, place and rank, by the numbers of source and taker.
     """
-    for node in nodes:
-        node.rank = 1 + max((nodes[source].rank for source in node.sources), default=-1)
-    takers: dict[int, list[int]] = {}
+    _rank(nodes)
+    points, chains = list(nodes), {}
+    above: dict[int, list[int]] = {number: [] for number in range(len(nodes))}
     for number, node in enumerate(nodes):
         for source in node.sources:
+            chain = [source]
+            for rank in range(nodes[source].rank + 1, node.rank):
+                points.append(Node("", "", BEND, rank=rank))
+                above[len(points) - 1] = [chain[-1]]
+                chain.append(len(points) - 1)
+            above[number].append(chain[-1])
+            chains[source, number] = chain[1:]
+    below: dict[int, list[int]] = {}
+    for number, sources in above.items():
+        for source in sources:
+            below.setdefault(source, []).append(number)
+    rows = list(_rows(points))
+    for sweep in range(8):
+        down = sweep % 2 == 0
+        for row in rows if down else reversed(rows):
+            _settle(points, row, above if down else below)
+    return {edge: [(points[n].place, points[n].rank) for n in chain] for edge, chain in chains.items()}
+
+
+def _rank(nodes: list[Node]) -> None:
+    """Put each node one row below the lowest of its sources, and inputs near their first use."""
+    takers: dict[int, list[int]] = {}
+    for number, node in enumerate(nodes):
+        node.rank = 1 + max((nodes[source].rank for source in node.sources), default=-1)
+        for source in node.sources:
             takers.setdefault(source, []).append(number)
-    for number, node in enumerate(nodes):  # an input that is used late is drawn near its use
+    for number, node in enumerate(nodes):
         if not node.sources and takers.get(number):
             node.rank = min(nodes[taker].rank for taker in takers[number]) - 1
-    rows = list(_rows(nodes))
-    for sweep in range(6):
-        for row in rows if sweep % 2 == 0 else reversed(rows):
-            _settle(nodes, row, takers, down=sweep % 2 == 0)
-    return nodes
 
 
-def _rows(nodes: list[Node]) -> Iterator[list[int]]:
-    for rank in range(1 + max((node.rank for node in nodes), default=-1)):
-        row = [number for number, node in enumerate(nodes) if node.rank == rank]
+def _rows(points: list[Node]) -> Iterator[list[int]]:
+    for rank in range(1 + max((point.rank for point in points), default=-1)):
+        row = [number for number, point in enumerate(points) if point.rank == rank]
         for place, number in enumerate(row):
-            nodes[number].place = place - (len(row) - 1) / 2
+            points[number].place = place - (len(row) - 1) / 2
         yield row
 
 
-def _settle(nodes: list[Node], row: list[int], takers: dict[int, list[int]], *, down: bool) -> None:
-    """Move the nodes of a row towards the mean place of their neighbours, a box apart at least."""
+def _settle(points: list[Node], row: list[int], near: dict[int, list[int]]) -> None:
+    """Move the points of a row towards the mean place of their neighbours; boxes stay apart."""
 
     def wanted(number: int) -> float:
-        near = nodes[number].sources if down else takers.get(number, [])
-        return sum(nodes[each].place for each in near) / len(near) if near else nodes[number].place
+        places = [points[each].place for each in near.get(number, ())]
+        return sum(places) / len(places) if places else points[number].place
 
     targets = {number: wanted(number) for number in row}
     order = sorted(row, key=lambda number: targets[number])
-    places: list[float] = []
+    places: dict[int, float] = {}
+    last = None
     for number in order:
-        places.append(max(targets[number], places[-1] + 1 if places else targets[number]))
-    shift = sum(targets[n] for n in order) / len(order) - sum(places) / len(order) if order else 0.0
-    for number, place in zip(order, places, strict=True):
-        nodes[number].place = place + shift
+        least = -math.inf if last is None else places[last] + _half(points[last]) + _half(points[number])
+        places[number], last = max(targets[number], least), number
+    heavy = [number for number in order if points[number].kind != BEND] or order
+    shift = sum(targets[number] - places[number] for number in heavy) / len(heavy) if heavy else 0.0
+    for number, place in places.items():
+        points[number].place = place + shift
+
+
+def _half(point: Node) -> float:
+    """Return half of the width that a point needs, in boxes."""
+    return 0.12 if point.kind == BEND else 0.5

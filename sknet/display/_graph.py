@@ -1,7 +1,8 @@
 """Networks and captured graphs as pictures, drawn without other programs."""
 
 import html
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any, Self
 
 from sknet.compile import Graph
@@ -12,6 +13,7 @@ from sknet.nn import Module
 __all__ = ["GraphDisplay"]
 
 COLORS = {"input": "#3b82c4", "layer": "#e08a1e", "operation": "#8a8f98", "output": "#3b82c4"}
+Point = tuple[float, float]
 HEIGHT, GAP, MARGIN, LETTER = 40, 28, 12, 6.6  # of the boxes of an SVG, in pixels
 
 
@@ -31,7 +33,7 @@ class GraphDisplay(Display):
     ----------
     boxes_ : list of matplotlib Text
         The boxes, in the order of the nodes.
-    arrows_ : list of matplotlib Annotation
+    arrows_ : list of matplotlib FancyArrowPatch
         The arrows.
     ax_ : matplotlib Axes
         The axes.
@@ -51,7 +53,8 @@ class GraphDisplay(Display):
     """
 
     def __init__(self, nodes: list[Node]) -> None:
-        self.nodes = placed(nodes)
+        self.nodes = nodes
+        self._routes = placed(nodes)
 
     @classmethod
     def from_module(
@@ -155,16 +158,15 @@ class GraphDisplay(Display):
             }
             text = f"{node.label}\n{node.shape}"
             self.boxes_.append(ax.text(node.place, -node.rank, text, **{**style, **kwargs}))
-        for node in self.nodes:
-            for source in node.sources:
-                start = self.nodes[source]
-                arrow = {"arrowstyle": "-|>", "color": "0.5", "shrinkA": 14, "shrinkB": 14}
-                self.arrows_.append(
-                    ax.annotate(
-                        "", (node.place, -node.rank), (start.place, -start.rank), arrowprops=arrow, zorder=1
-                    )
-                )
-        places, ranks = [node.place for node in self.nodes], [node.rank for node in self.nodes]
+        patches = import_module("matplotlib.patches")
+        for edge in self._routes:
+            path = _path(self._stations(edge, lambda place, rank, side: (place, -rank - side * 0.3)))
+            arrow = patches.FancyArrowPatch(
+                path=path, arrowstyle="-|>", color="0.5", mutation_scale=9, zorder=1
+            )
+            self.arrows_.append(ax.add_patch(arrow))
+        bends = [place for route in self._routes.values() for place, _ in route]
+        places, ranks = [node.place for node in self.nodes] + bends, [node.rank for node in self.nodes]
         ax.set(xlim=(min(places) - 0.8, max(places) + 0.8), ylim=(-max(ranks) - 0.6, 0.6))
         ax.axis("off")
         return self
@@ -178,19 +180,17 @@ class GraphDisplay(Display):
             The element ``<svg>``.
         """
         width = max(len(text) for node in self.nodes for text in (node.label, node.shape)) * LETTER + 20
-        left = min(node.place for node in self.nodes)
-        centers = [
-            (
-                MARGIN + width / 2 + (node.place - left) * (width + GAP),
-                MARGIN + HEIGHT / 2 + node.rank * (HEIGHT + GAP),
-            )
-            for node in self.nodes
-        ]
-        size = [
-            max(axis) + half + MARGIN
-            for axis, half in zip(zip(*centers, strict=True), (width / 2, HEIGHT / 2), strict=True)
-        ]
-        parts = [*self._svg_arrows(centers), *self._svg_boxes(centers, width)]
+        bends = [place for route in self._routes.values() for place, _ in route]
+        left = min([node.place for node in self.nodes] + [place + 0.4 for place in bends])
+
+        def at(place: float, rank: int, side: int) -> Point:
+            x = MARGIN + width / 2 + (place - left) * (width + GAP)
+            return x, MARGIN + HEIGHT / 2 + rank * (HEIGHT + GAP) + side * HEIGHT / 2
+
+        centers = [at(node.place, node.rank, 0) for node in self.nodes]
+        right = max([x + width / 2 for x, _ in centers] + [at(place, 0, 0)[0] for place in bends])
+        size = (right + MARGIN, max(y for _, y in centers) + HEIGHT / 2 + MARGIN)
+        parts = [*self._svg_arrows(at), *self._svg_boxes(centers, width)]
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]:.0f} {size[1]:.0f}" '
             f'width="{size[0]:.0f}" height="{size[1]:.0f}" role="img" aria-label="flow of data" '
@@ -201,16 +201,30 @@ class GraphDisplay(Display):
             f"{''.join(parts)}</svg>"
         )
 
-    def _svg_arrows(self, centers: list[tuple[float, float]]) -> Iterator[str]:
-        for (x, y), node in zip(centers, self.nodes, strict=True):
-            for source in node.sources:
-                x0, y0 = centers[source][0], centers[source][1] + HEIGHT / 2
-                y1, bend = y - HEIGHT / 2, max(GAP / 2, (y - centers[source][1] - HEIGHT) / 2)
-                yield (
-                    f'<path d="M{x0:.1f} {y0:.1f}C{x0:.1f} {y0 + bend:.1f} '
-                    f'{x:.1f} {y1 - bend:.1f} {x:.1f} {y1:.1f}" '
-                    'fill="none" stroke="currentColor" opacity=".6" marker-end="url(#sknet-arrow)"/>'
-                )
+    def _stations(self, edge: tuple[int, int], at: Callable[[float, int, int], Point]) -> list[Point]:
+        """Return where an edge begins and ends, and where it enters and leaves each row in between.
+
+        ``at(place, rank, side)`` is a point above (-1) or below (1) a box.
+        """
+        source, taker = (self.nodes[number] for number in edge)
+        found = [at(source.place, source.rank, 1)]
+        for place, rank in self._routes[edge]:
+            found += [at(place, rank, -1), at(place, rank, 1)]
+        return [*found, at(taker.place, taker.rank, -1)]
+
+    def _svg_arrows(self, at: Callable[[float, int, int], Point]) -> Iterator[str]:
+        for edge in self._routes:
+            (x, y), *stations = self._stations(edge, at)
+            steps = [f"M{x:.1f} {y:.1f}"]
+            for number, (x1, y1) in enumerate(stations):
+                middle = (y + y1) / 2
+                curve = f"C{x:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}"
+                steps.append(curve if number % 2 == 0 else f"V{y1:.1f}")
+                x, y = x1, y1
+            yield (
+                f'<path d="{"".join(steps)}" fill="none" stroke="currentColor" opacity=".6" '
+                'marker-end="url(#sknet-arrow)"/>'
+            )
 
     def _svg_boxes(self, centers: list[tuple[float, float]], width: float) -> Iterator[str]:
         for (x, y), node in zip(centers, self.nodes, strict=True):
@@ -225,6 +239,21 @@ class GraphDisplay(Display):
                 f"{html.escape(node.shape)}</text></g>"
             )
 
-    def _repr_svg_(self) -> str:
-        """Return the picture for notebooks."""
+    def _repr_html_(self) -> str:
+        """Return the picture for notebooks: inside the page, whose colour it takes."""
         return self.to_svg()
+
+
+def _path(stations: Sequence[Point]) -> Any:
+    """Return a path of matplotlib through these points: a curve to each row, and a line through it."""
+    path = import_module("matplotlib.path").Path
+    vertices, codes = [stations[0]], [path.MOVETO]
+    for number, (x, y) in enumerate(stations[1:]):
+        x0, y0 = vertices[-1]
+        if number % 2:
+            vertices.append((x, y))
+            codes.append(path.LINETO)
+        else:
+            vertices += [(x0, (y0 + y) / 2), (x, (y0 + y) / 2), (x, y)]
+            codes += [path.CURVE4] * 3
+    return path(vertices, codes)

@@ -19,12 +19,13 @@ STYLE = """\
 .sknet table { border-collapse: collapse; margin: .5em 0; background: none;
   font-size: inherit; }
 .sknet tr, .sknet tr:nth-child(even) { background: none !important; }
-.sknet th, .sknet td { border: 0; padding: .15em .9em .15em 0; text-align: left; color: inherit;
+.sknet th, .sknet td { border: 0; padding: .15em .9em .15em 0; text-align: left !important; color: inherit;
   white-space: pre; font-variant-numeric: tabular-nums; }
 .sknet th { border-bottom: 1px solid color-mix(in srgb, currentColor 40%, transparent); }
-.sknet td:nth-child(3), .sknet th:nth-child(3) { text-align: right; padding-right: 0; }
+.sknet td:nth-child(3), .sknet th:nth-child(3) { text-align: right !important; padding-right: 0; }
 .sknet dl { margin: .3em 0; display: grid; grid-template-columns: max-content 1fr; gap: .1em 1em; }
-.sknet dt { opacity: .7; font-weight: 400; } .sknet dd { margin: 0; overflow-wrap: anywhere; }
+.sknet dt { opacity: .7; font-weight: 400; white-space: nowrap; float: none; width: auto; }
+.sknet dd { margin: 0; overflow-wrap: anywhere; }
 .sknet svg { max-width: 100%; height: auto; margin: .5em 0; }
 .sknet svg text { fill: currentColor; font-size: 10px; }"""
 

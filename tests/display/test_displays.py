@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import subprocess
 import sys
 from xml.etree import ElementTree
@@ -417,6 +418,54 @@ def test_boxes_lie_below_their_sources_and_never_on_each_other(seed):
     ElementTree.fromstring(display.to_svg())
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def boxes_and_lines(display):
+    """Read the boxes of a picture, and the points of each arrow, a few on every curve of it."""
+    tree = ElementTree.fromstring(display.to_svg())
+    boxes = [tuple(float(b.get(k)) for k in ("x", "y", "width", "height")) for b in tree.iter(f"{SVG}rect")]
+    lines = []
+    for path in tree.iter(f"{SVG}path"):
+        if "marker-end" in path.attrib:
+            points = []
+            for command, text in re.findall(r"([MCV])([^MCV]+)", path.get("d")):
+                numbers = np.array(text.split(), float)
+                if command == "M":
+                    points = [numbers]
+                elif command == "V":
+                    points.append(np.array([points[-1][0], numbers[0]]))
+                else:
+                    a, (b, c, d) = points[-1], numbers.reshape(3, 2)
+                    t = np.linspace(0, 1, 9)[1:, None]
+                    points += list(
+                        (1 - t) ** 3 * a + 3 * (1 - t) ** 2 * t * b + 3 * (1 - t) * t**2 * c + t**3 * d
+                    )
+            lines.append(points)
+    return boxes, lines
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_arrows_pass_boxes_at_their_sides(seed):
+    rng = np.random.default_rng(seed)
+    display = GraphDisplay.from_graph(capture(chain_and_branches(rng, 12).forward, np.ones((1, 2))))
+    boxes, lines = boxes_and_lines(display)
+    inside = [
+        (box, point)
+        for box in boxes
+        for points in lines
+        for point in points
+        if box[0] + 1 < point[0] < box[0] + box[2] - 1 and box[1] + 1 < point[1] < box[1] + box[3] - 1
+    ]
+    assert not inside
+
+
+def test_a_shortcut_has_a_bend_beside_each_box_that_it_passes():
+    display = GraphDisplay.from_module(nn.Sequential(nn.Linear(4, 4), Residual()), (1, 4))
+    passed = sum(node.rank - display.nodes[s].rank - 1 for node in display.nodes for s in node.sources)
+    assert display.to_svg().count("V") == passed > 2
+
+
 def test_the_picture_has_a_box_for_each_node_and_an_arrow_for_each_edge(fitted):
     display = GraphDisplay.from_module(Residual(), (1, 4)).plot(axes())
     n_edges = sum(len(node.sources) for node in display.nodes)
@@ -426,7 +475,7 @@ def test_the_picture_has_a_box_for_each_node_and_an_arrow_for_each_edge(fitted):
     svg = "{http://www.w3.org/2000/svg}"
     assert len(list(tree.iter(f"{svg}rect"))) == len(display.nodes)
     assert sum("marker-end" in path.attrib for path in tree.iter(f"{svg}path")) == n_edges
-    assert display._repr_svg_() == display.to_svg()
+    assert display._repr_html_() == display.to_svg()
     width, height = map(float, tree.get("viewBox").split()[2:])
     for box in tree.iter(f"{svg}rect"):
         x, y, w, h = (float(box.get(name)) for name in ("x", "y", "width", "height"))
