@@ -57,6 +57,8 @@ CASES = [
     (sknet.MLPClassifier, "binary", {"hidden_layer_sizes": (7, 5), "dropout": 0.2}),
     (sknet.MLPClassifier, "multiclass", {"hidden_layer_sizes": (6,), "activation": nn.GLU()}),
     (sknet.MLPRegressor, "multioutput", {"hidden_layer_sizes": ()}),
+    (sknet.MLPClassifier, "binary", {"hidden_layer_sizes": (5,), "n_members": 2}),
+    (sknet.NetClassifier, "binary", {"module": nn.Sequential(nn.LazyLinear(1)), "n_members": 2}),
     (sknet.MLPRegressor, "multioutput", {"hidden_layer_sizes": (4,), "optimizer": "lbfgs"}),
     (sknet.neural_network.MLPClassifier, "binary", {"hidden_layer_sizes": (5,)}),
     (sknet.NetClassifier, "binary", {"module": Own}),
