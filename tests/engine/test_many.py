@@ -14,7 +14,7 @@ import sknet
 from sknet import Model, nn
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
 from sknet.engine import fit_many
-from sknet.engine.extend import n_threads_for, run_together
+from sknet.engine.extend import grouped, n_threads_for, run_together
 from sknet.exceptions import NonFiniteError
 from sknet.optim import EMA, LBFGS, SGD, Adam, Muon
 from sknet.optim.schedules import Cosine
@@ -328,6 +328,24 @@ def test_wrong_arguments_are_named(change, kind, message):
 
 def test_no_model_is_no_fit():
     assert fit_many([], X, LABELS) == []
+
+
+def test_what_fits_share_is_bounded():
+    """The memory of steps that were used longest ago is freed."""
+    with grouped(1) as group:
+        for form in range(100):
+            group.give_back(form % 50, [form])
+        assert group.take(17) is None  # 17 and 67 were used before the last 32
+        assert group.take(18) == [68]
+        assert group.take(18) is None
+        assert [group.take(49), group.take(49)] == [[99], None]
+        group.give_back(49, "first")
+        group.give_back(49, "second")
+        assert [group.take(49), group.take(49), group.take(49)] == ["second", "first", None]
+        with grouped(2) as inner:
+            assert inner.take(48) == [98]
+            inner.give_back(48, "from inside")
+        assert group.take(48) == "from inside"
 
 
 # -- threads -----------------------------------------------------------------------------------------

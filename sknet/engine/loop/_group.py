@@ -1,6 +1,7 @@
 """Fits that run together: in threads, sharing what does not belong to one of them."""
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
@@ -9,7 +10,7 @@ from typing import Any, Generic, TypeVar
 __all__ = ["Group", "current_group", "grouped", "n_threads_for", "run_together"]
 
 Result = TypeVar("Result")
-KEPT = 8  # idle objects of one form
+KEPT = 32  # idle objects, each with the memory of a step
 WAKE = 0.05  # seconds; a signal that reaches another thread does not wake the one that waits
 
 
@@ -34,7 +35,10 @@ class Group:
     def __init__(self, n_threads: int, outer: "Group | None" = None) -> None:
         self.n_threads, self._outer = n_threads, outer
         self._ends = False
-        self._idle: dict[Hashable, list[Any]] = {}
+        # By number of use: form, and what has it. The first was used longest ago.
+        self._idle: OrderedDict[int, tuple[Hashable, Any]] = OrderedDict()
+        self._by_form: dict[Hashable, list[int]] = {}
+        self._count = 0
         self._lock = threading.Lock()
 
     @property
@@ -62,8 +66,16 @@ class Group:
         if self._outer is not None:
             return self._outer.take(form)
         with self._lock:
-            idle = self._idle.get(form)
-            return idle.pop() if idle else None
+            numbers = self._by_form.get(form)
+            return self._idle.pop(self._without(form, numbers[-1]))[1] if numbers else None
+
+    def _without(self, form: Hashable, number: int) -> int:
+        """Remove a number from those of a form, and return it."""
+        numbers = self._by_form[form]
+        numbers.remove(number)
+        if not numbers:
+            del self._by_form[form]
+        return number
 
     def give_back(self, form: Hashable, idle: Any) -> None:
         """Let other fits use an object.
@@ -78,9 +90,12 @@ class Group:
         if self._outer is not None:
             return self._outer.give_back(form, idle)
         with self._lock:
-            found = self._idle.setdefault(form, [])
-            if len(found) < KEPT:
-                found.append(idle)
+            self._count += 1
+            self._idle[self._count] = form, idle
+            self._by_form.setdefault(form, []).append(self._count)
+            if len(self._idle) > KEPT:
+                number, (oldest, _) = self._idle.popitem(last=False)
+                self._without(oldest, number)
 
 
 _current: ContextVar[Group | None] = ContextVar("group", default=None)
