@@ -65,7 +65,8 @@ def onnx_session(clf: Any) -> Predict | None:
         from sknet import onnx
 
         model = onnx.export(clf).SerializeToString()
-    except ImportError:
+    except ImportError as error:
+        print(f'{error.name} is not installed: pip install "sknet[onnx,onnxruntime]"', file=sys.stderr)
         return None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -254,6 +255,7 @@ def over_http(
 ) -> dict[str, list[float]]:
     """Return requests per second, p50 and p99 in microseconds of each service, medians of some rounds."""
     if importlib.util.find_spec("fastapi") is None or importlib.util.find_spec("uvicorn") is None:
+        print('fastapi or uvicorn is not installed: pip install "sknet[serve]"', file=sys.stderr)
         return {}
     found: dict[str, list[Any]] = {}
     models = services(X, y)

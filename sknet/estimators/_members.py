@@ -10,22 +10,20 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _num_samples
 
-from sknet import nn, ops
 from sknet._params import validate_parameters
 from sknet._random import check_random_state
 from sknet._validation import Interval
 from sknet._warnings import warn_caller
 from sknet.callbacks import Callback, Checkpoint
 from sknet.callbacks.extend import check_callbacks
-from sknet.core import as_tensor
 from sknet.engine import History, Model
 from sknet.engine.extend import detached, run_together
-from sknet.estimators._architecture import Architecture
 from sknet.estimators._company import accompany
+from sknet.estimators._joined import Joined, Members
 from sknet.estimators._validation import Given
 from sknet.losses.extend import Averaged
 
-__all__ = ["MEMBERS", "Joined", "Members", "are_several", "fit_members"]
+__all__ = ["MEMBERS", "are_several", "fit_members"]
 
 MEMBERS: dict[str, Any] = {
     "n_members": [Interval(Integral, 1, None, closed="left")],
@@ -34,47 +32,6 @@ MEMBERS: dict[str, Any] = {
 SEEDS = np.iinfo(np.int32).max
 # Results that are of one fit, and thus of none of several.
 OF_ONE = ("_batch", "_company", "best_epoch_", "refit_history_", "temperature_")
-
-
-class Members(nn.Parallel):
-    """The networks of an ensemble: their outputs are side by side."""
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the outputs of all members for the same inputs."""
-        outputs = [as_tensor(member(*args, **kwargs)) for member in self._children.values()]
-        return ops.concat(outputs, axis=-1)
-
-
-class Joined(Architecture):
-    """What the members of an ensemble are built from.
-
-    Parameters
-    ----------
-    member : Architecture
-        That of one.
-    n_members : int
-        Their number.
-    """
-
-    def __init__(self, member: Architecture, n_members: int) -> None:
-        self.member, self.n_members = member, n_members
-
-    @property
-    def linear_layers(self) -> list[str]:
-        """Paths of the linear layers of a member that is a perceptron."""
-        member: Any = self.member
-        found: list[str] = member.linear_layers
-        return found
-
-    def build(self, inputs: Any, n_outputs: int) -> nn.Module:
-        return Members(*[self.member.build(inputs, n_outputs) for _ in range(self.n_members)])
-
-    def parameters(self) -> dict[str, Any]:
-        return self.member.parameters()
-
-    def label(self, network: nn.Module) -> str:
-        first: Any = next(iter(network.children()))
-        return f"{self.n_members} times {self.member.label(first)}"
 
 
 def are_several(estimator: Any) -> bool:

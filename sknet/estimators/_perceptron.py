@@ -8,8 +8,8 @@ from sknet.device import to_host
 from sknet.estimators._architecture import Perceptron
 from sknet.estimators._base import BaseNet
 from sknet.estimators._fitting import Fit
+from sknet.estimators._joined import Members
 from sknet.estimators._layer_arrays import LayerArrays, read_only, write_arrays
-from sknet.estimators._members import Members
 
 __all__ = ["PerceptronLayers"]
 

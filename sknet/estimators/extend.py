@@ -132,7 +132,7 @@ PARTS = _Names(
         "sknet.estimators._encoded": ("Encoded",),
         "sknet.estimators._inputs": ("Inputs",),
         "sknet.estimators._architecture": ("Perceptron",),
-        "sknet.estimators._members": ("Joined", "Members"),
+        "sknet.estimators._joined": ("Joined", "Members"),
     }
 )
 

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import is_classifier
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
@@ -44,7 +45,7 @@ for name, (kind, calls) in methods.items():
         import sknet
         predictor = sknet.load(f"{folder}/{name}.safetensors")
     seconds = seconds or time.perf_counter() - start
-    found[name] = [getattr(predictor, call)(X).tobytes().hex() for call in calls]
+    found[name] = [np.hstack(getattr(predictor, call)(X)).tobytes().hex() for call in calls]
 loaded = [name for name in sys.modules if name.partition(".")[0] in BLOCKED]
 print(json.dumps([found, loaded, seconds]))
 """
@@ -64,6 +65,10 @@ CLASSIFIERS = {
     ),
     "scaled": make_pipeline(StandardScaler(), sknet.MLPClassifier(**MLP)),
     "encoded": sknet.MLPClassifier(encoder="table", **MLP),
+    "members": sknet.MLPClassifier(n_members=2, **MLP),
+    "calibrated": sknet.MLPClassifier(calibrate="temperature", early_stopping=True, **MLP),
+    "columns": sknet.MLPClassifier(**MLP),
+    "hinge": sknet.MLPClassifier(loss="hinge", **MLP),
     "table": sknet.TabularClassifier(n_folds=2, budget=0.02, random_state=0),
 }
 REGRESSORS = {
@@ -71,6 +76,9 @@ REGRESSORS = {
     "table of numbers": sknet.TabularRegressor(n_folds=2, budget=0.02, random_state=0),
     "huber": sknet.MLPRegressor(loss="huber", **MLP),
     "quantiles": sknet.MLPRegressor(loss=sknet.losses.Quantile([0.1, 0.5, 0.9]), **MLP),
+    "deviations": sknet.MLPRegressor(loss="gaussian_nll", **MLP),
+    "outputs": sknet.MLPRegressor(scale_target=True, **MLP),
+    "means": sknet.MLPRegressor(encoder=sknet.TableEncoder(categorical_features=[1], max_levels=2), **MLP),
     "imputed": make_pipeline(SimpleImputer(add_indicator=True), MinMaxScaler(), sknet.MLPRegressor(**MLP)),
     "target": TransformedTargetRegressor(
         make_pipeline(StandardScaler(), sknet.MLPRegressor(**MLP)), transformer=StandardScaler()
@@ -79,7 +87,19 @@ REGRESSORS = {
 WITH_SCIPY = {
     "sigmoid": sknet.MLPClassifier(activation="logistic", **MLP),
     "gelu": sknet.MLPRegressor(activation="gelu", **MLP),
+    "labels": sknet.MLPClassifier(**MLP),
 }
+
+
+TARGETS = {
+    "labels": RNG.integers(0, 2, (60, 3)),
+    "columns": RNG.integers(0, 3, (60, 2)),
+    "outputs": np.c_[Y, -Y],
+}
+METHODS = (
+    *("predict", "predict_proba", "predict_log_proba", "decision_function"),
+    *("predict_std", "predict_quantiles", "predict_interval"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +109,8 @@ def fitted():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for name, estimator in (CLASSIFIERS | REGRESSORS | WITH_SCIPY).items():
-            is_classifier = hasattr(estimator, "predict_proba")
-            estimator.fit(X, LABELS if is_classifier else Y)
-            found[name] = estimator, ["predict", "predict_proba"] if is_classifier else ["predict"]
+            estimator.fit(X, TARGETS.get(name, LABELS if is_classifier(estimator) else Y))
+            found[name] = estimator, [method for method in METHODS if hasattr(estimator, method)]
     return found
 
 
@@ -126,5 +145,5 @@ def test_predictors(kind, names, blocked, fitted, tmp_path):
     print(f"\nloading the first predictor took {seconds:.2f} s")
     for name in names:
         estimator, methods = fitted[name]
-        expected = [getattr(estimator, method)(X).tobytes().hex() for method in methods]
+        expected = [np.hstack(getattr(estimator, method)(X)).tobytes().hex() for method in methods]
         assert found[name] == expected, name
