@@ -1,14 +1,36 @@
 """Offsets: buffers whose lifetimes do not overlap share memory."""
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sknet.device import Device, backend
 
-__all__ = ["ALIGNMENT", "Buffer", "aligned_memory", "assign_offsets"]
+__all__ = ["ALIGNMENT", "Buffer", "Place", "aligned_memory", "assign_offsets"]
 
 ALIGNMENT = backend("cpu").alignment  # bytes per cache line
+
+
+class Place(NamedTuple):
+    """Where an array is in memory.
+
+    Attributes
+    ----------
+    start, stop : int
+        Its bytes.
+    shape, dtype : tuple of int, dtype
+        Of the array.
+    """
+
+    start: int
+    stop: int
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def array(self, memory: Any) -> Any:
+        """Return the array in an array of bytes."""
+        return memory[self.start : self.stop].view(self.dtype).reshape(self.shape)
 
 
 class Buffer:
@@ -81,14 +103,11 @@ class Buffer:
         """Its offset from the start of the memory."""
         return self.offset + (self._parent.position if self._parent is not None else 0)
 
-    def array(self, memory: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return the first elements of the buffer as an array of this shape and dtype."""
+    def place(self, shape: tuple[int, ...], dtype: Any) -> "Place":
+        """Return where the first elements of the buffer are, as an array of this shape and dtype."""
         dtype = np.dtype(dtype)
-        count = 1
-        for n in shape:
-            count *= n
         start = self.position
-        return memory[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
+        return Place(start, start + math.prod(shape) * dtype.itemsize, shape, dtype)
 
 
 def assign_offsets(buffers: list[Buffer]) -> tuple[int, int]:

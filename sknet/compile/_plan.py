@@ -7,6 +7,7 @@ written into the slot of a donated input. A value that only one kernel uses need
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from sknet.compile import _internal as own
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.compile._group import Group, is_elementwise
-from sknet.compile._layout import ALIGNMENT, Buffer, assign_offsets
+from sknet.compile._layout import ALIGNMENT, Buffer, Place, assign_offsets
 from sknet.compile._views import Views
 
 __all__ = ["Plan"]
@@ -384,28 +385,44 @@ class Plan:
         found: dict[Variable, Any] = dict(zip(self.graph.inputs, slots, strict=True))
         found.update(self._constants if constants is None else constants)
         owners = {id(self.buffers[x]): array for x, array in found.items()}
+        places, outputs = self._homes
         # One array for each place: NumPy looks for overlaps of different ones, as long as a sum takes.
-        places: dict[Any, Any] = {}
+        made = [place.array(memory) for place in places]
+        for output, home in outputs:
+            if type(home) is int:
+                found[output] = made[home]
+            elif isinstance(home, Equation):
+                found[output] = self.views.applied(home, found[home.operands[0]])
+            else:
+                found[output] = _in_slot(home, owners, output)
+        return found
+
+    @cached_property
+    def _homes(self) -> tuple[list[Place], list[tuple[Variable, Any]]]:
+        """The places of arrays, and where each output is: in one of them, in a view, or in a slot."""
+        places: list[Place] = []
+        numbers: dict[Place, int] = {}
+        outputs: list[tuple[Variable, Any]] = []
         for equation in self.equations:
             output = equation.output
             if self.views.is_view(equation):
-                found[output] = self.views.applied(equation, found[equation.operands[0]])
+                outputs.append((output, equation))
                 continue
             if output not in self.buffers:
                 continue  # only in a kernel's registers
             buffer = self.buffers[output]
             if buffer.kind == "slot":
-                found[output] = _in_slot(buffer, owners, output)
+                outputs.append((output, buffer))
                 continue
             shape = output.shape
             if output in self.in_groups:
                 shape = (self.groups[self._group_of[output]].rows, *shape[1:])
-            place = (buffer.position, shape, output.dtype)
-            array = places.get(place)
-            if array is None:
-                array = places[place] = buffer.array(memory, shape, output.dtype)
-            found[output] = array
-        return found
+            place = buffer.place(shape, output.dtype)
+            number = numbers.setdefault(place, len(places))
+            if number == len(places):
+                places.append(place)
+            outputs.append((output, number))
+        return places, outputs
 
 
 def _in_slot(buffer: Buffer, owners: Mapping[int, Any], output: Variable) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 
 from sknet.compile._graph import Equation, Operand, Variable
 from sknet.compile._key import same_value
+from sknet.compile._layout import Place
 from sknet.compile._plan import Plan
 from sknet.device import result_dtype
 from sknet.ops import SparseSlot
@@ -87,6 +88,7 @@ class Writer:
         self._made: dict[str, str] = {}
         self._sparse: dict[SparseSlot, str] = {}
         self._partials = 0
+        self._scratch: list[tuple[str, Place]] | None = None  # names and places of scratch arrays
 
     # -- operands -----------------------------------------------------------------------------
 
@@ -269,9 +271,13 @@ class Writer:
         found: dict[str, Any] = dict(self.bound)
         found.update({name: sparse.get(slot, slot) for slot, name in self._sparse.items()})
         found.update({self.names[x]: array for x, array in arrays.items()})
-        for equation, buffers in self.plan.scratch.items():
-            for i, (buffer, (shape, dtype)) in enumerate(zip(buffers, needs(equation), strict=True)):
-                found[f"{self.names[equation.output]}_s{i}"] = buffer.array(memory, shape, dtype)
+        if self._scratch is None:
+            self._scratch = [
+                (f"{self.names[equation.output]}_s{i}", buffer.place(*form))
+                for equation, buffers in self.plan.scratch.items()
+                for i, (buffer, form) in enumerate(zip(buffers, needs(equation), strict=True))
+            ]
+        found.update({name: place.array(memory) for name, place in self._scratch})
         return found
 
 
