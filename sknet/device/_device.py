@@ -51,6 +51,8 @@ class Device:
         """
         if isinstance(spec, cls):
             return spec
+        if spec == "cpu":
+            return cls("cpu")
         match = re.fullmatch(r"([a-z]+)(?::(\d+))?", spec) if isinstance(spec, str) else None
         if match is None:
             raise DeviceError(f"a device must be 'cpu', 'cuda', 'cuda:<index>' or 'meta', got {spec!r}")

@@ -9,6 +9,7 @@ from sknet.exceptions import DtypeError
 __all__ = ["check_float_dtype", "is_floating", "result_dtype"]
 
 FLOAT_DTYPES = ("float32", "float64")
+SINGLE, DOUBLE = map(np.dtype, FLOAT_DTYPES)
 
 
 def is_floating(dtype: Any) -> bool:
@@ -40,6 +41,8 @@ def check_float_dtype(dtype: Any, *, where: str) -> np.dtype[Any]:
         found: np.dtype[Any] | None = None if dtype is None else np.dtype(dtype)
     except TypeError:
         found = None
+    if found is SINGLE or found is DOUBLE:  # their names take longer
+        return found
     if found is None or found.name not in FLOAT_DTYPES:
         raise DtypeError(f"the dtype of {where} must be one of {list(FLOAT_DTYPES)}, got {dtype!r}")
     return found

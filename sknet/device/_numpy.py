@@ -69,6 +69,9 @@ class _Functions(SimpleNamespace):
         return function
 
 
+HOST = Device("cpu")
+
+
 class NumpyBackend(Backend):
     """Arrays in the host's memory."""
 
@@ -82,6 +85,9 @@ class NumpyBackend(Backend):
         reductions = {"sum": np.add.reduce, "max": np.maximum.reduce, "min": np.minimum.reduce}
         own = {"where": where, "add_rows_at": _add_rows_at, "check_indices": check_indices}
         self.xp = cast(Namespace, _Functions(**functions | reductions | own))
+
+    def device_of(self, array: Any) -> Device:
+        return HOST
 
     def from_host(self, array: Any, device: Device) -> Any:
         return array

@@ -30,6 +30,8 @@ CONSTANT = (
     *(types.ModuleType, types.BuiltinFunctionType, np.generic, np.dtype, np.ufunc, Device),
     SymbolicGraph,
 )
+# Types that are often met, for which the answer of `is_array` is known.
+NO_ARRAYS = frozenset({dict, list, tuple, set, types.FunctionType, types.MethodType, partial})
 # Attributes that a pass does not read: a Scope decides the mode, the version says how weights were drawn.
 NOT_READ = frozenset({"_training", "_init_version", "_buffers", "_transient"})
 # Modules whose objects change during training but are not read by captured code.
@@ -113,7 +115,7 @@ class Fingerprint:
         if isinstance(value, CONSTANT) or id(value) in seen:
             return
         seen[id(value)] = value
-        if is_array(value):
+        if type(value) not in NO_ARRAYS and not isinstance(value, Module) and is_array(value):
             self._watch_array(value, seen)
             return
         for kinds, watch in WATCHED:
