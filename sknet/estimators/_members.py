@@ -104,6 +104,7 @@ def _refuse(estimator: Any, callbacks: Any, resume_from: Any) -> None:
 def _member(estimator: Any, seed: int) -> Any:
     """Return a member before its fit."""
     member = clone(estimator).set_params(n_members=1, bootstrap=False, random_state=seed)
+    vars(member).pop("_skl_callbacks", None)  # those of scikit-learn see a single fit, without its epochs
     accompany(member, Callback())  # so that it does not warn on its own
     return member
 

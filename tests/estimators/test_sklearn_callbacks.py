@@ -58,6 +58,12 @@ def made(name, **params):
     return estimator, LABELS if is_classifier(estimator) else TARGET
 
 
+def test_an_ensemble_is_a_single_fit():
+    recorder = Recorder()
+    ESTIMATORS["MLPClassifier"](n_members=3).set_callbacks(recorder).fit(X, LABELS)
+    assert recorder.log == [(hook, "fit") for hook in ("setup", "begin", "end", "teardown")]
+
+
 class Recorder:
     """A callback of scikit-learn's protocol that records every call."""
 
