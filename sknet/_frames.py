@@ -204,6 +204,12 @@ def only_row(X: Any, names: "tuple[str, ...]") -> "list[Any] | None":
     at = getattr(X, "iat", None)
     if at is None or not hasattr(X, "columns") or len(X) != 1 or tuple(X.columns.tolist()) != names:
         return None
+    # Private, and not needed: one array holds all columns, which reads them in a tenth of the time.
+    if getattr(getattr(X, "_mgr", None), "is_single_block", False):
+        row = X.to_numpy()
+        if row.dtype == FLOATS[0]:
+            found: list[Any] = row[0].tolist()
+            return found
     values = [at[0, i] for i in range(len(names))]
     if not SIMPLE.issuperset(map(type, values)):
         return None

@@ -21,6 +21,7 @@ __all__ = ["Features", "FrozenPipeline", "Retargeted"]
 
 
 READ_OBJECTS = (Columns, OneHot, Ordinal)
+NUMBERS = frozenset({float, int})
 
 
 @dataclass(frozen=True)
@@ -149,8 +150,10 @@ class FrozenPipeline:
         if kind is np.ndarray:
             row = X[0] if X.shape == (1, count) and X.dtype.char in "dO" else None
         elif kind is list:
-            is_row = len(X) == 1 and type(X[0]) is list and len(X[0]) == count and str in map(type, X[0])
-            row = np.array(X[0], dtype=object) if is_row else None
+            kinds = set(map(type, X[0])) if len(X) == 1 and type(X[0]) is list and len(X[0]) == count else ()
+            # What NumPy makes of other rows, is not known beforehand.
+            is_plain = float in kinds and NUMBERS.issuperset(kinds)
+            row = np.array(X[0], dtype=None if is_plain else object) if is_plain or str in kinds else None
         else:
             values = None if names is None else only_row(X, names)
             is_object = values is not None and not all(type(value) is float for value in values)

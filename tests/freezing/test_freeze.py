@@ -480,3 +480,39 @@ def test_complex_numbers_are_no_table():
     for predictor, X in predictors():
         with pytest.raises(ValueError, match="complex"):
             predictor.predict(np.asarray(X) + 1j)
+
+
+ROWS = {
+    "numbers": [[1.5, 2.5, 3.0]],
+    "integers among them": [[1.5, 2, 3]],
+    "integers": [[1, 2, 3]],
+    "a large one": [[0.5, 2**60 + 1, 3]],
+    "truth values": [[1.5, True, 3.0]],
+    "missing": [[1.5, None, 3.0]],
+    "not a number": [[1.5, float("nan"), 3.0]],
+    "texts": [[1.5, "2", 3.0]],
+    "tuples": [(1.5, 2.0, 3.0)],
+    "too few": [[1.5, 2.0]],
+    "two": [[1.5, 2.0, 3.0], [1.0, 2.0, 3.0]],
+}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_rows_in_lists_are_read_as_arrays_are(kind):
+    columns = ColumnTransformer([("a", SimpleImputer(), [0, 1]), ("b", "passthrough", [2])])
+    for step in (StandardScaler(), columns):
+        pipeline = make_pipeline(step, sknet.MLPRegressor((3,), max_iter=2, random_state=0))
+        frozen = sknet.freeze(pipeline.fit(NAMED.to_numpy(), NAMED["age"]))
+        assert_same(result(frozen.predict, ROWS[kind]), result(pipeline.predict, ROWS[kind]))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "object", "Float64", "mixed"])
+def test_a_row_of_a_frame_is_read_as_the_frame_is(dtype):
+    table = NAMED.round(1) * 10
+    table = table.astype({"size": "float32"} if dtype == "mixed" else dtype)
+    columns = ColumnTransformer([("a", StandardScaler(), ["age", "size"]), ("b", "passthrough", ["weight"])])
+    for step in (StandardScaler(), columns):
+        pipeline = make_pipeline(step, sknet.MLPRegressor((3,), max_iter=2, random_state=0))
+        frozen = sknet.freeze(pipeline.fit(table, NAMED["age"]))
+        for i in range(5):
+            assert_same(frozen.predict(table[i : i + 1]), pipeline.predict(table[i : i + 1]))
