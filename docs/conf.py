@@ -52,6 +52,7 @@ numpydoc_xref_aliases = {
         word: f"collections.abc.{word.capitalize()}"
         for word in ("sequence", "iterable", "iterator", "mapping")
     },
+    "callable": "collections.abc.Callable",
     "array-like": ":term:`array-like`",
     "ndarray": "numpy.ndarray",
     "DataFrame": "pandas.DataFrame",
@@ -90,6 +91,7 @@ html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_sidebars = {"benchmarks": []}  # it has no pages below it
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {

@@ -104,6 +104,7 @@ def test_pages_are_rewritten_only_if_they_change(tmp_path, monkeypatch):
         ("coefs_ : list of shape (n_layers_,)", r"coefs_ : list of shape (n_layers\_,)"),
         (">>> clf.coefs_", ">>> clf.coefs_"),
         (".. math:: |x|", ".. math:: |x|"),
+        ('.. [1] D. P. Kingma, "Adam", 2015.', r'.. [1] D\. P. Kingma, "Adam", 2015.'),
     ],
 )
 def test_prose_of_docstrings_is_no_markup(line, expected):

@@ -13,6 +13,7 @@ __all__ = ["escaped", "escaped_line", "setup"]
 SPAN = re.compile(r"(``.*?``|:\w+:`[^`]*`|`[^`]*`)")
 FITTED = re.compile(r"(?<![\w.])(\w*[^\W_])_(?=[\s,.;:)\]}\"']|$)")  # coefs_ is not a link
 BARS = re.compile(r"\|(\w+)\|")  # |x| is no substitution
+INITIAL = re.compile(r"^(\s*\.\. \[\w+\] [A-Z])\. ")  # the initial of an author numbers no list
 STARRED = re.compile(r"(?<=, )\*(?=\w)")  # nor is (..., *shape) emphasis
 
 
@@ -47,7 +48,7 @@ def escaped(lines: Iterable[str]) -> Iterator[str]:
         elif colon and re.fullmatch(r"[\w, *]+", name):  # a parameter, whose name numpydoc escapes
             yield name + colon + escaped_line(kind)
         else:
-            yield escaped_line(line)
+            yield escaped_line(INITIAL.sub(r"\1\\. ", line))
 
 
 def process(app: "Sphinx", what: str, name: str, value: object, options: object, lines: list[str]) -> None:

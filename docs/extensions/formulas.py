@@ -21,7 +21,8 @@ def mathml(tex: str, *, display: bool) -> str:
     """
     tex = tex.strip().replace(r"\dots", r"\ldots")
     if display and r"\\" in tex and r"\begin" not in tex:
-        tex = rf"\begin{{aligned}}{tex}\end{{aligned}}"
+        around = "aligned" if "&" in tex else "matrix"
+        tex = rf"\begin{{{around}}}{tex}\end{{{around}}}"
     return str(latex2mathml.tex2mathml(tex, as_block=display))
 
 

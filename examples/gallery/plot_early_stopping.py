@@ -2,9 +2,9 @@
 Learning curves and early stopping
 ==================================
 
-A large network on few rows overfits: its training loss falls to zero, while the loss of held-out
-rows rises again. With ``early_stopping=True`` the fit ends when nothing improves any more, and the
-weights of the best epoch are restored.
+A large network on few rows overfits: its training loss goes on falling, while the loss of held-out
+rows no longer does. With ``early_stopping=True`` the fit ends when nothing improves any more, and
+the weights of the best epoch are restored.
 """
 
 import warnings
