@@ -3,22 +3,27 @@
 ::
 
     python examples/benchmarks/tables.py --data DIR [--sets NAME ...] [--seeds 0 1 2] [--rows N] [--draw 0]
+    python examples/benchmarks/tables.py --data DIR --out-of-fold --params sharp__epochs=36 sharp__n_bins=8
 
 DIR has a file ``datasets.json`` that describes each set (its ``file``, ``target``, ``task``, columns to
 ``ignore`` and those that are ``categorical``), and the sets as parquet files. Of each set, `rows` rows are
 drawn for training, and up to 10,000 others are scored, once, after the fit: area under the ROC curve for two
 classes, accuracy for more, R2 for regression. Both estimators use their defaults and the same data frame. A
 line for each set and seed has the scores, the log loss of classifiers, the out-of-fold score, and the seconds
-of both fits. It needs pandas and pyarrow: ``python -m pip install "sknet[data]"``.
+of both fits. With ``--out-of-fold``, no test rows are looked at: a line has the losses of the out-of-fold
+predictions of sknet with other parameters, by which settings are chosen. It needs pandas and pyarrow:
+``python -m pip install "sknet[data]"``.
 """
 
 import argparse
+import ast
 import json
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score
 
@@ -64,6 +69,25 @@ def scores(model: Any, X: Any, y: Any, task: str) -> str:
     return f"accuracy {accuracy_score(y, model.predict(X)):.4f}  log loss {loss:.4f}"
 
 
+def out_of_fold(model: Any, y: Any) -> str:
+    """Return the losses of the out-of-fold predictions of a fitted ensemble, as text."""
+    found = np.asarray(model.oof_prediction_, dtype=float).reshape(len(y), -1)
+    known, y = np.isfinite(found).all(axis=1), np.asarray(y)
+    if not is_classifier(model):
+        return f"1 - R2 {1 - r2_score(y[known], found[known]):.4f}"
+    wrong = np.mean(model.classes_[found[known].argmax(axis=1)] != y[known])
+    return f"log loss {log_loss(y[known], found[known], labels=model.classes_):.4f}  error {wrong:.4f}"
+
+
+def parameter(text: str) -> tuple[str, Any]:
+    """Return the name and the value of ``name=value``, a Python literal or a text."""
+    name, _, value = text.partition("=")
+    try:
+        return name, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with datasets.json")
@@ -71,15 +95,23 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--rows", type=int, default=10_000, help="to train on")
     parser.add_argument("--draw", type=int, default=0, help="seed of the rows")
+    parser.add_argument("--params", nargs="+", type=parameter, default=[], metavar="NAME=VALUE")
+    parser.add_argument("--out-of-fold", action="store_true", help="look at no test rows")
     arguments = parser.parse_args()
     for name in arguments.sets:
+        X, y, X_test, y_test, task = load(arguments.data, name, arguments.rows, arguments.draw)
         for seed in arguments.seeds:
-            X, y, X_test, y_test, task = load(arguments.data, name, arguments.rows, arguments.draw)
             for label, model in estimators(task, seed).items():
+                if label == "sknet":
+                    model.set_params(**dict(arguments.params))
+                elif arguments.out_of_fold:
+                    continue
                 started = time.perf_counter()
                 model.fit(X, y)
                 seconds = time.perf_counter() - started
-                found = scores(model, X_test, y_test, task)
+                found = (
+                    out_of_fold(model, y) if arguments.out_of_fold else scores(model, X_test, y_test, task)
+                )
                 own = f"  out of fold {model.oof_score_:.4f}  mix {model.mix_}" if label == "sknet" else ""
                 print(f"{name:20} seed {seed}  {label:5}  {found}  {seconds:6.1f} s{own}", flush=True)
 

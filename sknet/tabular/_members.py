@@ -31,16 +31,16 @@ RECIPES: dict[str, dict[str, Any]] = {
     "sharp": {
         "per_fold": 1,
         "hidden_layer_sizes": (256, 256),
-        "epochs": {"binary": 16, "multiclass": 24, "regression": 20},
+        "epochs": {"binary": 16, "multiclass": 36, "regression": 20},
         "lr": {"binary": 0.04, "multiclass": 0.04, "regression": 0.08},
-        "dropout": {"binary": 0.1, "multiclass": 0.1, "regression": 0.05},
+        "dropout": {"binary": 0.1, "multiclass": 0.1, "regression": 0.0},
         "scale_factor": {"binary": 6.0, "multiclass": 6.0, "regression": 2.0},
         "weight_decay": 0.0,
         "label_smoothing": {"binary": 0.1, "multiclass": 0.1, "regression": 0.0},
         "keep": "last",
         "batch_size": {"binary": 256, "multiclass": 256, "regression": 128},
         "piecewise": "both",
-        "n_bins": {"binary": 16, "multiclass": 16, "regression": 24},
+        "n_bins": {"binary": 16, "multiclass": 8, "regression": 24},
     },
 }
 KINDS = tuple(RECIPES)
