@@ -17,6 +17,7 @@ from sknet._params import (
     resolve,
     validate_parameters,
 )
+from tests.combinations import every
 
 
 class Rate(ParameterObject):
@@ -160,7 +161,7 @@ def composed(rng, depth=2):
     )
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every(seed=range(40))
 def test_any_names_in_one_call_in_any_order(seed):
     """`get_params` returns what `set_params` has set: parts, their replacements, and their parameters."""
     rng = np.random.default_rng(seed)

@@ -8,6 +8,7 @@ import pytest
 from sknet import nn, ops
 from sknet.compile import compile
 from sknet.core import gradients
+from tests.combinations import every
 
 ROWS = np.random.default_rng(0).standard_normal((2000, 50))
 TABLE = np.random.default_rng(1).standard_normal((3000, 50))
@@ -52,15 +53,13 @@ def peak_of(compiled, *args):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("exact", [True, False])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@every(exact=[True, False], name=FUNCTIONS)
 def test_forward(name, exact):
     compiled = compile(FUNCTIONS[name], (ROWS,), exact=exact)
     assert peak_of(compiled, ROWS) < BUFFER
 
 
-@pytest.mark.parametrize("exact", [True, False])
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in ("places", "product")])
+@every(exact=[True, False], name=[name for name in FUNCTIONS if name not in ("places", "product")])
 def test_backward(name, exact):
     def slope(x):
         x.requires_grad = True

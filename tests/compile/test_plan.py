@@ -13,6 +13,7 @@ from sknet.compile._layout import ALIGNMENT, Buffer, aligned_memory, assign_offs
 from sknet.compile._recalled import forget_programs
 from sknet.compile._views import Views
 from sknet.core import Tensor, gradients
+from tests.combinations import every
 
 UNARY = [ops.exp, ops.tanh, ops.relu, ops.negative, ops.square, lambda x: x * 0.5, lambda x: ops.softmax(x)]
 BINARY = [ops.add, ops.subtract, ops.multiply, ops.maximum, lambda x, y: ops.where(ops.greater(x, y), x, y)]
@@ -60,8 +61,7 @@ def assert_disjoint(plan: Plan):
     assert all(b.position % ALIGNMENT == 0 and b.position + b.nbytes <= plan.arena_size for b in found)
 
 
-@pytest.mark.parametrize("exact", [True, False])
-@pytest.mark.parametrize("seed", range(40))
+@every(exact=[True, False], seed=range(40))
 def test_random_graphs(seed, exact):
     function = random_function(seed)
     rng = np.random.default_rng(seed)
@@ -75,7 +75,7 @@ def test_random_graphs(seed, exact):
             np.testing.assert_allclose(a, b.numpy(), rtol=0 if exact else 1e-9, atol=0 if exact else 1e-9)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every(seed=range(40))
 def test_random_graphs_with_donated_arguments(seed):
     function = random_function(seed)
     rng = np.random.default_rng(seed)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, autograd, nn, ops
+from tests.combinations import every
 
 X = Tensor(np.linspace(0.1, 1.2, 12).reshape(3, 4))
 IMAGES = Tensor(np.linspace(-1.0, 1.0, 64).reshape(2, 2, 4, 4))
@@ -36,7 +37,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("integer", [np.int64, np.uint8, np.intp], ids=lambda x: x.__name__)
-@pytest.mark.parametrize("name", CASES)
+@every(name=CASES)
 def test_integers_of_numpy(name, integer):
     case = CASES[name]
     signed = np.int8 if integer is np.uint8 and name == "moveaxis" else integer

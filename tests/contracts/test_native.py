@@ -6,6 +6,7 @@ import pytest
 from sknet import nn
 from sknet.losses import SquaredError
 from sknet.optim import SGD
+from tests.combinations import every
 from tests.compile.native import assert_equal_training
 from tests.contracts.test_training_step import Shaped, headed
 from tests.losses.test_contract import CASES as LOSSES
@@ -17,7 +18,7 @@ from tests.optim.test_contract import CASES as OPTIMIZERS
 pytest.importorskip("numba", reason="the native executor needs Numba: install sknet[fast]")
 
 RNG = np.random.default_rng(0)
-EACH_DTYPE = pytest.mark.parametrize("dtype", ["float32", "float64"])
+EACH_DTYPE = every(dtype=["float32", "float64"])
 
 
 def same(make, X, y, dtype, **settings):

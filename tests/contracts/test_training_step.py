@@ -1,4 +1,4 @@
-"""Twelve training steps, eager and compiled, of every layer, loss and optimizer in the tables.
+"""Eight training steps, eager and compiled, of every layer, loss and optimizer in the tables.
 
 Compiled without fusion (`Model.step`), results are bitwise identical. The training loop's plan may fuse,
 reorder sums and fold constants. Its rounding is bounded by the eager step's: compared with the same
@@ -15,6 +15,7 @@ from sknet.core import no_grad
 from sknet.engine.loop._steps import CompiledSteps, EagerSteps
 from sknet.losses import SquaredError
 from sknet.optim import SGD
+from tests.combinations import every
 from tests.compile.native import trained
 from tests.engine.helpers import assert_same
 from tests.losses.test_contract import CASES as LOSSES
@@ -23,9 +24,9 @@ from tests.nn.layers.test_contract import setup
 from tests.optim.helpers import with_eps
 from tests.optim.test_contract import CASES as OPTIMIZERS
 
-STEPS = 12
+STEPS = 8
 RNG = np.random.default_rng(0)
-DTYPES = pytest.mark.parametrize("dtype", ["float32", "float64"])
+DTYPES = every(dtype=["float32", "float64"])
 
 
 class Headed(nn.Module):

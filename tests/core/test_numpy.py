@@ -8,6 +8,7 @@ import pytest
 from sknet import Tensor, no_grad, ops
 from sknet.compile import capture, compile
 from sknet.exceptions import CaptureError, GradientError
+from tests.combinations import every
 
 POSITIVE = np.random.default_rng(0).uniform(0.2, 0.9, (3, 4))
 OTHER = np.random.default_rng(1).uniform(0.2, 0.9, (3, 4))
@@ -59,7 +60,7 @@ def same(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-12, strict=True)
 
 
-@pytest.mark.parametrize("name", UFUNCS)
+@every(name=UFUNCS)
 def test_elementwise_functions_are_operations(name):
     ufunc, operation = getattr(np, name), getattr(ops, name)
     arrays = operands_of(ufunc)

@@ -9,6 +9,7 @@ from scipy.special import log_softmax, logsumexp
 from sknet import Model, Tensor, nn
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses import CTC
+from tests.combinations import every
 from tests.losses.helpers import value_and_gradient
 
 RNG = np.random.default_rng(0)
@@ -25,9 +26,8 @@ def by_all_paths(z, labels, blank=0):
     return -logsumexp(found) if found else np.inf
 
 
-@pytest.mark.parametrize("blank", [0, 2])
 @pytest.mark.parametrize("labels", [[], [1], [1, 1], [1, 3], [3, 1, 3], [1, 1, 1], [1, 3, 3, 1]], ids=str)
-@pytest.mark.parametrize("steps", [1, 3, 5])
+@every(blank=[0, 2], steps=[1, 3, 5])
 def test_the_sum_over_all_paths(labels, steps, blank):
     z = RNG.normal(size=(1, steps, 4))
     target = np.array([[*labels, -1]])

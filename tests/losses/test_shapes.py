@@ -5,6 +5,7 @@ import pytest
 
 from sknet.exceptions import DtypeError, ShapeError
 from sknet.losses import LOSSES
+from tests.combinations import every
 
 N = 5
 SHAPES = [(N,), (N, 1), (N, 3), (N, 4), (1, N), (1, 1), (N, N), (N, 2, 3), (N, 2, 1), (N, 2), (2 * N,), ()]
@@ -40,8 +41,8 @@ def target_of(loss, rng, shape, of_classes):
     return rng.integers(0, 2, size=shape) * 1.0 if "binary" in loss.tasks else rng.uniform(0.1, 1, size=shape)
 
 
-@pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("output", OUTPUTS, ids=str)
+@every(name=LOSSES)
 def test_shapes(name, output):
     loss, rng = LOSSES[name](), np.random.default_rng(0)
     fitting, of_classes = target_shapes(loss, output)

@@ -12,6 +12,7 @@ from sknet import Tensor, nn
 from sknet._params import InvalidParameterError
 from sknet.exceptions import ShapeError, StateError
 from sknet.nn.init import FromData, from_data
+from tests.combinations import every
 
 X = np.random.default_rng(0).normal(3.0, 5.0, size=(300, 6))
 
@@ -43,10 +44,7 @@ def by_hand(X, seed, widths, ntp, bias, n_rows):
     return layers, X
 
 
-@pytest.mark.parametrize("n_rows", [2000, 300, 50])
-@pytest.mark.parametrize("bias", ["he+5", "zeros"])
-@pytest.mark.parametrize("parametrization", ["standard", "ntp"])
-@pytest.mark.parametrize("seed", range(3))
+@every(n_rows=[2000, 300, 50], bias=["he+5", "zeros"], parametrization=["standard", "ntp"], seed=range(3))
 def test_by_an_own_computation(seed, parametrization, bias, n_rows):
     net = from_data(network(parametrization=parametrization, bias=bias, n_rows=n_rows), X, random_state=seed)
     expected, outputs = by_hand(X, seed, [6, 8, 3], parametrization == "ntp", bias, n_rows)
@@ -161,7 +159,7 @@ COPIES = {
 
 @pytest.mark.parametrize("twin", COPIES.values(), ids=COPIES)
 @pytest.mark.parametrize("drawn", [True, False], ids=["drawn", "not drawn"])
-@pytest.mark.parametrize("way", WAYS)
+@every(way=WAYS)
 def test_only_initial_weights_are_fitted(way, drawn, twin):
     net = network()
     if drawn or way in ("written in place", "frozen"):

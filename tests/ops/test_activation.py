@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sknet import Tensor, grad, ops
+from tests.combinations import every
 
 mpmath = pytest.importorskip("mpmath", reason="computes the references with 50 digits")
 
@@ -53,8 +54,8 @@ def fifty_digits():
         yield
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("op", REFERENCES, ids=lambda op: op.__name__)
+@every(dtype=["float64", "float32"])
 def test_extremes(op, dtype):
     exact = {x: REFERENCES[op](mpmath.mpf(float(np.dtype(dtype).type(x)))) for x in POINTS}
     limit = np.finfo(dtype).max

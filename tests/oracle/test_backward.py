@@ -5,6 +5,7 @@ import pytest
 
 import sknet.ops  # noqa: F401
 from sknet import Tensor
+from tests.combinations import every
 
 torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
 
@@ -47,7 +48,7 @@ def walk(graph):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-@pytest.mark.parametrize("seed", range(60))
+@every(seed=range(60))
 def test_random_graphs(seed):
     mine, theirs = (walk(graph) for graph in drawn(seed))
     assert any(x is not None for x in mine)

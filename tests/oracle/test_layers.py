@@ -7,6 +7,7 @@ import pytest
 
 from sknet import Tensor, nn, ops
 from sknet.core import gradients
+from tests.combinations import every
 
 torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
 
@@ -58,8 +59,7 @@ CONVOLUTIONS = [
 
 
 @pytest.mark.parametrize("options", CONVOLUTIONS, ids=str)
-@pytest.mark.parametrize("out_channels", [4, 20])
-@pytest.mark.parametrize("size", [(7,), (12,), (7, 8), (12, 9)])
+@every(out_channels=[4, 20], size=[(7,), (12,), (7, 8), (12, 9)])
 def test_convolution(options, out_channels, size):
     mine, theirs = pair(f"Conv{len(size)}d", 4, out_channels, **options)
     check_layers(mine, theirs, (3, 4, *size))
@@ -91,8 +91,7 @@ def test_convolution_of_two_different_axes(size, options, channels):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("channels", [(4, 2), (4, 8), (32, 2)])
-@pytest.mark.parametrize("size", [(6,), (5, 6)])
+@every(channels=[(4, 2), (4, 8), (32, 2)], size=[(6,), (5, 6)])
 def test_transposed_convolution(options, channels, size):
     mine, theirs = pair(f"ConvTranspose{len(size)}d", *channels, **options)
     check_layers(mine, theirs, (2, channels[0], *size))
@@ -116,7 +115,6 @@ POOLS = [
 
 
 @pytest.mark.parametrize("options", POOLS, ids=str)
-@pytest.mark.parametrize("size", [(7,), (8,), (7, 8), (10, 9)])
 @pytest.mark.parametrize(
     ("kind", "more"),
     [
@@ -126,14 +124,13 @@ POOLS = [
         ("AvgPool", {"count_include_pad": False}),
     ],
 )
+@every(size=[(7,), (8,), (7, 8), (10, 9)])
 def test_pool(kind, more, options, size):
     mine, theirs = pair(f"{kind}{len(size)}d", **options, **more)
     check_layers(mine, theirs, (2, 3, *size))
 
 
-@pytest.mark.parametrize("kind", ["Avg", "Max"])
-@pytest.mark.parametrize("output_size", [1, 2, 3, 7, 12])
-@pytest.mark.parametrize("size", [(7,), (12,), (7, 12)])
+@every(kind=["Avg", "Max"], output_size=[1, 2, 3, 7, 12], size=[(7,), (12,), (7, 12)])
 def test_adaptive_pool(kind, output_size, size):
     if kind == "Max" and output_size > min(size):
         output_size = min(size)
@@ -224,9 +221,8 @@ def masks(kind, n, heads, queries, keys):
     return mine, theirs if kind == "flags" else theirs.repeat_interleave(heads, 0)
 
 
-@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("kind", "padded"), [*itertools.product(MASKS, [False, True])])
-@pytest.mark.parametrize("which", ["self", "memory", "all"])
+@every(bias=[True, False], which=["self", "memory", "all"])
 def test_attention(which, kind, padded, bias):
     n, heads, queries, keys = 3, 2, 4, 5
     keys = queries if which == "self" else keys

@@ -5,6 +5,7 @@ import pytest
 
 from sknet import Tensor, nn
 from sknet.core import gradients
+from tests.combinations import every
 
 torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
 
@@ -39,8 +40,7 @@ def flat(state):
 
 @pytest.mark.parametrize("packed", [False, True], ids=["whole", "packed"])
 @pytest.mark.parametrize("bidirectional", [False, True], ids=["forward", "both"])
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("name", ["RNN", "RNN relu", "LSTM", "GRU"])
+@every(layers=[1, 2], name=["RNN", "RNN relu", "LSTM", "GRU"])
 def test_values_and_gradients(name, layers, bidirectional, packed):
     torch.manual_seed(0)
     name, _, activation = name.partition(" ")

@@ -9,6 +9,7 @@ import pytest
 from sknet import nn
 from sknet.exceptions import LoadError
 from sknet.persistence import read, write
+from tests.combinations import every
 
 DTYPES = ["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?"]
 TREE = {"weights": np.arange(6.0).reshape(2, 3), "steps": np.array([1, 2], np.int8), "rate": 0.1}
@@ -41,8 +42,7 @@ def test_the_layout_is_that_of_safetensors(tmp_path):
     np.testing.assert_array_equal(arrays["steps"], TREE["steps"])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3)])
+@every(dtype=DTYPES, shape=[(), (0,), (3,), (2, 0, 3), (2, 3)])
 def test_arrays_come_back(tmp_path, dtype, shape):
     random = np.random.RandomState(0)
     array = (

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sknet.preprocessing import TableEncoder
+from tests.combinations import every
 from tests.fuzz.tables import drawn, harmed
 
 ENCODERS = [TableEncoder(), TableEncoder(sparse_output=True), TableEncoder(piecewise=None, dtype="float64")]
@@ -277,7 +278,7 @@ def test_the_order_of_the_rows_does_not_matter():
 # -- any table ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(150))
+@every(seed=range(150))
 def test_any_table(seed):
     X, y = drawn(seed)
     encoder = TableEncoder(random_state=0, sparse_output=bool(seed % 2))

@@ -12,6 +12,7 @@ from sknet.engine import Accuracy, Batches, History
 from sknet.engine.extend import Settings, train
 from sknet.exceptions import GradientError, StateError
 from sknet.optim import EMA, SGD, Adam
+from tests.combinations import every
 from tests.engine.helpers import CLASSES, X, assert_same, assert_same_state, network
 
 ZEROS = np.zeros((4, 8))
@@ -100,9 +101,8 @@ WRITES = [
 MODES = [False, True, "auto"]
 
 
-@pytest.mark.parametrize("compile", MODES)
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
-@pytest.mark.parametrize("steps", [0, 3])
+@every(compile=MODES, steps=[0, 3])
 def test_written_values_are_trained(write, compile, steps):
     model = new(compile=compile)
     for _ in range(steps):
@@ -383,9 +383,7 @@ OBJECTIVES = {
 }
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("seed", range(10))
+@every(alpha=[0.0, 0.5], objective=OBJECTIVES, seed=range(10))
 def test_between_output_and_loss_parameters_may_be_frozen_but_not_unfrozen(seed, objective, alpha):
     rng = np.random.default_rng(seed)
     model = new(alpha=alpha)
@@ -425,9 +423,7 @@ BETWEEN = {  # changes of a module after its output, and the parameter whose gra
 }
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
-@pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("what", BETWEEN)
+@every(alpha=[0.0, 0.5], objective=OBJECTIVES, what=BETWEEN)
 def test_between_output_and_loss_a_module_may_change_but_for_new_parameters(what, objective, alpha):
     change, missing = BETWEEN[what]
     model = new(alpha=alpha)

@@ -6,6 +6,7 @@ import pytest
 from sknet import Tensor, nn
 from sknet.compile import compile
 from sknet.exceptions import DtypeError, ShapeError
+from tests.combinations import every
 
 torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
 
@@ -50,9 +51,8 @@ def test_largest_of_rows(padding_idx):
     assert_same(*pair("max", padding_idx), (rows,))
 
 
-@pytest.mark.parametrize("padding_idx", [None, 3])
-@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("offsets", OFFSETS, ids=str)
+@every(padding_idx=[None, 3], mode=["sum", "mean", "max"])
 def test_offsets(offsets, mode, padding_idx):
     flat = np.array([4, 1, 2, 3, 0, 5, 3]) if mode != "max" else np.array([4, 1, 2, 3, 0, 5])
     offsets = np.minimum(offsets, len(flat))

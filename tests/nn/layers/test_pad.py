@@ -5,6 +5,7 @@ import pytest
 
 from sknet import Tensor, nn
 from sknet.exceptions import ShapeError
+from tests.combinations import every
 
 torch = pytest.importorskip("torch", reason="needs PyTorch, a second opinion that sknet does not depend on")
 
@@ -32,15 +33,14 @@ def same(layer, theirs, shape):
     np.testing.assert_allclose(x.grad.numpy(), tx.grad.numpy(), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("mode", THEIRS)
 @pytest.mark.parametrize(("rank", "padding"), [(rank, p) for rank, each in PADDINGS.items() for p in each])
+@every(mode=THEIRS)
 def test_padding(rank, padding, mode):
     value = {"value": 1.5} if mode == "constant" else {}
     theirs = getattr(torch.nn, f"{THEIRS[mode]}Pad{rank}d")(flat(padding, rank), **value)
     same(getattr(nn, f"Pad{rank}d")(padding, mode, **value), theirs, SHAPES[rank])
 
 
-@pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -55,7 +55,7 @@ def test_padding(rank, padding, mode):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("rank", [1, 2])
+@every(mode=["zeros", "reflect", "replicate", "circular"], rank=[1, 2])
 def test_convolution(rank, options, mode):
     options = {"kernel_size": 3, **options, "padding_mode": mode}
     mine = getattr(nn, f"Conv{rank}d")(3, 4, **options).to(dtype="float64").initialize(0)
