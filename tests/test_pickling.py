@@ -14,7 +14,7 @@ import scipy.sparse
 from numpy.random import RandomState
 
 import sknet
-from sknet import MLPClassifier, Tensor, engine, losses, nn, onnx, ops, optim
+from sknet import MLPClassifier, Tensor, display, engine, losses, nn, onnx, ops, optim
 from sknet.callbacks import Checkpoint, CSVLog, EarlyStopping, FitView, Pruning, TimeLimit
 from sknet.callbacks.extend import Rows, SavedFit
 from sknet.compile import Equation, Graph, Plan, Variable, capture, compile
@@ -26,7 +26,14 @@ from sknet.compile.passes import Group
 from sknet.core import PRIMITIVES, Primitive
 from sknet.device import Device, MetaArray
 from sknet.engine import extend
-from sknet.estimators import FrozenClassifier, FrozenRegressor, FrozenTransformer, LayerOutput
+from sknet.estimators import (
+    EstimatorSummary,
+    FrozenClassifier,
+    FrozenRegressor,
+    FrozenTransformer,
+    LayerOutput,
+    LayerRow,
+)
 from sknet.estimators.extend import (
     ClassTargets,
     ColumnTargets,
@@ -51,6 +58,7 @@ from sknet.preprocessing.extend import (
     Schema,
     Table,
     Target,
+    ValueMeans,
     fit_plan,
     target_of,
 )
@@ -189,6 +197,12 @@ def plan():
     return Plan(made, [Group([equation], 3) for equation in made.equations], {}, no_scratch)
 
 
+def coded():
+    """Return an encoder of a number whose values tell more than their size."""
+    codes = np.arange(400.0) % 40
+    return sknet.TableEncoder(random_state=0).fit(codes[:, np.newaxis], (codes % 2).astype(int))
+
+
 def planned():
     schema, table = Schema.learn(sknet.TableEncoder(), X, "from_dtype")
     return schema, table, fit_plan(schema, table, None, Options(), RandomState(0))[0]
@@ -219,6 +233,7 @@ SPECIAL = {
     EncodedTable: lambda: EncodedTable(FittedEncoder(sknet.TableEncoder().fit(X)), "a table"),
     Feature: lambda: planned()[0].features[0],
     FittedEncoder: lambda: FittedEncoder(sknet.TableEncoder().fit(X)),
+    ValueMeans: lambda: coded().plan.value_means[0],
     OneRow: lambda: OneRow([sknet.TableEncoder().fit(X).plan]),
     Member: lambda: Member("smooth", 0, sknet.TableEncoder().fit(X), model(), engine.History()),
     ClassTargets: lambda: ClassTargets(np.array(["a", "b", "a"])),
@@ -286,6 +301,15 @@ SPECIAL = {
     FrozenRegressor: lambda: estimator(sknet.MLPRegressor, "regression").freeze(),
     FrozenTransformer: lambda: estimator(sknet.Autoencoder, "regression").freeze(),
     FrozenPipeline: lambda: sknet.freeze(estimator(sknet.MLPClassifier, "multiclass")),
+    EstimatorSummary: lambda: estimator(sknet.MLPClassifier, "multiclass").summary(),
+    LayerRow: lambda: estimator(sknet.MLPClassifier, "multiclass").summary().layers[1],
+    display.AttributionDisplay: lambda: display.AttributionDisplay(X),
+    display.GradientDisplay: lambda: display.GradientDisplay([1, 2], {"weight": [0.5, 0.25]}),
+    display.GraphDisplay: lambda: display.GraphDisplay.from_module(model().module, X),
+    display.IntervalDisplay: lambda: display.IntervalDisplay(Y, Y, Y - 1, Y + 1),
+    display.LearningRateDisplay: lambda: display.LearningRateDisplay({"rate": (Y, Y)}),
+    display.LossCurveDisplay: lambda: display.LossCurveDisplay({"loss": [2.0, 1.0]}, best_epoch=2),
+    display.WeightsDisplay: lambda: display.WeightsDisplay(X, name="weight"),
     LayerOutput: lambda: estimator(sknet.MLPClassifier, "multiclass").layer(0),
     Calls: lambda: Calls(model().module, lambda twin: twin(X)),
     sknet.Autoencoder: lambda: estimator(sknet.Autoencoder, "regression"),

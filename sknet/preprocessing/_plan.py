@@ -269,7 +269,9 @@ def _telling(numbers: Numbers, sample: np.ndarray, target: Target | None, option
     """Return the indices of the numbers whose values have means of their own."""
     if target is None or not options.value_means:
         return []
-    how = options.min_count, options.n_folds, options.smoothing
+    # Shuffled, since rows may be in order; not drawn from the random state, so that draws do not depend on y.
+    folds = np.random.RandomState(0).permutation(len(sample)) % options.n_folds
+    how = options.min_count, folds, options.smoothing
     return [
         i
         for i, column in enumerate(numbers.columns)

@@ -62,7 +62,7 @@ def values_tell_more(
     target: Target,
     edges: Mapping[str, np.ndarray],
     min_count: int,
-    n_folds: int,
+    folds: np.ndarray,
     smoothing: float,
 ) -> bool:
     """Tell whether the values of a number, as such, tell more of the target than its bins do.
@@ -81,8 +81,8 @@ def values_tell_more(
         Edges of the number's bins by method, as `edges_of` returns them.
     min_count : int
         Least number of rows with a value for it to be tried.
-    n_folds : int
-        Number of folds, which take turns.
+    folds : ndarray of shape (n_samples,), int
+        The fold of each row, from 0.
     smoothing : float
         Weight of the bin's mean, in rows.
 
@@ -91,7 +91,7 @@ def values_tell_more(
     bool
         False if there are fewer than three values, or none occurs often.
     """
-    folds = np.arange(len(values)) % n_folds
+    n_folds = int(folds.max()) + 1
     known = ~np.isnan(values)
     values, numbers, folds = values[known], target.numbers[known], folds[known]
     if len(values) < n_folds or not has_several(values, 3):

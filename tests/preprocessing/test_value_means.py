@@ -34,7 +34,7 @@ def rounded(random_state, n=600):
     return x, (random_state.uniform(size=n) < x / 60).astype(int)
 
 
-def slowly(values, target, edges):
+def slowly(values, target, edges, folds):
     """Return what `values_tell_more` does, row by row."""
     known = [i for i in range(len(values)) if not np.isnan(values[i])]
     often = [v for v in set(values[known]) if (values == v).sum() >= MIN_COUNT]
@@ -43,7 +43,7 @@ def slowly(values, target, edges):
     bins = np.searchsorted(edges[1:-1], values, side="right")
     gains = np.zeros(N_FOLDS)
     for fold in range(N_FOLDS):
-        others = [i for i in known if i % N_FOLDS != fold]
+        others = [i for i in known if folds[i] != fold]
         overall = target.numbers[known].mean(axis=0)
 
         def of_bin(b, rows=others, overall=overall):
@@ -51,7 +51,7 @@ def slowly(values, target, edges):
             return np.mean(same, axis=0) if same else overall
 
         for i in known:
-            if i % N_FOLDS == fold and values[i] in often:
+            if folds[i] == fold and values[i] in often:
                 mean = of_bin(bins[i])
                 residuals = [target.numbers[j] - mean for j in others if values[j] == values[i]]
                 effect = np.sum(residuals, axis=0) / (len(residuals) + SMOOTHING)
@@ -71,8 +71,9 @@ def test_the_choice_is_that_of_a_plain_loop(seed):
         target = target_of(y, "classification")
     known = ~np.isnan(x)
     edges = edges_of(x[known], target.take(known), ("tree", "quantile")[seed % 4 // 2], 4)
-    found = values_tell_more(x, target, edges, MIN_COUNT, N_FOLDS, SMOOTHING)
-    assert found == slowly(x, target, next(iter(edges.values())))
+    folds = random_state.permutation(len(x)) % N_FOLDS
+    found = values_tell_more(x, target, edges, MIN_COUNT, folds, SMOOTHING)
+    assert found == slowly(x, target, next(iter(edges.values())), folds)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -81,6 +82,13 @@ def test_codes_have_means_and_measurements_have_none(seed):
     (x, y), (other, other_y) = coded(random_state), rounded(random_state)
     assert "x0_target" in TableEncoder().fit(x[:, np.newaxis], y).get_feature_names_out()
     assert "x0_target" not in TableEncoder().fit(other[:, np.newaxis], other_y).get_feature_names_out()
+
+
+def test_the_order_of_rows_does_not_matter():
+    x = np.arange(400.0) % 40
+    for order in (np.arange(400), np.argsort(x), np.argsort(x % 2)):
+        encoder = TableEncoder().fit(x[order, np.newaxis], order % 2)
+        assert "x0_target" in encoder.get_feature_names_out()
 
 
 def test_no_means_without_targets_or_on_request():
