@@ -68,7 +68,6 @@ NAMES = [
     "city_Rome",
     "city_missing",
     "member_True",
-    "children_target",
 ]
 
 
