@@ -100,6 +100,11 @@ def _where(from_end: bool) -> dict[str, bool]:
     return {} if from_end else {"from_end": False}
 
 
+def _indices(indices: Any, x: Tensor) -> Tensor:
+    """Return indices as a tensor; plain ones go to the device of `x`, where its gradient needs them, too."""
+    return indices if isinstance(indices, Tensor) else as_tensor(indices).to(x.device)
+
+
 def take(x: Any, indices: Any, axis: int = 0, *, from_end: bool = True) -> Tensor:
     """Return the parts of x that `indices` point to along `axis`.
 
@@ -133,7 +138,7 @@ def take(x: Any, indices: Any, axis: int = 0, *, from_end: bool = True) -> Tenso
     """
     x = as_tensor(x)
     params = {"axis": normalize_axis(axis, x.ndim, "take"), **_where(from_end)}
-    return bind(p.take, (x, as_tensor(indices)), params)
+    return bind(p.take, (x, _indices(indices, x)), params)
 
 
 def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
@@ -167,7 +172,8 @@ def scatter_add(x: Any, indices: Any, values: Any, axis: int = 0) -> Tensor:
     >>> scatter_add([0.0, 0.0, 1.0], [2, 0, 2], [0.1, 0.2, 0.3]).numpy()
     array([0.2, 0. , 1.4])
     """
-    target, places = as_tensor(x), as_tensor(indices)
+    target = as_tensor(x)
+    places = _indices(indices, target)
     at = normalize_axis(axis, target.ndim, "scatter_add")
     put = _put(as_tensor(values), places, target.shape[at], at)
     if put.shape != target.shape:
@@ -291,7 +297,7 @@ def take_along_axis(x: Any, indices: Any, axis: int = -1, *, from_end: bool = Tr
     """
     x = as_tensor(x)
     params = {"axis": normalize_axis(axis, x.ndim, "take_along_axis"), **_where(from_end)}
-    return bind(_take_along_axis, (x, as_tensor(indices)), params)
+    return bind(_take_along_axis, (x, _indices(indices, x)), params)
 
 
 def one_hot(indices: Any, n_classes: int, dtype: Any = "float32") -> Tensor:
@@ -363,7 +369,8 @@ def embedding(indices: Any, table: Any, padding_idx: int | None = None) -> Tenso
     array([[0.3, 0.4],
            [0. , 0. ]])
     """
-    indices, table = as_tensor(indices), as_tensor(table)
+    table = as_tensor(table)
+    indices = _indices(indices, table)
     if table.ndim != 2:
         raise ShapeError(f"embedding: expected a table of shape (n, d), got shape {table.shape}")
     _check_integers("embedding", indices)

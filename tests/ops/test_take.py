@@ -192,3 +192,27 @@ class TestFromTheStart:
     def test_elsewhere_they_count_from_the_end(self):
         np.testing.assert_array_equal(ops.take(x, [-1]).numpy(), x[[-1]])
         np.testing.assert_array_equal(Tensor(x)[Tensor([-1])].numpy(), x[[-1]])
+
+
+PLAIN = {
+    "take": lambda x: ops.take(x, np.array([2, 0, 2])),
+    "take, a list": lambda x: ops.take(x, [1, -1], axis=1),
+    "take_along_axis": lambda x: ops.take_along_axis(x, np.array([[2, 0], [1, 1]]), axis=0),
+    "scatter_add": lambda x: ops.scatter_add(x, np.array([1, 1, 0]), 2 * x, axis=0),
+    "embedding": lambda x: ops.embedding(np.array([[0, 2], [2, 1]]), x),
+    "one_hot": lambda x: ops.matmul(ops.one_hot(Tensor([0, 2], device=x.device), 3), x),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_indices_go_to_the_device(name, fake_device):
+    values = np.arange(6.0).reshape(3, 2)
+    found = []
+    for device in ("cpu", fake_device):
+        x = Tensor(values, requires_grad=True, device=device)
+        result = PLAIN[name](x)
+        (result**2).sum().backward()
+        assert result.device == x.grad.device == x.device
+        found.append((result.to("cpu").numpy(), x.grad.to("cpu").numpy()))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
