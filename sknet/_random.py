@@ -88,7 +88,7 @@ class RandomSnapshot:
     __slots__ = ("_normal", "_source", "_state", "_words")
 
     def __init__(self, source: RandomState) -> None:
-        place = _place_of_normal()
+        place = place_of_normal()
         self._source = source
         self._words, self._normal = b"", b""
         self._state: Any = None
@@ -135,7 +135,7 @@ def twin_of(source: RandomState) -> RandomState:
     RandomState
         To be used before the next call only.
     """
-    place = _place_of_normal()
+    place = place_of_normal()
     if type(source) is not RandomState or type(source._bit_generator) is not np.random.MT19937:
         return deepcopy(source)
     twin: RandomState | None = getattr(_of_thread, "twin", None)
@@ -163,7 +163,7 @@ def _read(source: RandomState, place: int) -> tuple[bytes, bytes]:
 
 
 @cache
-def _place_of_normal() -> int | None:
+def place_of_normal() -> int | None:
     """Return where in a RandomState the normal number is; None if memory cannot be read like this.
 
     Where NumPy keeps the numbers is no part of its interface: it is found, and compared with some states.

@@ -250,8 +250,8 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
         >>> from sknet import MLPClassifier
         >>> X, y = load_digits(return_X_y=True)
         >>> clf = MLPClassifier((200,), tol=0.1, random_state=0).fit(X, y)
-        >>> len(pickle.dumps(clf)) // len(pickle.dumps(clf.slim()))
-        2
+        >>> len(pickle.dumps(clf)) > 2 * len(pickle.dumps(clf.slim()))
+        True
         >>> bool((clf.slim().predict_proba(X) == clf.predict_proba(X)).all())
         True
         """

@@ -438,6 +438,8 @@ class Watch:
             return
         if event == "import" and arguments[0] in sys.modules:
             return
+        if event == "ctypes.string_at":  # of a random state's own memory, by a `RandomSnapshot`
+            return
         if event == "open" and not (isinstance(arguments[1], str) and set(arguments[1]) & set("wax+")):
             return
         self.seen.append(f"{event}{arguments[:2]!r}")
