@@ -349,7 +349,7 @@ def test_scikit_learns_checks_pass():
 
 def test_the_epochs_of_a_pipeline_are_named():
     search = HalvingGridSearchCV(piped(MLPClassifier()), {"net__alpha": [1e-4, 1.0]})
-    with pytest.raises(ValueError, match=r"resource='max_iter' .* not a parameter .*resource='net__max_iter'"):
+    with pytest.raises(ValueError, match=r"not a parameter of this Pipeline: .*resource='net__max_iter'"):
         search.fit(X, y)
-    with pytest.raises(ValueError, match=r"no parameter of this SGDClassifier: see get_params"):
+    with pytest.raises(ValueError, match=r"not a parameter of this SGDClassifier: see get_params"):
         HalvingGridSearchCV(SGDClassifier(), {"alpha": [1e-4, 1.0]}, resource="epochs").fit(X, y)
