@@ -169,7 +169,7 @@ def chosen_classes(estimator: Any, X: Any, target: Any) -> Chosen:
         For every row.
     """
     targets, loss = estimator._targets, estimator.model_.loss_function
-    head = targets.deciding(loss)
+    head = targets.deciding(loss, estimator._temperature)
     if targets.task == "multilabel" or isinstance(targets.classes, list):
         return numbered(estimator, X, target, targets.n_outputs, head)
     if target is None:

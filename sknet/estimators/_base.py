@@ -203,7 +203,8 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
         """Set all fitted attributes, after everything has succeeded."""
         history = fit.history
         self._take_targets()
-        self.__dict__.pop("histories_", None)  # of an ensemble
+        for name in ("histories_", "_is_slim"):  # of an ensemble, and of a copy for predictions
+            self.__dict__.pop(name, None)
         self.model_, self.history_, self.callbacks_ = fit.model, history, fit.callbacks
         self._stopping = fit.stopping.state()
         self.n_iter_ = fit.n_iter

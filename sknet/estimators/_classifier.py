@@ -166,7 +166,9 @@ class BaseClassifier(ClassifierMixin, BaseNet):
 
     def _decided(self, X: Any) -> Any:
         """Return what decides between classes, from the network's outputs."""
-        head = self._targets.deciding(self.model_.loss_function) if self.__sklearn_is_fitted__() else None
+        if not self.__sklearn_is_fitted__():
+            return self._predicted(X)
+        head = self._targets.deciding(self.model_.loss_function, self._temperature)
         return self._predicted(X) if head is None else self._predicted(X, "decisions", head)
 
     @available_if(gives_probabilities)  # type: ignore[untyped-decorator]

@@ -147,12 +147,13 @@ def outputs_of(frozen: Any, raw_scores: bool = False) -> tuple[dict[str, Head], 
     loss, targets = frozen._loss, frozen._targets
     if frozen._kind == "regressor":
         return {"variable": loss.predict}, None
-    decide = targets.deciding(loss) or _as_it_is
+    temperature = getattr(frozen, "_temperature", None)
+    decide = targets.deciding(loss, temperature) or _as_it_is
     outputs: dict[str, Head] = {"label": lambda output: targets.numbers(decide(output), loss.threshold)}
     if raw_scores:
         outputs["scores"] = _joined(lambda output: _of_both(targets.decisions(decide(output))), -np.inf)
     elif loss.has_probabilities:
-        head = probability_head(loss, targets, getattr(frozen, "_temperature", None))
+        head = probability_head(loss, targets, temperature)
         outputs["probabilities"] = _joined(lambda output: targets.per_column(head(output)), 0.0)
     else:
         outputs["scores"] = _joined(lambda output: targets.decisions(decide(output)), -np.inf)

@@ -99,7 +99,8 @@ class FrozenClassifier(Frozen):
     def _decided(self, X: Any, lengths: Any = None) -> Any:
         found = self._of_row(X, "decisions") if lengths is None else None
         if found is None:
-            found = self._predicted(with_lengths(X, lengths), "decisions", self._targets.deciding(self._loss))
+            head = self._targets.deciding(self._loss, self._temperature)
+            found = self._predicted(with_lengths(X, lengths), "decisions", head)
         return found
 
     @available_if(gives_probabilities)

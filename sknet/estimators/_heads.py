@@ -7,7 +7,7 @@ from typing import Any
 
 from sknet.core import Tensor
 from sknet.engine.extend import Head
-from sknet.estimators._targets import ClassEncoder
+from sknet.estimators._targets import ClassEncoder, tempered
 
 __all__ = [
     "check_deviations",
@@ -131,18 +131,6 @@ def check_deviations(loss: Any) -> None:
 
 
 @dataclass(frozen=True)
-class _Tempered:
-    """A link whose probabilities are calibrated by a temperature."""
-
-    link: Head
-    tempered: Callable[[Tensor, Any], Tensor]
-    temperature: Any
-
-    def __call__(self, output: Tensor) -> Tensor:
-        return self.link(self.tempered(output, self.temperature))
-
-
-@dataclass(frozen=True)
 class _Interval:
     """The bounds between which a share of the targets is expected."""
 
@@ -172,10 +160,7 @@ def probability_head(loss: Any, targets: ClassEncoder, temperature: Any, name: s
     callable
         From raw outputs to a column for each class.
     """
-    link = getattr(loss, name)
-    return targets.probable(
-        link if temperature is None else _Tempered(link, loss.tempered, temperature), loss
-    )
+    return targets.probable(tempered(getattr(loss, name), loss, temperature), loss)
 
 
 def interval_head(loss: Any, coverage: Any) -> Head:

@@ -31,7 +31,7 @@ MEMBERS: dict[str, Any] = {
 }
 SEEDS = np.iinfo(np.int32).max
 # Results that are of one fit, and thus of none of several.
-OF_ONE = ("_batch", "_company", "best_epoch_", "refit_history_", "temperature_")
+OF_ONE = ("_batch", "_company", "best_epoch_", "refit_history_", "temperature_", "_is_slim")
 
 
 def are_several(estimator: Any) -> bool:
@@ -131,9 +131,10 @@ def _join(estimator: Any, members: Sequence[Any]) -> None:
     """Set the fitted attributes of an ensemble."""
     first, params = members[0], estimator.get_params(deep=False)
     shared = {name: value for name, value in vars(first).items() if name not in params}
-    vars(estimator).update({name: value for name, value in shared.items() if name not in OF_ONE})
-    for name in OF_ONE:
+    fitted = {name for name in vars(estimator) if name.endswith("_") and name not in params}
+    for name in (*(fitted - shared.keys()), *OF_ONE):  # of the fit before, or of one member
         vars(estimator).pop(name, None)
+    vars(estimator).update({name: value for name, value in shared.items() if name not in OF_ONE})
     estimator.model_ = _joined([each.model_ for each in members])
     estimator._architecture = Joined(first._architecture, len(members))
     estimator._lasting = {**first._lasting, "n_members": len(members)}

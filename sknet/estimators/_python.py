@@ -158,7 +158,8 @@ class Method(NamedTuple):
 
 def _of_classifier(frozen: Any, coverage: float | None) -> Iterator[Method]:
     loss, targets = frozen._loss, frozen._targets
-    decide = targets.deciding(loss) or (lambda output: output)
+    temperature = getattr(frozen, "_temperature", None)
+    decide = targets.deciding(loss, temperature) or (lambda output: output)
 
     def labels(output: Tensor) -> Any:
         return targets.numbers(decide(output), loss.threshold)
@@ -171,7 +172,7 @@ def _of_classifier(frozen: Any, coverage: float | None) -> Iterator[Method]:
             ("predict_proba", "predict", "Return the probability of each class."),
             ("predict_log_proba", "log_predict", "Return the logarithm of the probability of each class."),
         ):
-            head = probability_head(loss, targets, getattr(frozen, "_temperature", None), link)
+            head = probability_head(loss, targets, temperature, link)
             yield Method(name, doc, lambda output, head=head: targets.per_column(head(output)))
 
 

@@ -7,6 +7,7 @@ import signal
 import threading
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from joblib import effective_n_jobs
@@ -127,9 +128,33 @@ def test_probabilities_are_averages_to_the_bit(name):
         labels = np.stack([c[p.argmax(axis=1)] for c, p in zip(clf.classes_, proba, strict=True)], axis=1)
     else:
         labels = clf.classes_[proba.argmax(axis=1)]
-    if not name.startswith("calibrated"):  # a temperature changes how much each member counts
-        np.testing.assert_array_equal(clf.predict(X), labels)
+    np.testing.assert_array_equal(clf.predict(X), labels)
     assert clf.score(X, y) == np.mean((clf.predict(X) == y).reshape(len(y), -1).all(axis=1))
+
+
+@pytest.mark.parametrize("task", ["multiclass", "binary", "ordinal", "columns"])
+def test_the_calibrated_label_is_the_one_with_the_largest_probability(task, tmp_path):
+    X, y = TABLES[task]
+    rng = np.random.default_rng(0)
+    noisy = np.where(rng.random(y.shape) < 0.4, rng.permutation(y), y)  # so that temperatures matter
+    clf = MLPClassifier((16,), n_members=3, calibrate="temperature", early_stopping=True, max_iter=40)
+    clf.set_params(random_state=0, optimizer=Adam(0.05), loss="ordinal" if task == "ordinal" else "log_loss")
+    clf.fit(X, noisy)
+    rows = rng.normal(size=(2000, X.shape[1])) * 2
+    classes, proba = as_list(clf.classes_), as_list(clf.predict_proba(rows))
+    columns = [c[p.argmax(axis=1)] for c, p in zip(classes, proba, strict=True)]
+    labels = np.stack(columns, axis=1).reshape(len(rows), *y.shape[1:])
+    clf.freeze().to_python(tmp_path / "predictor.py")
+    found = {
+        "estimator": clf.predict(rows),
+        "frozen": clf.freeze().predict(rows),
+        "to_python": runpy.run_path(str(tmp_path / "predictor.py"))["predict"](rows),
+        "ONNX": names_and_arrays(sknet.onnx.export(clf), rows)["label"].reshape(labels.shape),
+    }
+    for name, each in found.items():
+        np.testing.assert_array_equal(each, labels, err_msg=name)
+    target = 0 if task == "columns" else None
+    assert np.isfinite(clf.input_gradient(rows[:3], target=target)).all()
 
 
 def as_list(x):
@@ -389,6 +414,36 @@ def test_a_fit_that_fails_changes_nothing(how, kind):
     assert vars(clf) == before
     np.testing.assert_array_equal(clf.predict_proba(X), proba)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("sknet-fit")]
+
+
+FITS = {
+    "a data frame": (lambda X: pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])]), {}),
+    "an array": (np.asarray, {}),
+    "calibrated": (np.asarray, {"calibrate": "temperature", "early_stopping": True}),
+    "one member": (np.asarray, {"n_members": 1, "early_stopping": True}),
+}
+
+
+@pytest.mark.parametrize("second", FITS)
+@pytest.mark.parametrize("first", FITS)
+def test_a_second_fit_leaves_nothing_of_the_first(first, second):
+    X, y = TABLES["multiclass"]
+    again, anew = ensemble("multiclass"), ensemble("multiclass")
+    plain = again.get_params()
+    for clf, names in ((again, (first, second)), (anew, (second,))):
+        for name in names:
+            change, params = FITS[name]
+            clf.set_params(**{**plain, **params}).fit(change(X), y)
+    assert vars(again).keys() == vars(anew).keys()
+    assert hasattr(again, "feature_names_in_") == (second == "a data frame")
+
+
+@pytest.mark.parametrize("n_members", [1, N_MEMBERS])
+def test_a_slim_estimator_that_is_fitted_is_pickled_with_its_history(n_members):
+    X, y = TABLES["binary"]
+    clf = ensemble("binary", n_members=n_members).fit(X, y).slim().fit(X, y)
+    assert pickle.loads(pickle.dumps(clf)).model_.progress == clf.model_.progress
+    assert len(pickle.dumps(clf)) > 1.5 * len(pickle.dumps(clf.slim()))  # else it is compressed anew
 
 
 def test_errors_are_those_of_a_single_fit():

@@ -10,6 +10,7 @@ from sknet.estimators._targets._columns import ColumnTargets
 from sknet.estimators._targets._ordered import OrderedTargets
 from sknet.estimators._targets._positions import PositionTargets
 from sknet.estimators._targets._real import RealTargets
+from sknet.estimators._targets._tempered import tempered
 
 __all__ = [
     "ArrayTargets",
@@ -19,4 +20,5 @@ __all__ = [
     "OrderedTargets",
     "PositionTargets",
     "RealTargets",
+    "tempered",
 ]

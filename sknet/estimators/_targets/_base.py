@@ -10,6 +10,7 @@ from sknet.device import to_host
 from sknet.engine import Score
 from sknet.engine.extend import Head
 from sknet.estimators._targets._labels import unique_labels
+from sknet.estimators._targets._tempered import tempered
 from sknet.losses import Loss
 from sknet.losses.extend import Averaged
 
@@ -97,9 +98,12 @@ class ClassEncoder(ABC):
         """Return the loss to train with, for these targets."""
         return loss.for_task(self.task)
 
-    def deciding(self, loss: Loss) -> Head | None:
-        """Return what turns outputs into decisions, for a `loss`; None where they are those already."""
-        return loss.deciding(self.task) if isinstance(loss, Averaged) else None
+    def deciding(self, loss: Loss, temperature: Any = None) -> Head | None:
+        """Return what turns outputs into decisions, for a `loss`; None where they are those already.
+
+        A temperature changes how much each member of an ensemble counts.
+        """
+        return tempered(loss.deciding(self.task), loss, temperature) if isinstance(loss, Averaged) else None
 
     def probable(self, link: Head, loss: Loss) -> Head:
         """Return a link of the loss, such as its `predict`, with a column for each class."""

@@ -13,6 +13,7 @@ from sknet.engine.extend import Head
 from sknet.estimators._targets._base import Agreement, ClassEncoder
 from sknet.estimators._targets._classes import numbers_of
 from sknet.estimators._targets._labels import check_labels, kind_of_labels, unique_labels
+from sknet.estimators._targets._tempered import tempered
 from sknet.losses.extend import Averaged
 
 __all__ = ["OrderedTargets"]
@@ -83,11 +84,13 @@ class OrderedTargets(ClassEncoder):
             return (decision[:, 0] > threshold).astype(np.int64)
         return decision.argmax(axis=1)
 
-    def deciding(self, loss: Any) -> Head | None:
+    def deciding(self, loss: Any, temperature: Any = None) -> Head | None:
+        is_averaged = isinstance(loss, Averaged)
         if len(self.classes) > 2:
-            return self.probable(loss.log_predict, loss)
-        if isinstance(loss, Averaged):
-            return _Odds(self.probable(loss.log_predict, loss))
+            head = self.probable(loss.log_predict, loss)
+            return tempered(head, loss, temperature) if is_averaged else head
+        if is_averaged:
+            return tempered(_Odds(self.probable(loss.log_predict, loss)), loss, temperature)
         return None if self._is_sorted else ops.negative
 
     def decisions(self, decision: Any) -> Any:
