@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from sknet.callbacks.extend import SavedFit
     from sknet.estimators._base import BaseNet
 
-__all__ = ["accompany", "companions_of", "start_of"]
+__all__ = ["accompany", "companions_of", "counts_of", "start_of"]
 
 ATTRIBUTE = "_company"
 
@@ -22,16 +22,21 @@ class Company(NamedTuple):
         Called in each fit.
     start : SavedFit or None
         The fit to resume.
+    counts : ndarray of shape (n_samples,) or None
+        How often each row is drawn, where it is trained on.
     """
 
     callbacks: tuple[Callback, ...] = ()
     start: "SavedFit | None" = None
+    counts: Any = None
 
 
 NOBODY = Company()
 
 
-def accompany(estimator: "BaseNet", callback: Callback, start: "SavedFit | None" = None) -> None:
+def accompany(
+    estimator: "BaseNet", callback: Callback, start: "SavedFit | None" = None, counts: Any = None
+) -> None:
     """Let a callback be called in the fits of this object, and resume a saved fit.
 
     Both are neither parameters nor results: clones have none, and `callbacks_` does not name the callback.
@@ -46,6 +51,9 @@ def accompany(estimator: "BaseNet", callback: Callback, start: "SavedFit | None"
         Called by this object itself, not by a clone.
     start : SavedFit or None, default=None
         The fit to resume.
+    counts : ndarray of shape (n_samples,), default=None
+        How often each row is drawn: they multiply the weights of the rows that are trained on, and leave
+        those that are held out as they are.
 
     Examples
     --------
@@ -58,7 +66,7 @@ def accompany(estimator: "BaseNet", callback: Callback, start: "SavedFit | None"
     >>> net.fit(np.eye(3), np.arange(3)).callbacks_, keep.saved_ is None
     ([], False)
     """
-    estimator.__dict__[ATTRIBUTE] = Company((callback,), start)
+    estimator.__dict__[ATTRIBUTE] = Company((callback,), start, counts)
 
 
 def companions_of(estimator: Any) -> tuple[Callback, ...]:
@@ -71,3 +79,9 @@ def start_of(estimator: Any) -> "SavedFit | None":
     """Return the fit that an estimator resumes on behalf of another."""
     company: Company = estimator.__dict__.get(ATTRIBUTE, NOBODY)
     return company.start
+
+
+def counts_of(estimator: Any) -> Any:
+    """Return how often each row is drawn on behalf of another, or None."""
+    company: Company = estimator.__dict__.get(ATTRIBUTE, NOBODY)
+    return company.counts

@@ -28,8 +28,8 @@ from sknet.engine.extend import (
     train,
 )
 from sknet.estimators._calibration import check_calibration, temperature_of
-from sknet.estimators._company import companions_of, start_of
-from sknet.estimators._input import check_weights
+from sknet.estimators._company import companions_of, counts_of, start_of
+from sknet.estimators._input import check_weights, drawn_weights
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
 from sknet.estimators._recipe import Recipe, recipe_of
 from sknet.estimators._refit import SecondTraining
@@ -88,6 +88,8 @@ class Fit:
         Sample weights, multiplied by those of the classes.
     labels, sample_weight : array of shape (n_samples, ...), array of shape (n_samples,) or None
         Checked targets and weights, before they were encoded and multiplied.
+    undrawn_weight : array of shape (n_samples,) or None
+        The weights without how often rows are drawn: those of rows that are held out.
     loss : Loss
         For the task of the targets.
     model : Model
@@ -144,6 +146,7 @@ class Fit:
     labels: Any = None
     classes: Any = None
     sample_weight: Any = None
+    undrawn_weight: Any = None
     loss: Loss = field(init=False)
     model: Model = field(init=False)
     scoring: Scoring = DEFAULT_SCORING
@@ -272,7 +275,9 @@ def _check_rows(fit: Fit) -> None:
         y = encode_rows(fit)
     else:
         fit.X, y = checked_inputs(fit, given.X, given.y)
-    fit.labels, fit.sample_weight = y, check_weights(given.sample_weight, first_input(fit.X), fit.dtype)
+    fit.labels, fit.undrawn_weight = y, check_weights(given.sample_weight, first_input(fit.X), fit.dtype)
+    drawn = drawn_weights(counts_of(estimator), given.sample_weight)
+    fit.sample_weight = check_weights(drawn, first_input(fit.X), fit.dtype)
     if not fit.continuing:
         estimator._targets = estimator._new_targets(recipe, y, fit.classes)
     elif not fit.incremental:

@@ -242,6 +242,26 @@ def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike) -> Any:
     return weight
 
 
+def drawn_weights(counts: Any, sample_weight: Any) -> Any:
+    """Return sample weights multiplied by how often rows are drawn.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_samples,) or None
+        How often; None draws nothing.
+    sample_weight : array-like of shape (n_samples,), number or None
+        The user's input, which has been checked.
+
+    Returns
+    -------
+    array-like of shape (n_samples,), or what `sample_weight` is
+        Weights.
+    """
+    if counts is None:
+        return sample_weight
+    return counts if sample_weight is None else counts * np.asarray(as_host(sample_weight))
+
+
 class _Anonymous(BaseEstimator):
     """An estimator for validating a placeholder for X."""
 

@@ -58,22 +58,22 @@ def fit_members(estimator: Any, given: Given, callbacks: Any, resume_from: Any) 
     _refuse(estimator, callbacks, resume_from)
     random_state = check_random_state(estimator.random_state)
     seeds = random_state.randint(SEEDS, size=estimator.n_members).tolist()
-    members = [_member(estimator, seed) for seed in seeds]
-    weights = _weights(estimator, given, random_state)
+    counts = _counts(estimator, given, random_state)
+    members = [_member(estimator, *each) for each in zip(seeds, counts, strict=True)]
     run_together(
         [
             partial(
                 member.fit,
                 given.X,
                 given.y,
-                weight,
+                given.sample_weight,
                 X_val=given.X_val,
                 y_val=given.y_val,
                 sample_weight_val=given.sample_weight_val,
                 groups=given.groups,
                 callbacks=callbacks,
             )
-            for member, weight in zip(members, weights, strict=True)
+            for member in members
         ]
     )
     _join(estimator, members)
@@ -101,27 +101,21 @@ def _refuse(estimator: Any, callbacks: Any, resume_from: Any) -> None:
             raise ValueError(f"{name} is an ensemble: {reason}")
 
 
-def _member(estimator: Any, seed: int) -> Any:
+def _member(estimator: Any, seed: int, counts: Any) -> Any:
     """Return a member before its fit."""
     member = clone(estimator).set_params(n_members=1, bootstrap=False, random_state=seed)
     vars(member).pop("_skl_callbacks", None)  # those of scikit-learn see a single fit, without its epochs
-    accompany(member, Callback())  # so that it does not warn on its own
+    accompany(member, Callback(), counts=counts)  # so that it does not warn on its own
     return member
 
 
-def _weights(estimator: Any, given: Given, random_state: Any) -> list[Any]:
-    """Return the sample weights of each member: how often a row is drawn, with `bootstrap`."""
-    if not estimator.bootstrap:
-        return [given.sample_weight] * estimator.n_members
-    if given.y is None:  # which the first fit says
-        return [given.sample_weight] * estimator.n_members
+def _counts(estimator: Any, given: Given, random_state: Any) -> list[Any]:
+    """Return how often each member draws each row; None without `bootstrap`."""
+    if not estimator.bootstrap or given.y is None:  # a missing y is what the first fit says
+        return [None] * estimator.n_members
     n_rows = _num_samples(given.y)
     drawn = [random_state.randint(n_rows, size=n_rows) for _ in range(estimator.n_members)]
-    counts = [np.bincount(rows, minlength=n_rows).astype(np.float64) for rows in drawn]
-    if given.sample_weight is None:
-        return counts
-    weight = np.asarray(given.sample_weight)
-    return [count.reshape(-1, *[1] * (weight.ndim - 1)) * weight for count in counts]
+    return [np.bincount(rows, minlength=n_rows).astype(np.float64) for rows in drawn]
 
 
 # -- joining -----------------------------------------------------------------------------------------

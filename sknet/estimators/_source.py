@@ -7,6 +7,7 @@ from sklearn.utils import _safe_indexing
 
 from sknet.callbacks.extend import Rows
 from sknet.engine.extend import Source
+from sknet.estimators._company import counts_of
 from sknet.estimators._reading import Sequences
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ class FitSource(Source):
         return snapshot
 
     def training(self) -> Rows:
-        return _rows_of(self._fit.given.rows, self._fit.training.rows)
+        given = self._fit.given.rows
+        if counts_of(self._fit.estimator) is not None:
+            given = given._replace(sample_weight=self._fit.sample_weight)
+        return _rows_of(given, self._fit.training.rows)
 
     def validation(self) -> Rows | None:
         given, held_out = self._fit.given, self._fit.held_out

@@ -13,6 +13,7 @@ from sknet.callbacks.extend import Rows
 from sknet.device import active, device_of
 from sknet.engine import Batches, History, Model, Score
 from sknet.engine.extend import Gathered, each_input, first_input, take_rows
+from sknet.estimators._company import counts_of
 from sknet.estimators._in_training import in_training
 from sknet.estimators._input import check_weights
 from sknet.estimators._network import checked_inputs
@@ -250,7 +251,7 @@ def data_sets(fit: "Fit", rows: Any, held_out_rows: Any) -> tuple[DataSet, DataS
     whole = DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes)
     if rows is None:
         return whole, None if fit.given.X_val is None else _given_rows(fit)
-    training, held_out = replace(whole, rows=rows), replace(whole, rows=held_out_rows)
+    training, held_out = replace(whole, rows=rows), replace(_undrawn(fit, whole), rows=held_out_rows)
     for part, what in ((training, "the training rows"), (held_out, "the validation set")):
         weight = part.chosen(part.weight)
         if weight is not None and not weight.any():
@@ -259,6 +260,15 @@ def data_sets(fit: "Fit", rows: Any, held_out_rows: Any) -> tuple[DataSet, DataS
                 "early_stopping=False"
             )
     return training, held_out
+
+
+def _undrawn(fit: "Fit", whole: DataSet) -> DataSet:
+    """Return all rows, with the weights that they have where they are held out."""
+    if counts_of(fit.estimator) is None:
+        return whole
+    weight = fit.estimator._weighted(fit.recipe, fit.labels, fit.undrawn_weight, fit.incremental)
+    weight = without_padding(fit.estimator._targets, fit.X, fit.y, weight, fit.dtype)
+    return replace(whole, sample_weight=fit.undrawn_weight, weight=weight)
 
 
 def split_rows(

@@ -223,6 +223,51 @@ def test_a_bootstrap_weights_rows_by_how_often_they_are_drawn(weight):
     assert (shared.predict_proba(X) != clf.predict_proba(X)).any()
 
 
+@pytest.mark.parametrize("weight", [None, WEIGHTS], ids=["alike", "weights"])
+@pytest.mark.parametrize("params", [{}, {"class_weight": {0: 2.0}}, {"calibrate": "temperature"}], ids=str)
+def test_a_bootstrap_draws_the_rows_that_are_trained_on(weight, params):
+    X, y = TABLES["multiclass"]
+    training, held_out = np.split(np.random.default_rng(0).permutation(len(X)), [160])
+    params = {"early_stopping": True, "max_iter": 8, **params}
+    clf = ensemble("multiclass", bootstrap=True, validation_split=(training, held_out), **params)
+    clf.fit(X, y, weight)
+    random_state, seeds = seeds_of(clf)
+    members = []
+    for seed, rows in [(seed, random_state.randint(len(X), size=len(X))) for seed in seeds]:
+        counts = np.array([(rows == i).sum() for i in range(len(X))], dtype=float)
+        drawn = counts if weight is None else counts * weight
+        alone = estimator_for("multiclass", random_state=seed, **params)
+        kept = None if weight is None else weight[held_out]
+        validation = {"X_val": X[held_out], "y_val": y[held_out], "sample_weight_val": kept}
+        members.append(alone.fit(X[training], y[training], drawn[training], **validation))
+    for name in ("validation_loss", "validation_score", "loss"):
+        wanted = [member.history_[name] for member in members]
+        np.testing.assert_allclose([history[name] for history in clf.histories_], wanted, rtol=1e-9)
+    np.testing.assert_allclose(clf.predict_proba(X), mean(members, "predict_proba", X), rtol=1e-7)
+
+
+@pytest.mark.parametrize("n_rows", [10, 20])
+def test_small_tables_can_be_bootstrapped_with_early_stopping(n_rows):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n_rows, 3)), rng.normal(size=n_rows)
+    reg = MLPRegressor((4,), n_members=20, bootstrap=True, early_stopping=True, validation_fraction=0.2)
+    reg.set_params(max_iter=2, random_state=0).fit(X, y)
+    assert np.isfinite(reg.predict(X)).all()
+
+
+@pytest.mark.parametrize(
+    "weight", [np.ones(1), np.ones(229), np.ones((230, 2)), -np.ones(230), np.zeros(230)]
+)
+def test_wrong_weights_are_refused_with_a_bootstrap_as_without(weight):
+    X, y = TABLES["binary"]
+    messages = []
+    for params in ({"n_members": 1}, {}, {"bootstrap": True}):
+        with pytest.raises(ValueError, match=r"[Ww]eight") as found:
+            ensemble("binary", **params).fit(X, y, weight)
+        messages.append(str(found.value))
+    assert messages[0] == messages[1] == messages[2]
+
+
 def test_numbers_of_the_fit_are_means_of_the_members():
     X, y = TABLES["multiclass"]
     clf = ensemble("multiclass", early_stopping=True, max_iter=40, n_iter_no_change=1, tol=0.02).fit(X, y)
