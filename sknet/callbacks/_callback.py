@@ -52,6 +52,10 @@ class Callback(ParameterObject):
     order : int
         Callbacks with a lower order are called first, those with the same order as given; `on_fit_end` is
         called in reverse. Callbacks that add scores have -1, those that save the state of a fit have 1.
+    of_one_fit : str or None
+        What it does with a single fit, and what to do instead for an ensemble (`n_members`), which refuses
+        it with these words: for callbacks whose clones write to one place. None for those that can serve
+        fits at the same time.
 
     Examples
     --------
@@ -74,6 +78,7 @@ class Callback(ParameterObject):
     keeps_result: bool = False
     pauses: ClassVar[bool] = False
     order: ClassVar[int] = 0
+    of_one_fit: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

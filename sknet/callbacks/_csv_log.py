@@ -39,6 +39,7 @@ class CSVLog(Callback):
     """
 
     order = 1
+    of_one_fit = "writes the table of one fit: read histories_ after the fit, or set n_members=1"
     keeps_result = True
     _parameter_constraints = {"path": [str, os.PathLike]}
 

@@ -41,6 +41,9 @@ class Pruning(Callback):
     """
 
     order = 1
+    of_one_fit = (
+        "reports one fit to its trial: report a score of the ensemble after the fit, or set n_members=1"
+    )
     _parameter_constraints: dict[str, Any] = {
         "trial": "no_validation",
         "monitor": [str, None],

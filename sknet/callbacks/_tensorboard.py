@@ -43,6 +43,7 @@ class TensorBoardLog(Callback):
     """
 
     order = 1
+    of_one_fit = "writes the curves of one fit: read histories_ after the fit, or set n_members=1"
     keeps_result = True
     _parameter_constraints: dict[str, Any] = {"log_dir": [str, os.PathLike, None], "writer": "no_validation"}
 

@@ -14,7 +14,7 @@ from sknet._params import validate_parameters
 from sknet._random import check_random_state
 from sknet._validation import Interval
 from sknet._warnings import warn_caller
-from sknet.callbacks import Callback, Checkpoint
+from sknet.callbacks import Callback
 from sknet.callbacks.extend import check_callbacks
 from sknet.engine import History, Model
 from sknet.engine.extend import detached, run_together
@@ -89,12 +89,12 @@ def _refuse(estimator: Any, callbacks: Any, resume_from: Any) -> None:
     """Raise a ValueError for what ensembles cannot do."""
     name = f"{type(estimator).__name__}(n_members={estimator.n_members})"
     given = [*(estimator.callbacks or ()), *check_callbacks(callbacks, f"{type(estimator).__name__}.fit")]
-    has_encoder, saves = estimator.encoder is not None, any(isinstance(each, Checkpoint) for each in given)
+    has_encoder = estimator.encoder is not None
     reasons = {
         "warm_start=True continues a fit, and each fit of an ensemble begins anew": estimator.warm_start,
         "resume_from= continues a fit, and each fit of an ensemble begins anew": resume_from is not None,
-        "Checkpoint saves the fit of one network": saves,
         "encoder= is fitted with one network; put the TableEncoder before it, in a Pipeline": has_encoder,
+        **{f"{type(each).__name__} {each.of_one_fit}": each.of_one_fit is not None for each in given},
     }
     for reason, is_given in reasons.items():
         if is_given:

@@ -149,7 +149,7 @@ class NetClassifier(NetOptions, SequenceClassifier):
         probabilities are averaged. An ensemble is frozen, saved and exported like one network.
     bootstrap : bool, default=False
         With several members, whether each has rows of its own, as many as there are, drawn with replacement:
-        their numbers become sample weights.
+        their numbers multiply the sample weights. Rows that are held out keep their weights.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
     dtype : {"auto", "float32", "float64"}, default="auto"
@@ -344,7 +344,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
         predictions are averaged. An ensemble is frozen, saved and exported like one network.
     bootstrap : bool, default=False
         With several members, whether each has rows of its own, as many as there are, drawn with replacement:
-        their numbers become sample weights.
+        their numbers multiply the sample weights. Rows that are held out keep their weights.
     device : str, default="auto"
         "cpu", "cuda", "cuda:1", or "auto": where X is.
     dtype : {"auto", "float32", "float64"}, default="auto"

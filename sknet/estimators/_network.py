@@ -203,7 +203,8 @@ def _check_network(fit: "Fit") -> None:
     for name, value in fit.recipe.lasting_parameters().items():
         before = fit.estimator._lasting.get(name)
         if not same(value, before):
+            now = getattr(fit.estimator, name, None) if value is None else value
             raise ValueError(
-                f"{name} was {before!r} when this network was fitted and is {value!r} now: a fit that "
+                f"{name} was {before!r} when this network was fitted and is {now!r} now: a fit that "
                 "continues cannot change it. Set warm_start=False and call fit for a new network."
             )

@@ -69,8 +69,9 @@ class PerceptronLayers(BaseNet):
         if "model_" not in self.__dict__:
             raise AttributeError(f"this {type(self).__name__} is not fitted yet: call fit first")
         if isinstance(self.model_.module, Members):
+            n_members = len(self.model_.module)
             raise AttributeError(
-                f"the {self.n_members} members of this {type(self).__name__} have {name} of their own: see "
+                f"the {n_members} members of this {type(self).__name__} have {name} of their own: see "
                 "model_.module[0], model_.module[1], ..."
             )
         model, arrays = self.model_, self.model_.evaluation_parameters

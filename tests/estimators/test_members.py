@@ -18,7 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import sknet
 from sknet import MLPClassifier, MLPRegressor, NetClassifier, NetRegressor
-from sknet.callbacks import Callback, Checkpoint
+from sknet.callbacks import Callback, Checkpoint, CSVLog, Pruning, TensorBoardLog
 from sknet.estimators.extend import accompany
 from sknet.losses import Quantile
 from sknet.optim import EMA, Adam
@@ -507,14 +507,27 @@ def test_errors_are_those_of_a_single_fit():
         assert messages[0] == messages[1]
 
 
+class WritesOneFile(Callback):
+    of_one_fit = "writes one file: set n_members=1"
+
+
+OF_ONE_FIT = [
+    (Checkpoint("folder"), "Checkpoint saves the fit of one network: sknet.save the ensemble after the fit"),
+    (CSVLog("file"), "CSVLog writes the table of one fit: read histories_ after the fit"),
+    (TensorBoardLog("folder"), "TensorBoardLog writes the curves of one fit: read histories_ after the fit"),
+    (Pruning(None), "Pruning reports one fit to its trial: report a score of the ensemble after the fit"),
+    (WritesOneFile(), "WritesOneFile writes one file: set n_members=1"),
+]
+
+
 @pytest.mark.parametrize(
     ("params", "told", "message"),
     [
         ({"warm_start": True}, {}, "n_members=3.* warm_start=True continues a fit"),
         ({"encoder": "table"}, {}, "put the TableEncoder before it, in a Pipeline"),
         ({}, {"resume_from": "somewhere"}, "resume_from= continues a fit"),
-        ({}, {"callbacks": [Checkpoint("folder")]}, "Checkpoint saves the fit of one network"),
-        ({"callbacks": [Checkpoint("folder")]}, {}, "Checkpoint saves the fit of one network"),
+        *[({}, {"callbacks": [Callback(), each]}, message) for each, message in OF_ONE_FIT],
+        *[({"callbacks": [Callback(), each]}, {}, message) for each, message in OF_ONE_FIT],
         ({"n_members": 0}, {}, "The 'n_members' parameter of MLPClassifier must be an int"),
         ({"n_members": "two"}, {}, "The 'n_members' parameter of MLPClassifier must be an int"),
         ({"bootstrap": "yes"}, {}, "The 'bootstrap' parameter of MLPClassifier must be"),
@@ -538,7 +551,7 @@ def test_no_fit_continues_an_ensemble():
         lambda: clf.set_params(n_members=1, warm_start=True).fit(X, y),
         lambda: clf.partial_fit(X, y),
     ):
-        with pytest.raises(ValueError, match=r"n_members was 3 .* is None now"):
+        with pytest.raises(ValueError, match=r"n_members was 3 .* is 1 now"):
             change()
 
 
@@ -551,6 +564,8 @@ def test_members_have_layers_of_their_own():
     assert len(clf.model_.module) == 3
     with pytest.raises(AttributeError, match="no compiled step: it is an ensemble"):
         clf.compiled_step_  # noqa: B018
+    with pytest.raises(AttributeError, match=r"the 3 members of this MLPClassifier have coefs_"):
+        clf.set_params(n_members=5).coefs_  # noqa: B018
 
 
 def test_there_is_one_warning_where_the_limit_of_epochs_is_reached():
