@@ -132,6 +132,7 @@ class _Columns:
     ) -> None:
         self.w, self.rows = w, inputs[0].shape[0]
         numbers: list[Value] = []
+        self._floats: dict[int, Value] = {}  # numbers in the dtype that they come in, by index
         self.codes: list[Value] = []
         for i, feature in enumerate(features):
             x = inputs[i] if is_split else self._column(inputs[0], i)
@@ -140,6 +141,8 @@ class _Columns:
             elif feature.kind == "date":
                 numbers += self._date(x, feature)
             else:
+                if x.dtype.kind == "f":
+                    self._floats[len(numbers)] = x
                 numbers.append(w.cast(x, DOUBLE))
         self.n_numbers = len(numbers)
         if numbers:
@@ -190,7 +193,8 @@ class _Columns:
     def codes_of(self, means: ValueMeans) -> Value:
         """Return the row of each value of a number in its table of means, of shape (n_samples,)."""
         w, known = self.w, {value: code for code, value in enumerate(means.levels.tolist())}
-        x = self._column(self.numbers, means.number)
+        # Numbers of float32 are compared with values that are rounded as they are.
+        x = self._floats.get(means.number) or self._column(self.numbers, means.number)
         return w.reshaped(self._of_floats(x, known, missing=UNSEEN), (self.rows,))
 
     def _of_floats(self, x: Value, codes: dict[Any, int], missing: int = MISSING) -> Value:

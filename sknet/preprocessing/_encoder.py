@@ -55,8 +55,9 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
     smoothing : float, default=20.0
         Weight of the overall mean in the mean of a level, in rows.
     value_means : bool, default=True
-        Whether the values of a number that at least `min_count` rows have are target encoded, in additional
-        columns, if that predicts the targets of other rows better than its bins in each of `n_folds` folds.
+        Whether numbers are target encoded, in additional columns, if the values that at least `min_count`
+        rows have predict the targets of other rows better than bins do, in each of `n_folds` folds. At most
+        1,000 values of a number, the most frequent, have a mean; others count as unseen.
     target_type : {"auto", "classification", "regression"}, default="auto"
         The kind of y; "auto" treats integers as classes.
     subsample : int or None, default=20_000
@@ -144,6 +145,7 @@ class TableEncoder(TransformerMixin, ParameterObject, BaseEstimator):
 
     _schema: Schema
     _plan: Plan
+    value_means = False  # of those that were pickled before there was the parameter
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the encoding of every column.

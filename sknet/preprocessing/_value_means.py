@@ -14,6 +14,8 @@ from sknet.preprocessing._targets import Target
 
 __all__ = ["ValueMeans", "fit_value_means", "value_codes", "values_tell_more"]
 
+MOST_LEVELS = 1000
+
 
 @dataclass(frozen=True)
 class ValueMeans:
@@ -24,7 +26,7 @@ class ValueMeans:
     number : int
         Index of the number in the table.
     levels : ndarray of shape (n_levels,)
-        The values that were seen, increasing.
+        The values with a mean of their own, increasing.
     column : CategoryColumn
         The encoding of their indices; other values, and missing ones, are unseen levels.
     """
@@ -148,7 +150,7 @@ def fit_value_means(
     folds: Sequence[tuple[np.ndarray, np.ndarray]],
     smoothing: float,
 ) -> tuple[ValueMeans, np.ndarray]:
-    """Encode the values of a number by the means of their targets.
+    """Encode the values of a number, or the most frequent of them, by the means of their targets.
 
     Parameters
     ----------
@@ -166,6 +168,7 @@ def fit_value_means(
     fitted : ndarray of shape (n_samples, n_outputs)
         Outputs for these rows, cross-fitted.
     """
-    levels = np.unique(values[~np.isnan(values)])
+    levels, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    levels = np.sort(levels[np.argsort(-counts, kind="stable")[:MOST_LEVELS]])
     column, fitted = fit_means(name, len(levels), value_codes(values, levels), target, folds, smoothing)
     return ValueMeans(number, levels, column), fitted

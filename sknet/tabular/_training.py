@@ -157,7 +157,9 @@ def train_member(
     scales = not is_sparse(training.X)
     network = TabularNet(training.X.shape[1], n_outputs, setting.hidden_layer_sizes, setting.dropout, scales)
     network.initialize(random_state)
-    seen = training.X
+    seen = (
+        training.X[:] if isinstance(training.X, EncodedRows) and training.n_rows <= ROWS_SEEN else training.X
+    )
     if training.n_rows > ROWS_SEEN:
         seen = seen[np.sort(random_state.choice(training.n_rows, ROWS_SEEN, replace=False))]
     nn.init.from_data(network, seen, random_state=random_state)

@@ -6,9 +6,11 @@ import runpy
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import sknet
+import sknet.onnx
 from sknet import TableEncoder
 from sknet.preprocessing._edges import edges_of
 from sknet.preprocessing._targets import target_of
@@ -89,6 +91,40 @@ def test_the_order_of_rows_does_not_matter():
     for order in (np.arange(400), np.argsort(x), np.argsort(x % 2)):
         encoder = TableEncoder().fit(x[order, np.newaxis], order % 2)
         assert "x0_target" in encoder.get_feature_names_out()
+
+
+def test_the_most_frequent_values_have_means():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 40, 3000)
+    x = np.where(np.arange(3000) % 2 == 0, codes, rng.normal(size=3000))
+    encoder = TableEncoder(random_state=0).fit(x[:, np.newaxis], codes % 2)
+    levels = encoder.plan.value_means[0].levels
+    assert len(levels) == 1000
+    assert np.isin(np.arange(40), levels).all()
+    assert (np.diff(levels) > 0).all()
+
+
+def test_models_of_onnx_know_the_values_of_float32():
+    onnxruntime = pytest.importorskip("onnxruntime")
+    x, y = coded(np.random.RandomState(0))
+    x = x / 10 + 0.01
+    assert (x.astype("float32") != x).mean() > 0.5
+    encoder = TableEncoder(random_state=0).fit(x[:, np.newaxis], y)
+    expected = encoder.transform(x[:, np.newaxis])
+    for dtype in ("float32", "float64"):
+        model = sknet.onnx.export(encoder, dtype=dtype)
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        found = session.run(None, {"X": x[:, np.newaxis].astype(dtype)})[0]
+        np.testing.assert_allclose(found[:, -1], expected[:, -1], rtol=1e-6)
+
+
+def test_pickles_of_before_have_no_means(fitted):
+    encoder = fitted[0]
+    state = {name: value for name, value in encoder.__getstate__().items() if name != "value_means"}
+    old = TableEncoder.__new__(TableEncoder)
+    old.__setstate__(state)
+    assert clone(old).get_params()["value_means"] is False
+    assert "TableEncoder" in repr(old)
 
 
 def test_no_means_without_targets_or_on_request():
