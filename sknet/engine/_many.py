@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from sknet._random import check_random_state
 from sknet.callbacks.extend import check_callbacks, fresh_callbacks
 from sknet.engine._model import Model
 from sknet.engine.loop import History, run_together, take_rows
@@ -57,7 +58,8 @@ def fit_many(
     Raises
     ------
     TypeError, ValueError
-        If these are not models, one is there twice, or there are not as many `rows` as models.
+        If these are not models, one is there twice, two have the same `RandomState`, or there are not as many
+        `rows` as models.
     Exception
         The first error of a fit. The others then end after their current steps; models keep what they have
         learned.
@@ -66,6 +68,8 @@ def fit_many(
 
     Notes
     -----
+    Models with ``random_state=None`` draw from NumPy's global state, in the order of threads.
+
     While several threads train, each has one core for its products of matrices. Products so large that BLAS
     would divide them among cores may be rounded differently there.
 
@@ -105,6 +109,15 @@ def _check(models: Sequence[Any], rows: "Sequence[Any] | None") -> None:
                 f"fit_many got the same model at positions {first} and {i}: each needs a model of its own, "
                 "such as model.copy()"
             )
+    sources: dict[int, int] = {}
+    for i, model in enumerate(models):
+        if model.random_state is not check_random_state(None):
+            first = sources.setdefault(id(model.random_state), i)
+            if first != i:
+                raise ValueError(
+                    f"the models at positions {first} and {i} of fit_many draw from the same random_state, "
+                    "and would get numbers in the order of threads: give each a seed, or a state of its own"
+                )
     if rows is not None and len(rows) != len(models):
         raise ValueError(
             f"fit_many got {len(rows)} arrays of rows for {len(models)} models: pass one for each model"

@@ -15,6 +15,7 @@ from sknet import Model, nn
 from sknet.callbacks import Callback, Checkpoint, EarlyStopping
 from sknet.engine import fit_many
 from sknet.engine.extend import grouped, n_threads_for, run_together
+from sknet.engine.loop._group import Group, _in_threads, current_group
 from sknet.exceptions import NonFiniteError
 from sknet.optim import EMA, LBFGS, SGD, Adam, Muon
 from sknet.optim.schedules import Cosine
@@ -23,6 +24,7 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(size=(90, 6)).astype("f4")
 LABELS, REAL = np.arange(90) % 3, X[:, :3] ** 2
 WEIGHT = RNG.random(90)
+SHARED = np.random.RandomState(0)
 
 
 def network(*layers):
@@ -313,6 +315,11 @@ def test_ctrl_c_ends_all(n_jobs, optimizer):
             "needs a sequence of Model, got int at position 2",
         ),
         (lambda models: {"models": [*models, models[0]]}, ValueError, "the same model at positions 0 and 2"),
+        (
+            lambda models: {"models": [Model(each.module, random_state=SHARED) for each in models]},
+            ValueError,
+            "positions 0 and 1 of fit_many draw from the same random_state",
+        ),
         (lambda models: {"rows": [np.arange(3)]}, ValueError, "got 1 arrays of rows for 2 models"),
         (lambda models: {"callbacks": Counts()}, TypeError, "fit_many"),
     ],
@@ -347,6 +354,37 @@ def test_what_fits_share_is_bounded():
         assert group.take(48) == "from inside"
 
 
+class Steeper(Callback):
+    """Changes the activation of the model after the first of two batches of different lengths."""
+
+    def on_block_end(self, fit):
+        fit.model.module[1].negative_slope = 5.0
+
+
+class SteeperAtLast(Callback):
+    """Changes the activation of the model after its last step."""
+
+    def on_epoch_end(self, fit):
+        if fit.epoch == 3:
+            fit.model.module[1].negative_slope = 5.0
+
+
+@pytest.mark.parametrize("callback", [Steeper, SteeperAtLast])
+def test_what_a_fit_changes_does_not_reach_those_after_it(callback):
+    make = lambda i: Model(network(nn.LeakyReLU(0.1)), "log_loss", SGD(0.1), random_state=i)  # noqa: E731
+    alone, together = ([make(i) for i in range(4)] for _ in range(2))
+    fits = [
+        [
+            lambda i=i, models=models: models[i].fit(
+                X, LABELS, epochs=3, batch_size=64, callbacks=[callback()] if i in (0, 2) else []
+            )
+            for i in range(4)
+        ]
+        for models in (alone, together)
+    ]
+    assert trace(alone, [fit() for fit in fits[0]]) == trace(together, run_together(fits[1], 1))
+
+
 # -- threads -----------------------------------------------------------------------------------------
 
 
@@ -358,6 +396,27 @@ def test_inside_of_a_group_there_is_one_thread():
     assert inner == [threading.get_ident()] * 2
     [inner] = run_together([lambda: run_together([lambda: time.sleep(0.05) or threading.get_ident()] * 2, 2)])
     assert len({*inner, threading.get_ident()}) == 3
+    deep = run_together([lambda: run_together([lambda: n_threads_for(8, 5)], 1)] * 2, 2)
+    assert deep == [[1], [1]]
+
+
+def test_a_group_inside_ends_when_the_one_around_it_is_cancelled():
+    begun = threading.Event()
+
+    def inner():
+        fits = [lambda: begun.set() or time.sleep(0.2)] * 6
+        return run_together(fits, 1)
+
+    def fails():
+        begun.wait(5)
+        raise RuntimeError("the first error")
+
+    with pytest.raises(RuntimeError, match="the first error"):
+        run_together([inner, fails], 2)
+    with grouped(2) as outer, grouped(1):
+        outer.cancel()
+        with pytest.raises(KeyboardInterrupt):
+            _in_threads([int, int], Group(2, current_group()))
 
 
 def test_an_error_of_a_group_inside_of_another_ends_that_one_alone():

@@ -42,6 +42,11 @@ class Group:
         self._lock = threading.Lock()
 
     @property
+    def is_parallel(self) -> bool:
+        """Whether this group, or one around it, has several threads."""
+        return self.n_threads > 1 or (self._outer is not None and self._outer.is_parallel)
+
+    @property
     def is_cancelled(self) -> bool:
         """Whether all fits have to end after the current block of steps."""
         return self._ends or (self._outer is not None and self._outer.is_cancelled)
@@ -125,7 +130,7 @@ def n_threads_for(n_jobs: int | None, n_fits: int) -> int:
     from joblib.parallel import get_active_backend
 
     group = current_group()
-    if (group is not None and group.n_threads > 1) or get_active_backend()[0].nesting_level:
+    if (group is not None and group.is_parallel) or get_active_backend()[0].nesting_level:
         return 1
     return max(1, min(int(effective_n_jobs(-1 if n_jobs is None else n_jobs)), n_fits))
 
@@ -209,6 +214,8 @@ def _in_threads(fits: Sequence[Callable[[], Result]], group: Group) -> list[Resu
     threads.run(group.n_threads)
     if threads.error is not None:
         raise threads.error
+    if len(threads.found) < len(fits):  # a group around this one was cancelled
+        raise KeyboardInterrupt
     return [threads.found[i] for i in range(len(fits))]
 
 
@@ -243,7 +250,7 @@ class _Threads(Generic[Result]):
             for thread in threads:
                 thread.start()
             self._go.set()
-            while not self._ended.wait(WAKE):
+            while not self._ended.wait(WAKE) and any(thread.is_alive() for thread in threads):
                 pass
         finally:
             if len(self.found) < len(self._fits):
@@ -272,7 +279,7 @@ class _Threads(Generic[Result]):
         except BaseException as error:
             with self._lock:
                 # The first is the cause; those after it say that the group is cancelled.
-                self.error = self.error or error
+                self.error = error if self.error is None else self.error
                 self._group.cancel()
             self._ended.set()
             return False

@@ -41,6 +41,7 @@ class KeptSteps:
         """
         steps, self._steps = self._steps, None  # if anything fails from here on, none are kept
         if steps is None or self._form != (_form_of(batches), how) or not steps.hold():
+            self._known = None
             return None
         steps.rebind(batches, planned)
         return steps

@@ -206,6 +206,8 @@ class Loop:
                 fit.step += len(losses)
                 fit.losses = losses
                 hooks.call("on_block_end")
+                if hooks.looks_at_blocks:  # and may have changed what the steps are made of
+                    epochs.follow(self.n_iter)
         epochs.end(number)
 
     def _measured(self) -> dict[str, float]:

@@ -55,8 +55,8 @@ class SharedSteps(Steps):
         self._steps.lend(model, batches, planned)
 
     def give_back(self, group: Group) -> None:
-        """Let other fits of the group use these steps."""
-        if isinstance(self._steps, CompiledSteps) and not self._steps.draws:
+        """Let other fits of the group use these steps, unless this one has changed what they are made of."""
+        if isinstance(self._steps, CompiledSteps) and not self._steps.draws and self._steps.hold():
             self._steps.release()
             del self.batches, self.model
             group.give_back(self.form, self)

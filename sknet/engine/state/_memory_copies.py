@@ -101,7 +101,8 @@ def holding(self: "Memory", state: ModelState) -> "Memory":
                 f"on {self.device}: `load` converts, `replace` takes the arrays as they are"
             )
     other = type(self).__new__(type(self))
-    other.__dict__.update(self.__dict__, is_spent=False, _resting=dict(self._resting))
+    own = {"is_spent": False, "_resting": dict(self._resting), "take_data": (None, []), "shown": None}
+    other.__dict__.update(self.__dict__, **own)
     other._flat = other._average = None
     held = state.parameters
     whole = isinstance(held, Arrays) and held.layout.shapes == self.layout.shapes

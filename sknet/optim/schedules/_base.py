@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeAlias
 
@@ -173,12 +172,7 @@ def as_schedule(lr: Rate) -> Schedule:
     """Return a rate as a schedule; a number becomes a constant one."""
     if isinstance(lr, Schedule):
         return lr
-    return Called(lr) if callable(lr) else _constant(lr)
-
-
-@lru_cache(maxsize=64, typed=True)
-def _constant(lr: float) -> Schedule:
-    return Constant(lr)
+    return Called(lr) if callable(lr) else Constant(lr)
 
 
 def scheduled(rate: Rate) -> tuple[Schedule, ...]:

@@ -89,7 +89,7 @@ IS_ELF = b"\x7fELF\x02\x01\x01"  # 64 bits, little-endian
 X86_64, OBJECT_FILE = 62, 1
 NO_BITS, SYMBOLS, ADDENDS = 8, 2, 4  # kinds of sections
 ALLOCATED = 2  # a flag of sections
-UNDEFINED, SPECIAL = 0, 0xFF00  # section numbers that stand for no section
+UNDEFINED = 0  # the section number that stands for no section
 WHOLE_ADDRESS = 1  # R_X86_64_64
 UNWINDING = b".eh_frame"
 
