@@ -369,3 +369,10 @@ def test_wrong_parameters(schedule, message):
 def test_the_base_is_abstract():
     with pytest.raises(TypeError, match="abstract"):
         Schedule()
+
+
+def test_a_rate_as_a_schedule_is_an_object_of_its_own():
+    first, second = (SGD(0.1).schedules[0] for _ in range(2))
+    first.set_params(lr=7.0)
+    assert second.lr == SGD(0.1).schedules[0].lr == 0.1
+    assert float(SGD(np.array(0.1)).schedules[0].lr) == 0.1
