@@ -60,6 +60,8 @@ p.getitem.define(
 
 def _scatter_add_forward(xp: Namespace, g: Any, *, index: Any, shape: Shape, out: Any = None) -> Any:
     out = zeros_into(xp, shape, g.dtype, out)
+    if not g.size:  # rows without elements have indices, too
+        return out
     if may_repeat(index):
         rows, length = rows_of(xp, index, shape)
         xp.add_rows_at(_matrix(out, length), rows, _matrix(g, length))

@@ -260,3 +260,13 @@ class TestAssignment:
         x[[2, 2]] = v
         x.sum().backward()
         assert v.grad.numpy().tolist() == [[0.0, 0.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize("index", [[2, 2, 2], [0], [], [[1, 1]]])
+@pytest.mark.parametrize("shape", [(3, 0), (3, 0, 2), (3, 2, 0)])
+def test_gradients_of_rows_without_elements(index, shape, fake_device):
+    for device in ("cpu", fake_device):
+        x = Tensor(np.zeros(shape), requires_grad=True, device=device)
+        (2 * x[np.array(index, dtype=np.int64)]).sum().backward()
+        assert x.grad.shape == shape
+        assert x.grad.device == x.device
