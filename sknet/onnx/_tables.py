@@ -213,13 +213,12 @@ class _Columns:
 def _encoded(w: Writer, plan: Plan, columns: _Columns) -> list[Value]:
     """Return the parts of a plan's outputs."""
     found = _numbers(w, plan, columns) if columns.n_numbers else []
-    for category, codes in zip(plan.categories, columns.codes, strict=True):
-        if category.names:
-            values, shape = w.constant(category.values), (columns.rows, len(category.names))
+    pairs = list(zip(plan.categories, columns.codes, strict=True))
+    pairs += [(means.column, columns.codes_of(means)) for means in plan.value_means]
+    for column, codes in pairs:
+        if column.names:
+            values, shape = w.constant(column.values), (columns.rows, len(column.names))
             found.append(w.add("Gather", values, codes, shape=shape, axis=0))
-    for means in plan.value_means:
-        values, shape = w.constant(means.column.values), (columns.rows, len(means.column.names))
-        found.append(w.add("Gather", values, columns.codes_of(means), shape=shape, axis=0))
     return found
 
 

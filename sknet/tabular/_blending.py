@@ -10,7 +10,7 @@ from sknet.core import Tensor
 from sknet.engine.extend import Predictor, detached, flattened
 from sknet.preprocessing.extend import OneRow, Table
 from sknet.tabular._mixing import Mix
-from sknet.tabular._rows import MOST_ROWS
+from sknet.tabular._rows import MOST_ROWS, blocks_of
 from sknet.tabular._training import Member
 
 __all__ = ["Blend", "Counted", "OfOneRow", "blended", "counted", "spans_of"]
@@ -55,8 +55,7 @@ def blended(members: Sequence[Counted], table: Table) -> np.ndarray:
         The weighted sum.
     """
     if table.n_rows > MOST_ROWS:
-        blocks = [slice(start, start + MOST_ROWS) for start in range(0, table.n_rows, MOST_ROWS)]
-        return np.concatenate([blended(members, table.take(block)) for block in blocks])
+        return np.concatenate([blended(members, table.take(block)) for block in blocks_of(table.n_rows)])
     total: Any = 0.0
     encoder, inputs = None, None
     for member, factor in members:

@@ -9,13 +9,18 @@ from sknet.preprocessing.extend import Table
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
 
-__all__ = ["MOST_ROWS", "EncodedRows", "encoded_rows"]
+__all__ = ["MOST_ROWS", "EncodedRows", "blocks_of", "encoded_rows"]
 
 # Rows whose outputs are computed at a time.
 MOST_ROWS = 8192
 
 # Encoded rows that take more bytes are encoded batch by batch, in every epoch anew: a tenth more time.
 MOST_BYTES = 2**28
+
+
+def blocks_of(n_rows: int) -> list[slice]:
+    """Return slices of at most `MOST_ROWS` rows, which make up all of them."""
+    return [slice(start, start + MOST_ROWS) for start in range(0, n_rows, MOST_ROWS)]
 
 
 class EncodedRows:

@@ -15,7 +15,7 @@ from sknet.losses import LogLoss, Loss
 from sknet.ops import is_sparse
 from sknet.tabular._members import Setting
 from sknet.tabular._network import TabularNet
-from sknet.tabular._rows import MOST_ROWS, EncodedRows
+from sknet.tabular._rows import EncodedRows, blocks_of
 
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
@@ -101,8 +101,7 @@ class Member:
     def outputs(self, X: Any) -> np.ndarray:
         """Return raw outputs of shape (n_samples, n_outputs) for the encoded rows `X`."""
         if isinstance(X, EncodedRows):
-            blocks = [slice(start, start + MOST_ROWS) for start in range(0, len(X), MOST_ROWS)]
-            return np.concatenate([self.outputs(X[block]) for block in blocks])
+            return np.concatenate([self.outputs(X[block]) for block in blocks_of(len(X))])
         found: np.ndarray = to_host(predict_rows(self.model, X))
         return found
 
