@@ -40,6 +40,7 @@ import sknet
 
 Predict = Callable[[np.ndarray], Any]
 CONNECTIONS = 16
+WIDTHS = (30, 160, 200, 500, 2000)  # of the layer of networks whose files are compared
 IMPORTS = (
     "import numpy",
     "import sklearn",
@@ -292,7 +293,21 @@ def sizes(clf: Any, peer: Any, folder: Path) -> dict[str, float]:
     ):
         sknet.save(model, folder / "model.safetensors", **params)
         found[name] = (folder / "model.safetensors").stat().st_size / own
-    return found
+    return found | {
+        f'sknet, safe file, include="predict", {own / 1000:.1f} kB of parameters': size / own
+        for own, size in growing(folder)
+    }
+
+
+def growing(folder: Path) -> Iterator[tuple[int, int]]:
+    """Yield the bytes of the parameters and of the file for predictions, for layers of growing widths."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((200, 20), dtype=np.float32), rng.integers(0, 3, 200)
+    for width in WIDTHS:
+        clf = sknet.MLPClassifier((width,), max_iter=1, random_state=0).fit(X, y)
+        sknet.save(clf, folder / "model.safetensors", include="predict")
+        own = sum(a.nbytes for a in (*clf.coefs_, *clf.intercepts_))
+        yield own, (folder / "model.safetensors").stat().st_size
 
 
 def import_seconds(rounds: int) -> dict[str, float]:

@@ -37,7 +37,8 @@ def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> N
 
     The file has the safetensors format: any reader of that format finds its arrays. Everything else is JSON
     text in its header, with the versions of the libraries that wrote it, and a checksum covers every byte.
-    It is written under another name, flushed to disk and renamed, so it is never incomplete.
+    It is written under another name, flushed to disk and renamed, so it is never incomplete. With
+    ``include="predict"``, the text is compressed.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> N
         document |= {"frame": frame, "value": [encoder.value(_slim(x, include), "") for x in inside]}
     else:
         document["value"] = encoder.value(_slim(estimator, include))
-    write(path, {**document, "objects": encoder.objects}, KIND)
+    write(path, {**document, "objects": encoder.objects}, KIND, compress=include == "predict")
 
 
 def _is_foreign(x: Any) -> bool:

@@ -2,7 +2,8 @@
 
 Eight bytes with the length of the header; the header in JSON, with dtype, shape and offsets of each array,
 and texts under ``__metadata__``; then the arrays. Any safetensors reader can read it. The checksum is the
-first of the texts, so it has the same offset in every file and covers every byte but its own.
+first of the texts, so it has the same offset in every file and covers every byte but its own. In format 2,
+the document is compressed; whatever needs no more than format 1 says so, for earlier versions of sknet.
 """
 
 import hashlib
@@ -18,12 +19,15 @@ import numpy as np
 
 from sknet.exceptions import LoadError
 from sknet.persistence._atomic import write_atomically
+from sknet.persistence._compressed import compressed, uncompressed
 
 __all__ = ["FORMAT", "LITTLE", "PER_VALUE", "Contents", "damaged", "parse_json", "read_file", "write_file"]
 
-FORMAT = 1
+PLAIN, FORMAT = 1, 2  # with a document as it is, and with a compressed one
+DOCUMENT = {PLAIN: "content", FORMAT: "compressed"}
 CHUNK = 1 << 16
 LITTLE = 1 << 26  # memory in bytes that texts and other values may always use, however small the file is
+LITTLE_TEXT = 1 << 19  # the same for a compressed text, most of which is not in the file
 PER_VALUE = 100  # the most bytes of memory for a value in a text
 MOST_AXES = 64  # NumPy's limit
 MOST_BYTES = 1 << 62
@@ -64,7 +68,7 @@ class Place(NamedTuple):
     stop: int
 
 
-def write_file(path: Path, contents: Contents) -> None:
+def write_file(path: Path, contents: Contents, *, compress: bool = False) -> None:
     """Write a file atomically.
 
     Parameters
@@ -73,6 +77,9 @@ def write_file(path: Path, contents: Contents) -> None:
         The file; replaced if it exists.
     contents : Contents
         Its contents.
+    compress : bool, default=False
+        Whether the text is compressed, unless reading it could take more than half a MiB of memory and more
+        than the file's size.
 
     Raises
     ------
@@ -82,7 +89,9 @@ def write_file(path: Path, contents: Contents) -> None:
     arrays = {name: _plain(name, array) for name, array in contents.arrays.items()}
     # The format allows no gaps; with the widest elements first, all arrays are aligned.
     arrays = dict(sorted(arrays.items(), key=lambda item: (-item[1].itemsize, item[0])))
-    before, after = _header(contents, arrays)
+    n_bytes = sum(array.nbytes for array in arrays.values())
+    is_plain = not compress or _needed(contents.text) > max(LITTLE_TEXT, n_bytes)
+    before, after = _header(contents, PLAIN if is_plain else FORMAT, arrays)
     digest = hashlib.sha256(before)
     digest.update(after)
     parts = [array.reshape(-1).view(np.uint8) for array in arrays.values()]
@@ -98,7 +107,9 @@ def _plain(name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.require(array, array.dtype.newbyteorder("<"), "C")
 
 
-def _header(contents: Contents, arrays: Mapping[str, np.ndarray[Any, Any]]) -> tuple[bytes, bytes]:
+def _header(
+    contents: Contents, number: int, arrays: Mapping[str, np.ndarray[Any, Any]]
+) -> tuple[bytes, bytes]:
     """Return the bytes before and after the checksum, up to the arrays."""
     places, start = {}, 0
     for name, array in arrays.items():
@@ -106,7 +117,8 @@ def _header(contents: Contents, arrays: Mapping[str, np.ndarray[Any, Any]]) -> t
         code = CODES[array.dtype.newbyteorder("=")]
         places[name] = {"dtype": code, "shape": array.shape, "data_offsets": [start, stop]}
         start = stop
-    texts = {"format": f"sknet {FORMAT}", "kind": contents.kind, "content": contents.text}
+    text = contents.text if number == PLAIN else compressed(contents.text)
+    texts = {"format": f"sknet {number}", "kind": contents.kind, DOCUMENT[number]: text}
     said = json.dumps(texts, separators=(",", ":"))[1:]
     rest = json.dumps(places, separators=(",", ":"))[1:]
     after = f'",{said},{rest}' if places else f'",{said}}}'
@@ -141,11 +153,11 @@ def read_file(path: Path) -> Contents:
         size = os.fstat(file.fileno()).st_size
         _check_sum(path, file, size)
         header, start = _read_header(path, file, size)
-        texts = _check_texts(path, header.pop("__metadata__", None))
+        kind, text = _check_texts(path, header.pop("__metadata__", None), size)
         places = _check_places(path, header, size - start)
         file.seek(start)
         arrays = {name: _read_array(path, file, name, place) for name, place in places.items()}
-    return Contents(texts["kind"], texts["content"], arrays)
+    return Contents(kind, text, arrays)
 
 
 def parse_json(path: Path, text: "str | bytes") -> Any:
@@ -213,9 +225,7 @@ def _read_header(path: Path, file: BinaryIO, size: int) -> tuple[dict[str, Any],
     if length > size - 8:
         raise damaged(path, f"its header claims {length} bytes, but the file has {size}")
     text = file.read(length)
-    # Parsed text can take many times the memory of the text.
-    needed = 4 * length + PER_VALUE * sum(text.count(mark) for mark in (b",", b":", b"[", b"{"))
-    if needed > max(size, LITTLE):
+    if _needed(text) > max(size, LITTLE):
         raise damaged(path, f"its header of {length} bytes holds too many values")
     header = parse_json(path, text)
     if not isinstance(header, dict):
@@ -223,18 +233,32 @@ def _read_header(path: Path, file: BinaryIO, size: int) -> tuple[dict[str, Any],
     return header, 8 + length
 
 
-def _check_texts(path: Path, found: Any) -> dict[str, str]:
+def _needed(text: "str | bytes") -> int:
+    """Return how many bytes the parsed text takes at most, which can be many times its own."""
+    text = text if isinstance(text, bytes) else text.encode()
+    return 4 * len(text) + PER_VALUE * sum(text.count(mark) for mark in (b",", b":", b"[", b"{"))
+
+
+def _check_texts(path: Path, found: Any, size: int) -> tuple[str, str]:
+    """Return the kind of file, and its document as text."""
     texts: dict[str, Any] = found if isinstance(found, dict) else {}
     written = texts.get("format")
-    number = re.fullmatch(r"sknet (\d{1,9})", written) if isinstance(written, str) else None
-    if number is None or not all(isinstance(texts.get(name), str) for name in ("kind", "content")):
-        raise damaged(path, f"its metadata lack format, kind or content, or have the format {written!r}")
-    if int(number[1]) > FORMAT:
+    known = re.fullmatch(r"sknet (\d{1,9})", written) if isinstance(written, str) else None
+    number = int(known[1]) if known else 0
+    if number > FORMAT:
         raise LoadError(
-            f"{path} has the format {written!r}, but this version of sknet reads "
+            f"{path} has the format {written!r}, but this version of sknet reads up to "
             f"'sknet {FORMAT}': it was written by a newer one"
         )
-    return texts
+    kind, text = texts.get("kind"), texts.get(DOCUMENT.get(number, ""))
+    if not isinstance(kind, str) or not isinstance(text, str):
+        raise damaged(path, f"its metadata lack format, kind or document, or have the format {written!r}")
+    if number != PLAIN:
+        most = max(size, LITTLE_TEXT)
+        text = uncompressed(path, text, most // 4)
+        if _needed(text) > most:
+            raise damaged(path, f"its compressed text of {len(text)} characters holds too many values")
+    return kind, text
 
 
 def _check_places(path: Path, header: dict[str, Any], n_bytes: int) -> dict[str, Place]:

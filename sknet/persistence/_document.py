@@ -18,7 +18,7 @@ NOT_FINITE = ("nan", "inf", "-inf")
 RESERVED = "__metadata__"
 
 
-def write(path: "str | PathLike[str]", tree: Any, kind: str) -> None:
+def write(path: "str | PathLike[str]", tree: Any, kind: str, *, compress: bool = False) -> None:
     """Write a document to a file atomically.
 
     The file is written under another name, flushed to disk and renamed, so it is never incomplete, even
@@ -33,6 +33,9 @@ def write(path: "str | PathLike[str]", tree: Any, kind: str) -> None:
         Leaves are None, bool, int, float, str and NumPy arrays; NumPy scalars become Python's, tuples lists.
     kind : str
         The kind of document, such as ``"checkpoint"``; `read` checks it.
+    compress : bool, default=False
+        Whether the JSON text is compressed and arrays have numbers as names, for files that are hardly larger
+        than their arrays. Otherwise the text is readable, and an array has the name of its place in the tree.
 
     Raises
     ------
@@ -51,8 +54,9 @@ def write(path: "str | PathLike[str]", tree: Any, kind: str) -> None:
     {'weight': array([[1., 0.], [0., 1.]]), 'steps': [1, 2]}
     """
     arrays: dict[str, np.ndarray[Any, Any]] = {}
-    text = json.dumps(_encoded(tree, "", arrays), allow_nan=False, separators=(",", ":"))
-    write_file(Path(path), Contents(kind, text, arrays))
+    described = _encoded(tree, "", arrays, named=not compress)
+    text = json.dumps(described, allow_nan=False, separators=(",", ":"))
+    write_file(Path(path), Contents(kind, text, arrays), compress=compress)
 
 
 def read(path: "str | PathLike[str]", kind: str) -> Any:
@@ -118,10 +122,10 @@ def read_any(path: "str | PathLike[str]") -> tuple[str, Any]:
     return contents.kind, found
 
 
-def _encoded(value: Any, place: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """Return a value as JSON; arrays are moved to `arrays`."""
+def _encoded(value: Any, place: str, arrays: dict[str, np.ndarray[Any, Any]], *, named: bool) -> Any:
+    """Return a value as JSON; arrays are moved to `arrays`, named after their place or numbered."""
     if isinstance(value, np.ndarray):
-        name = place
+        name = place if named else str(len(arrays))
         while name in arrays or name == RESERVED:  # keys may contain the separator
             name += "'"
         arrays[name] = value
@@ -133,14 +137,14 @@ def _encoded(value: Any, place: str, arrays: dict[str, np.ndarray[Any, Any]]) ->
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, (list, tuple)):
-        return [_encoded(item, _below(place, number), arrays) for number, item in enumerate(value)]
+        return [_encoded(item, _below(place, n), arrays, named=named) for n, item in enumerate(value)]
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str) or key in (ARRAY, FLOAT):
                 raise TypeError(
                     f"a document's keys must be str, except {ARRAY!r} and {FLOAT!r}: got {key!r} in {place!r}"
                 )
-        return {key: _encoded(item, _below(place, key), arrays) for key, item in value.items()}
+        return {key: _encoded(item, _below(place, key), arrays, named=named) for key, item in value.items()}
     raise TypeError(
         f"a document holds numbers, texts, arrays, lists and dicts: got {type(value).__name__} in {place!r}"
     )

@@ -18,7 +18,7 @@ from tests.estimators.data import TABLES, outputs, quiet
 from tests.estimators.nets import Net
 
 FOLDER = Path(__file__).parent / "released"
-FORMATS = (1,)
+FORMATS = (1, 2)  # 2: of include="predict"
 X = np.linspace(-2.0, 2.0, 36).reshape(3, 12)
 
 
@@ -48,5 +48,5 @@ def test_a_file_of_each_format_loads(name, number):
 if __name__ == "__main__":
     written = objects()
     for name, each in written.items():
-        sknet.save(each, FOLDER / f"{name}-{FORMATS[-1]}.safetensors")
+        sknet.save(each, FOLDER / f"{name}-{FORMATS[-1]}.safetensors", include="predict")
     np.savez(FOLDER / f"outputs-{FORMATS[-1]}.npz", **{name: outputs(x, X) for name, x in written.items()})

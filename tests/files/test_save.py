@@ -14,13 +14,13 @@ import safetensors.numpy
 from sklearn.datasets import load_digits
 
 import sknet
-from sknet import nn
+from sknet import nn, ops
 from sknet.callbacks import Checkpoint
 from sknet.exceptions import LoadError
 from sknet.optim import EMA, Adam
 from sknet.optim.schedules import Exponential
 from tests.estimators.data import TABLES, quiet
-from tests.fuzz.files import apart, together
+from tests.fuzz.layout import apart, together
 from tests.project import ROOT
 
 X, Y = load_digits(return_X_y=True)
@@ -32,6 +32,14 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.head(x)
+
+
+class Wide(nn.Module):
+    def __init__(self, n_features, n_outputs):
+        self.body, self.head = nn.Linear(n_features, 200), nn.Linear(200, n_outputs)
+
+    def forward(self, x):
+        return self.head(ops.relu(self.body(x)))
 
 
 def halved(progress):
@@ -56,6 +64,20 @@ def test_predict_files_are_as_large_as_the_parameters(fitted, tmp_path):
     assert (tmp_path / "it").stat().st_size < 1.05 * n_bytes(fitted)
     assert len(pickle.dumps(fitted.slim())) < 1.2 * n_bytes(fitted)
     assert len(pickle.dumps(fitted)) > 3 * n_bytes(fitted)
+
+
+@pytest.mark.parametrize("kind", [sknet.MLPClassifier, sknet.MLPRegressor, sknet.NetClassifier])
+@pytest.mark.parametrize("freezes", [False, True])
+def test_predict_files_are_a_twentieth_larger_than_twenty_kilobytes_of_parameters(kind, freezes, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(60, 20)).astype("float32")
+    sizes = {"hidden_layer_sizes": (200,)} if kind is not sknet.NetClassifier else {"module": Wide}
+    with quiet():
+        small = kind(**sizes, max_iter=2, random_state=0).fit(rows, np.arange(60) % 3)
+    assert 16_000 < n_bytes(small) < 20_000
+    sknet.save(small.freeze() if freezes else small, tmp_path / "it", include="predict")
+    assert (tmp_path / "it").stat().st_size < 1.05 * n_bytes(small)
+    again = sknet.load(tmp_path / "it", trusted=[Wide])
+    np.testing.assert_array_equal(again.predict(rows), small.predict(rows))
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
@@ -170,9 +192,9 @@ def test_a_newer_document_is_rejected(fitted, tmp_path):
 def test_a_newer_layout_is_rejected(fitted, tmp_path):
     sknet.save(fitted, tmp_path / "it")
     header, document, arrays = apart((tmp_path / "it").read_bytes())
-    header["__metadata__"]["format"] = "sknet 2"
+    header["__metadata__"]["format"] = "sknet 3"
     (tmp_path / "it").write_bytes(together(header, document, arrays))
-    with pytest.raises(LoadError, match=r"has the format 'sknet 2', .* it was written by a newer one"):
+    with pytest.raises(LoadError, match=r"has the format 'sknet 3', .* it was written by a newer one"):
         sknet.load(tmp_path / "it")
 
 

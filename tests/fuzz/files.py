@@ -7,7 +7,7 @@ and memory stays below twice the file's size.
     python -m tests.fuzz.files --cases 10000 --seed 0
 """
 
-import hashlib
+import base64
 import json
 import sys
 import tempfile
@@ -46,14 +46,15 @@ from sknet.exceptions import LoadError
 from sknet.graphs import GraphModule
 from sknet.optim import EMA, SGD, Adam
 from sknet.optim.schedules import Cosine
+from sknet.persistence._words import WORDS
 from sknet.tabular import TabularClassifier, TabularRegressor
 from tests.fuzz.command import run
+from tests.fuzz.layout import SUM, apart, deflated, signed, together, with_header, with_metadata, with_text
 
-BEGINS = b'{"__metadata__":{"sha256":"'
-SUM = slice(8 + len(BEGINS), 8 + len(BEGINS) + 64)
 SPARE = 1 << 20  # bytes that a small file may need: its text is many times as large in Python
 # Slots of an optimizer that begin at zero: the system reserves them, and gives no memory until they are used.
 RESERVED = {"frozen ensemble": 2.0}  # times the file's size
+COMPRESSED = ("classifier", "regressor", "net", "frozen", "pipeline", "frozen columns", "large")
 LARGE = 1_000_000  # elements
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 4))
@@ -149,38 +150,17 @@ def originals() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = {}
-        for name, x in objects().items():
+        known = objects()
+        for name, x in known.items():
             sknet.save(x, Path(folder, "it"))
             found[name] = Path(folder, "it").read_bytes()
+        for name in COMPRESSED:
+            sknet.save(known[name], Path(folder, "it"), include="predict")
+            found[f"compressed {name}"] = Path(folder, "it").read_bytes()
         checkpoint = Checkpoint(Path(folder, "checkpoint"))
         sknet.MLPClassifier((3,), max_iter=2, random_state=0, callbacks=[checkpoint]).fit(X, LABELS)
         found["checkpoint"] = Path(folder, "checkpoint", "last.safetensors").read_bytes()
         return found
-
-
-# -- a file in parts, and together again ----------------------------------------------------------------
-
-
-def signed(raw: bytes) -> bytes:
-    """Return a file with the checksum that it should have."""
-    digest = hashlib.sha256(raw[: SUM.start] + raw[SUM.stop :]).hexdigest().encode()
-    return raw[: SUM.start] + digest + raw[SUM.stop :]
-
-
-def apart(raw: bytes) -> tuple[dict[str, Any], Any, bytes]:
-    """Return the header, the document in it, and the arrays."""
-    length = int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8 : 8 + length])
-    return header, json.loads(header["__metadata__"]["content"]), raw[8 + length :]
-
-
-def together(header: Any, document: Any, arrays: bytes) -> bytes:
-    """Return the file of these parts."""
-    metadata = {**header["__metadata__"], "content": json.dumps(document)}
-    text = json.dumps({"__metadata__": metadata, **{k: v for k, v in header.items() if k != "__metadata__"}})
-    text = text.replace('{"__metadata__": {"sha256": "', BEGINS.decode(), 1)
-    text += " " * (-len(text) % 8)
-    return signed(len(text).to_bytes(8, "little") + text.encode() + arrays)
 
 
 # -- changes ------------------------------------------------------------------------------------------
@@ -289,16 +269,10 @@ def twice(rng: Generator, raw: bytes) -> bytes:
     length = int.from_bytes(raw[:8], "little")
     text = raw[8 : 8 + length].decode().rstrip()
     if rng.random() < 0.5:
-        text = text[:-1] + ',"__metadata__":{}}'
-    else:
-        header, document, _ = apart(raw)
-        content = json.dumps(document)
-        header["__metadata__"]["content"] = (
-            content[:-1] + f", {content[1:]}" if content[0] == "{" else content
-        )
-        text = json.dumps(header).replace('{"__metadata__": {"sha256": "', BEGINS.decode(), 1)
-    text += " " * (-len(text) % 8)
-    return signed(len(text).to_bytes(8, "little") + text.encode() + raw[8 + length :])
+        return with_header(text[:-1] + ',"__metadata__":{}}', raw[8 + length :])
+    header, document, arrays = apart(raw)
+    content = json.dumps(document)
+    return with_text(header, content[:-1] + f", {content[1:]}" if content[0] == "{" else content, arrays)
 
 
 @change(1)
@@ -309,10 +283,39 @@ def nested(rng: Generator, raw: bytes) -> bytes:
     opened, closed = [("[", "]"), ('{"tuple":[', "]}"), ('{"dict":{"a":', "}}")][int(rng.integers(3))]
     marked = replaced(document, chosen(rng, document), "MARK")
     content = json.dumps(marked).replace('"MARK"', opened * depth + "1" + closed * depth)
-    header["__metadata__"]["content"] = content
-    text = json.dumps(header).replace('{"__metadata__": {"sha256": "', BEGINS.decode(), 1)
-    text += " " * (-len(text) % 8)
-    return signed(len(text).to_bytes(8, "little") + text.encode() + arrays)
+    return with_text(header, content, arrays)
+
+
+@change(2)
+def inflated(rng: Generator, raw: bytes) -> bytes:
+    """Compress a text that is thousands of times as large as what is left of it."""
+    header, _, arrays = apart(raw)
+    unit = [b" ", b"[],", b'{"a":{}},', b'"' + bytes(90) + b'",', b"1e9,"][int(rng.integers(5))]
+    length = int(10 ** rng.uniform(2, 8))
+    text = b"[" + unit * (length // len(unit)) + b"1]"
+    metadata = {**header["__metadata__"], "format": "sknet 2", "compressed": deflated(text)}
+    return with_metadata(header, metadata, arrays)
+
+
+@change(2)
+def wrongly_compressed(rng: Generator, raw: bytes) -> bytes:
+    """Compress the document in other ways, or another text."""
+    header, document, arrays = apart(raw)
+    text = json.dumps(document).encode()
+    right = deflated(text)
+    code = bytearray(base64.b64decode(right))
+    code[int(rng.integers(len(code)))] ^= 1 << int(rng.integers(8))
+    options: list[Any] = [
+        *(deflated(text, b""), deflated(text, WORDS[1:]), right[: len(right) // 8 * 4], right + right, ""),
+        *(base64.b64encode(bytes(code)).decode(), base64.b64encode(rng.bytes(90)).decode(), "\u00e9\ud800"),
+        *(deflated(rng.bytes(90)), deflated(b"\xef\xbb\xbf" + text), deflated(text + b" " * 9), odd(rng)),
+        *(deflated(text.decode().encode("utf-16")), f" {right}\n", right.replace("=", ""), text.decode()),
+    ]
+    written = options[int(rng.integers(len(options)))]
+    number = str(
+        rng.choice(["sknet 1", "sknet 2", "sknet 3", "sknet 02", "sknet"], p=[0.1, 0.6, 0.1, 0.1, 0.1])
+    )
+    return with_metadata(header, {**header["__metadata__"], "format": number, "compressed": written}, arrays)
 
 
 Path_ = tuple[Any, ...]

@@ -19,16 +19,17 @@ TREES = {
 }
 
 
-def there_and_back(folder, tree):
-    write(folder / "a", tree, "example")
+def there_and_back(folder, tree, **params):
+    write(folder / "a", tree, "example", **params)
     return read(folder / "a", "example")
 
 
 @pytest.mark.parametrize("name", TREES)
 def test_comes_back(tmp_path, name):
-    found = there_and_back(tmp_path, TREES[name])
-    assert found == TREES[name]
-    assert repr(found) == repr(TREES[name])  # True is no 1, and -0.0 no 0.0
+    for compress in (False, True):
+        found = there_and_back(tmp_path, TREES[name], compress=compress)
+        assert found == TREES[name]
+        assert repr(found) == repr(TREES[name])  # True is no 1, and -0.0 no 0.0
 
 
 def test_nan_comes_back(tmp_path):
@@ -47,8 +48,10 @@ def test_arrays_whose_places_look_alike(tmp_path):
         "a": {"b": np.array([2]), "b'": np.array([3])},
         "__metadata__": np.array([4]),
     }
-    found = there_and_back(tmp_path, tree)
-    assert [found["a/b"], found["a"]["b"], found["a"]["b'"], found["__metadata__"]] == [[1], [2], [3], [4]]
+    for compress in (False, True):
+        found = there_and_back(tmp_path, tree, compress=compress)
+        every = [found["a/b"], found["a"]["b"], found["a"]["b'"], found["__metadata__"]]
+        assert every == [[1], [2], [3], [4]]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import safetensors.numpy
 
 from sknet.exceptions import LoadError
 from sknet.persistence import read, write
-from tests.fuzz.files import apart, signed, together
+from tests.fuzz.layout import apart, signed, together
 
 DTYPES = ["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?"]
 
