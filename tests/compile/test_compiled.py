@@ -1,5 +1,6 @@
 """Compiled functions: slots, sharing, separate memory."""
 
+import ast
 import gc
 import threading
 import weakref
@@ -288,3 +289,25 @@ def test_exact_plans_are_bitwise_identical_to_calls_for_every_layout(name):
     compiled = compile(function, (given[0],), exact=True)
     for x in given:
         np.testing.assert_array_equal(compiled(x), function(Tensor(x)).numpy())
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "max", "min", "prod", "any", "all", "var"])
+def test_names_of_loops_hide_no_functions(reduction):
+    """A multiple is added in blocks, by a loop whose variables must not be the functions of later lines."""
+
+    def function(a, b, x, images):
+        return a @ b + 0.5 * x, getattr(ops, reduction)(images, (0, 2, 3))
+
+    rng = np.random.default_rng(0)
+    shapes = (100, 8), (8, 200), (100, 200), (4, 3, 5, 6)
+    a, b, x, images = (rng.normal(size=shape).astype("float32") for shape in shapes)
+    compiled = compile(function, (a, b, x, images))
+    bind = ast.parse(compiled.source).body[0]
+    stored = {n.id for n in ast.walk(bind) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    assert not stored & {argument.arg for argument in bind.args.args}
+    for _ in range(2):
+        added, reduced = compiled(a, b, x, images)
+        np.testing.assert_allclose(added, a @ b + x / 2, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            reduced, getattr(np, reduction)(images, axis=(0, 2, 3)), rtol=1e-4, atol=1e-5
+        )

@@ -287,7 +287,7 @@ def _axpy(w: Writer, equation: Equation) -> None:
         return
     # In blocks too small for BLAS to use threads: SciPy's threads would compete with NumPy's.
     blocks = w.made(f"{w.function(_blocks, 'blocks')}({source}, {target})", "b")
-    _write_axpy(w, equation, f"for part, sum in {blocks}: ", "part", "sum", "part.size")
+    _write_axpy(w, equation, f"for b_x, b_y in {blocks}: ", "b_x", "b_y", "b_x.size")
 
 
 def _write_axpy(w: Writer, equation: Equation, head: str, source: str, target: str, size: str) -> None:
