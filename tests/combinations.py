@@ -3,14 +3,33 @@
 import inspect
 import itertools
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import pytest
 
-__all__ = ["every"]
+__all__ = ["every", "run_all"]
 
 FAILURES = (Exception, pytest.fail.Exception)
+
+
+def run_all(cases: Iterable[tuple[str, Callable[[], None]]]) -> None:
+    """Run named cases; raise the failures together, each with the name of its case."""
+    failures = []
+    for name, case in cases:
+        try:
+            case()
+        except FAILURES as error:
+            error.add_note(name)
+            failures.append(error)
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        raise BaseExceptionGroup("several cases fail", failures)
+
+
+def named(values: dict[str, Any]) -> str:
+    return "with " + ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
 def every(**values: Iterable[Any] | Callable[..., Iterable[Any]]) -> Callable[..., Any]:
@@ -33,18 +52,8 @@ def every(**values: Iterable[Any] | Callable[..., Iterable[Any]]) -> Callable[..
         @wraps(test)
         def run(**given: Any) -> None:
             lists = [list(each(**given) if callable(each) else each) for each in values.values()]
-            failures = []
-            for chosen in itertools.product(*lists):
-                combination = dict(zip(values, chosen, strict=True))
-                try:
-                    test(**given, **combination)
-                except FAILURES as error:
-                    error.add_note("with " + ", ".join(f"{name}={x!r}" for name, x in combination.items()))
-                    failures.append(error)
-            if len(failures) == 1:
-                raise failures[0]
-            if failures:
-                raise BaseExceptionGroup("several combinations fail", failures)
+            chosen = [dict(zip(values, each, strict=True)) for each in itertools.product(*lists)]
+            run_all((named(each), partial(test, **given, **each)) for each in chosen)
 
         signature = inspect.signature(test)
         left = [parameter for parameter in signature.parameters.values() if parameter.name not in values]

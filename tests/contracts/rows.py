@@ -4,22 +4,26 @@ The rows are the `ROWS` of the files `rows_<family>.py`.
 """
 
 import inspect
-import itertools
 import pkgutil
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, wraps
 from importlib import import_module
+from itertools import product
 from typing import Any
 
 import pytest
 
 import tests.contracts
+from tests.combinations import run_all
 from tests.contracts.table import Case, Row
 
 FAMILIES = sorted(
     found.name for found in pkgutil.iter_modules(tests.contracts.__path__) if found.name.startswith("rows_")
 )
-ROWS: list[Row] = [row for name in FAMILIES for row in import_module(f"tests.contracts.{name}").ROWS]
+BY_FAMILY: dict[str, list[Row]] = {
+    family.removeprefix("rows_"): import_module(f"tests.contracts.{family}").ROWS for family in FAMILIES
+}
+ROWS = [row for rows in BY_FAMILY.values() for row in rows]
 
 
 def name(row: Row, case: Case) -> str:
@@ -31,28 +35,33 @@ def name(row: Row, case: Case) -> str:
 def every_case(
     only: Callable[[Row, Case], bool] = lambda row, case: True, **parameters: Sequence[Any]
 ) -> Callable[[Callable[..., None]], Any]:
-    """Run a test of ``row`` and ``case`` once for each row, on all of its cases for which `only` is true.
+    """Run a test of ``row`` and ``case`` once for each family, on all cases of its rows that `only` takes.
 
-    With thousands of tests of a millisecond, pytest's overhead would dominate. An error names the case and
-    the combination of `parameters`, all of which are tried for every case.
+    With thousands of tests of a millisecond, pytest's overhead would dominate. All cases are tried with every
+    combination of `parameters`; those that fail are raised together, and named.
     """
+
+    def chosen(family: str) -> Iterator[tuple[Row, Case]]:
+        return ((row, case) for row in BY_FAMILY[family] for case in row.cases if only(row, case))
 
     def decorate(test: Callable[..., None]) -> Any:
         @wraps(test)
-        def run(row: Row, **fixtures: Any) -> None:
-            for case in filter(lambda case: only(row, case), row.cases):
-                for values in itertools.product(*parameters.values()):
-                    given = dict(zip(parameters, values, strict=True))
-                    try:
-                        test(row=row, case=case, **given, **fixtures)
-                    except BaseException as error:
-                        error.add_note(f"in the case {name(row, case)}" + (f" with {given}" if given else ""))
-                        raise
+        def run(family: str, **fixtures: Any) -> None:
+            combinations = [dict(zip(parameters, x, strict=True)) for x in product(*parameters.values())]
+            run_all(
+                (
+                    f"in the case {name(*of)}" + (f" with {given}" if given else ""),
+                    partial(test, *of, **given, **fixtures),
+                )
+                for of in chosen(family)
+                for given in combinations
+            )
 
         signature = inspect.signature(test)
-        left = [p for p in signature.parameters.values() if p.name not in ("case", *parameters)]
-        run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
-        rows = [row for row in ROWS if any(only(row, case) for case in row.cases)]
-        return pytest.mark.parametrize("row", rows, ids=lambda row: row.op)(run)
+        left = [p for p in signature.parameters.values() if p.name not in ("row", "case", *parameters)]
+        first = inspect.Parameter("family", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        run.__signature__ = signature.replace(parameters=[first, *left])  # type: ignore[attr-defined]
+        families = [family for family in BY_FAMILY if next(chosen(family), None)]
+        return pytest.mark.parametrize("family", families)(run)
 
     return decorate
