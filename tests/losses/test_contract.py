@@ -362,11 +362,7 @@ CASES = [
 ]
 
 
-def case_id(case):
-    return f"{case.loss}-{case.target.__name__}"
-
-
-each_case = pytest.mark.parametrize("case", CASES, ids=case_id)
+each_case = every(case=CASES)
 
 
 def each_row(test):
@@ -406,7 +402,7 @@ def test_gradient_equals_central_differences(case, shape):
         assert gradient[index] == pytest.approx((above - below) / (2 * h), rel=1e-6, abs=1e-7)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.is_smooth], ids=case_id)
+@every(case=[case for case in CASES if case.is_smooth])
 def test_second_derivatives_equal_central_differences_of_the_gradient(case):
     z, y = case.draw(case.shapes[0], seed=2)
     v = np.random.default_rng(3).normal(size=z.shape)
@@ -420,7 +416,7 @@ def test_second_derivatives_equal_central_differences_of_the_gradient(case):
 ELEMENTWISE = [case for case in CASES if (N, 1) in case.shapes and case.target is not ordered]
 
 
-@pytest.mark.parametrize("case", ELEMENTWISE, ids=case_id)
+@every(case=ELEMENTWISE)
 def test_target_without_the_axis_of_a_single_output(case):
     z, y = case.draw((N, 1))
     for form in (y.ravel(), y.reshape(-1, 1), y.ravel().astype(int)):

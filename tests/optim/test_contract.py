@@ -35,6 +35,7 @@ from sknet.optim import (
     ScheduleFreeAdamW,
 )
 from sknet.optim.schedules import Constant, Cosine, Progress
+from tests.combinations import every
 from tests.optim.helpers import follow, follow_torch, gradient_series
 
 TINY = 1e-300  # libraries add eps at different places; with a tiny eps they agree
@@ -96,15 +97,12 @@ CASES = [
 ]
 
 
-def name_of(case):
-    return str(case.optimizer).replace("\n", "")
-
-
-each_case = pytest.mark.parametrize("case", CASES, ids=name_of)
-each_optimizer = pytest.mark.parametrize(
-    "optimizer",
-    [SGD(momentum=0.9), *(optimizer() for optimizer in OPTIMIZERS.values() if optimizer is not LBFGS)],
-    ids=str,
+each_case = every(case=CASES)
+each_optimizer = every(
+    optimizer=[
+        SGD(momentum=0.9),
+        *(optimizer() for optimizer in OPTIMIZERS.values() if optimizer is not LBFGS),
+    ]
 )
 
 
@@ -127,7 +125,7 @@ def test_every_public_optimizer_has_a_row():
     assert plain | {LBFGS} == set(OPTIMIZERS.values())
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.torch_optimizer], ids=name_of)
+@every(case=[case for case in CASES if case.torch_optimizer])
 def test_hundred_steps_equal_pytorch(case):
     pytest.importorskip("torch")
     gradients, start = gradient_series(100, (4, 3)), np.random.default_rng(1).normal(size=(4, 3))
@@ -259,7 +257,7 @@ def test_state_survives_pickling(case):
     np.testing.assert_array_equal(params, expected[-1])
 
 
-@pytest.mark.parametrize("optimizer", [*(case.optimizer for case in CASES), LBFGS(memory=5)], ids=repr)
+@every(optimizer=[*(case.optimizer for case in CASES), LBFGS(memory=5)])
 def test_is_a_parameter_object(optimizer):
     optimizer.validate()
     for copy in (

@@ -5,7 +5,6 @@ import inspect
 import pickle
 
 import numpy as np
-import pytest
 
 from sknet import Tensor, nn, ops
 from sknet._tree import map_leaves
@@ -176,7 +175,7 @@ ROWS = {
     "Residual projection": (lambda: nn.Residual(nn.Linear(4, 3), nn.Linear(4, 3, bias=False)), (4,)),
     "Sequential": (lambda: nn.Sequential(nn.Linear(4, 3), nn.Tanh()), (4,)),
 }
-EACH = pytest.mark.parametrize("row", ROWS)
+EACH = every(row=ROWS)
 MODES = every(training=[True, False])
 
 
@@ -285,10 +284,11 @@ def test_shapes_without_data(row, training):
 def test_a_layer_is_made_where_it_is_told(row, monkeypatch):
     """Every layer with its own parameters or buffers takes `device`; on meta there is no data."""
     calls, new = [], nn.Module.__new__
-    monkeypatch.setattr(
-        nn.Module, "__new__", lambda cls, *args, **kwargs: calls.append((cls, args, kwargs)) or new(cls)
-    )
-    made = ROWS[row][0]()
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            nn.Module, "__new__", lambda cls, *args, **kwargs: calls.append((cls, args, kwargs)) or new(cls)
+        )
+        made = ROWS[row][0]()
     kind, args, kwargs = next(call for call in calls if call[0] is type(made))
     state = [*made.parameters(), *made.buffers()]
     if not state or any(isinstance(value, nn.Module) for value in (*args, *kwargs.values())):
