@@ -22,16 +22,19 @@ clf = MLPClassifier((64,), activation="gelu", optimizer=Adam(1e-2), early_stoppi
 clf.fit(X_train, y_train)
 
 rows = np.array([np.flatnonzero(y_test == digit)[0] for digit in range(10)])
-figure, axes = plt.subplots(2, 1, figsize=(10, 3.6), layout="constrained")
-axes[0].imshow(np.concatenate(X_test[rows].reshape(10, 8, 8), axis=1), cmap="gray_r")
-axes[0].axis("off")
-display = AttributionDisplay.from_estimator(clf, X_test[rows], image_shape=(8, 8), ax=axes[1], n_columns=10)
+digits = np.pad(X_test[rows].reshape(10, 8, 8), ((0, 0), (0, 0), (0, 1)))
+figure, axes = plt.subplots(2, 1, figsize=(10, 2.9), layout="constrained")
+drawn = axes[0].imshow(np.concatenate(digits, axis=1)[:, :-1], cmap="gray_r")
+axes[0].set(xticks=[], yticks=[])
+figure.colorbar(drawn, ax=axes[0], label="pixel")
+contributions = clf.integrated_gradients(X_test[rows])
+AttributionDisplay(contributions, image_shape=(8, 8)).plot(axes[1], n_columns=10)
 plt.show()
 
 # %%
 # The contributions of a row sum to the difference of the logits.
 
-contributions = clf.integrated_gradients(X_test[rows], target=y_test[rows])
-logits = clf.decision_function(X_test[rows])[np.arange(10), y_test[rows]]
-start = clf.decision_function(np.zeros((1, 64)))[0, y_test[rows]]
-print(np.abs(contributions.sum(axis=1) - (logits - start)).max().round(3))
+classes = clf.predict(X_test[rows])
+logits = clf.decision_function(X_test[rows])[np.arange(10), classes]
+start = clf.decision_function(np.zeros((1, 64)))[0, classes]
+print("the same up to rounding:", np.allclose(contributions.sum(axis=1), logits - start))

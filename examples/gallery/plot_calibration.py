@@ -2,8 +2,8 @@
 Calibration before and after
 ============================
 
-Networks that were trained for long are overconfident: of the rows that they call with a probability
-of 0.95, fewer are right. ``calibrate="temperature"`` divides the logits by one number, which is
+Networks that were trained for long are overconfident: of the rows whose class gets a probability of
+0.95, fewer than 95 % are right. ``calibrate="temperature"`` divides the logits by one number, which is
 fitted to held-out rows. The order of the classes, and so ``predict``, stays the same.
 """
 

@@ -21,8 +21,10 @@ warnings.simplefilter("ignore", ConvergenceWarning)  # fits of a given number of
 
 X, y = load_digits(return_X_y=True)
 X = X / 16
-clf = MLPClassifier((64, 2), activation="tanh", optimizer=Adam(1e-2), max_iter=60, random_state=0)
-clf.fit(X, y)
+clf = MLPClassifier(
+    (64, 2), activation="softplus", optimizer=Adam(1e-2), alpha=0.01, batch_size=64, max_iter=60
+)
+clf.set_params(random_state=0).fit(X, y)
 wide = MLPClassifier((64,), optimizer=Adam(1e-2), max_iter=20, random_state=0).fit(X, y)
 
 views = {

@@ -19,10 +19,10 @@ class Residual(nn.Module):
     """Adds what it computes to its inputs."""
 
     def __init__(self, width):
-        self.norm, self.inner = nn.LayerNorm(width), nn.Linear(width, width)
+        self.inner = nn.Linear(width, width)
 
     def forward(self, x):
-        return x + ops.relu(self.inner(self.norm(x)))
+        return x + ops.relu(self.inner(x))
 
 
 rng = np.random.default_rng(0)
@@ -45,10 +45,10 @@ print(f"loss {loss.item():.4f}, after the step {after.loss(after(X), y).item():.
 # The network layer by layer, and its forward pass operation by operation, as it is captured and
 # compiled.
 
-figure, axes = plt.subplots(1, 2, figsize=(11, 8), layout="constrained", width_ratios=(1, 2))
+figure, axes = plt.subplots(1, 2, figsize=(9, 7), layout="constrained", width_ratios=(1, 2))
 GraphDisplay.from_module(network, (64, 4)).plot(axes[0])
 axes[0].set_title("layers")
-GraphDisplay.from_graph(capture(model.module, X)).plot(axes[1], fontsize=7)
+GraphDisplay.from_graph(capture(model.module, X)).plot(axes[1])
 axes[1].set_title("operations of the forward pass")
 plt.show()
 

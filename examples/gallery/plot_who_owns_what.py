@@ -41,12 +41,12 @@ for column, (title, arrays) in zip(axes.T, columns.items(), strict=True):
     for ax, name in zip(column, names, strict=True):
         ax.set(xticks=[], yticks=[])
         if title == "before":
-            ax.set_ylabel(name)
+            ax.set_ylabel({"mu": "first moment", "nu": "second moment"}.get(name, name))
         if name in arrays:
             bound = np.abs(arrays[name]).max() or 1
             ax.imshow(arrays[name], cmap="RdBu_r", vmin=-bound, vmax=bound)
         else:
-            ax.axis("off")
+            ax.spines[:].set_visible(False)  # there was no update yet
 plt.show()
 
 # %%
