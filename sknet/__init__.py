@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from sknet import (
         autograd,
         callbacks,
+        dask,
         display,
         losses,
         model_selection,
@@ -48,6 +49,9 @@ _completed_by(
 )  # core declares primitives, ops attach their rules
 _offered("export", lambda: import_module("sknet.graphs").export)
 _offered("save", lambda: import_module("sknet.files").save)
+# Estimators that are given Dask collections.
+_offered("fit_collections", lambda: import_module("sknet.dask.extend").fit_collections)
+_offered("map_blocks", lambda: import_module("sknet.dask.extend").map_blocks)
 
 _HOMES = {
     "sknet._config": ("config_context", "get_config", "set_config"),
@@ -68,7 +72,7 @@ _HOMES = {
     "sknet.freezing": ("freeze",),
 }
 _MODULES = (
-    *("autograd", "callbacks", "display", "losses", "model_selection", "neural_network", "nn"),
+    *("autograd", "callbacks", "dask", "display", "losses", "model_selection", "neural_network", "nn"),
     *("onnx", "ops", "optim", "preprocessing", "tabular"),
 )
 
@@ -90,6 +94,7 @@ __all__ = [
     "callbacks",
     "checkpoint",
     "config_context",
+    "dask",
     "display",
     "enable_grad",
     "freeze",

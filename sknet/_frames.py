@@ -7,7 +7,7 @@ import numpy as np
 
 from sknet._hints import suggestion
 
-__all__ = ["FLOATS", "Frame", "is_frame", "only_row", "read_frame", "with_columns"]
+__all__ = ["FLOATS", "Frame", "is_collection", "is_frame", "only_row", "read_frame", "with_columns"]
 
 FLOATS = tuple(map(np.dtype, ("float64", "float32", "float16")))
 """The dtypes that transformers preserve; all others are converted to the first."""
@@ -16,6 +16,11 @@ FLOATS = tuple(map(np.dtype, ("float64", "float32", "float16")))
 def is_frame(X: Any) -> bool:
     """Tell whether X is a pandas or polars data frame."""
     return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "get_columns"))
+
+
+def is_collection(x: Any) -> bool:
+    """Tell whether x is a Dask array, data frame, series or other collection, without importing Dask."""
+    return hasattr(type(x), "__dask_graph__")
 
 
 class Frame:

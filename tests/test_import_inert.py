@@ -14,6 +14,7 @@ OPTIONAL = (
     "torch",
     "numba",
     "dask",
+    "distributed",
     "onnx",
     "skl2onnx",
     "pytest",

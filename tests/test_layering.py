@@ -51,6 +51,8 @@ OPTIONAL = {
     "tensorboardX": ("sknet.callbacks",),
     "tqdm": ("sknet.callbacks",),
     "dask": ("sknet.dask",),
+    "distributed": ("sknet.dask",),
+    "mpi4py": ("sknet.dask",),
     "onnx": ("sknet.onnx",),
     "pandas": ("sknet.preprocessing",),
     "skl2onnx": ("sknet.onnx",),

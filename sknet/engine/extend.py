@@ -7,6 +7,7 @@ from sknet.engine.loop import (
     Outcome,
     Settings,
     Source,
+    StepsElsewhere,
     Validation,
     grouped,
     load_model_state,
@@ -16,6 +17,7 @@ from sknet.engine.loop import (
     run_together,
     take_rows,
     train,
+    train_elsewhere,
 )
 from sknet.engine.predict import (
     FEW_ROWS,
@@ -59,12 +61,13 @@ from sknet.engine.state import (
     rollback_of,
     row_shapes,
 )
-from sknet.engine.step import Batch, last_layer, mean_loss
+from sknet.engine.step import Batch, Share, SplitStep, last_layer, mean_loss, show_rows
 
 __all__ = [
     "FEW_ROWS",
     "MOST_ROWS",
     "PARTS",
+    "Batch",
     "Chosen",
     "Gathered",
     "Head",
@@ -76,7 +79,10 @@ __all__ = [
     "Pass",
     "Predictor",
     "Settings",
+    "Share",
     "Source",
+    "SplitStep",
+    "StepsElsewhere",
     "Validation",
     "Weights",
     "any_sparse",
@@ -116,9 +122,11 @@ __all__ = [
     "rows_at_once",
     "rows_of_a_part",
     "run_together",
+    "show_rows",
     "slim_model",
     "take_rows",
     "train",
+    "train_elsewhere",
     "warn_of_overflow",
 ]
 

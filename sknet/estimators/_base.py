@@ -11,6 +11,8 @@ from typing import Any, Self, SupportsIndex
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from sknet._frames import is_collection
+from sknet._late import above
 from sknet._params import explained, explained_call, unknown_parameter
 from sknet.callbacks import Callback
 from sknet.callbacks.extend import SavedFit
@@ -177,11 +179,24 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
                 fit_network(self, given, callbacks=callbacks, resume_from=resume_from, beside=beside)
 
         given = Given(X, y, sample_weight, X_val, y_val, sample_weight_val, groups)
+        if is_collection(X):
+            return self._fit_collections(given, callbacks=callbacks, resume_from=resume_from)
         fit_as_task(self, given.rows, fit)
+        return self
+
+    def _fit_collections(self, given: Given, *, incremental: bool = False, **options: Any) -> Self:
+        """Fit on Dask collections, by the workers that have their partitions."""
+
+        def fit(beside: list[Callback]) -> None:
+            above("fit_collections")(self, given, incremental=incremental, beside=beside, **options)
+
+        fit_as_task(self, given.rows, fit, is_part=incremental)
         return self
 
     def _fit_part(self, given: Given, classes: Any = None) -> Self:
         """Train for one epoch, continuing the previous fit if there is one."""
+        if is_collection(given.X):
+            return self._fit_collections(given, incremental=True, classes=classes)
 
         def fit(beside: list[Callback]) -> None:
             fit_network(self, given, incremental=True, classes=classes, beside=beside)

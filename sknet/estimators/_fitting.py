@@ -19,13 +19,9 @@ from sknet.engine.extend import (
     Outcome,
     Settings,
     Validation,
-    chunk_rows,
-    chunk_rows_of,
     first_input,
     minimize,
     n_rows,
-    row_shapes,
-    train,
 )
 from sknet.estimators._calibration import check_calibration, temperature_of
 from sknet.estimators._company import companions_of, counts_of, start_of
@@ -33,19 +29,16 @@ from sknet.estimators._input import check_weights, drawn_weights
 from sknet.estimators._network import checked_inputs, encode_targets, take_model
 from sknet.estimators._recipe import Recipe, recipe_of
 from sknet.estimators._refit import SecondTraining
-from sknet.estimators._scoring import DEFAULT_SCORING, HELD_OUT, LOSS, Scoring, check_scoring
+from sknet.estimators._scoring import DEFAULT_SCORING, HELD_OUT, LOSS, Scoring
 from sknet.estimators._source import FitSource
 from sknet.estimators._stopping import StoppingInParts
+from sknet.estimators._trainer import Trainer
 from sknet.estimators._units import standardize
 from sknet.estimators._validation import (
     Compared,
     DataSet,
     Given,
     check_given,
-    data_sets,
-    monitored,
-    new_score_of,
-    split_rows,
 )
 from sknet.exceptions import NonFiniteError
 from sknet.losses import Loss
@@ -53,9 +46,8 @@ from sknet.losses import Loss
 if TYPE_CHECKING:
     from sknet.preprocessing import TableEncoder
 
-__all__ = ["Fit", "fit_network"]
+__all__ = ["Fit", "fit_network", "read_part"]
 
-DEFAULT_BATCH = 200
 NOT_FINITE = (
     "Solver produced non-finite parameter weights. The input data may contain large values and need to be "
     "preprocessed."
@@ -216,6 +208,7 @@ def fit_network(
     callbacks: Any = None,
     resume_from: Any = None,
     beside: Sequence[Callback] = (),
+    trainer: "Trainer | None" = None,
 ) -> None:
     """Fit an estimator; its fitted attributes are set at the end.
 
@@ -235,6 +228,8 @@ def fit_network(
         As for `fit`.
     beside : sequence of Callback, default=()
         Called as well, and not the user's.
+    trainer : Trainer, default=None
+        What trains; None for this process, on the rows given.
     """
     recipe = recipe_of(estimator)
     continuing = hasattr(estimator, "model_") and (incremental or estimator.warm_start)
@@ -252,7 +247,7 @@ def fit_network(
     if estimator._is_full_batch():
         _fit_full_batch(fit)
     else:
-        _fit_in_steps(fit)
+        _fit_in_steps(fit, trainer or Trainer())
 
 
 def _refuse_checkpoints(fit: Fit) -> None:
@@ -285,10 +280,43 @@ def _check_rows(fit: Fit) -> None:
     encode_targets(fit)
 
 
+def read_part(estimator: Any, recipe: Recipe, given: Given, dtype: Any, dtypes: Any = None) -> DataSet:
+    """Return a part of the rows of a fit, checked and encoded as the fit has learned to.
+
+    Parameters
+    ----------
+    estimator : BaseNet
+        Whose fit it is; not changed.
+    recipe : Recipe
+        Its parameters.
+    given : Given
+        The part.
+    dtype : dtype
+        In which precision the fit computes.
+    dtypes : dtype, or dict of those, default=None
+        Of the inputs, as of a `Fit`.
+
+    Returns
+    -------
+    DataSet
+        Its rows.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit the others.
+    """
+    fit = Fit(estimator, recipe, incremental=False, continuing=True, given=given, dtypes=dtypes)
+    fit.X, fit.labels = checked_inputs(fit, given.X, given.y)
+    fit.sample_weight = check_weights(given.sample_weight, first_input(fit.X), dtype, may_be_zeros=True)
+    encode_targets(fit)
+    return DataSet(fit.X, fit.labels, fit.sample_weight, fit.y, fit.weight, dtypes=fit.dtypes)
+
+
 # -- in steps --------------------------------------------------------------------------------------
 
 
-def _fit_in_steps(fit: Fit) -> None:
+def _fit_in_steps(fit: Fit, trainer: Trainer) -> None:
     """Train by an optimizer that goes step by step."""
     recipe = fit.recipe
     fit.model.materialize(fit.X)
@@ -296,7 +324,7 @@ def _fit_in_steps(fit: Fit) -> None:
         if fit.saved is not None:
             fit.model.random_state.set_state(fit.saved.state["began"]["random_state"])
         fit.began = RandomSnapshot(fit.model.random_state)
-    _take_rows(fit)
+    trainer.take_rows(fit)
     fit.stopping = _new_stopping(fit)
     if fit.continuing:
         # `partial_fit` goes on in place, and is undone if it fails: copies take longer with every part.
@@ -308,7 +336,7 @@ def _fit_in_steps(fit: Fit) -> None:
     if fit.saved is not None and fit.compared is not None:
         fit.compared = replace(fit.compared, since=fit.saved.state["began"]["since"])
     second = SecondTraining(fit) if recipe.refit_on_all else None
-    outcome = _trained(fit, [] if second is None else [second.noted])
+    outcome = _trained(fit, trainer, [] if second is None else [second.noted])
     _check_finite_parameters(fit.model)
     fit.temperature = temperature_of(fit)
     fit.n_iter = outcome.n_iter
@@ -324,35 +352,6 @@ def _fit_in_steps(fit: Fit) -> None:
             "optimization hasn't converged yet.",
             ConvergenceWarning,
         )
-
-
-def _take_rows(fit: Fit) -> None:
-    """Set the rows to train and to validate on, and what is measured there."""
-    model, recipe = fit.model, fit.recipe
-    fit.scoring = check_scoring(recipe.scoring, type(fit.estimator).__name__)
-    fit.monitor = monitored(fit)
-    rows, held_out = fit.split if fit.encoder is not None else _split(fit)
-    standardize(fit, rows)
-    fit.training, fit.held_out = data_sets(fit, rows, held_out)
-    fit.batches = fit.training.batches(model, _batch_size(recipe.batch_size, fit.training.n_samples))
-    if fit.held_out is not None:
-        kept = fit.held_out.batches(model, _rows_at_once(fit.held_out, model))
-        fit.validation = Validation(kept, new_score_of(fit, fit.held_out, kept))
-    check_calibration(fit)
-
-
-def _split(fit: Fit) -> tuple[Any, Any]:
-    def binary() -> Any:
-        return fit.y if fit.estimator._targets.task == "binary" else None
-
-    return split_rows(fit, first_input(fit.X), fit.labels, binary, fit.model.random_state)
-
-
-def _rows_at_once(part: DataSet, model: Model) -> int:
-    """Return how many rows are predicted at once."""
-    if part.dtypes is None:
-        return chunk_rows_of(model, part.X)
-    return chunk_rows(model, row_shapes(part.X), part.dtypes)
 
 
 def _new_stopping(fit: Fit) -> EarlyStopping:
@@ -404,37 +403,16 @@ def _warn_of_the_end(fit: Fit) -> None:
     )
 
 
-def _trained(fit: Fit, more: Sequence[Callback] = ()) -> Outcome:
+def _trained(fit: Fit, trainer: Trainer, more: Sequence[Callback] = ()) -> Outcome:
     """Run the loop."""
     recipe = fit.recipe
     try:
-        return train(
-            fit.model,
-            fit.batches,
-            fit.history,
-            fit.settings,
-            new_score_of(fit, fit.training, fit.batches),
-            fit.validation,
-            [*fit.callbacks, *fit.beside, *_shown(recipe), fit.stopping, *more],
-            FitSource(fit),
-            fit.saved,
-        )
+        callbacks = [*fit.callbacks, *fit.beside, *_shown(recipe), fit.stopping, *more]
+        return trainer.train(fit, callbacks)
     except NonFiniteError as error:
         if recipe.strict:
             raise error from None
         raise NonFiniteError(f"{NOT_FINITE} ({error})", error.parameter) from None
-
-
-def _batch_size(batch_size: int | str, n_samples: int) -> int:
-    if isinstance(batch_size, str):
-        return min(DEFAULT_BATCH, n_samples)
-    if batch_size > n_samples:
-        warn_caller(
-            f"Got `batch_size` less than 1 or larger than sample size: {batch_size} rows of {n_samples}. "
-            "It is going to be clipped.",
-            UserWarning,
-        )
-    return int(np.clip(batch_size, 1, n_samples))
 
 
 def _check_finite_parameters(model: Model) -> None:

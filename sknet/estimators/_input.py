@@ -208,7 +208,7 @@ def _columns(y: Any, warns: bool = True) -> Any:
     return column_or_1d(y, warn=warns) if y.ndim == 2 and y.shape[1] == 1 else y
 
 
-def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike) -> Any:
+def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike, *, may_be_zeros: bool = False) -> Any:
     """Return sample weights as a host array, or None.
 
     Parameters
@@ -219,6 +219,8 @@ def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike) -> Any:
         Checked inputs.
     dtype : dtype
         The dtype of the computation.
+    may_be_zeros : bool, default=False
+        Whether all may be zero, as in a part of the rows.
 
     Returns
     -------
@@ -237,7 +239,7 @@ def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike) -> Any:
         sample_weight = to_host(sample_weight)
     rows = np.empty((X.shape[0], 0))
     weight = _check_sample_weight(sample_weight, rows, dtype=np.dtype(dtype), ensure_non_negative=True)
-    if not weight.any():
+    if not (may_be_zeros or weight.any()):
         raise ValueError("sample_weight: at least one weight must be positive, got zeros only")
     return weight
 

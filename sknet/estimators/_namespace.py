@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from sknet._frames import is_collection
+from sknet._late import above
 from sknet.device import device_of, is_array, to_host
 
 __all__ = ["as_host", "follows_namespace", "is_on_device", "note_namespace", "on_host"]
@@ -43,7 +45,11 @@ def follows_namespace(method: Callable[..., Any]) -> Callable[..., Any]:
     def called(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
         if "_namespace" in self.__dict__ and not _is_converted.get():
             _check_namespace(self, X, method.__name__)
-        if type(X) is np.ndarray or not _is_foreign(X):
+        if type(X) is np.ndarray:
+            return method(self, X, *args, **kwargs)
+        if is_collection(X):
+            return above("map_blocks")(called, self, X, *args, **kwargs)
+        if not _is_foreign(X):
             return method(self, X, *args, **kwargs)
         from sklearn.utils._array_api import get_namespace_and_device  # loads what NumPy does not need
 
@@ -121,19 +127,19 @@ def as_host(x: Any) -> Any:
 
 
 def on_host(x: Any) -> Any:
-    """Return an array of another namespace or of a device as a NumPy array, and anything else as it is.
+    """Return an array of another namespace, of a device or of Dask as a NumPy array, and all else as it is.
 
     Parameters
     ----------
     x : object
-        What a user passed as targets or weights.
+        What a user passed as targets or weights, or predictions.
 
     Returns
     -------
     object
         The same values.
     """
-    x = as_host(x)
+    x = as_host(x.compute() if is_collection(x) else x)
     return to_host(x) if type(x) is not np.ndarray and is_array(x) else x
 
 

@@ -19,10 +19,10 @@ MAY_CHANGE = ("max_iter", "verbose", "warm_start", "callbacks")  # of a fit that
 
 
 class FitSource(Source):
-    """What callbacks see of the estimator and its rows."""
+    """What callbacks see of the estimator and its rows, or of `rows`, all of which are trained on."""
 
-    def __init__(self, fit: "Fit") -> None:
-        self._fit = fit
+    def __init__(self, fit: "Fit", rows: Rows | None = None) -> None:
+        self._fit, self._rows = fit, rows
         self.monitor = fit.monitor
         self.measured = fit.scoring.directions
         self._since = None if fit.compared is None else fit.compared.since
@@ -49,6 +49,8 @@ class FitSource(Source):
         return snapshot
 
     def training(self) -> Rows:
+        if self._rows is not None:
+            return self._rows
         given = self._fit.given.rows
         if counts_of(self._fit.estimator) is not None:
             given = given._replace(sample_weight=self._fit.sample_weight)
@@ -56,7 +58,7 @@ class FitSource(Source):
 
     def validation(self) -> Rows | None:
         given, held_out = self._fit.given, self._fit.held_out
-        if held_out is None:
+        if held_out is None or self._rows is not None:
             return None
         return _rows_of(given.rows if given.X_val is None else given.validation_rows, held_out.rows)
 

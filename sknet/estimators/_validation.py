@@ -109,7 +109,7 @@ class DataSet:
         return len(self.y) if self.rows is None else len(self.rows)
 
     def batches(self, model: Model, size: int) -> Batches:
-        """Return the rows in batches, ready for a model."""
+        """Return the rows in batches of this `size`, ready for a model."""
         return Batches(self.X, self.y, self.weight, size, model.dtype, model.device, self.rows, self.dtypes)
 
     def chosen(self, array: Any, among: Any = None) -> Any:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sknet.estimators._classifier import BaseClassifier
     from sknet.estimators._company import accompany
     from sknet.estimators._computation import Computation, computation_of, is_estimator, outputs_of
+    from sknet.estimators._fitting import fit_network, read_part
     from sknet.estimators._heads import (
         gives_deviations,
         gives_intervals,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
         ColumnTargets,
         RealTargets,
     )
+    from sknet.estimators._trainer import Trainer
+    from sknet.estimators._validation import DataSet, Given
 
 __all__ = [
     "PARTS",
@@ -48,11 +51,14 @@ __all__ = [
     "ClassTargets",
     "ColumnTargets",
     "Computation",
+    "DataSet",
+    "Given",
     "Method",
     "Perceptron",
     "PerceptronLayers",
     "RealTargets",
     "Recipe",
+    "Trainer",
     "accompany",
     "best_temperature",
     "check_weights",
@@ -60,6 +66,7 @@ __all__ = [
     "class_weighted",
     "computation_of",
     "file_text",
+    "fit_network",
     "follows_namespace",
     "gives_deviations",
     "gives_intervals",
@@ -74,6 +81,7 @@ __all__ = [
     "methods_of",
     "outputs_of",
     "probability_head",
+    "read_part",
     "settings_of",
 ]
 
@@ -113,7 +121,9 @@ _NAMES = _Names(
             "PositionTargets",
             "RealTargets",
         ),
-        "sknet.estimators._validation": ("Compared",),
+        "sknet.estimators._fitting": ("fit_network", "read_part"),
+        "sknet.estimators._trainer": ("Trainer",),
+        "sknet.estimators._validation": ("Compared", "DataSet", "Given"),
     }
 )
 # Classes of the parts of fitted estimators, by their names in files.

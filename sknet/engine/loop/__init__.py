@@ -1,6 +1,7 @@
 """Training loops: batches, epochs, scores, history, and when to stop."""
 
 from sknet.engine.loop._batches import Batches, take_rows
+from sknet.engine.loop._elsewhere import StepsElsewhere, train_elsewhere
 from sknet.engine.loop._fit import Source
 from sknet.engine.loop._full_batch import minimize
 from sknet.engine.loop._gathered import Gathered
@@ -29,6 +30,7 @@ __all__ = [
     "Score",
     "Settings",
     "Source",
+    "StepsElsewhere",
     "Validation",
     "fit_batches",
     "fit_rows",
@@ -40,4 +42,5 @@ __all__ = [
     "run_together",
     "take_rows",
     "train",
+    "train_elsewhere",
 ]

@@ -31,6 +31,7 @@ from sknet.engine.step._signature import (
     GradientOutputs,
     UpdateOutputs,
 )
+from sknet.engine.step._split_step import Share, SplitStep
 from sknet.engine.step._stepper import Stepper, eager_step, not_compiled
 from sknet.engine.step._update import (
     advance,
@@ -48,6 +49,8 @@ __all__ = [
     "GradientInputs",
     "GradientOutputs",
     "Programs",
+    "Share",
+    "SplitStep",
     "Stepper",
     "UpdateOutputs",
     "advance",

@@ -1,0 +1,19 @@
+"""One fit over many workers, on Dask.
+
+Estimators take Dask arrays and data frames in `fit`, `partial_fit` and `predict` as they take others; here
+is what only such fits need. Importing it needs the extra ``sknet[dask]``.
+"""
+
+from sknet.dask._exchange import Exchange, ExchangeError, MPIExchange, NCCLExchange, WorkerExchange
+from sknet.dask._fit import fit
+from sknet.dask._order import batch_rows
+
+__all__ = [
+    "Exchange",
+    "ExchangeError",
+    "MPIExchange",
+    "NCCLExchange",
+    "WorkerExchange",
+    "batch_rows",
+    "fit",
+]

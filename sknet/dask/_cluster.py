@@ -1,0 +1,374 @@
+"""The workers of a fit, as the process that asks for it sees them."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+import distributed
+import numpy as np
+
+from sknet.dask._collections import Part
+from sknet.dask._exchange import Exchange, ExchangeError, WorkerExchange
+from sknet.dask._order import held_out_rows
+from sknet.dask._rank import Plan, Rank, Rows
+from sknet.engine import Model
+from sknet.estimators.extend import Given, read_part
+
+__all__ = ["Cluster", "MakeExchange", "assigned", "current_client", "run_here"]
+
+MOST_LOST = 5  # times in a row that a fit goes on without having trained since
+PATIENCE = 60.0  # seconds to wait for a worker
+ASIDE = 0.1  # seconds between two looks
+
+MakeExchange = Callable[[Any, str, int, Sequence[str]], Exchange]
+T = TypeVar("T")
+
+
+class _LostError(Exception):
+    """A worker has died."""
+
+
+class _Failure(NamedTuple):
+    """An error of a worker, as a value: Dask would write it to the worker's log."""
+
+    error: Exception
+
+
+def current_client() -> "distributed.Client":
+    """Return the client that is set.
+
+    Returns
+    -------
+    Client
+        The newest, or that of the task that runs this.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    try:
+        client: distributed.Client = distributed.get_client()
+    except ValueError:
+        raise ValueError(
+            "a fit of Dask collections needs workers, and no client is set: create one before, "
+            "client = dask.distributed.Client(), which starts a cluster on this machine; or fit what is in "
+            "memory, fit(X.compute(), y.compute())"
+        ) from None
+    if client.asynchronous:
+        raise ValueError(
+            "a fit of Dask collections waits for its workers, and the client is asynchronous: create it with "
+            "Client(asynchronous=False)"
+        )
+    return client
+
+
+def assigned(
+    sizes: Sequence[int], holders: Sequence[Sequence[str]], workers: Sequence[str]
+) -> dict[str, list[int]]:
+    """Return which worker trains on which partitions.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Rows of each partition.
+    holders : sequence of sequence of str
+        Addresses of the workers that have it.
+    workers : sequence of str
+        Addresses of all.
+
+    Returns
+    -------
+    dict of str to list of int
+        Partitions by address, of the workers that have any: those that they have already, unless one would
+        have more than its share by more than half a partition.
+
+    Examples
+    --------
+    >>> assigned([10, 10, 10], [["a"], ["a"], ["a"]], ["a", "b"])
+    {'a': [0, 1], 'b': [2]}
+    """
+    found: dict[str, list[int]] = {worker: [] for worker in workers}
+    loads = dict.fromkeys(workers, 0)
+    share = sum(sizes) / len(workers)
+    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
+        size = sizes[number]
+        near = [worker for worker in holders[number] if worker in loads]
+        free = [worker for worker in near if loads[worker] + size / 2 <= share]
+        chosen = min(free or workers, key=loads.__getitem__)
+        loads[chosen] += size
+        found[chosen].append(number)
+    return {worker: sorted(numbers) for worker, numbers in found.items() if numbers}
+
+
+class Cluster:
+    """The workers of one fit.
+
+    Parameters
+    ----------
+    client : Client
+        Of their cluster.
+    parts : sequence of Future
+        The partitions that have rows.
+    sizes : sequence of int
+        Their rows.
+    make_exchange : callable
+        ``make_exchange(worker, fit, rank, addresses)`` returns what adds up arrays over the workers; it is
+        called on each of them.
+    """
+
+    def __init__(
+        self,
+        client: "distributed.Client",
+        parts: Sequence["distributed.Future"],
+        sizes: Sequence[int],
+        make_exchange: MakeExchange = WorkerExchange,
+    ) -> None:
+        self.client, self.parts, self.sizes = client, parts, sizes
+        self._make_exchange = make_exchange
+        self._name = ""
+        self._addresses: list[str] = []
+        self._plan: Plan | None = None
+
+    # -- beginning -----------------------------------------------------------------------------------
+
+    def begin(self, plan: Plan, model: Model) -> None:
+        """Let workers take their partitions, and a copy of the model.
+
+        Parameters
+        ----------
+        plan : Plan
+            Of the fit.
+        model : Model
+            As it is now.
+
+        Raises
+        ------
+        ValueError
+            If rows of a partition do not fit the others.
+        RuntimeError
+            If there are no workers, or partitions are lost.
+        """
+        self._plan = plan
+        for _ in range(MOST_LOST):
+            try:
+                return self._begin(plan, model)
+            except _LostError:
+                continue
+        raise RuntimeError(f"{MOST_LOST} times workers were lost before the fit could go on: see their logs")
+
+    def _begin(self, plan: Plan, model: Model) -> None:
+        self.end()
+        workers = self._living()
+        self._wait_for(self.parts, workers)
+        held = self.client.who_has(self.parts)
+        by_worker = assigned(self.sizes, [held.get(part.key, ()) for part in self.parts], workers)
+        self._name, self._addresses = f"sknet-{uuid.uuid4().hex}", list(by_worker)
+        addresses = self._addresses
+        (shared,) = self.client.scatter([(plan, model.copy())], workers=addresses, broadcast=True, hash=False)
+        tasks = [
+            self.client.submit(
+                _join,
+                self._name,
+                rank,
+                addresses,
+                self._make_exchange,
+                shared,
+                numbers,
+                [self.parts[number] for number in numbers],
+                workers=[address],
+                allow_other_workers=False,
+                pure=False,
+            )
+            for rank, (address, numbers) in enumerate(by_worker.items())
+        ]
+        self._wait_for(tasks, addresses)
+
+    def _living(self) -> list[str]:
+        """Return the addresses of the workers, once the scheduler knows which have died."""
+        ends = time.monotonic() + PATIENCE
+        while True:
+            answering = set(self._asked(_answer, on_error="ignore"))
+            if answering and answering == self._known():
+                return sorted(answering)
+            if time.monotonic() > ends:
+                raise RuntimeError(
+                    f"no workers after {PATIENCE:g} seconds: the fit needs at least one, see the logs of the "
+                    "cluster"
+                )
+            time.sleep(ASIDE)
+
+    def _known(self) -> set[str]:
+        return set(self.client.scheduler_info(n_workers=-1)["workers"])
+
+    def _wait_for(self, futures: Sequence["distributed.Future"], workers: Sequence[str]) -> None:
+        """Wait until futures are done; raise their error, or a _LostError if a worker dies meanwhile."""
+        left = set(futures)
+        while left:
+            done = {future for future in left if future.status not in ("pending", "lost")}
+            for future in done:
+                if future.status == "error":
+                    raise future.exception()
+                if future.status == "cancelled":
+                    raise RuntimeError(
+                        f"the partition {future.key!r} was lost with its worker, and Dask does not know how "
+                        "to compute it again: let it read or make the data, instead of scattering them"
+                    )
+            left -= done
+            if left and not self._known() >= set(workers):
+                raise _LostError
+            if left:
+                time.sleep(ASIDE / 10)
+
+    def _asked(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        try:
+            return self.client.run(function, *args, **options)
+        except ModuleNotFoundError as error:
+            raise RuntimeError(
+                f"the workers cannot import {error.name}: install the same sknet on all of them, for example "
+                "with distributed.PipInstall"
+            ) from error
+
+    # -- in common -------------------------------------------------------------------------------------
+
+    def all_do(self, what: str, model: Model, *args: Any) -> list[Any]:
+        """Let all workers call a method of their `Rank`, at the same time.
+
+        Parameters
+        ----------
+        what : str
+            The method.
+        model : Model
+            From which the fit goes on if a worker has died: their partitions move, and the call is repeated.
+        *args : object
+            Its arguments.
+
+        Returns
+        -------
+        list
+            What each returns.
+        """
+        for _ in range(MOST_LOST):
+            try:
+                return self._all_do(what, args)
+            except _LostError:
+                assert self._plan is not None
+                self.begin(self._plan, model)
+        raise RuntimeError(f"workers were lost {MOST_LOST} times in the same steps of a fit: see their logs")
+
+    def _all_do(self, what: str, args: Sequence[Any]) -> list[Any]:
+        options = {"workers": self._addresses, "on_error": "return"}
+        found: Mapping[str, Any] = self._asked(_do, self._name, what, args, **options)
+        results = [found[address] for address in self._addresses]
+        errors = [result.error for result in results if isinstance(result, _Failure)]
+        lost = [result for result in results if isinstance(result, Exception)]
+        for error in errors:
+            if not isinstance(error, ExchangeError):
+                raise error
+        for error in lost:
+            if not isinstance(error, OSError):
+                raise error
+        if errors or lost:
+            raise _LostError
+        return results
+
+    def end(self) -> None:
+        """Let the workers forget the fit."""
+        if self._name:
+            self._asked(_leave, self._name, on_error="ignore")
+        self._name = ""
+
+
+# -- on the workers ------------------------------------------------------------------------------------
+
+_ranks: dict[tuple[str, str], tuple[Rank, ThreadPoolExecutor]] = {}  # by fit and worker
+
+
+def _answer() -> bool:
+    return True
+
+
+def run_here(
+    plan: Plan, model: Model, numbers: Sequence[int], parts: Sequence[Part], exchange: Exchange
+) -> Rank:
+    """Return one worker's part of a fit.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of the fit.
+    model : Model
+        Its own.
+    numbers : sequence of int
+        Of its partitions.
+    parts : sequence of Part
+        Their rows.
+    exchange : Exchange
+        With the other workers.
+
+    Returns
+    -------
+    Rank
+        Ready to train.
+    """
+    return Rank(
+        plan, [_rows(plan, model, *each) for each in zip(numbers, parts, strict=True)], model, exchange
+    )
+
+
+def _rows(plan: Plan, model: Model, number: int, part: Part) -> Rows:
+    try:
+        whole = read_part(plan.estimator, plan.recipe, Given(*part), model.dtype, plan.dtypes)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"partition {number}: {error}") from error
+    n_rows = whole.n_samples
+    held_out = held_out_rows(n_rows, plan.fraction, seed=plan.seed, partition=number)
+    training = np.setdiff1d(np.arange(n_rows), held_out)
+    return Rows(number, replace(whole, rows=training), replace(whole, rows=held_out))
+
+
+def _join(
+    fit: str,
+    rank: int,
+    addresses: Sequence[str],
+    make_exchange: MakeExchange,
+    shared: tuple[Plan, Model],
+    numbers: Sequence[int],
+    parts: Sequence[Part],
+) -> None:
+    """Take part in a fit: a task of Dask, which brings the partitions."""
+    worker = distributed.get_worker()
+    plan, model = shared
+    exchange = make_exchange(worker, fit, rank, addresses)
+    try:
+        found = run_here(plan, model.copy(), numbers, parts, exchange)
+    except BaseException:
+        exchange.close()
+        raise
+    # Steps wait for other workers: in a thread of their own, so that no two fits can wait for each other.
+    _ranks[fit, worker.address] = found, ThreadPoolExecutor(1, thread_name_prefix="sknet-fit")
+
+
+async def _do(fit: str, what: str, args: Sequence[Any], dask_worker: Any) -> Any:
+    """Call a method of the worker's rank; return its error as a value."""
+    try:
+        rank, thread = _ranks[fit, dask_worker.address]
+    except KeyError:
+        return _Failure(ExchangeError(f"worker {dask_worker.address} is not in the fit"))
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, getattr(rank, what), *args)
+    except Exception as error:
+        rank.exchange.close()  # so that no other worker waits for this one
+        return _Failure(error)
+
+
+async def _leave(fit: str, dask_worker: Any) -> None:
+    """Forget a fit."""
+    found = _ranks.pop((fit, dask_worker.address), None)
+    if found is not None:
+        found[0].exchange.close()
+        found[1].shutdown(wait=False)

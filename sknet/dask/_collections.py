@@ -1,0 +1,255 @@
+"""Dask collections as partitions of rows, and what has to be known of them before a fit."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import dask
+import dask.array as da
+import numpy as np
+
+from sknet._frames import is_collection, is_frame
+from sknet.dask._order import held_out_rows
+from sknet.ops import is_sparse
+
+__all__ = ["Facts", "Moments", "Part", "blocks_of", "facts_of", "first_rows", "moments_of", "partitions_of"]
+
+
+class Part(NamedTuple):
+    """Rows of one partition.
+
+    Attributes
+    ----------
+    X : array or DataFrame of shape (n_rows, ...)
+        Inputs.
+    y : array, Series or DataFrame of shape (n_rows, ...)
+        Targets.
+    weight : array or Series of shape (n_rows,), or None
+        Sample weights.
+    """
+
+    X: Any
+    y: Any
+    weight: Any
+
+
+class Facts(NamedTuple):
+    """What the parts of a fit have to agree in, and what is counted over all.
+
+    Attributes
+    ----------
+    n_rows, n_targets : int
+        Rows of inputs, and of targets.
+    shape : tuple of int
+        Of a row.
+    names : tuple of str or None
+        Of the columns, if it is a frame.
+    kind : str
+        Of the arrays: their dtype, or those of the columns; or what they are, where that is not allowed.
+    labels, counts : ndarray or None
+        Labels that occur, and how often.
+    """
+
+    n_rows: int
+    n_targets: int
+    shape: tuple[int, ...]
+    names: "tuple[Any, ...] | None"
+    kind: str
+    labels: Any
+    counts: Any
+
+
+class Moments(NamedTuple):
+    """Weight, mean and sum of squared deviations of the columns of some targets.
+
+    Attributes
+    ----------
+    weight : float
+        Sum of the weights.
+    mean, squares : ndarray of shape (n_outputs,)
+        Of each column.
+    """
+
+    weight: float
+    mean: Any
+    squares: Any
+
+    def joined(self, other: "Moments") -> "Moments":
+        """Return those of both (Chan, Golub & LeVeque, 1983)."""
+        weight = self.weight + other.weight
+        if not weight:
+            return self
+        apart = other.mean - self.mean
+        share = other.weight / weight
+        squares = self.squares + other.squares + apart**2 * self.weight * share
+        return Moments(weight, self.mean + apart * share, squares)
+
+
+def partitions_of(X: Any, y: Any, sample_weight: Any) -> list[Any]:
+    """Return the rows of collections, partition by partition.
+
+    Parameters
+    ----------
+    X : dask.array.Array or dask.dataframe.DataFrame of shape (n_samples, ...)
+        Inputs.
+    y : Dask collection, or array of shape (n_samples, ...)
+        Targets.
+    sample_weight : Dask collection or array of shape (n_samples,), or None
+        Weights.
+
+    Returns
+    -------
+    list of Delayed
+        Of a `Part` each.
+
+    Raises
+    ------
+    ValueError
+        If they are not divided alike.
+    TypeError
+        For collections of other kinds.
+    """
+    lengths = _lengths(X)
+    parts = [
+        _aligned(collection, lengths, name)
+        for name, collection in (("X", X), ("y", y), ("sample_weight", sample_weight))
+        if collection is not None
+    ]
+    counts = [len(blocks) for blocks in parts]
+    if len(set(counts)) > 1:
+        names = ("X", "y", "sample_weight")[: len(counts)]
+        found = ", ".join(f"{name} has {count}" for name, count in zip(names, counts, strict=True))
+        raise ValueError(
+            f"X, y and sample_weight must be divided into the same partitions: {found}. Repartition them, or "
+            "let Dask count rows that it does not know, with compute_chunk_sizes() of arrays"
+        )
+    made = dask.delayed(Part, pure=True)
+    return [made(*blocks, *[None] * (3 - len(blocks))) for blocks in zip(*parts, strict=True)]
+
+
+def _lengths(X: Any) -> "tuple[int, ...] | None":
+    """Return how many rows each partition has; None if that is unknown."""
+    if not isinstance(X, da.Array) or np.isnan(X.chunks[0]).any():
+        return None
+    return tuple(map(int, X.chunks[0]))
+
+
+def _aligned(collection: Any, lengths: "tuple[int, ...] | None", name: str) -> list[Any]:
+    """Return the partitions of a collection, those of an array with these lengths if they are known."""
+    if not is_collection(collection):
+        if lengths is None:
+            raise ValueError(
+                f"{name} is in memory, and how many rows the partitions of X have is unknown: give {name} as "
+                "a Dask collection that is divided as X is"
+            )
+        array = np.asarray(collection)
+        if len(array) != sum(lengths):
+            raise ValueError(f"X has {sum(lengths)} rows, and {name} has {len(array)}")
+        collection = da.from_array(array, chunks=(lengths, *array.shape[1:]))
+    if isinstance(collection, da.Array) and lengths is not None and _lengths(collection) is not None:
+        if collection.shape[0] != sum(lengths):
+            raise ValueError(f"X has {sum(lengths)} rows, and {name} has {collection.shape[0]}")
+        collection = collection.rechunk({0: lengths})
+    return blocks_of(collection, name)
+
+
+def blocks_of(collection: Any, name: str = "X") -> list[Any]:
+    """Return the partitions of a collection, each of which has all columns.
+
+    Parameters
+    ----------
+    collection : Dask array, data frame or series
+        The collection.
+    name : str, default="X"
+        For the message.
+
+    Returns
+    -------
+    list of Delayed
+        Of an array or a frame each.
+
+    Raises
+    ------
+    TypeError
+        For collections of other kinds, such as bags.
+    """
+    if isinstance(collection, da.Array) and collection.ndim:
+        whole = collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
+        return list(whole.to_delayed().ravel())
+    if hasattr(collection, "npartitions") and hasattr(collection, "dtypes"):
+        return list(collection.to_delayed())
+    raise TypeError(
+        f"{name} must be a Dask array, data frame or series, got {type(collection).__name__}: make an array "
+        "of it, by dask.array.from_delayed"
+    )
+
+
+# -- on the workers ------------------------------------------------------------------------------------
+
+
+def facts_of(part: Part, counts_labels: bool) -> Facts:
+    """Return what is known of a part.
+
+    Parameters
+    ----------
+    part : Part
+        Rows.
+    counts_labels : bool
+        Whether its targets are labels.
+
+    Returns
+    -------
+    Facts
+        Small.
+    """
+    X, y = part.X, part.y
+    labels = counts = names = None
+    if counts_labels and len(y):
+        targets = np.asarray(y)
+        axis = None if targets.ndim == 1 else 0
+        labels, counts = np.unique(targets, axis=axis, return_counts=True)
+    if is_frame(X):
+        names, kind = tuple(X.columns), " ".join(map(str, X.dtypes))
+    else:
+        kind = "sparse" if is_sparse(X) else str(X.dtype)
+    return Facts(int(X.shape[0]), len(y), tuple(X.shape[1:]), names, kind, labels, counts)
+
+
+def first_rows(part: Part, most: int) -> tuple[Any, Any]:
+    """Return the first rows of inputs and targets."""
+    rows = slice(0, most)
+    return tuple(x.iloc[rows] if hasattr(x, "iloc") else x[rows] for x in (part.X, part.y))
+
+
+def moments_of(part: Part, number: int, seed: int, fraction: float) -> Sequence[Moments]:
+    """Return the moments of the targets of a part.
+
+    Parameters
+    ----------
+    part : Part
+        Rows.
+    number : int
+        Of the part.
+    seed : int
+        Of the fit.
+    fraction : float
+        Share of rows that is held out.
+
+    Returns
+    -------
+    list of Moments
+        Of the rows that are trained on, and of those that are held out.
+    """
+    y = np.asarray(part.y, np.float64)
+    y = y.reshape(len(y), -1)
+    weight = np.ones(len(y)) if part.weight is None else np.asarray(part.weight, np.float64)
+    held_out = held_out_rows(len(y), fraction, seed=seed, partition=number)
+    training = np.setdiff1d(np.arange(len(y)), held_out)
+    return [_moments(y[rows], weight[rows]) for rows in (training, held_out)]
+
+
+def _moments(y: Any, weight: Any) -> Moments:
+    total = float(weight.sum())
+    if not total:
+        return Moments(0.0, np.zeros(y.shape[1]), np.zeros(y.shape[1]))
+    mean = weight @ y / total
+    return Moments(total, mean, weight @ (y - mean) ** 2)

@@ -1,0 +1,232 @@
+"""Sums of arrays over the workers of a fit."""
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Exchange", "ExchangeError", "MPIExchange", "NCCLExchange", "WorkerExchange"]
+
+Array = np.ndarray[Any, Any]
+
+
+class ExchangeError(RuntimeError):
+    """A worker of a fit does not answer any more, or has given up."""
+
+
+class Exchange(ABC):
+    """What adds up arrays over the workers of a fit, all of which call it with arrays of one shape.
+
+    Attributes
+    ----------
+    rank, size : int
+        The number of this worker, from 0, and how many there are.
+    """
+
+    rank: int
+    size: int
+
+    @abstractmethod
+    def all_reduce(self, buffer: Any) -> None:
+        """Replace an array by the sum of those of all workers, with the same bits on each.
+
+        Parameters
+        ----------
+        buffer : array of shape (n,)
+            Overwritten.
+
+        Raises
+        ------
+        ExchangeError
+            If a worker is lost.
+        """
+
+    def close(self) -> None:
+        """Take part in no more sums; workers that wait for this one get an error."""
+
+
+class MPIExchange(Exchange):
+    """Sums by MPI, for workers that `dask_mpi` or ``mpirun`` has started.
+
+    Parameters
+    ----------
+    communicator : mpi4py.MPI.Comm
+        Of exactly the workers of the fit. The standard recommends that sums have the same bits on each, and
+        implementations in use follow it.
+
+    Examples
+    --------
+    >>> MPIExchange(MPI.COMM_WORLD).all_reduce(gradient)  # doctest: +SKIP
+    """
+
+    def __init__(self, communicator: Any) -> None:
+        self._communicator = communicator
+        self.rank, self.size = communicator.Get_rank(), communicator.Get_size()
+
+    def all_reduce(self, buffer: Array) -> None:
+        from mpi4py import MPI
+
+        self._communicator.Allreduce(MPI.IN_PLACE, buffer, op=MPI.SUM)
+
+
+NCCL_TYPES = {"float32": 7, "float64": 8}
+NCCL_SUM = 0
+
+
+class NCCLExchange(Exchange):
+    """Sums by NCCL, for arrays on GPUs.
+
+    Parameters
+    ----------
+    communicator : cupy.cuda.nccl.NcclCommunicator
+        Of exactly the workers of the fit.
+    stream : int, default=0
+        Address of the CUDA stream to sum in.
+
+    Examples
+    --------
+    >>> NCCLExchange(NcclCommunicator(n_workers, unique_id, rank)).all_reduce(gradient)  # doctest: +SKIP
+    """
+
+    def __init__(self, communicator: Any, stream: int = 0) -> None:
+        self._communicator, self._stream = communicator, stream
+        self.rank, self.size = communicator.rank_id(), communicator.size()
+
+    def all_reduce(self, buffer: Any) -> None:
+        address, kind = buffer.data.ptr, NCCL_TYPES[buffer.dtype.name]
+        self._communicator.allReduce(address, address, buffer.size, kind, NCCL_SUM, self._stream)
+
+
+# -- Dask's own workers ------------------------------------------------------------------------------
+
+PATIENCE = 2.0  # seconds to wait before asking whether the other worker is still there
+ANSWER = 30.0  # seconds that it may take to answer
+DELIVER, ASK = "sknet_deliver", "sknet_ask"  # what workers understand from each other
+
+_open: dict[tuple[str, int], "WorkerExchange"] = {}  # by fit and rank
+
+
+class WorkerExchange(Exchange):
+    """Sums by messages from one Dask worker to another, which pass neither scheduler nor client.
+
+    Each worker sums one part of the array, in the order of the ranks, and sends the result to all others. So
+    each sends and receives twice the array's size in all, and waits for two messages one after the other,
+    however many workers there are.
+
+    Parameters
+    ----------
+    worker : distributed.Worker
+        This worker.
+    fit : str
+        Name of the fit, the same for all.
+    rank : int
+        Number of this worker.
+    addresses : sequence of str
+        Of all workers.
+
+    Attributes
+    ----------
+    seconds : float
+        Spent in sums so far.
+
+    Examples
+    --------
+    >>> from sknet.dask import WorkerExchange, fit
+    >>> fit(clf, X, y, exchange=WorkerExchange)  # doctest: +SKIP
+    """
+
+    def __init__(self, worker: Any, fit: str, rank: int, addresses: Sequence[str]) -> None:
+        self.rank, self.size, self.seconds = rank, len(addresses), 0.0
+        self._worker, self._fit, self._addresses = worker, fit, addresses
+        self._round = 0
+        self._mail: dict[tuple[int, int], asyncio.Future[Any]] = {}
+        self._loop = worker.loop.asyncio_loop
+        worker.handlers.setdefault(DELIVER, _deliver)
+        worker.handlers.setdefault(ASK, _ask)
+        _open[fit, rank] = self
+
+    def close(self) -> None:
+        _open.pop((self._fit, self.rank), None)
+
+    def all_reduce(self, buffer: Array) -> None:
+        if self.size == 1:
+            return
+        started = time.perf_counter()
+        asyncio.run_coroutine_threadsafe(self._all_reduce(buffer), self._loop).result()
+        self.seconds += time.perf_counter() - started
+
+    async def _all_reduce(self, buffer: Array) -> None:
+        parts = self._parts(buffer)
+        mine = parts[self.rank]
+        found = await self._swap(parts)
+        found[self.rank] = mine.copy()
+        mine[...] = found[0]
+        for rank in range(1, self.size):
+            mine += found[rank]
+        for rank, summed in (await self._swap([mine] * self.size)).items():
+            parts[rank][...] = summed
+
+    def _parts(self, buffer: Array) -> list[Array]:
+        ends = np.arange(self.size + 1) * len(buffer) // self.size
+        return [buffer[start:stop] for start, stop in pairwise(ends)]
+
+    async def _swap(self, parts: Sequence[Array]) -> dict[int, Array]:
+        """Send to each other worker its part; return what they have sent."""
+        self._round += 1
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        sent = [self._send(rank, parts[rank]) for rank in others]
+        received = [self._receive(rank) for rank in others]
+        done = await asyncio.gather(*received, *sent)
+        return {rank: part for rank, part in zip(others, done, strict=False) if part is not None}
+
+    async def _send(self, rank: int, part: Array) -> None:
+        from distributed.protocol import to_serialize
+
+        what = {"fit": self._fit, "to": rank, "sender": self.rank, "number": self._round}
+        is_known = await self._asked(rank, DELIVER, part=to_serialize(part), **what)
+        if not is_known:
+            raise ExchangeError(f"worker {self._addresses[rank]} has left the fit")
+
+    async def _receive(self, rank: int) -> Array:
+        letter = self._letter(rank, self._round)
+        while True:
+            try:
+                found: Array = await asyncio.wait_for(asyncio.shield(letter), PATIENCE)
+            except TimeoutError:
+                if not await asyncio.wait_for(self._asked(rank, ASK, fit=self._fit, to=rank), ANSWER):
+                    raise ExchangeError(f"worker {self._addresses[rank]} has left the fit") from None
+            else:
+                del self._mail[rank, self._round]
+                return found
+
+    async def _asked(self, rank: int, what: str, **message: Any) -> bool:
+        try:
+            return bool(await getattr(self._worker.rpc(self._addresses[rank]), what)(**message))
+        except OSError as error:
+            raise ExchangeError(f"worker {self._addresses[rank]} does not answer: {error}") from error
+
+    def _letter(self, sender: int, number: int) -> "asyncio.Future[Any]":
+        return self._mail.setdefault((sender, number), self._loop.create_future())
+
+    def _take(self, sender: int, number: int, part: Array) -> None:
+        """Take what another worker has sent; called in the worker's event loop."""
+        self._letter(sender, number).set_result(part)
+
+
+async def _deliver(comm: Any, fit: str, to: int, sender: int, number: int, part: Any) -> bool:
+    """Take a message of another worker; return whether this one is in the fit."""
+    exchange = _open.get((fit, to))
+    if exchange is not None:
+        # Workers of one process pass the array itself, which the sender goes on writing to.
+        is_shared = comm.peer_address.startswith("inproc")
+        exchange._take(sender, number, part.copy() if is_shared else part)
+    return exchange is not None
+
+
+async def _ask(comm: Any, fit: str, to: int) -> bool:
+    """Return whether this worker is in the fit."""
+    return (fit, to) in _open

@@ -1,0 +1,465 @@
+"""A fit over many workers: the estimator's own, but for where the rows are, and what trains on them."""
+
+import copy
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sknet._frames import is_collection
+from sknet.callbacks import Callback
+from sknet.dask._cluster import Cluster, MakeExchange, current_client
+from sknet.dask._collections import Facts, Moments, facts_of, first_rows, moments_of, partitions_of
+from sknet.dask._exchange import WorkerExchange
+from sknet.dask._order import held_out_rows
+from sknet.dask._rank import Block, Plan, Scored, merged, new_score
+from sknet.device import Device
+from sknet.engine import Batches, Model, Score
+from sknet.engine.extend import Outcome, StepsElsewhere, Validation, show_rows, train_elsewhere
+from sknet.estimators.extend import DataSet, Given, Trainer, fit_network
+
+if TYPE_CHECKING:
+    import distributed
+
+__all__ = ["fit", "fit_collections"]
+
+SEEDS = 2**31
+SECONDS = 1.0  # that a block of steps takes, about
+FIRST = 200  # rows that the process of the fit sees
+REPEATED = 4  # times that each label is among them, so that they look like labels
+FEWEST = 2  # rows of a validation
+
+
+def fit(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    sync_every: int = 1,
+    client: "distributed.Client | None" = None,
+    exchange: MakeExchange = WorkerExchange,
+    callbacks: "list[Callback] | None" = None,
+) -> Any:
+    """Fit an estimator on Dask collections, as ``estimator.fit(X, y)`` does, with options.
+
+    Parameters
+    ----------
+    estimator : MLPClassifier, MLPRegressor, NetClassifier, NetRegressor or one of `sknet.neural_network`
+        What to fit; afterwards it is like one that was fitted in this process.
+    X : dask.array.Array or dask.dataframe.DataFrame of shape (n_samples, ...)
+        Inputs. Each worker trains on the partitions that it has.
+    y : Dask collection or array of shape (n_samples,) or (n_samples, n_outputs)
+        Targets, divided as X is.
+    sample_weight : Dask collection or array of shape (n_samples,), default=None
+        Sample weights.
+    sync_every : int, default=1
+        1 averages the gradients of the workers in every step: the fit is that of one process on the same
+        batches, up to rounding. With k, each worker makes k steps on its own rows, with its share of the
+        batch, and then weights and the optimizer's state are averaged, which sends less and is another fit.
+    client : Client, default=None
+        Of the cluster; None is the one that is set.
+    exchange : callable, default=WorkerExchange
+        ``exchange(worker, fit, rank, addresses)`` is called on each worker, and returns what sums arrays over
+        them: messages between Dask's workers, or ``lambda *_: MPIExchange(MPI.COMM_WORLD)``.
+    callbacks : list of Callback, default=None
+        Called in this process.
+
+    Returns
+    -------
+    estimator
+        Fitted.
+
+    Raises
+    ------
+    ValueError
+        For what cannot be fitted in parts, and as `fit` of the estimator.
+
+    Examples
+    --------
+    >>> from sknet.dask import fit
+    >>> fit(clf, X, y, sync_every=8)  # doctest: +SKIP
+    """
+    if isinstance(sync_every, bool) or not isinstance(sync_every, int) or sync_every < 1:
+        raise ValueError(
+            f"The 'sync_every' parameter of fit must be an int >= 1. Got {sync_every!r} instead."
+        )
+    if not is_collection(X):
+        raise TypeError(
+            f"X must be a Dask collection, got {type(X).__name__}: fit what is in memory by "
+            f"{type(estimator).__name__}.fit, or divide it, dask.array.from_array(X, chunks=...)"
+        )
+    options = {"sync_every": sync_every, "client": client, "exchange": exchange}
+    return estimator._fit_collections(Given(X, y, sample_weight), callbacks=callbacks, **options)
+
+
+def fit_collections(
+    estimator: Any,
+    given: Given,
+    *,
+    incremental: bool = False,
+    classes: Any = None,
+    callbacks: Any = None,
+    resume_from: Any = None,
+    beside: Sequence[Callback] = (),
+    sync_every: int = 1,
+    client: "distributed.Client | None" = None,
+    exchange: MakeExchange = WorkerExchange,
+) -> None:
+    """Fit an estimator on Dask collections.
+
+    Parameters
+    ----------
+    estimator : BaseNet
+        What to fit.
+    given : Given
+        The arguments of its `fit`.
+    incremental : bool, default=False
+        Train for one epoch, continuing the fit before if there is one.
+    classes : array of shape (n_classes,), default=None
+        As for `partial_fit`.
+    callbacks : list of Callback, default=None
+        Called in this process.
+    resume_from : object
+        As for `fit` of the estimator, which is refused.
+    beside : sequence of Callback, default=()
+        Called as well, and not the user's.
+    sync_every : int, default=1
+        As for `fit`.
+    client : Client, default=None
+        As for `fit`.
+    exchange : callable, default=WorkerExchange
+        As for `fit`.
+    """
+    _refuse(estimator, given, resume_from)
+    client = current_client() if client is None else client
+    parts = client.compute(partitions_of(given.X, given.y, given.sample_weight))
+    counts_labels = not estimator._numeric_targets
+    facts = client.gather([client.submit(facts_of, part, counts_labels) for part in parts])
+    _check_agreement(facts)
+    kept = [(part, fact) for part, fact in zip(parts, facts, strict=True) if fact.n_rows]
+    if not kept:
+        raise ValueError("X has no rows: all of its partitions are empty")
+    chosen, known = [part for part, _ in kept], [fact for _, fact in kept]
+    X, y = client.submit(first_rows, chosen[0], FIRST).result()
+    if counts_labels:
+        X, y = _with_all_labels(X, known)
+    cluster = Cluster(client, chosen, [fact.n_rows for fact in known], exchange)
+    trainer = WorkersTrainer(cluster, known, given, sync_every)
+    try:
+        fit_network(
+            estimator,
+            Given(X, y),
+            incremental=incremental,
+            classes=classes,
+            callbacks=callbacks,
+            beside=beside,
+            trainer=trainer,
+        )
+    finally:
+        cluster.end()
+
+
+def _refuse(estimator: Any, given: Given, resume_from: Any) -> None:
+    """Raise a ValueError for what cannot be done over workers."""
+    name = type(estimator).__name__
+    params = estimator.get_params(deep=False)
+    refused = [
+        ("n_members", params.get("n_members", 1) != 1, "fit members one by one, with a random_state each"),
+        ("encoder", params.get("encoder") is not None, "encode the partitions first, by map_partitions"),
+        ("optimizer='lbfgs'", estimator._is_full_batch(), "use one that goes step by step, such as Adam()"),
+        ("validation_split", params.get("validation_split") is not None, "set early_stopping=True"),
+        ("refit_on_all", params.get("refit_on_all"), "set refit_on_all=False"),
+        ("calibrate", params.get("calibrate") is not None, "calibrate on rows in memory"),
+        ("X_val", given.X_val is not None, "set early_stopping=True, which holds rows of each partition out"),
+        ("groups", given.groups is not None, "set early_stopping=True, which holds rows out at random"),
+        ("resume_from", resume_from is not None, "set warm_start=True to go on from the fitted weights"),
+        ("y=None", given.y is None or given.y is given.X, "fit what is in memory, fit(X.compute())"),
+        (
+            "scoring",
+            params.get("scoring") not in (None, "loss"),
+            "set scoring=None or 'loss', and score later",
+        ),
+        (f"device={params.get('device')!r}", params.get("device") not in (None, "auto", "cpu"), "set 'cpu'"),
+    ]
+    for what, is_asked, instead in refused:
+        if is_asked:
+            raise ValueError(f"{name} does not support {what} in a fit of Dask collections: {instead}")
+
+
+def _check_agreement(facts: Sequence[Facts]) -> None:
+    """Raise a ValueError for partitions that do not fit the first, or that have more targets than rows."""
+    for number, fact in enumerate(facts):
+        if fact.kind == "sparse":
+            raise ValueError(
+                f"partition {number} of X is sparse, and a fit of Dask collections needs dense arrays: "
+                "convert them, X.map_blocks(lambda x: x.toarray())"
+            )
+        if fact.n_rows != fact.n_targets:
+            raise ValueError(
+                f"partition {number} has {fact.n_rows} rows of X and {fact.n_targets} of y: divide both alike"
+            )
+        for what, mine, first in (
+            ("columns", fact.names, facts[0].names),
+            ("rows of shape", fact.shape, facts[0].shape),
+            ("dtype", fact.kind, facts[0].kind),
+        ):
+            if mine != first:
+                raise ValueError(
+                    f"the partitions of X do not agree: partition 0 has {what} {first}, and partition "
+                    f"{number} has {what} {mine}"
+                )
+
+
+def _with_all_labels(X: Any, facts: Sequence[Facts]) -> tuple[Any, Any]:
+    """Return rows like X whose targets are all labels that occur."""
+    every = np.concatenate([fact.labels for fact in facts])
+    labels = np.unique(every, axis=None if every.ndim == 1 else 0)
+    y = np.concatenate([labels] * REPEATED)
+    rows = np.arange(max(len(y), len(X)))
+    y, places = y[rows % len(y)], rows % len(X)
+    return (X.iloc[places] if hasattr(X, "iloc") else X[places]), y
+
+
+class WorkersTrainer(Trainer):
+    """Trains on the partitions that workers have.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        The workers.
+    facts : sequence of Facts
+        Of each partition.
+    given : Given
+        What the user gave.
+    sync_every : int
+        As for `fit`.
+    """
+
+    def __init__(self, cluster: Cluster, facts: Sequence[Facts], given: Given, sync_every: int) -> None:
+        self.cluster, self._facts, self._given = cluster, facts, given
+        self._sync_every = sync_every
+        self._plan: Plan
+
+    def take_rows(self, fit: Any) -> None:
+        model, recipe = fit.model, fit.recipe
+        self.measure(fit)
+        seed = int(model.random_state.randint(SEEDS))
+        fraction = recipe.validation_fraction if recipe.early_stopping else 0.0
+        moments = self._moments(fit, seed, fraction)
+        if moments[0] is not None:
+            self.standardize(fit, _two_rows(moments[0]))
+        standing = [_standing(fit, each) if fit.scoring.scorers is None else None for each in moments]
+        fit.training = DataSet(fit.X, fit.labels, None, fit.y, None, dtypes=fit.dtypes)
+        fit.batches = fit.training.batches(model, len(fit.y))
+        self._plan = self._planned(fit, seed, fraction, standing[0])
+        if recipe.early_stopping:
+            fit.held_out = _Elsewhere(fit.X, fit.labels, None, fit.y, None, dtypes=fit.dtypes)
+            fit.validation = _Validation(self.cluster, fit.estimator, standing[1])
+
+    def _moments(self, fit: Any, seed: int, fraction: float) -> list[Moments | None]:
+        """Return the moments of the targets of a regression: of rows that are trained on, and held out."""
+        if not fit.estimator._numeric_targets:
+            return [None, None]
+        client = self.cluster.client
+        found = client.gather(
+            [
+                client.submit(moments_of, part, number, seed, fraction)
+                for number, part in enumerate(self.cluster.parts)
+            ]
+        )
+        return [reduce(Moments.joined, each) for each in zip(*found, strict=True)]
+
+    def _planned(self, fit: Any, seed: int, fraction: float, standing: Any) -> Plan:
+        sizes = self.cluster.sizes
+        held_out = [len(held_out_rows(n, fraction, seed=seed, partition=i)) for i, n in enumerate(sizes)]
+        if fraction and sum(held_out) < FEWEST:
+            raise ValueError(
+                "The validation set is too small. Increase 'validation_fraction' or the size of your dataset."
+            )
+        n_rows = sum(sizes) - sum(held_out)
+        batch_size = self.batch_size(fit.recipe.batch_size, n_rows)
+        estimator = copy.copy(fit.estimator)
+        for name in ("model_", "callbacks_", "history_"):
+            estimator.__dict__.pop(name, None)
+        estimator.callbacks = None
+        recipe = replace(fit.recipe, callbacks=(), class_weight=self._class_weight(fit))
+        return Plan(
+            estimator,
+            recipe,
+            seed,
+            batch_size,
+            -(-n_rows // batch_size),
+            n_rows,
+            fraction,
+            self._sync_every,
+            fit.dtypes,
+            standing,
+        )
+
+    def _class_weight(self, fit: Any) -> Any:
+        """Return the weights of classes as numbers: a partition does not know how often each occurs."""
+        if fit.recipe.class_weight != "balanced":
+            return fit.recipe.class_weight
+        if self._facts[0].labels.ndim > 1:
+            raise ValueError(
+                "class_weight='balanced' for several labels a row is not supported in a fit of Dask "
+                "collections: give the weights as dicts, or as sample_weight"
+            )
+        counts: dict[Any, int] = {}
+        for fact in self._facts:
+            for label, count in zip(fact.labels.tolist(), fact.counts.tolist(), strict=True):
+                counts[label] = counts.get(label, 0) + count
+        n_rows = sum(counts.values())
+        return {label: n_rows / (len(counts) * count) for label, count in counts.items()}
+
+    def train(self, fit: Any, callbacks: Sequence[Callback]) -> Outcome:
+        show_rows(fit.model, len(fit.y), fit.batches.inputs)
+        steps = WorkersSteps(fit.model, self.cluster, self._plan)
+        source = self.source(fit, self._given.rows)
+        return train_elsewhere(
+            fit.model, steps, fit.history, fit.settings, steps.new_score, fit.validation, callbacks, source
+        )
+
+
+def _two_rows(moments: Moments) -> Any:
+    """Return two rows that have the mean and the deviation of many."""
+    deviation = np.sqrt(moments.squares / moments.weight)
+    return np.stack([moments.mean - deviation, moments.mean + deviation])
+
+
+def _standing(fit: Any, moments: "Moments | None") -> Batches:
+    """Return two rows whose targets vary as much as those of all."""
+    y, weight = np.zeros((2, fit.estimator._targets.n_outputs)), np.ones(2)
+    if moments is not None and moments.weight:
+        y = fit.estimator._targets.encode(_two_rows(moments))
+        weight = np.full(2, moments.weight / 2)
+    return Batches(np.zeros((2, 1)), y, weight, 2, np.dtype(np.float64), Device("cpu"))
+
+
+class _Elsewhere(DataSet):
+    """Stands for rows that workers hold out."""
+
+    def digests(self) -> list[Any]:
+        return [object()]  # like no others: each fit draws its own
+
+
+class Merged(Score):
+    """The score of the rows of all workers.
+
+    Parameters
+    ----------
+    score : Score or None
+        An empty one; None measures nothing.
+    """
+
+    reads_outputs = False
+
+    def __init__(self, score: Score | None) -> None:
+        self._score, self._states = score, list[dict[str, Any]]()
+
+    def merge(self, states: Sequence[Any]) -> None:
+        """Add the states of the workers' scores."""
+        self._states += [state for state in states if state is not None]
+
+    def add(self, output: Any, target: Any, weight: Any, rows: Any = None) -> None:
+        """Do nothing: workers see the outputs."""
+
+    def result(self) -> float:
+        return self.results().get("score", float("nan"))
+
+    def results(self) -> dict[str, float]:
+        if self._score is None or not self._states:
+            return {}
+        self._score.load_state(merged(self._states))
+        return self._score.results()
+
+    def state(self) -> dict[str, Any]:
+        return {"states": list(self._states)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._states = list(state["states"])
+
+
+class _Validation(Validation):
+    """Held-out rows of all workers."""
+
+    def __init__(self, cluster: Cluster, estimator: Any, standing: Batches | None) -> None:
+        self._cluster, self._estimator, self._standing = cluster, estimator, standing
+
+    def evaluate(self, model: Model) -> dict[str, float]:
+        found: list[Scored] = self._cluster.all_do("evaluate", model)
+        score = Merged(new_score(self._estimator, self._standing, model))
+        score.merge([each.score for each in found])
+        weight = sum(each.weight for each in found)
+        loss = sum(each.loss for each in found) / weight if weight else float("nan")
+        return {"loss": loss, **score.results()}
+
+
+class WorkersSteps(StepsElsewhere):
+    """Steps that workers make together; after each block the model here is like theirs.
+
+    Parameters
+    ----------
+    model : Model
+        The model here.
+    cluster : Cluster
+        The workers.
+    plan : Plan
+        Of the fit.
+
+    Attributes
+    ----------
+    score : Merged
+        Of the epoch's rows.
+    """
+
+    def __init__(self, model: Model, cluster: Cluster, plan: Plan) -> None:
+        self.n_batches = plan.n_batches
+        self._model, self._cluster, self._plan = model, cluster, plan
+        self._per_step = SECONDS  # so that the first block has one step
+        cluster.begin(plan, model)
+        self._note()
+
+    def new_score(self) -> Merged:
+        """Return an empty score, to which the following blocks are added."""
+        self.score = Merged(new_score(self._plan.estimator, self._plan.standing, self._model))
+        return self.score
+
+    def follow(self) -> None:
+        model, (flat, shapes, *hyper) = self._model, self._known
+        same = hyper[0] is model.optimizer and hyper[1] is model.loss_function
+        same = same and shapes == model.memory.layout.shapes
+        if not (same and np.array_equal(flat, model.memory.packed())):
+            self._cluster.begin(self._plan, model)
+            self._note()
+
+    def _note(self) -> None:
+        """Note what the workers have."""
+        model = self._model
+        self._known = (
+            model.memory.packed(),
+            model.memory.layout.shapes,
+            model.optimizer,
+            model.loss_function,
+        )
+
+    def run(self, epoch: int, first: int, most: int) -> Sequence["tuple[float | None, int]"]:
+        model, count = self._model, max(1, min(int(SECONDS / self._per_step), most))
+        every = self._plan.sync_every
+        if first + count < self.n_batches:  # to where workers agree, or the length of blocks would matter
+            count = min(max(count // every, 1) * every, self.n_batches - first)
+        started = time.perf_counter()
+        blocks: list[Block] = self._cluster.all_do("run", model, epoch, first, count, model.progress)
+        block = blocks[0]
+        self._per_step = (time.perf_counter() - started) / len(block.rows)
+        assert block.state is not None  # the first worker sends it
+        model.load(block.state)
+        self._note()
+        self.score.merge([each.score for each in blocks])
+        losses = iter(block.losses.tolist())
+        learned = zip(block.learned.tolist(), block.rows.tolist(), strict=True)
+        return [(next(losses) if is_learned else None, n_rows) for is_learned, n_rows in learned]
