@@ -7,7 +7,7 @@ import numpy as np
 
 from sknet._hints import suggestion
 
-__all__ = ["FLOATS", "Frame", "is_collection", "is_frame", "only_row", "read_frame", "with_columns"]
+__all__ = ["FLOATS", "Frame", "is_collection", "is_frame", "read_frame", "with_columns"]
 
 FLOATS = tuple(map(np.dtype, ("float64", "float32", "float16")))
 """The dtypes that transformers preserve; all others are converted to the first."""
@@ -76,6 +76,8 @@ class Frame:
         """
         own = self.ordered()
         found, is_early = _common(list(own.dtypes)) if self.is_pandas else (None, False)
+        if found is not None and found.kind == "c":
+            raise ValueError("Complex data not supported: X holds complex numbers")
         if isinstance(dtypes, tuple):
             dtypes = None if found is not None and found in dtypes else dtypes[0]
         if is_early:  # NumPy would make objects of such columns
@@ -180,45 +182,13 @@ def with_columns(error: Exception, X: Any) -> Exception:
 
 
 def _are_numbers(values: Any) -> bool:
+    if values.dtype.kind in "mMc":
+        return False
     try:
         np.asarray(values).astype(np.float64)
     except (ValueError, TypeError):
         return False
-    return values.dtype.kind not in "mM"
-
-
-SIMPLE = frozenset({np.float64, np.int64, str})
-
-
-def only_row(X: Any, names: "tuple[str, ...]") -> "list[Any] | None":
-    """Return the values of a frame of one row, where that takes no more than reading them.
-
-    Parameters
-    ----------
-    X : object
-        Maybe a frame.
-    names : tuple of str
-        Of the columns of the fit.
-
-    Returns
-    -------
-    list of float, int or str, or None
-        None for anything but one row of pandas with these columns in this order, all of which are numbers in
-        double precision, integers of 64 bits, or texts: others have conversions of their own.
-    """
-    at = getattr(X, "iat", None)
-    if at is None or not hasattr(X, "columns") or len(X) != 1 or tuple(X.columns.tolist()) != names:
-        return None
-    # Private, and not needed: one array holds all columns, which reads them in a tenth of the time.
-    if getattr(getattr(X, "_mgr", None), "is_single_block", False):
-        row = X.to_numpy()
-        if row.dtype == FLOATS[0]:
-            found: list[Any] = row[0].tolist()
-            return found
-    values = [at[0, i] for i in range(len(names))]
-    if not SIMPLE.issuperset(map(type, values)):
-        return None
-    return [value if type(value) is str else value.item() for value in values]
+    return True
 
 
 def _common(dtypes: list[Any]) -> tuple[Any, bool]:

@@ -19,6 +19,7 @@ LAYERS = [
         "_params",
         "_random",
         "_scipy",
+        "_single_rows",
         "_tree",
         "_validation",
     },

@@ -2,8 +2,9 @@
 
 Prints the median time of predicting one row, the requests per second of several clients with their median and
 99th percentile latency, in threads and over HTTP, the seconds of imports in a fresh process, and file sizes
-relative to the bytes of the parameters. The network is 20-100-3 in float32, alone and behind a scaler. Rounds
-alternate between all contenders, so that other load on the machine affects all alike.
+relative to the bytes of the parameters; for a row of mixed columns, also what pandas alone needs to read its
+values. The network is 20-100-3 in float32, alone and behind a scaler. Rounds alternate between all
+contenders, so that other load on the machine affects all alike.
 
 Over HTTP, every contender is a pipeline of scaler and network behind the same service, examples/serve.py, in
 a process of its own.
@@ -32,14 +33,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import sknet
 
 Predict = Callable[[np.ndarray], Any]
 CONNECTIONS = 16
+MOST_SECONDS = 0.2  # of the calls of one contender in a round
 WIDTHS = (30, 160, 200, 500, 2000)  # of the layer of networks whose files are compared
 IMPORTS = (
     "import numpy",
@@ -106,8 +110,46 @@ def latencies(known: dict[str, Predict], row: np.ndarray, calls: int, rounds: in
     times: dict[str, list[float]] = {name: [] for name in known}
     for _ in range(rounds):
         for name, predict in known.items():
-            times[name].append(timeit.timeit(lambda p=predict: p(row), number=calls) / calls * 1e6)  # type: ignore[misc]
+            once = timeit.timeit(lambda p=predict: p(row), number=1)  # type: ignore[misc]
+            n = max(min(calls, int(MOST_SECONDS / once)), 1)
+            times[name].append(timeit.timeit(lambda p=predict: p(row), number=n) / n * 1e6)  # type: ignore[misc]
     return {name: statistics.median(found) for name, found in times.items()}
+
+
+# -- one row of a data frame ------------------------------------------------------------------------
+
+
+def of_frames() -> dict[str, Callable[[], Any]]:
+    """Return predictions for a row of mixed columns in several containers, and reading by pandas alone."""
+    if importlib.util.find_spec("pandas") is None:
+        print('pandas is not installed: pip install "sknet[data]"', file=sys.stderr)
+        return {}
+    import pandas as pd
+
+    rng, n = np.random.default_rng(0), 2000
+    numbers = {"age": rng.normal(size=n), "income": np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n))}
+    texts = {"town": rng.choice(["Bern", "Basel", "Biel"], n), "plan": rng.choice(["a", "b"], n)}
+    table, y = pd.DataFrame(numbers | texts), numbers["age"] > 0
+    prepared = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), [*numbers]),
+        (OneHotEncoder(handle_unknown="ignore"), ["town"]),
+        (OrdinalEncoder(), ["plan"]),
+    )
+    ours = make_pipeline(prepared, sknet.MLPClassifier((100,), max_iter=5, random_state=0)).fit(table, y)
+    peer = make_pipeline(prepared, ScikitLearnMLP((100,), max_iter=5, random_state=0)).fit(table, y)
+    frozen, row = sknet.freeze(ours), table.iloc[[7]]
+    array = row.to_numpy(dtype=object)
+    rows = array.tolist()
+    return {
+        "sknet, frozen pipeline, data frame": lambda: frozen.predict(row),
+        "sknet, frozen pipeline, array of objects": lambda: frozen.predict(array),
+        "sknet, frozen pipeline, list": lambda: frozen.predict(rows),
+        "sknet, pipeline, data frame": lambda: ours.predict(row),
+        "scikit-learn, pipeline, data frame": lambda: peer.predict(row),
+        "pandas alone: frame.iat[0, i] of each column": lambda: [row.iat[0, i] for i in range(4)],
+        "pandas alone: frame.iloc[0].tolist()": lambda: row.iloc[0].tolist(),
+        "pandas alone: frame.to_numpy()": lambda: row.to_numpy(),
+    }
 
 
 def load(predict: Predict, X: np.ndarray, seconds: float, clients: int) -> tuple[float, float, float]:
@@ -328,8 +370,12 @@ def measured(quick: bool) -> dict[str, Any]:
         known = predictors(clf, peer, X, Path(name))
         for predict in known.values():
             predict(X[:1])  # compiles
+        frames = {name: lambda _, f=f: f() for name, f in of_frames().items()}
+        for predict in frames.values():
+            predict(X[:1])
         return {
             "one row, us": latencies(known, X[:1], calls, rounds),
+            "one row of mixed columns, us": latencies(frames, X[:1], calls, rounds),
             "load": loads(known, X, seconds, rounds if quick else 5),
             "http": over_http(X, clf.predict(X), Path(name), 4 * seconds, 1 if quick else 3),
             "bytes / parameters": sizes(clf, peer, Path(name)),
@@ -351,7 +397,8 @@ def show(found: dict[str, Any]) -> None:
         print(f"\n| {title} | requests / s | p50, us | p99, us | it / {base} |\n|---|---|---|---|---|")
         for name, (rate, middle, late) in found[key].items():
             print(f"| {name} | {rate:.0f} | {middle:.0f} | {late:.0f} | {rate / found[key][base][0]:.2f} |")
-    for title, digits in (("bytes / parameters", 2), ("import, s", 2)):
+    mixed = ("one row of mixed columns, us", 1)
+    for title, digits in (mixed, ("bytes / parameters", 2), ("import, s", 2)):
         print(f"\n| | {title} |\n|---|---|")
         for name, value in found[title].items():
             print(f"| {name} | {value:.{digits}f} |")

@@ -2,12 +2,14 @@
 
 import math
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sknet._frames import is_frame, only_row, read_frame, with_columns
+from sknet._frames import is_frame, read_frame, with_columns
+from sknet._single_rows import RowReader
 from sknet.core import Tensor
 from sknet.engine.extend import (
     Head,
@@ -83,6 +85,10 @@ class Frozen:
         # Of a single row that needs no conversion; None where inputs are no table.
         self._row_shape = (1, self._inputs) if isinstance(self._inputs, int) else None
 
+    @cached_property
+    def _read_row(self) -> RowReader | None:
+        return None if self._names is None else RowReader(self._names)
+
     @property
     def n_features_in_(self) -> int:
         """Columns of X; networks with other inputs have no such attribute."""
@@ -147,7 +153,7 @@ class Frozen:
             return X.tocsr()
         if not is_frame(X):
             return np.asarray(X)
-        row = None if self._names is None else only_row(X, self._names)
+        row = None if self._read_row is None else self._read_row(X)
         if row is not None and all(type(value) is float for value in row):
             return np.array([row])
         X = read_frame(X, self._names, self.n_features_in_)

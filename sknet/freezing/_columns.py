@@ -148,7 +148,10 @@ class Columns:
             reads_numbers = not isinstance(first, (OneHot, Ordinal))
             if isinstance(first, (Chain, Elementwise)):
                 return None  # passes objects through
-            write = branch.step.write  # type: ignore[attr-defined]
+            step: Any = branch.step
+            while isinstance(step, Chain) and len(step.steps) == 1:
+                (step,) = step.steps
+            write = step.write
             found.append((write, _as_slice(positions), reads_numbers, slice(start, start + width)))
             start += width
         return (start, found) if found else None

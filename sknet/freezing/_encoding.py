@@ -174,7 +174,9 @@ class Ordinal:
 
     def write(self, row: Any, out: Any) -> None:
         """Write the numbers of a row into `out`; both have shape (n_features,)."""
-        out[:] = [levels.of([value])[0][0] for levels, value in zip(self.levels, row.tolist(), strict=True)]
+        for i, (levels, value) in enumerate(zip(self.levels, row.tolist(), strict=True)):
+            place = levels.known.get(value)
+            out[i] = levels.other(value)[0] if place is None else place
 
 
 # -- from the encoders of scikit-learn ----------------------------------------------------------------

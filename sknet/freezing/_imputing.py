@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sknet._scipy import issparse, scipy_sparse
-from sknet.freezing._arrays import as_array, as_floats, check_finite
+from sknet.freezing._arrays import as_array, as_floats, check_finite, is_finite
 
 __all__ = ["Imputing", "simple_imputer"]
 
@@ -54,9 +54,10 @@ class Imputing:
 
     def write(self, row: Any, out: Any) -> None:
         """Transform a row in double precision into `out`; both have shape (n_features,)."""
-        check_finite(row)
         out[:] = row
-        np.copyto(out, self.values, where=np.isnan(row), casting="unsafe")
+        if not is_finite(row):
+            check_finite(row)
+            np.copyto(out, self.values, where=np.isnan(row), casting="unsafe")
 
     def _sparse(self, X: Any) -> Any:
         """Return a sparse matrix without missing values; elements that are not stored are not missing."""

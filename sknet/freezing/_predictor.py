@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from sknet._available import available_if
-from sknet._frames import Frame, is_frame, only_row, read_frame
+from sknet._frames import Frame, is_frame, read_frame
 from sknet._scipy import issparse
+from sknet._single_rows import RowReader
 from sknet.freezing._columns import Chain, Columns
 from sknet.freezing._encoding import OneHot, Ordinal
 from sknet.freezing._scaling import Elementwise
@@ -21,7 +22,7 @@ __all__ = ["Features", "FrozenPipeline", "Retargeted"]
 
 
 READ_OBJECTS = (Columns, OneHot, Ordinal)
-NUMBERS = frozenset({float, int})
+FLOAT, NUMBERS = frozenset({float}), frozenset({float, int})
 
 
 @dataclass(frozen=True)
@@ -141,12 +142,17 @@ class FrozenPipeline:
             return None
         return self._steps.row_width(self._features.count)
 
+    @cached_property
+    def _read_row(self) -> RowReader | None:
+        """What reads rows of frames; None if columns have no names."""
+        return None if self._features.names is None else RowReader(self._features.names)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_width"}
+        return {name: value for name, value in vars(self).items() if name not in ("_width", "_read_row")}
 
     def _only_row(self, X: Any) -> Any:
         """Return the values of a single row in double precision, or objects; None if X is anything else."""
-        kind, count, names = type(X), self._features.count, self._features.names
+        kind, count = type(X), self._features.count
         if kind is np.ndarray:
             row = X[0] if X.shape == (1, count) and X.dtype.char in "dO" else None
         elif kind is list:
@@ -155,9 +161,9 @@ class FrozenPipeline:
             is_plain = float in kinds and NUMBERS.issuperset(kinds)
             row = np.array(X[0], dtype=None if is_plain else object) if is_plain or str in kinds else None
         else:
-            values = None if names is None else only_row(X, names)
-            is_object = values is not None and not all(type(value) is float for value in values)
-            row = None if values is None else np.array(values, dtype=object if is_object else np.float64)
+            values = None if self._read_row is None else self._read_row(X)
+            is_float = values is not None and set(map(type, values)) == FLOAT
+            row = None if values is None else np.array(values, dtype=None if is_float else object)
         if row is None or row.dtype.char == "d" or isinstance(self._steps.steps[0], READ_OBJECTS):
             return row
         return None if str in map(type, row) else row.astype(np.float64)

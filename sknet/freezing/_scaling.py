@@ -8,7 +8,7 @@ import numpy as np
 
 from sknet._frames import Frame
 from sknet._scipy import issparse
-from sknet.freezing._arrays import as_array, as_floats, check_finite
+from sknet.freezing._arrays import as_array, as_floats, check_finite, is_finite
 
 __all__ = [
     "FUNCTIONS",
@@ -69,7 +69,8 @@ class Scaling:
 
     def write(self, row: Any, out: Any) -> None:
         """Transform a row in double precision into `out`; both have shape (n_features,)."""
-        check_finite(row)
+        if not is_finite(row):
+            check_finite(row)
         for name, values in self.operations:
             UFUNCS[name](row, values, out)
             row = out

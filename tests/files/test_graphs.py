@@ -17,7 +17,8 @@ from sknet.exceptions import LoadError
 from sknet.graphs import export
 from tests.contracts.rows import ROWS
 from tests.contracts.table import drawn
-from tests.fuzz.files import SPARE, apart, together
+from tests.fuzz.files import SPARE
+from tests.fuzz.layout import apart, together
 from tests.onnx.runtime import arrays_of
 
 X = np.random.default_rng(0).normal(size=(5, 4)).astype("float32")

@@ -1,0 +1,146 @@
+"""Single rows of pandas frames, whose conversion by pandas takes longer than many networks need."""
+
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+__all__ = ["RowReader"]
+
+READ = tuple(map(np.dtype, ("float64", "int64", "object")))
+NUMBERS = frozenset({np.float64, np.int64})
+OTHERS = frozenset({str, type(None)})
+ARROW = frozenset({"ArrowStringArray", "ArrowStringArrayNumpySemantics"})
+NO_VALUES: list[Any] = []
+
+
+class RowReader:
+    """Reads frames of one row, where that takes no more than reading their values.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the columns in the fit.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> read = RowReader(("a", "b"))
+    >>> read(pd.DataFrame({"b": ["x"], "a": [0.5]}))
+    [0.5, 'x']
+    >>> read(pd.DataFrame({"b": ["x"], "a": [True]}))  # has conversions of its own
+    """
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._names = list(names)
+        self._in_order = list(range(len(names)))
+        # Columns seen last, and where those of the fit are; one object, which threads replace at once.
+        self._latest: tuple[Any, list[int] | None] = (None, None)
+
+    def __call__(self, X: Any) -> "list[Any] | None":
+        """Return the values of the columns of the fit, in order.
+
+        Parameters
+        ----------
+        X : object
+            Maybe a frame.
+
+        Returns
+        -------
+        list of float, int, str or None, or None
+            None for anything but one row of pandas with exactly these columns in any order, all of which are
+            numbers in double precision, integers of 64 bits, or texts that may be missing: others have
+            conversions of their own.
+        """
+        columns = getattr(X, "columns", None)
+        if columns is None or not hasattr(X, "iloc") or len(X) != 1:
+            return None
+        latest, order = self._latest
+        # Arrays of objects may have been written to, and are compared in no time.
+        if columns is not latest or columns.dtype == object:
+            order = self._order_of(columns)
+        if order is None:
+            return None
+        manager = getattr(X, "_mgr", None)
+        if manager is not None and _has_known_blocks():
+            values = _of_blocks(manager, len(order))
+        else:
+            values = _read([X.iat[0, i] for i in range(len(order))])
+        if not values or order is self._in_order:
+            return values or None
+        return [values[i] for i in order]
+
+    def _order_of(self, columns: Any) -> "list[int] | None":
+        """Return where each column of the fit is; None if there are others, too, or one is missing."""
+        latest, order = self._latest
+        if columns.dtype != object and latest is not None and columns.equals(latest):
+            return order
+        found = columns.tolist()
+        order = None
+        if found == self._names:
+            order = self._in_order
+        elif len({*found}) == len(found) and {*found} == {*self._names}:
+            order = [found.index(name) for name in self._names]
+        self._latest = columns, order
+        return order
+
+
+def _of_blocks(manager: Any, n_columns: int) -> list[Any]:
+    """Return the values of a row from pandas' arrays of columns of one dtype; none if there are others."""
+    values: list[Any] = [None] * n_columns
+    for block in manager.blocks:
+        array, places = block.values, block.mgr_locs.indexer
+        if type(array) is np.ndarray:
+            if array.dtype not in READ:
+                return NO_VALUES
+            found = array[:, 0].tolist()
+            if array.dtype.char == "O":
+                found = _read(found)
+        else:
+            value = _first(array)
+            found = [value] if type(value) is str else _read([value])
+        if not found:
+            return NO_VALUES
+        if type(places) is slice:
+            values[places] = found
+        else:
+            for place, value in zip(places.tolist(), found, strict=True):
+                values[place] = value
+    return values if len(values) == n_columns else NO_VALUES
+
+
+def _first(array: Any) -> Any:
+    """Return the only value of an array of one of pandas' own dtypes."""
+    if type(array).__name__ in ARROW:
+        value = array.__arrow_array__()[0].as_py()  # in a third of the time
+        if type(value) is str:
+            return value
+    return array[0]
+
+
+def _read(values: list[Any]) -> list[Any]:
+    """Return values as Python's numbers and texts; none if there are others."""
+    found = []
+    for value in values:
+        kind = type(value)
+        if kind in NUMBERS:
+            value = value.item()
+        elif kind not in OTHERS and (kind is not float or value == value):
+            return NO_VALUES
+        found.append(value)
+    return found
+
+
+@cache
+def _has_known_blocks() -> bool:
+    """Tell whether the private arrays of pandas are where they are looked for.
+
+    One value takes 0.1 us from there, and 2 to 3 us by the cheapest public way, `iat`.
+    """
+    make: Any = vars(sys.modules["pandas"])["DataFrame"]
+    frame = make({"a": [0.5], "b": ["x"], "c": [2], "d": [1.5], "e": [None]})
+    try:
+        return _of_blocks(frame._mgr, 5) == [0.5, "x", 2, 1.5, None]
+    except (AttributeError, IndexError, TypeError, ValueError):
+        return False
