@@ -2,10 +2,13 @@
 
 import importlib
 import pkgutil
+import runpy
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 # Subpackages whose public names are exported by their package.
@@ -33,6 +36,16 @@ def project_files() -> list[Path]:
 def _is_public(name: str) -> bool:
     is_room = name.startswith(ROOMS) and not name.endswith(".extend")
     return not is_room and not any(part.startswith("_") for part in name.split("."))
+
+
+def benchmark(name: str) -> dict[str, Any]:
+    """Return the names that a script of the benchmarks defines."""
+    folder = ROOT / "examples/benchmarks"
+    sys.path.insert(0, str(folder))  # as for a script that is run
+    try:
+        return runpy.run_path(str(folder / f"{name}.py"))
+    finally:
+        sys.path.remove(str(folder))
 
 
 @cache

@@ -1,68 +1,84 @@
 """Draws the figures of the benchmarks from what their scripts have written, before a build."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 from sphinx.application import Sphinx
 
+from docs.make_benchmarks import MEASURED, tables
+from examples.benchmarks._measured import Table
+
 __all__ = ["draw", "setup"]
 
-MEASURED = Path(__file__).parents[1] / "measured"
 TEXT = "#7d8590"  # legible on white and on black
 COLORS = {
     "sknet": "#3b82c4",
     "sknet eager": "#8fb8de",
     "scikit-learn": "#e08a1e",
-    "torch": "#c25b56",
+    "PyTorch": "#c25b56",
     "floor": TEXT,
 }
+SMALL, LARGE = 8, 9  # points, of a figure as wide as a phone
 
 
-def draw(measured: dict[str, Any]) -> Figure:
-    """Return horizontal bars on a logarithmic scale: a group for each row, a bar for each library.
+def draw(table: Table) -> Figure:
+    """Return horizontal bars on a logarithmic scale: a group for each row, a bar for each drawn column.
 
     Parameters
     ----------
-    measured : dict
-        ``"unit"``, and ``"rows"``: numbers by library by row.
+    table : Table
+        With columns to draw. Rows that lack all of them are left out.
 
     Returns
     -------
     Figure
         Without background, for light and dark pages.
     """
-    rows = measured["rows"]
-    names = list(dict.fromkeys(name for values in rows.values() for name in values))
-    height = 0.8 / len(names)
-    figure = Figure(figsize=(8, 0.5 + len(rows) * (0.1 + 0.13 * len(names))), layout="constrained")
+    places = [list(table.columns).index(name) for name in table.drawn]
+    rows = {
+        name: [figures[place] for place in places]
+        for name, figures in table.rows.items()
+        if any(figures[place] is not None for place in places)
+    }
+    height = 0.8 / len(places)
+    figure = Figure(figsize=(6, 0.7 + len(rows) * (0.2 + 0.15 * len(places))), layout="constrained")
     ax = figure.subplots()
-    for place, name in enumerate(names):
-        y = [row + (place - (len(names) - 1) / 2) * height for row in range(len(rows))]
-        widths = [values.get(name, float("nan")) for values in rows.values()]
-        bars = ax.barh(y, widths, height, label=name, color=COLORS[name.split(" 2.")[0]])
-        ax.bar_label(bars, fmt="%.3g", padding=3, fontsize=6, color=TEXT)
-    ax.set_yticks(range(len(rows)), list(rows), fontsize=8)
+    for number, name in enumerate(table.drawn):
+        y = [row + (number - (len(places) - 1) / 2) * height for row in range(len(rows))]
+        widths = [float("nan") if row[number] is None else row[number] for row in rows.values()]
+        label = name.removesuffix(", s")
+        bars = ax.barh(y, widths, height, label=label, color=COLORS.get(label, COLORS["sknet"]))
+        ax.bar_label(bars, fmt="%.3g", padding=3, fontsize=SMALL - 1, color=TEXT)
+    ax.set_yticks(range(len(rows)), [name.replace("`", "") for name in rows], fontsize=SMALL)
     ax.invert_yaxis()
-    ax.set(xscale="log", xlabel=f"{measured['unit']} (logarithmic)")
-    ax.margins(y=0.01, x=0.08)
-    ax.tick_params(colors=TEXT, which="both")
+    ax.set(xscale="log" if logarithmic(rows) else "linear")
+    ax.set_xlabel(table.unit + (", logarithmic" if logarithmic(rows) else ""), fontsize=SMALL)
+    ax.margins(y=0.01, x=0.1)
+    ax.tick_params(colors=TEXT, which="both", labelsize=SMALL)
     ax.xaxis.label.set_color(TEXT)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[:].set_color(TEXT)
-    figure.legend(loc="outside upper center", ncols=len(names), frameon=False, labelcolor=TEXT, fontsize=8)
+    if len(places) > 1:
+        figure.legend(
+            loc="outside upper center", ncols=len(places), frameon=False, labelcolor=TEXT, fontsize=LARGE
+        )
     return figure
 
 
+def logarithmic(rows: dict[str, list[float | None]]) -> bool:
+    """Tell whether the figures differ by so much that small ones would vanish."""
+    figures = [figure for row in rows.values() for figure in row if figure]
+    return max(figures) > 10 * min(figures)
+
+
 def write(app: Sphinx) -> None:
-    """Draw a figure for each file of measurements."""
+    """Draw a figure for each table of measurements with columns to draw."""
     folder = Path(app.srcdir) / "figures"
     folder.mkdir(exist_ok=True)
-    for path in sorted(MEASURED.glob("*.json")):
-        target = folder / f"{path.stem}.svg"
-        if not target.exists() or target.stat().st_mtime < path.stat().st_mtime:
-            draw(json.loads(path.read_text())).savefig(target, transparent=True, metadata={"Date": None})
+    for (name, key), table in tables().items():
+        target, source = folder / f"{name}-{key}.svg", MEASURED / f"{name}.json"
+        if table.drawn and not (target.exists() and target.stat().st_mtime > source.stat().st_mtime):
+            draw(table).savefig(target, transparent=True, metadata={"Date": None})
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

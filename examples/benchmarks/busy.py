@@ -7,8 +7,6 @@ with the busy core to one without.
     python examples/benchmarks/busy.py --quick --json busy.json
 """
 
-import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -16,9 +14,9 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
+from _measured import Table, parser_of, write
 from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
 
@@ -26,6 +24,7 @@ from sknet import MLPClassifier
 
 KINDS = {"sknet": MLPClassifier, "scikit-learn": ScikitLearnMLP}
 SPIN = "while True: pass"
+FITS = Table("a fit of 20 epochs", {"alone, s": ".3f", "beside a busy core, s": ".3f", "ratio": ".2f"})
 
 
 @contextmanager
@@ -52,12 +51,9 @@ def seconds(kind: Any, epochs: int) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="a few epochs, to see that it runs")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     epochs, rounds = (2, 1) if args.quick else (20, args.rounds)
@@ -69,14 +65,10 @@ def main() -> None:
             with busy(is_busy):
                 for name, kind in KINDS.items():
                     taken.setdefault((name, is_busy), []).append(seconds(kind, epochs))
-    found: dict[str, Any] = {}
-    print("| | quiet, s | beside a busy core, s | ratio |\n|---|---|---|---|")
     for name in KINDS:
         quiet, beside = (statistics.median(taken[name, is_busy]) for is_busy in (False, True))
-        print(f"| {name} | {quiet:.3f} | {beside:.3f} | {beside / quiet:.2f} |")
-        found[name] = {"quiet": quiet, "busy": beside, "ratio": beside / quiet}
-    if args.json is not None:
-        args.json.write_text(json.dumps(found, indent=1))
+        FITS.add(name, quiet, beside, beside / quiet)
+    write(args.json, {"fits": FITS})
 
 
 if __name__ == "__main__":

@@ -8,15 +8,15 @@ and with NumPy's plan alone. The weights have to be bitwise identical.
     python examples/benchmarks/cold.py --quick --json cold.json
 """
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 from typing import Any
+
+from _measured import Table, parser_of, write
 
 FITS = """
 import hashlib, json, sys, time, warnings
@@ -34,6 +34,9 @@ for activation in ("relu", "tanh", "logistic"):
 print(json.dumps({"seconds": time.perf_counter() - started, "bits": digest.hexdigest()}))
 """
 
+COLD, LOADED, NUMPY = "no native code on disk", "native code loaded before the first step", "NumPy plan"
+TIMES = Table("six fits", {"seconds": ".2f", "times the NumPy plan": ".2f"})
+
 
 def fits(epochs: int, folder: str, native: str) -> dict[str, Any]:
     """Return seconds and a digest of all weights, of fits in a separate process."""
@@ -47,15 +50,12 @@ def fits(epochs: int, folder: str, native: str) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="one short round, to see that it runs")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     args = parser.parse_args()
     epochs, rounds = (2, 1) if args.quick else (20, args.rounds)
-    taken: dict[str, list[float]] = {"empty cache": [], "native, loaded first": [], "NumPy's plan": []}
+    taken: dict[str, list[float]] = {name: [] for name in (COLD, LOADED, NUMPY)}
     are_equal = True
     with tempfile.TemporaryDirectory() as filled:
         fits(1, filled, "always")  # compiles
@@ -67,13 +67,10 @@ def main() -> None:
             for name, result in zip(taken, results, strict=True):
                 taken[name].append(result["seconds"])
     medians = {name: statistics.median(values) for name, values in taken.items()}
-    plan_takes = medians["NumPy's plan"]
-    print("| six fits | seconds | times NumPy's plan |\n|---|---|---|")
     for name, value in medians.items():
-        print(f"| {name} | {value:.2f} | {value / plan_takes:.2f} |")
+        TIMES.add(name, value, value / medians[NUMPY])
     print(f"\nthe same bits in all three: {are_equal}")
-    if args.json is not None:
-        args.json.write_text(json.dumps({**medians, "the same bits": are_equal}, indent=1))
+    write(args.json, {"fits": TIMES})
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ over splits and seeds.
     python examples/benchmarks/early_stopping.py --seeds 1 --only wine
 """
 
-import argparse
 import warnings
 
 import numpy as np
+from _measured import Table, parser_of, write
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
@@ -28,6 +28,7 @@ DATA = {
     ),
 }
 HIDDEN = ((100,), (256, 256))
+MEANS = Table("data, hidden layers, monitor", {"accuracy": ".3f", "log loss": ".3f", "epochs": ".0f"})
 
 
 def measured(X, y, hidden, monitor, seed):
@@ -44,13 +45,10 @@ def measured(X, y, hidden, monitor, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--seeds", type=int, default=8, help="splits and seeds for each line")
     parser.add_argument("--only", choices=list(DATA), help="one data set")
     args = parser.parse_args()
-    print(f"{'data':<28}{'hidden':<12}{'monitor':<9}{'accuracy':>9}{'log loss':>10}{'epochs':>8}")
     for name, load in DATA.items():
         if args.only not in (None, name):
             continue
@@ -58,9 +56,9 @@ def main():
         for hidden in HIDDEN:
             for monitor in ("loss", "score"):
                 found = [measured(X, y, hidden, monitor, seed) for seed in range(args.seeds)]
-                accuracy, loss, epochs = np.mean(found, axis=0)
                 shown = "-".join(map(str, hidden))
-                print(f"{name:<28}{shown:<12}{monitor:<9}{accuracy:>9.3f}{loss:>10.3f}{epochs:>8.0f}")
+                MEANS.add(f"{name}, {shown}, by the {monitor}", *map(float, np.mean(found, axis=0)))
+    write(args.json, {"means": MEANS})
 
 
 if __name__ == "__main__":

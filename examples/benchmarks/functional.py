@@ -5,7 +5,7 @@ frees the intermediate values as soon as the gradient is known. Prints, for thre
 allocated memory in MiB (NumPy reports to `tracemalloc`), and the ratio to the eager in-place loop;
 "compiled" is the in-place loop as `Model.step` runs it by default.
 
-    python examples/benchmarks/functional.py
+    python examples/benchmarks/functional.py [--json PATH]
 """
 
 import gc
@@ -13,11 +13,16 @@ import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
+from _measured import Table, parser_of, write
 
 from sknet import Model, nn
 
 STEPS, FIRST = 6, 3  # the first steps, which compile programs, are left out
 BATCH = 32
+WAYS = ("in place", "compiled", "donated", "kept")
+PEAKS = Table(
+    "network", {f"{way}, MiB": ".1f" for way in WAYS} | {f"{way} / in place": ".2f" for way in WAYS[1:]}
+)
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "perceptron 64-512-512-4": (
         lambda: nn.Sequential(
@@ -73,14 +78,11 @@ def peak(network: nn.Module, shape: tuple[int, ...], way: str) -> float:
 
 def main() -> None:
     """Measure and print."""
-    ways = ("in place", "compiled", "donated", "kept")
-    print(
-        "| network | in place, MiB | compiled | functional, donated | functional, kept |\n" + "|---" * 5 + "|"
-    )
+    args = parser_of(__doc__).parse_args()
     for name, (make, shape) in NETWORKS.items():
-        found = {way: peak(make(), shape, way) for way in ways}
-        cells = [f"{found[way]:.1f} ({found[way] / found['in place']:.2f})" for way in ways[1:]]
-        print(f"| {name} | {found['in place']:.1f} | " + " | ".join(cells) + " |")
+        found = [peak(make(), shape, way) for way in WAYS]
+        PEAKS.add(name, *found, *[each / found[0] for each in found[1:]])
+    write(args.json, {"peaks": PEAKS})
 
 
 if __name__ == "__main__":

@@ -12,13 +12,10 @@ import os
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported
 
-import argparse
-import json
-import time
 import warnings
-from pathlib import Path
 from typing import Any
 
+from _measured import Table, parser_of, write
 from sklearn.datasets import load_digits
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import HalvingGridSearchCV as Restarting
@@ -35,6 +32,7 @@ GRID = {
 SIDES = {"sknet, going on": GoingOn, "scikit-learn, restarting": Restarting}
 FACTORS = (1.5, 2, 3)
 EPOCHS = 108
+COUNTS = Table("factor", {"rungs": "d", "going on": "d", "starting again": "d", "share": ".0%"})
 
 
 class Counter(Callback):
@@ -47,44 +45,34 @@ class Counter(Callback):
 
 
 def search(kind: Any, factor: float, epochs: int, folds: int) -> dict[str, Any]:
-    """Return epochs, seconds and best candidate of a search."""
+    """Return epochs, rungs, and the best candidate of a search."""
     X, y = load_digits(return_X_y=True)
     clf = MLPClassifier(random_state=0, tol=0, n_iter_no_change=epochs, callbacks=[Counter()])
     found = kind(clf, GRID, resource="max_iter", factor=factor, max_resources=epochs, cv=folds, refit=False)
-    Counter.epochs, started = 0, time.perf_counter()
+    Counter.epochs = 0
     found.fit(X.astype("float32") / 16, y)
-    seconds = time.perf_counter() - started
     rungs = [list(pair) for pair in zip(found.n_candidates_, found.n_resources_, strict=True)]
     best = {name: value for name, value in found.best_params_.items() if name != "max_iter"}
     score = float(found.best_score_)
-    return {"epochs": Counter.epochs, "seconds": seconds, "rungs": rungs, "best": best, "score": score}
+    return {"epochs": Counter.epochs, "rungs": rungs, "best": best, "score": score}
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="few epochs, to see that it runs")
-    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     args = parser.parse_args()
     warnings.simplefilter("ignore")  # epochs that are limited do not converge
     factors, epochs, folds = ((3,), 27, 2) if args.quick else (FACTORS, EPOCHS, 3)
     search(GoingOn, 3, 27, 2)  # compiles and imports
-    figures: dict[str, Any] = {}
-    print("| factor | rungs | | epochs | seconds | best candidate | score |\n|---|---|---|---|---|---|---|")
     for factor in factors:
         sides = {name: search(kind, factor, epochs, folds) for name, kind in SIDES.items()}
-        for name, side in sides.items():
-            shown = f"{side['epochs']} | {side['seconds']:.2f} | {side['best']} | {side['score']:.4f}"
-            print(f"| {factor} | {len(side['rungs'])} | {name} | {shown} |", flush=True)
         ours, theirs = (sides[name] for name in SIDES)
-        share, same = ours["epochs"] / theirs["epochs"], ours["best"] == theirs["best"]
-        seconds = f"{ours['seconds'] / theirs['seconds']:.1%}"
-        print(f"| {factor} | | share | {share:.1%} | {seconds} | same: {same} | |", flush=True)
-        figures[str(factor)] = {**sides, "share of epochs": share, "same best": same}
-    if args.json is not None:
-        args.json.write_text(json.dumps(figures, indent=1))
+        if any(ours[same] != theirs[same] for same in ("rungs", "best", "score")):
+            raise RuntimeError(f"the searches differ: {ours} and {theirs}")
+        epochs_of = ours["epochs"], theirs["epochs"]
+        COUNTS.add(str(factor), len(ours["rungs"]), *epochs_of, epochs_of[0] / epochs_of[1])
+    write(args.json, {"epochs": COUNTS})
 
 
 if __name__ == "__main__":

@@ -7,20 +7,18 @@ replayed, as in a training step, and "eager".
 Prints, for each case and pass, milliseconds (median over the rounds) and the ratio of sknet's time to
 PyTorch's. Threads are the BLAS library's: OMP_NUM_THREADS=2 gives both libraries two.
 
-    python examples/benchmarks/layers.py [--rounds 9] [--only Conv2d] [--json FILE]
+    python examples/benchmarks/layers.py [--rounds 9] [--only Conv2d] [--json PATH]
 """
 
-import argparse
-import json
 import os
 import platform
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from _measured import Table, parser_of, write
 
 import sknet
 from sknet import Tensor, nn, no_grad
@@ -31,6 +29,13 @@ from sknet.nn import functional_call
 REST = 0.2  # seconds before each turn, since threads of the previous one spin for a while
 REPEATS = 3  # calls per turn
 PASSES = ("forward", "both")
+SIDES = ("sknet", "sknet eager", "PyTorch")
+TIMES = Table(
+    "layer, pass",
+    {**dict.fromkeys(SIDES, ".2f"), "sknet / PyTorch": ".2f"},
+    drawn=SIDES,
+    unit="milliseconds per call",
+)
 
 
 class Case(NamedTuple):
@@ -168,7 +173,7 @@ def contenders() -> dict[str, Maker]:
     except ImportError:
         return found
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
-    return {**found, f"torch {torch.__version__.split('+')[0]}": torch_call}
+    return {**found, "PyTorch": torch_call}
 
 
 def measure(calls: list[Callable[[], object]], rounds: int) -> list[float]:
@@ -186,34 +191,22 @@ def measure(calls: list[Callable[[], object]], rounds: int) -> list[float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--only", default="", help="only the cases whose name contains this")
-    parser.add_argument("--json", help="a file for the times, which docs/measured keeps")
     arguments = parser.parse_args()
     makers = contenders()
     print(
         f"Python {platform.python_version()}, NumPy {np.__version__}, sknet {sknet.__version__}, float32, "
         f"{os.environ.get('OMP_NUM_THREADS', os.cpu_count())} threads, milliseconds per call\n"
     )
-    peers = [name for name in makers if name.startswith("torch")]
-    ratios = [f"{name} / torch" for name in list(makers)[:2] if peers]
-    print("| case | pass | " + " | ".join([*makers, *ratios]) + " |")
-    print("|---" * (2 + len(makers) + len(ratios)) + "|")
-    measured: dict[str, dict[str, float]] = {}
     for case in CASES:
         for which in PASSES if arguments.only in case.name else ():
             calls = [make(case, which == "both") for make in makers.values()]
-            times = measure(calls, arguments.rounds)
-            measured[f"{case.name}, {which}"] = dict(zip(makers, (round(x, 3) for x in times), strict=True))
-            cells = [f"{value:.2f}" for value in times]
-            cells += [f"{value / times[2]:.2f}" for value in times[:2] if peers]
-            print(f"| {case.name} | {which} | " + " | ".join(cells) + " |", flush=True)
-    if arguments.json:
-        written = {"unit": "milliseconds per call", "rows": measured}
-        Path(arguments.json).write_text(json.dumps(written, indent=1) + "\n")
+            times: list[float | None] = [*measure(calls, arguments.rounds), None][:3]
+            ratio = None if times[2] is None else times[0] / times[2]
+            TIMES.add(f"{case.name}, {which}", *times, ratio)
+    write(arguments.json, {"calls": TIMES})
 
 
 if __name__ == "__main__":

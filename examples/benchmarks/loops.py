@@ -2,22 +2,36 @@
 
 A step is a matrix product, which BLAS does with its own threads, and an update like Adam's. The
 update's loop is run in one thread, and in all of Numba's by `prange`. Prints microseconds per step,
-and for the product alone. The environment selects Numba's threads: compare
-``NUMBA_THREADING_LAYER=workqueue`` (not thread-safe) and ``omp`` (crashes in forked processes).
+and for the product alone. Numba's threads are those of two libraries, each in a process of its own: workqueue
+(not thread-safe) and OpenMP (crashes in forked processes).
 
-    python examples/benchmarks/loops.py [--rounds 7]
+    python examples/benchmarks/loops.py [--rounds 7] [--json PATH]
 """
 
 import argparse
+import json
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
 import numba
 import numpy as np
+from _measured import Table, parser_of, write
 
 SIZES = ((256, 235_152), (512, 1_000_000), (1024, 1_860_000))  # rows of the matrices, parameters
 MULTIPLICATIONS = 2e9  # of one measurement
+LAYERS = {"workqueue": "workqueue", "OpenMP": "omp"}
+STEPS = Table(
+    "product, parameters",
+    {
+        "product alone, us": ".0f",
+        "update in one thread": ".0f",
+        **{f"in all threads, {name}": ".0f" for name in LAYERS},
+    },
+)
 f4 = np.float32
 vectors = numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy")
 
@@ -75,23 +89,30 @@ def microseconds(function: Callable[..., None], rows: int, size: int, rounds: in
     return statistics.median(times) / steps * 1e6
 
 
+def of_a_layer(layer: str, rounds: int) -> list[list[float]]:
+    """Return the microseconds of all sizes and ways with one of Numba's threading layers."""
+    command = [sys.executable, __file__, "--rounds", str(rounds), "--child"]
+    environment = os.environ | {"NUMBA_THREADING_LAYER": layer}
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    found: list[list[float]] = json.loads(done.stdout)
+    return found
+
+
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
-    ways = (product, one_thread, many_threads)
-    print(
-        "| product, parameters | product alone, us | update in one thread | in all threads |\n"
-        + "|---" * 4
-        + "|"
-    )
-    for rows, size in SIZES:
-        cells = [f"{microseconds(way, rows, size, rounds):.0f}" for way in ways]
-        print(f"| {rows} x {rows}, {size} | " + " | ".join(cells) + " |", flush=True)
-    print(f"\nthreads: {numba.get_num_threads()}, by {numba.threading_layer()}")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        ways = (product, one_thread, many_threads)
+        print(json.dumps([[microseconds(way, *size, args.rounds) for way in ways] for size in SIZES]))
+        return
+    of_layers = [of_a_layer(layer, args.rounds) for layer in LAYERS.values()]
+    for (rows, size), *found in zip(SIZES, *of_layers, strict=True):
+        alone, in_one = (statistics.mean(values) for values in list(zip(*found, strict=True))[:2])
+        STEPS.add(f"{rows} x {rows}, {size}", alone, in_one, *[values[2] for values in found])
+    write(args.json, {"steps": STEPS})
 
 
 if __name__ == "__main__":

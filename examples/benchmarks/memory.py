@@ -1,20 +1,34 @@
 """Measure the memory of a fit, and the seconds of a first fit, each in a separate process.
 
-Prints, for sknet, scikit-learn and PyTorch, the growth of the process's peak memory in MiB during a fit
-of one network after library and data are loaded, its ratio to the bytes of the parameters, and the
-seconds from the start of Python to the end of a first, small fit.
+Prints, for sknet (with NumPy alone, and in native code), scikit-learn and PyTorch, the growth of the
+process's peak memory in MiB during a fit of one network after library and data are loaded, its ratio to
+the bytes of the parameters, and the seconds from the start of Python to the end of a first, small fit.
 
-    python examples/benchmarks/memory.py [--rounds 3]
+    python examples/benchmarks/memory.py [--rounds 3] [--json PATH]
 """
 
-import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
 
+from _measured import Table, parser_of, write
+
 SIZES = {"fit": (784, 512, 10, 256, 20000), "first": (20, 100, 2, 32, 320)}
+CONTENDERS = {
+    "sknet, NumPy alone": ("sknet", "never"),
+    "sknet, native": ("sknet", "always"),
+    "scikit-learn": ("scikit-learn", "never"),
+    "PyTorch": ("torch", "never"),
+}
+PEAKS = Table(
+    "",
+    {"peak of a fit, MiB above the data": ".1f", "of the parameters": ".1f", "first small fit, s": ".2f"},
+    drawn=("peak of a fit, MiB above the data",),
+    unit="MiB above the data, peak of a fit",
+)
 CHILD = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
@@ -53,40 +67,35 @@ print(json.dumps((peak() - before) / 1024))
 """
 
 
-def run(who: str, what: str) -> tuple[float, float]:
+def run(who: str, native: str, what: str) -> tuple[float, float]:
     """Return the MiB that a fit adds to the peak, and the seconds of the whole process."""
     start = time.perf_counter()
     command = [sys.executable, "-c", CHILD, who, *map(str, SIZES[what])]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    environment = os.environ | {"SKNET_NATIVE": native}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return json.loads(done.stdout), time.perf_counter() - start
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    rounds = range(parser.parse_args().rounds)
+    args = parser.parse_args()
     features, hidden, classes, batch, rows = SIZES["fit"]
     parameters = 4 * (features * hidden + hidden + hidden * classes + classes) / 2**20
     print(
         f"Fit: {features}-{hidden}-{classes}, batch {batch}, {rows} rows of float32 "
         f"({rows * features * 4 / 2**20:.0f} MiB), parameters {parameters:.1f} MiB.\n"
     )
-    print(
-        "| | peak of a fit, MiB above the data | of the parameters | first small fit, s |\n"
-        + "|---" * 4
-        + "|"
-    )
-    for who in ("sknet", "scikit-learn", "torch"):
+    for name, (who, native) in CONTENDERS.items():
         try:
-            peaks = statistics.median([run(who, "fit")[0] for _ in rounds])
-            seconds = statistics.median([run(who, "first")[1] for _ in rounds])
+            peak = statistics.median([run(who, native, "fit")[0] for _ in range(args.rounds)])
+            seconds = statistics.median([run(who, native, "first")[1] for _ in range(args.rounds)])
         except subprocess.CalledProcessError as error:
-            print(f"| {who} | not measured: {error.stderr.strip().splitlines()[-1]} |")
+            print(f"{name} is not measured: {error.stderr.strip().splitlines()[-1]}", file=sys.stderr)
             continue
-        print(f"| {who} | {peaks:.1f} | {peaks / parameters:.1f} | {seconds:.2f} |", flush=True)
+        PEAKS.add(name, peak, peak / parameters, seconds)
+    write(args.json, {"fits": PEAKS})
 
 
 if __name__ == "__main__":

@@ -17,17 +17,15 @@ import os
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported, and for the processes of the search
 os.environ["PYTHONWARNINGS"] = "ignore"  # few epochs do not converge, in other processes either
 
-import argparse
-import json
 import statistics
 import time
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _measured import Table, parser_of, write
 from joblib import parallel_backend
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV
@@ -40,8 +38,20 @@ from sknet.engine import fit_many
 SIZES = [(20,), (50,), (100,), (50, 50)]
 GRID = {"alpha": [0.0, 1e-4, 1e-3, 1e-2, 0.1], "hidden_layer_sizes": SIZES}
 QUICK = {"alpha": [0.0, 1e-2], "hidden_layer_sizes": SIZES[:2]}
-WAYS = {"n_jobs=1": ("loky", 1), "n_jobs=2, processes": ("loky", 2), "n_jobs=2, threads": ("threading", 2)}
+WAYS = {
+    "`n_jobs=1`": ("loky", 1),
+    "`n_jobs=2`, processes": ("loky", 2),
+    "`n_jobs=2`, threads": ("threading", 2),
+}
 EPOCHS, MORE_EPOCHS = 20, 120
+PEERS = {"sknet, s": ".2f", "scikit-learn, s": ".2f", "times faster": ".1f"}
+TABLES = {
+    "both": Table("scikit-learn's search", PEERS, drawn=list(PEERS)[:2], unit="seconds"),
+    "grouped": Table("each library's search, `n_jobs=2`", {**PEERS, "steps alone, s": ".2f"}),
+    "seeds": Table(
+        "networks 20-100-2", {"`fit_many`, s": ".2f", "one after the other, s": ".2f", "times faster": ".1f"}
+    ),
+}
 
 
 def seconds(work: Callable[[], Any]) -> float:
@@ -62,15 +72,10 @@ def medians(sides: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, fl
     return {name: statistics.median(each) for name, each in taken.items()}
 
 
-def table(found: Mapping[str, Mapping[str, float]], first: str) -> None:
-    """Print rows of figures; the last column says how much faster the first side is than the second."""
-    names = list(next(iter(found.values())))
-    print(f"\n| {first} | {' | '.join(f'{name}, s' for name in names)} | times faster |")
-    print("|---" * (len(names) + 2) + "|")
-    for row, figures in found.items():
-        ours, theirs = list(figures.values())[:2]
-        shown = " | ".join(f"{figure:.2f}" for figure in figures.values())
-        print(f"| {row} | {shown} | {theirs / ours:.1f} |", flush=True)
+def add(table: str, row: str, found: Mapping[str, float], *more: float) -> None:
+    """Add a row of seconds, and how much faster the first side is than the second."""
+    ours, theirs = found.values()
+    TABLES[table].add(row, ours, theirs, theirs / ours, *more)
 
 
 # -- searches ------------------------------------------------------------------------------------
@@ -114,17 +119,14 @@ def steady(sizes: Any, epochs: int) -> Any:
     return MLPClassifier(sizes, max_iter=epochs, tol=0.0, n_iter_no_change=np.inf, random_state=0)
 
 
-def searches(grid: Any, folds: int, rounds: int) -> dict[str, dict[str, float]]:
+def searches(grid: Any, folds: int, rounds: int) -> None:
     """Measure searches."""
-    found = {}
     for way, (backend, n_jobs) in WAYS.items():
         sides = {
             name: partial(in_backend, backend, partial(search, GridSearchCV, kind, grid, folds, n_jobs))
             for name, kind in (("sknet", MLPClassifier), ("scikit-learn", ScikitLearnMLP))
         }
-        found[way] = medians(sides, rounds)
-    table(found, "scikit-learn's GridSearchCV over both")
-    grouped = {}
+        add("both", way, medians(sides, rounds))
     for dtype in ("float64", "float32"):
         sides = {
             "sknet": partial(
@@ -132,9 +134,7 @@ def searches(grid: Any, folds: int, rounds: int) -> dict[str, dict[str, float]]:
             ),
             "scikit-learn": partial(search, GridSearchCV, ScikitLearnMLP, grid, folds, 2, dtype),
         }
-        grouped[dtype] = {**medians(sides, rounds), "steps alone": steps_alone(grid, folds, dtype)}
-    table(grouped, "each library's GridSearchCV, n_jobs=2")
-    return {**found, **{f"grouped, {dtype}": figures for dtype, figures in grouped.items()}}
+        add("grouped", dtype, medians(sides, rounds), steps_alone(grid, folds, dtype))
 
 
 # -- seeds ---------------------------------------------------------------------------------------
@@ -160,34 +160,28 @@ def together(n_models: int, X: Any, y: Any, n_jobs: int) -> None:
     fit_many(networks(n_models), X, y, epochs=EPOCHS, batch_size=32, n_jobs=n_jobs)
 
 
-def seeds(n_models: int, rounds: int) -> dict[str, dict[str, float]]:
+def seeds(n_models: int, rounds: int) -> None:
     """Measure many seeds."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1000, 20), dtype=np.float32)
     y = (X[:, :2] + rng.gumbel(size=(1000, 2))).argmax(axis=1)
     alone = partial(one_by_one, n_models, X, y)
-    found = {}
     for n_jobs in (1, 2):
         sides = {"fit_many": partial(together, n_models, X, y, n_jobs), "one after the other": alone}
-        found[f"n_jobs={n_jobs}"] = medians(sides, rounds)
-    table(found, f"{n_models} networks 20-100-2")
-    return found
+        add("seeds", f"{n_models}, `n_jobs={n_jobs}`", medians(sides, rounds))
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="few fits, to see that it runs")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     grid, folds, rounds, count = (QUICK, 2, 1, 4) if args.quick else (GRID, 5, args.rounds, 100)
-    found = {**searches(grid, folds, rounds), **seeds(count, rounds)}
-    if args.json is not None:
-        args.json.write_text(json.dumps(found, indent=1))
+    searches(grid, folds, rounds)
+    seeds(count, rounds)
+    write(args.json, TABLES)
 
 
 if __name__ == "__main__":

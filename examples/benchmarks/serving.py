@@ -9,7 +9,7 @@ contenders, so that other load on the machine affects all alike.
 Over HTTP, every contender is a pipeline of scaler and network behind the same service, examples/serve.py, in
 a process of its own.
 
-    python examples/benchmarks/serving.py [--quick] [--json]
+    python examples/benchmarks/serving.py [--quick] [--json PATH]
 """
 
 import argparse
@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _measured import Table, parser_of, write
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
@@ -43,6 +44,20 @@ import sknet
 
 Predict = Callable[[np.ndarray], Any]
 CONNECTIONS = 16
+TABLES = {
+    "rows": Table(
+        "`predict_proba` of one row",
+        {"us": ".1f", "requests / s of four threads": ".0f", "p50, us": ".0f", "p99, us": ".0f"},
+        drawn=("us",),
+        unit="microseconds per row",
+    ),
+    "frames": Table("prediction of one row of mixed columns", {"us": ".1f"}),
+    "http": Table(
+        f"HTTP, {CONNECTIONS} connections", {"requests / s": ".0f", "p50, ms": ".1f", "p99, ms": ".1f"}
+    ),
+    "sizes": Table("file", {"bytes / parameters": ".2f"}),
+    "imports": Table("import", {"seconds of a fresh Python": ".2f"}),
+}
 MOST_SECONDS = 0.2  # of the calls of one contender in a round
 WIDTHS = (30, 160, 200, 500, 2000)  # of the layer of networks whose files are compared
 IMPORTS = (
@@ -99,9 +114,8 @@ def predictors(clf: Any, peer: Any, X: np.ndarray, folder: Path) -> dict[str, Pr
         "scikit-learn": peer.predict_proba,
         "scikit-learn, pipeline": scaled.predict_proba,
     }
-    if hasattr(sknet, "freeze"):
-        pipeline = make_pipeline(StandardScaler(), sknet.MLPClassifier((100,), max_iter=5, random_state=0))
-        found["sknet, frozen pipeline"] = sknet.freeze(pipeline.fit(X, y)).predict_proba
+    pipeline = make_pipeline(StandardScaler(), sknet.MLPClassifier((100,), max_iter=5, random_state=0))
+    found["sknet, frozen pipeline"] = sknet.freeze(pipeline.fit(X, y)).predict_proba
     return {name: predict for name, predict in found.items() if predict is not None}
 
 
@@ -146,9 +160,9 @@ def of_frames() -> dict[str, Callable[[], Any]]:
         "sknet, frozen pipeline, list": lambda: frozen.predict(rows),
         "sknet, pipeline, data frame": lambda: ours.predict(row),
         "scikit-learn, pipeline, data frame": lambda: peer.predict(row),
-        "pandas alone: frame.iat[0, i] of each column": lambda: [row.iat[0, i] for i in range(4)],
-        "pandas alone: frame.iloc[0].tolist()": lambda: row.iloc[0].tolist(),
-        "pandas alone: frame.to_numpy()": lambda: row.to_numpy(),
+        "pandas alone: `frame.iat[0, i]` of each column": lambda: [row.iat[0, i] for i in range(4)],
+        "pandas alone: `frame.iloc[0].tolist()`": lambda: row.iloc[0].tolist(),
+        "pandas alone: `frame.to_numpy()`": lambda: row.to_numpy(),
     }
 
 
@@ -323,20 +337,20 @@ def sizes(clf: Any, peer: Any, folder: Path) -> dict[str, float]:
     own, other = (sum(a.nbytes for a in (*e.coefs_, *e.intercepts_)) for e in (clf, peer))
     found = {
         "sknet, pickle": len(pickle.dumps(clf)) / own,
-        "sknet, pickle of slim()": len(pickle.dumps(clf.slim())) / own,
-        "sknet, pickle of freeze()": len(pickle.dumps(clf.freeze())) / own,
+        "sknet, pickle of `slim()`": len(pickle.dumps(clf.slim())) / own,
+        "sknet, pickle of `freeze()`": len(pickle.dumps(clf.freeze())) / own,
         "scikit-learn, pickle": len(pickle.dumps(peer)) / other,
         "sknet, Python file": (folder / "written.py").stat().st_size / own,
     }
     for name, model, params in (
         ("sknet, safe file", clf, {}),
-        ('sknet, safe file, include="predict"', clf, {"include": "predict"}),
-        ("sknet, safe file of freeze()", clf.freeze(), {}),
+        ('sknet, safe file, `include="predict"`', clf, {"include": "predict"}),
+        ("sknet, safe file of `freeze()`", clf.freeze(), {}),
     ):
         sknet.save(model, folder / "model.safetensors", **params)
         found[name] = (folder / "model.safetensors").stat().st_size / own
     return found | {
-        f'sknet, safe file, include="predict", {own / 1000:.1f} kB of parameters': size / own
+        f'sknet, safe file, `include="predict"`, {own / 1000:.1f} kB of parameters': size / own
         for own, size in growing(folder)
     }
 
@@ -362,60 +376,40 @@ def import_seconds(rounds: int) -> dict[str, float]:
     return {statement: statistics.median(times) for statement, times in seconds.items()}
 
 
-def measured(quick: bool) -> dict[str, Any]:
-    """Return all figures."""
+def measured(quick: bool) -> None:
+    """Measure all figures, and add them to the tables."""
     calls, rounds, seconds, starts = (20, 3, 0.05, 1) if quick else (500, 9, 1.0, 9)
     clf, peer, X = fitted()
     with tempfile.TemporaryDirectory() as name:
         known = predictors(clf, peer, X, Path(name))
         for predict in known.values():
             predict(X[:1])  # compiles
+        alone = latencies(known, X[:1], calls, rounds)
+        for contender, figures in loads(known, X, seconds, rounds if quick else 5).items():
+            TABLES["rows"].add(contender, alone[contender], *figures)
         frames = {name: lambda _, f=f: f() for name, f in of_frames().items()}
-        for predict in frames.values():
-            predict(X[:1])
-        return {
-            "one row, us": latencies(known, X[:1], calls, rounds),
-            "one row of mixed columns, us": latencies(frames, X[:1], calls, rounds),
-            "load": loads(known, X, seconds, rounds if quick else 5),
-            "http": over_http(X, clf.predict(X), Path(name), 4 * seconds, 1 if quick else 3),
-            "bytes / parameters": sizes(clf, peer, Path(name)),
-            "import, s": import_seconds(starts),
-        }
-
-
-def show(found: dict[str, Any]) -> None:
-    """Print the figures as tables; ratios are to scikit-learn's pipeline."""
-    base, peer = "scikit-learn, pipeline", "onnxruntime"
-    rows = found["one row, us"]
-    print(f"| predict_proba, one row | us | {base} / it | {peer} / it |\n|---|---|---|---|")
-    for name, us in rows.items():
-        beside = f"{rows[peer] / us:.2f}" if peer in rows else "-"
-        print(f"| {name} | {us:.1f} | {rows[base] / us:.2f} | {beside} |")
-    for title, key in (("four threads", "load"), (f"HTTP, {CONNECTIONS} connections", "http")):
-        if not found[key]:
-            continue
-        print(f"\n| {title} | requests / s | p50, us | p99, us | it / {base} |\n|---|---|---|---|---|")
-        for name, (rate, middle, late) in found[key].items():
-            print(f"| {name} | {rate:.0f} | {middle:.0f} | {late:.0f} | {rate / found[key][base][0]:.2f} |")
-    mixed = ("one row of mixed columns, us", 1)
-    for title, digits in (mixed, ("bytes / parameters", 2), ("import, s", 2)):
-        print(f"\n| | {title} |\n|---|---|")
-        for name, value in found[title].items():
-            print(f"| {name} | {value:.{digits}f} |")
+        for contender, took in latencies(frames, X[:1], calls, rounds).items():
+            TABLES["frames"].add(contender, took)
+        served_rows = over_http(X, clf.predict(X), Path(name), 4 * seconds, 1 if quick else 3)
+        for contender, (rate, middle, late) in served_rows.items():
+            TABLES["http"].add(contender, rate, middle / 1e3, late / 1e3)
+        for contender, size in sizes(clf, peer, Path(name)).items():
+            TABLES["sizes"].add(contender, size)
+        for statement, took in import_seconds(starts).items():
+            TABLES["imports"].add(f"`{statement}`", took)
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description="Time predictions as a service asks for them.")
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="a few seconds; figures mean nothing")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--serve", nargs=2, metavar=("FILE", "PORT"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
         return serve(given.serve[0], int(given.serve[1]))
     warnings.simplefilter("ignore")
-    found = measured(given.quick)
-    print(json.dumps(found, indent=2)) if given.json else show(found)
+    measured(given.quick)
+    write(given.json, TABLES)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,9 @@ Each part of the step is run separately, many times: gathering the batch, the gr
 matrix products alone, the floor), and the update program. The rest of a fit is the loop: hyperparameters
 of the step, the finite check, losses and scores.
 
-    python examples/benchmarks/split.py [--rounds 5]
+    python examples/benchmarks/split.py [--rounds 5] [--json PATH]
 """
 
-import argparse
 import os
 import statistics
 import time
@@ -18,11 +17,17 @@ import numpy as np
 
 os.environ["SKNET_NATIVE"] = "never"  # before sknet is imported
 
+from _measured import Table, parser_of, write
 from training import LONG, NETWORKS, SHORT, Network, data, fit_estimator, floor, seconds
 
 import sknet
 from sknet import Model, nn
 from sknet.engine import compiled_step
+
+PARTS = ("whole", "gather", "gradient", "products", "update", "loop")
+STEPS = Table(
+    "network", dict.fromkeys(("whole, us", "gather", "gradient", "of it products", "update", "loop"), ".0f")
+)
 
 
 def network_of(network: Network) -> nn.Module:
@@ -72,21 +77,17 @@ def parts(network: Network) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+    args = parser.parse_args()
     warnings.simplefilter("ignore")
-    print("| network | whole, us | gather | gradient | of it products | update | loop |\n" + "|---" * 7 + "|")
     for network in NETWORKS:
         fit_estimator(sknet.MLPClassifier, network, *data(network), 1)
-        found = [parts(network) for _ in range(rounds)]
+        found = [parts(network) for _ in range(args.rounds)]
         median = {name: statistics.median(part[name] for part in found) for name in found[0]}
-        loop = median["whole"] - median["gather"] - median["gradient"] - median["update"]
-        names = ("whole", "gather", "gradient", "products", "update")
-        cells = [f"{median[name]:.0f}" for name in names] + [f"{loop:.0f}"]
-        print(f"| {network} | " + " | ".join(cells) + " |", flush=True)
+        median["loop"] = median["whole"] - median["gather"] - median["gradient"] - median["update"]
+        STEPS.add(str(network), *[median[name] for name in PARTS])
+    write(args.json, {"steps": STEPS})
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ import os
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported; second threads do not help here
 
-import argparse
 import cProfile
+import importlib.util
 import json
 import statistics
 import subprocess
@@ -24,10 +24,10 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _measured import Table, parser_of, write
 from sklearn.datasets import load_digits, load_iris
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
 
@@ -35,6 +35,7 @@ from sknet import MLPClassifier
 from sknet.callbacks import Callback
 
 KINDS = {"sknet": MLPClassifier, "scikit-learn": ScikitLearnMLP}
+STARTS = Table("", dict.fromkeys(KINDS, ".4g"))
 EPOCHS = 20
 ROWS = 200  # of a batch of the stream
 
@@ -67,13 +68,13 @@ class Clock(Callback):
             self.began_ = time.perf_counter()
 
 
-def in_turns(ways: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
+def in_turns(ways: Mapping[Any, Callable[[], float]], rounds: int) -> dict[Any, float]:
     """Return the median measurement of each function, called alternately."""
-    found: dict[str, list[float]] = {name: [] for name in ways}
+    found: dict[Any, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
             found[name].append(way())
-    return {name: statistics.median(values) for name, values in found.items()}
+    return {name: statistics.median(values) for name, values in found.items() if values}
 
 
 def seconds(call: Callable[[], object], times: int = 1) -> float:
@@ -97,23 +98,35 @@ def drawing_weights() -> float:
     return seconds(lambda: [random_state.uniform(-1, 1, n) for n in (400, 100, 300, 3)])
 
 
-def second_fits(rounds: int) -> dict[str, float]:
-    """Return milliseconds of a second fit on iris."""
+Sides = dict[str, Callable[[], float]]  # by "sknet" and "scikit-learn"
+
+
+def measured(rows: Mapping[str, Sides], factor: float, rounds: int, warm: int = 2) -> None:
+    """Add the median measurements of functions by row and side, all called alternately."""
+    ways = {(row, name): way for row, sides in rows.items() for name, way in sides.items()}
+    in_turns(ways, warm)
+    found = in_turns(ways, rounds)
+    for row in rows:
+        STARTS.add(row, *[None if (row, name) not in found else found[row, name] * factor for name in KINDS])
+
+
+def second_fits(rounds: int) -> None:
+    """Measure milliseconds of a second fit on iris."""
     X, y = load_iris(return_X_y=True)
-    ways: dict[str, Callable[[], float]] = {
-        f"iris, second fit of {EPOCHS} epochs, {name}": (
-            lambda kind=kind: seconds(lambda: kind(max_iter=EPOCHS, random_state=0).fit(X, y))
-        )
+    whole: Sides = {
+        name: lambda kind=kind: seconds(lambda: kind(max_iter=EPOCHS, random_state=0).fit(X, y))
         for name, kind in KINDS.items()
     }
-    ways["before its first step, sknet"] = lambda: before_the_first_step(X, y)
-    ways["of it, drawing the weights"] = drawing_weights
-    in_turns(ways, 3)
-    return {name: value * 1e3 for name, value in in_turns(ways, rounds).items()}
+    rows = {
+        f"iris, second fit of {EPOCHS} epochs, ms": whole,
+        "before its first step, ms": {"sknet": lambda: before_the_first_step(X, y)},
+        "of it, drawing the weights, ms": {"sknet": drawing_weights},
+    }
+    measured(rows, 1e3, rounds, warm=3)
 
 
-def first_fits(rounds: int) -> dict[str, float]:
-    """Return the milliseconds before the first step of the first fit in a process."""
+def first_fits(rounds: int) -> None:
+    """Measure the milliseconds before the first step of the first fit in a process."""
 
     def fresh(native: bool) -> float:
         environment = os.environ | {"SKNET_NATIVE": "auto" if native else "never"}
@@ -121,28 +134,21 @@ def first_fits(rounds: int) -> dict[str, float]:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
         return float(json.loads(done.stdout))
 
-    ways = {"before the first step of a process, NumPy's plan": lambda: fresh(False)}
-    try:
-        import numba  # noqa: F401
-
-        ways["the same, where Numba is installed"] = lambda: fresh(True)
-    except ImportError:
-        pass
-    return {name: value * 1e3 for name, value in in_turns(ways, rounds).items()}
+    rows: dict[str, Sides] = {"before the first step of a process, ms": {"sknet": lambda: fresh(False)}}
+    if importlib.util.find_spec("numba") is not None:
+        rows["the same with Numba installed, ms"] = {"sknet": lambda: fresh(True)}
+    measured(rows, 1e3, rounds, warm=0)
 
 
-def streams(rounds: int) -> dict[str, float]:
-    """Return the microseconds of a call of `partial_fit`, and of its steps."""
+def streams(rounds: int) -> None:
+    """Measure the microseconds of a call of `partial_fit`, and of its steps."""
     X, y = load_digits(return_X_y=True)
     X, y = (X / 16)[:ROWS].astype(np.float32), y[:ROWS]
-    calls = 50
-    found: dict[str, Callable[[], float]] = {}
+    calls: Sides = {}
     for name, kind in KINDS.items():
         clf = kind(random_state=0)
         clf.partial_fit(X, y, classes=np.arange(10))
-        found[f"partial_fit of {ROWS} rows, {name}"] = lambda clf=clf: seconds(
-            lambda: clf.partial_fit(X, y), calls
-        )
+        calls[name] = lambda clf=clf: seconds(lambda: clf.partial_fit(X, y), 50)
     many = {n: np.tile(X, (n, 1)) for n in (20, 220)}
     classes = {n: np.tile(y, n) for n in many}
 
@@ -154,56 +160,49 @@ def streams(rounds: int) -> dict[str, float]:
         long, short = (seconds(lambda n=n: fits[n](many[n], classes[n])) for n in (220, 20))
         return (long - short) / 200
 
-    found["of it, the step, sknet"] = step
-    in_turns(found, 2)
-    return {name: value * 1e6 for name, value in in_turns(found, rounds).items()}
+    rows = {f"`partial_fit` of {ROWS} rows, us": calls, "its step alone, us": {"sknet": step}}
+    measured(rows, 1e6, rounds)
 
 
-def predictions(rounds: int) -> dict[str, float]:
-    """Return the microseconds of predictions of few rows, and their number of Python function calls."""
+def predictions(rounds: int) -> None:
+    """Measure the microseconds of predictions of few rows, and count their calls of Python functions."""
     X, y = load_digits(return_X_y=True)
     X = (X / 16).astype(np.float32)
     fitted = {name: kind(max_iter=5, random_state=0).fit(X, y) for name, kind in KINDS.items()}
-    ways: dict[str, Callable[[], float]] = {}
-    calls = {}
-    for n in (1, 2, 10):
-        for name, clf in fitted.items():
-            rows = X[:n]
-            ways[f"predict of {n} rows, {name}"] = lambda clf=clf, rows=rows: seconds(
-                lambda: clf.predict(rows), 200
-            )
-            clf.predict(rows)
-            profile = cProfile.Profile()
-            profile.runcall(clf.predict, rows)
-            calls[f"function calls of predict of {n} rows, {name}"] = float(
-                sum(entry.callcount for entry in profile.getstats())
-            )
-    return {name: value * 1e6 for name, value in in_turns(ways, rounds).items()} | calls
+    names = {1: "1 row", 2: "2 rows", 10: "10 rows"}
+    rows: dict[str, Sides] = {
+        f"`predict` of {shown}, us": {
+            name: lambda clf=clf, n=n: seconds(lambda: clf.predict(X[:n]), 200)
+            for name, clf in fitted.items()
+        }
+        for n, shown in names.items()
+    }
+    measured(rows, 1e6, rounds)
+    for n, shown in names.items():
+        STARTS.add(
+            f"function calls of `predict` of {shown}", *[calls_of(clf, X[:n]) for clf in fitted.values()]
+        )
+
+
+def calls_of(clf: Any, rows: Any) -> float:
+    """Return the number of Python function calls of a prediction."""
+    profile = cProfile.Profile()
+    profile.runcall(clf.predict, rows)
+    return float(sum(entry.callcount for entry in profile.getstats()))
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="a few rounds, to see that it runs")
-    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     rounds = 3 if args.quick else 41
-    sections = {
-        "milliseconds": second_fits(rounds) | first_fits(2 if args.quick else 9),
-        "microseconds": streams(rounds) | predictions(rounds),
-    }
-    found = {}
-    print("| | figure | unit |\n|---|---|---|")
-    for unit, figures in sections.items():
-        for name, value in figures.items():
-            shown = "calls" if name.startswith("function calls") else unit
-            print(f"| {name} | {value:.3g} | {shown} |")
-            found[name] = {"value": value, "unit": shown}
-    if args.json is not None:
-        args.json.write_text(json.dumps(found, indent=1))
+    second_fits(rounds)
+    first_fits(2 if args.quick else 9)
+    streams(rounds)
+    predictions(rounds)
+    write(args.json, {"starts": STARTS})
 
 
 if __name__ == "__main__":

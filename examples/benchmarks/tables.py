@@ -1,8 +1,6 @@
 """Scores of TabularClassifier and TabularRegressor compared with scikit-learn's HistGradientBoosting.
 
-::
-
-    python examples/benchmarks/tables.py --data DIR [--sets NAME ...] [--seeds 0 1 2] [--rows N] [--draw 0]
+    python examples/benchmarks/tables.py --data DIR [--sets NAME ...] [--seeds 0 1 2] [--rows N] [--json PATH]
     python examples/benchmarks/tables.py --data DIR --out-of-fold --params sharp__epochs=36 sharp__n_bins=8
 
 DIR has a file ``datasets.json`` that describes each set (its ``file``, ``target``, ``task``, columns to
@@ -15,7 +13,6 @@ predictions of sknet with other parameters, by which settings are chosen. It nee
 ``python -m pip install "sknet[data]"``.
 """
 
-import argparse
 import ast
 import json
 import time
@@ -23,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _measured import Table, parser_of, write
 from sklearn.base import is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score
@@ -31,6 +29,19 @@ from sknet.tabular import TabularClassifier, TabularRegressor
 
 SETS = ("adult", "covertype_16pct", "california_housing", "diamonds", "bike_sharing")
 MOST_TEST_ROWS = 10_000
+MEANS = Table(
+    "data set",
+    {
+        "score": "s",
+        **{
+            "sknet": ".3f",
+            "HistGradientBoosting": ".3f",
+            "log loss": ".3f",
+            "of HistGradientBoosting": ".3f",
+        },
+        **{"sknet, s": ".1f", "HistGradientBoosting, s": ".1f"},
+    },
+)
 
 
 def load(folder: Path, name: str, rows: int, seed: int) -> tuple[Any, ...]:
@@ -54,19 +65,19 @@ def estimators(task: str, seed: int) -> dict[str, Any]:
         ours, theirs = TabularClassifier, HistGradientBoostingClassifier
     return {
         "sknet": ours(random_state=seed),
-        "HGB": theirs(categorical_features="from_dtype", random_state=seed),
+        "HistGradientBoosting": theirs(categorical_features="from_dtype", random_state=seed),
     }
 
 
-def scores(model: Any, X: Any, y: Any, task: str) -> str:
-    """Return the scores of a fitted model on test rows, as text."""
+def scores(model: Any, X: Any, y: Any, task: str) -> dict[str, float]:
+    """Return the scores of a fitted model on test rows, the one that counts first."""
     if task == "regression":
-        return f"R2 {r2_score(y, model.predict(X)):.4f}"
+        return {"R2": r2_score(y, model.predict(X))}
     probabilities = model.predict_proba(X)
     loss = log_loss(y, probabilities, labels=model.classes_)
     if len(model.classes_) == 2:
-        return f"auc {roc_auc_score(y, probabilities[:, 1]):.4f}  log loss {loss:.4f}"
-    return f"accuracy {accuracy_score(y, model.predict(X)):.4f}  log loss {loss:.4f}"
+        return {"AUC": roc_auc_score(y, probabilities[:, 1]), "log loss": loss}
+    return {"accuracy": accuracy_score(y, model.predict(X)), "log loss": loss}
 
 
 def out_of_fold(model: Any, y: Any) -> str:
@@ -88,8 +99,19 @@ def parameter(text: str) -> tuple[str, Any]:
         return name, value
 
 
+def add_means(name: str, of_all: dict[str, list[dict[str, float]]]) -> None:
+    """Add the means over the seeds of a set."""
+    means = {
+        label: {key: float(np.mean([each[key] for each in found])) for key in found[0]}
+        for label, found in of_all.items()
+    }
+    score = next(iter(means["sknet"]))
+    figures = [each.get(key) for key in (score, "log loss", "seconds") for each in means.values()]
+    MEANS.add(name, score, *figures)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with datasets.json")
     parser.add_argument("--sets", nargs="+", default=SETS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
@@ -98,6 +120,7 @@ def main() -> None:
     parser.add_argument("--params", nargs="+", type=parameter, default=[], metavar="NAME=VALUE")
     parser.add_argument("--out-of-fold", action="store_true", help="look at no test rows")
     arguments = parser.parse_args()
+    results: dict[str, dict[str, list[dict[str, float]]]] = {}
     for name in arguments.sets:
         X, y, X_test, y_test, task = load(arguments.data, name, arguments.rows, arguments.draw)
         for seed in arguments.seeds:
@@ -109,11 +132,18 @@ def main() -> None:
                 started = time.perf_counter()
                 model.fit(X, y)
                 seconds = time.perf_counter() - started
-                found = (
-                    out_of_fold(model, y) if arguments.out_of_fold else scores(model, X_test, y_test, task)
-                )
+                if arguments.out_of_fold:
+                    found = out_of_fold(model, y)
+                else:
+                    figures = scores(model, X_test, y_test, task)
+                    found = "  ".join(f"{key} {value:.4f}" for key, value in figures.items())
+                    of_set = results.setdefault(name, {}).setdefault(label, [])
+                    of_set.append({**figures, "seconds": seconds})
                 own = f"  out of fold {model.oof_score_:.4f}  mix {model.mix_}" if label == "sknet" else ""
-                print(f"{name:20} seed {seed}  {label:5}  {found}  {seconds:6.1f} s{own}", flush=True)
+                print(f"{name:20} seed {seed}  {label:20}  {found}  {seconds:6.1f} s{own}", flush=True)
+    for name, of_all in results.items():
+        add_means(name, of_all)
+    write(arguments.json, {"scores": MEANS})
 
 
 if __name__ == "__main__":

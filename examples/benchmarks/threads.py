@@ -4,22 +4,23 @@ With Numba, training runs in native code that does not hold the GIL, so threads 
 processes, without copies of the data and without workers to start. The worker processes are started,
 and have loaded the machine code, before timing starts.
 
-    python examples/benchmarks/threads.py [--rounds 5] [--fits 4]
+    python examples/benchmarks/threads.py [--rounds 5] [--fits 4] [--json PATH]
 """
 
-import argparse
 import os
 import statistics
 import time
 import warnings
 
 import numpy as np
+from _measured import Table, parser_of, write
 from joblib import Parallel, delayed
 
 from sknet import MLPClassifier
 from sknet.optim import Adam
 
 os.environ.setdefault("SKNET_NATIVE", "always")  # short fits would end before it is loaded
+FITS = Table("fits of 20-100-2, batch 32, 300 epochs", {"seconds": ".2f"})
 REST = 0.3  # seconds before each turn, since threads of the previous one spin for a while
 
 
@@ -40,20 +41,19 @@ def fit(X: np.ndarray, y: np.ndarray, number: int) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--fits", type=int, default=4)
     arguments = parser.parse_args()
     X, y = data()
     jobs = [delayed(fit)(X, y, number) for number in range(arguments.fits)]
     ways = {
-        "one after the other": Parallel(n_jobs=1),
-        f"{arguments.fits} threads": Parallel(n_jobs=arguments.fits, backend="threading"),
-        "2 processes": Parallel(n_jobs=2, backend="loky"),
+        f"{arguments.fits}, one after the other": Parallel(n_jobs=1),
+        f"{arguments.fits} in as many threads": Parallel(n_jobs=arguments.fits, backend="threading"),
+        f"{arguments.fits} in 2 processes": Parallel(n_jobs=2, backend="loky"),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
+    alone: list[float] = []
     for turn in range(arguments.rounds + 1):
         for name, parallel in ways.items():
             time.sleep(REST)
@@ -61,10 +61,12 @@ def main() -> None:
             losses = parallel(jobs)
             if turn:  # the first starts workers and loads machine code
                 times[name].append(time.perf_counter() - start)
-            assert np.allclose(losses, ways["one after the other"](jobs) if not turn else losses)
-    print(f"| {arguments.fits} fits of 20-100-2, batch 32, 300 epochs | seconds |\n|---|---|")
+            else:
+                alone = losses if name == next(iter(ways)) else alone
+                assert np.allclose(losses, alone)
     for name, values in times.items():
-        print(f"| {name} | {statistics.median(values):.2f} |")
+        FITS.add(name, statistics.median(values))
+    write(arguments.json, {"fits": FITS})
 
 
 if __name__ == "__main__":

@@ -9,23 +9,23 @@ sknet runs in native code from the first step on where Numba is installed; SKNET
 Prints, for each network, microseconds per step (median over the rounds), the ratio of the others to
 sknet, and of sknet to the floor; at the end the geometric means.
 
-    python examples/benchmarks/training.py [--quick] [--rounds 5] [--json FILE]
+    python examples/benchmarks/training.py [--quick] [--rounds 5] [--json PATH]
 """
 
-import argparse
-import json
+import importlib.util
 import os
 import platform
 import statistics
+import sys
 import time
 import warnings
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import sklearn
+from _measured import Table, parser_of, write
 from sklearn.neural_network import MLPClassifier as ScikitLearnMLP
 
 import sknet
@@ -33,6 +33,14 @@ import sknet
 os.environ.setdefault("SKNET_NATIVE", "always")  # short fits would end before it is loaded
 SHORT, LONG = 2, 8  # epochs
 NEVER = 10**6  # epochs without improvement that are allowed
+SIDES = ("sknet", "scikit-learn", "PyTorch", "floor")
+RATIOS = ("scikit-learn / sknet", "PyTorch / sknet", "sknet / floor")
+STEPS = Table(
+    "network",
+    {**dict.fromkeys(SIDES, ".0f"), **dict.fromkeys(RATIOS, ".2f"), "start, ms": ".1f"},
+    drawn=SIDES,
+    unit="microseconds per step",
+)
 REST = 0.3  # seconds before each turn, since threads of the previous one spin for a while
 
 
@@ -110,11 +118,8 @@ def contenders() -> dict[str, Callable[..., None]]:
         "sknet": lambda *args: fit_estimator(sknet.MLPClassifier, *args),
         "scikit-learn": lambda *args: fit_estimator(ScikitLearnMLP, *args),
     }
-    try:
-        import torch
-    except ImportError:
-        return found
-    found[f"torch {torch.__version__.split('+')[0]}"] = fit_torch
+    if importlib.util.find_spec("torch") is not None:
+        found["PyTorch"] = fit_torch
     return found
 
 
@@ -164,44 +169,34 @@ def measure(network: Network, fits: dict[str, Callable[..., None]], rounds: int)
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--quick", action="store_true", help="only the three small networks")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", help="a file for the times, which docs/measured keeps")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     fits = contenders()
-    peers = [name for name in fits if name != "sknet"]
     print(
         f"Python {platform.python_version()}, NumPy {np.__version__}, scikit-learn {sklearn.__version__}, "
         f"sknet {sknet.__version__}, float32, Adam, microseconds per step\n"
     )
-    print(
-        "| network | "
-        + " | ".join([*fits, "floor", *[f"{p} / sknet" for p in peers], "sknet / floor", "start, ms"])
-        + " |"
-    )
-    print("|---" * (len(fits) + len(peers) + 4) + "|")
-    measured: dict[str, dict[str, float]] = {}
-    ratios: dict[str, list[float]] = {name: [] for name in [*peers, "floor"]}
+    of_all: dict[str, list[float]] = {name: [] for name in RATIOS}
     for network in NETWORKS[:3] if arguments.quick else NETWORKS:
         found = measure(network, fits, arguments.rounds)
-        measured[str(network)] = {name: round(found[name], 1) for name in [*fits, "floor"]}
-        for name, values in ratios.items():
-            values.append(found["sknet"] / found[name] if name == "floor" else found[name] / found["sknet"])
-        cells = [f"{found[name]:.0f}" for name in [*fits, "floor"]]
-        cells += [f"{ratios[name][-1]:.2f}" for name in [*peers, "floor"]] + [f"{found['start']:.1f}"]
-        print(f"| {network} | " + " | ".join(cells) + " |", flush=True)
-    if any(value <= 0 for values in ratios.values() for value in values):
-        print("\nA long fit took less time than a short one: this machine is too busy to measure on.")
-        return
-    if arguments.json:
-        times = {"unit": "microseconds per step", "rows": measured}
-        Path(arguments.json).write_text(json.dumps(times, indent=1) + "\n")
-    means = ", ".join(f"{name} {statistics.geometric_mean(values):.2f}" for name, values in ratios.items())
-    print(f"\ngeometric means, peer / sknet and sknet / floor: {means}")
+        ratios = ratios_of(found)
+        if any(ratio <= 0 for ratio in ratios.values()):
+            sys.exit("\nA long fit took less time than a short one: this machine is too busy to measure on.")
+        for name, ratio in ratios.items():
+            of_all[name].append(ratio)
+        STEPS.add(str(network), *map(found.get, SIDES), *map(ratios.get, RATIOS), found["start"])
+    means = [statistics.geometric_mean(values) if values else None for values in of_all.values()]
+    STEPS.add("geometric mean", *[None for _ in SIDES], *means, None)
+    write(arguments.json, {"steps": STEPS})
+
+
+def ratios_of(found: dict[str, float]) -> dict[str, float]:
+    """Return the ratios that were measured: of the peers to sknet, and of sknet to the floor."""
+    pairs = (name.split(" / ") for name in RATIOS)
+    return {f"{x} / {y}": found[x] / found[y] for x, y in pairs if x in found}
 
 
 if __name__ == "__main__":

@@ -4,19 +4,20 @@ Training and prediction have to share one thread pool: otherwise idle threads of
 the other needs. With early stopping, a tenth of the rows is held out, so an epoch trains on fewer rows, and
 should not take longer.
 
-    python examples/benchmarks/validation.py [--rounds 5]
+    python examples/benchmarks/validation.py [--rounds 5] [--json PATH]
 """
 
-import argparse
 import statistics
 import warnings
 
 import numpy as np
+from _measured import Table, parser_of, write
 from training import NETWORKS, Network, data, fit_estimator, seconds
 
 from sknet import MLPClassifier
 
 SHORT, LONG = 4, 24  # epochs
+EPOCHS = Table("network", {"one epoch, ms": ".1f", "with held-out rows": ".1f"})
 
 
 def milliseconds(network: Network, X: np.ndarray, y: np.ndarray, early_stopping: bool, rounds: int) -> float:
@@ -32,16 +33,15 @@ def milliseconds(network: Network, X: np.ndarray, y: np.ndarray, early_stopping:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+    args = parser.parse_args()
     warnings.simplefilter("ignore")
-    print("| network | one epoch, ms | with held-out rows |\n|---|---|---|")
     for network in NETWORKS[:-1]:
-        plain, early = (milliseconds(network, *data(network), early, rounds) for early in (False, True))
-        print(f"| {network} | {plain:.1f} | {early:.1f} |", flush=True)
+        X, y = data(network)
+        plain, early = (milliseconds(network, X, y, early, args.rounds) for early in (False, True))
+        EPOCHS.add(str(network), plain, early)
+    write(args.json, {"epochs": EPOCHS})
 
 
 if __name__ == "__main__":

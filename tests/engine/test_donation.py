@@ -1,7 +1,6 @@
 """The functional form with donated memory: same bits, little memory, and no surprises."""
 
 import pickle
-import runpy
 
 import numpy as np
 import pytest
@@ -9,9 +8,9 @@ import pytest
 from sknet.exceptions import GradientError, StateError
 from sknet.optim import EMA, SGD, Adam, Muon
 from tests.engine.helpers import CLASSES, X, assert_same, assert_same_state, classifier
-from tests.project import ROOT
+from tests.project import benchmark
 
-BENCHMARK = runpy.run_path(str(ROOT / "examples/benchmarks/functional.py"))
+BENCHMARK = benchmark("functional")
 step = BENCHMARK["functional_step"]
 
 OPTIMIZERS = [Adam(), SGD(0.1, 0.9), EMA(Adam()), Muon()]

@@ -1,0 +1,138 @@
+"""Write the figures of docs/benchmarks.md: ``python -m docs.make_benchmarks``.
+
+The page's tables, the lines about the machine and the README's row of a training step come from the files in
+``docs/measured``, which the scripts of ``examples/benchmarks`` write::
+
+    python -m docs.make_benchmarks                              # writes the page from the files
+    python -m docs.make_benchmarks --run --data DIR             # runs all scripts before, an hour
+    python -m docs.make_benchmarks --run training-native search # runs some of them
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from examples.benchmarks._measured import Table, read
+from tests.project import ROOT
+
+PAGE = ROOT / "docs/benchmarks.md"
+README = ROOT / "README.md"
+MEASURED = ROOT / "docs/measured"
+BLOCK = re.compile(r"(<!-- measured: (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+ROW = re.compile(r"^\| a training step, (.*?) \|.*$", re.MULTILINE)
+
+
+class Run(NamedTuple):
+    """How a file of figures is made."""
+
+    script: str
+    environment: Mapping[str, str] = {}
+    needs_data: bool = False
+
+
+RUNS = {
+    "training-numpy": Run("training.py", {"SKNET_NATIVE": "never"}),
+    "training-native": Run("training.py", {"SKNET_NATIVE": "always"}),
+    "split": Run("split.py"),
+    "cold": Run("cold.py"),
+    "start": Run("start.py"),
+    "search": Run("search.py"),
+    "busy": Run("busy.py"),
+    "halving": Run("halving.py"),
+    "tables": Run("tables.py", needs_data=True),
+    "threads": Run("threads.py"),
+    "validation": Run("validation.py"),
+    "loops": Run("loops.py"),
+    "memory": Run("memory.py"),
+    "functional": Run("functional.py"),
+    "layers": Run("layers.py", {"OMP_NUM_THREADS": "2"}),
+    "serving": Run("serving.py"),
+}
+
+
+def measure(names: Sequence[str], data: Path | None) -> None:
+    """Run the scripts of some files, one after the other."""
+    for name in names or RUNS:
+        script, environment, needs_data = RUNS[name]
+        if needs_data and data is None:
+            print(f"{name} needs --data DIR, and stays as it is", file=sys.stderr)
+            continue
+        command = [sys.executable, ROOT / "examples/benchmarks" / script, "--json", MEASURED / f"{name}.json"]
+        command += ["--data", data] if needs_data and data is not None else []
+        print(f"\n{name}", flush=True)
+        subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT), **environment}, check=True)
+
+
+def tables() -> dict[tuple[str, str], Table]:
+    """Return all tables by file and name."""
+    return {(name, key): table for name in RUNS for key, table in read(MEASURED / f"{name}.json")[1].items()}
+
+
+def page() -> str:
+    """Return the page with the figures of the files."""
+    known = tables()
+
+    def block(match: re.Match[str]) -> str:
+        head, name, key, end = match.groups()
+        lines = machines() if name == "machines" else list(known[name, key].lines())
+        return "\n".join([head.rstrip(), *lines, end])
+
+    return BLOCK.sub(block, PAGE.read_text())
+
+
+def readme() -> str:
+    """Return the README with the microseconds of a training step: sknet's, scikit-learn's and PyTorch's."""
+    known = tables()["training-native", "steps"]
+
+    def row(match: re.Match[str]) -> str:
+        figures = dict(zip(known.columns, known.rows[match[1]], strict=True))
+        ours, theirs, torch = (f"{figures[name]:.0f} us" for name in ("sknet", "scikit-learn", "PyTorch"))
+        return f"| a training step, {match[1]} | {ours} | {theirs} | | {torch} |"
+
+    return ROW.sub(row, README.read_text())
+
+
+def machines() -> list[str]:
+    """Return a line for each machine with its versions: what was measured there, and when."""
+    found: dict[str, list[tuple[str, date]]] = {}
+    for name in RUNS:
+        machine, _ = read(MEASURED / f"{name}.json")
+        found.setdefault(facts(machine), []).append((name, date.fromisoformat(machine["date"])))
+    return [f"{known} {when(entries, len(found) > 1)}" for known, entries in found.items()]
+
+
+def facts(machine: Mapping[str, Any]) -> str:
+    """Return what is known of a machine."""
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    return f"{machine['cores']} cores ({machine['processor']}), {machine['system']}, {versions}."
+
+
+def when(entries: Sequence[tuple[str, date]], with_names: bool) -> str:
+    """Return on which days something was measured."""
+    days = sorted({day for _, day in entries})
+    span = " to ".join(f"{day.day} {day:%B %Y}" for day in dict.fromkeys((days[0], days[-1])))
+    names = " (" + ", ".join(f"`{name}`" for name, _ in entries) + ")" if with_names else ""
+    return f"Measured {'from ' if len(days) > 1 else 'on '}{span}{names}."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--run", nargs="*", choices=RUNS, metavar="NAME", help="run scripts before")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="folder with datasets.json, for the tables")
+    arguments = parser.parse_args()
+    if arguments.run is not None:
+        measure(arguments.run, arguments.data)
+    PAGE.write_text(page())
+    README.write_text(readme())
+
+
+if __name__ == "__main__":
+    main()
