@@ -54,7 +54,7 @@ class RowReader:
             conversions of their own.
         """
         columns = getattr(X, "columns", None)
-        if columns is None or not hasattr(X, "iloc") or len(X) != 1:
+        if columns is None or not hasattr(X, "iat") or len(X) != 1:  # a lazy frame has no length yet
             return None
         latest, order = self._latest
         # Arrays of objects may have been written to, and are compared in no time.

@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sknet.callbacks import Callback
+from sknet.estimators.extend import BaseNet
 
 __all__ = ["Display", "found_callback", "largest", "network_of", "tiled", "transformed"]
 
@@ -47,7 +48,7 @@ def network_of(estimator: Any) -> Any:
         If it is not fitted.
     """
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
-    if not hasattr(type(last), "summary"):
+    if not isinstance(last, BaseNet):
         raise TypeError(
             f"displays show networks of sknet, got {type(last).__name__}: pass an estimator such as "
             "MLPClassifier, or a Pipeline that ends with one"

@@ -15,7 +15,7 @@ from sknet.estimators._summary_html import html_of
 from sknet.losses.extend import Averaged
 from sknet.nn import Module, Sequential
 
-__all__ = ["EstimatorSummary", "LayerRow", "Summarized"]
+__all__ = ["EstimatorSummary", "LayerRow", "Summarized", "summary_rows", "with_values"]
 
 LONGEST = 60  # characters of a layer's arguments
 
@@ -59,7 +59,7 @@ class EstimatorSummary:
     facts : dict of str to str
         What else is to be said of the fit: epochs, the best of them, precision and device.
     history : History
-        The numbers of the fit, epoch by epoch.
+        The numbers of the fit, epoch by epoch; of an ensemble for tables, mean losses of each kind.
     best_epoch : int or None
         The epoch whose weights were restored.
     """
@@ -108,17 +108,29 @@ class EstimatorSummary:
 
 
 class Summarized(BaseEstimator):
-    """What shows the network of a fitted estimator."""
+    """What shows the network of a fitted estimator.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> import sknet
+    >>> X, y = load_iris(return_X_y=True)
+    >>> reg = sknet.TabularRegressor(budget=0.01, random_state=0).fit(X, y)
+    >>> [row.text for row in reg.summary().layers if "." not in row.path]
+    ['8 x TabularNet', '4 x TabularNet']
+    """
 
     model_: Model
     history_: History
     best_epoch_: int | None
+    _of_networks = "model_"  # the attribute without which there is nothing to show
 
     def summary(self) -> EstimatorSummary:
         """Return a table of the fitted network: layers, output shapes, parameters, loss and optimizer.
 
         Nothing is computed: shapes follow from the weights, or from a pass that runs shape rules alone. Only
-        a network whose code reads values is run on a row of zeros.
+        a network whose code reads values is run on a row of zeros. For an ensemble for tables, the table has
+        the layers of the first network of each kind, with the parameters of all.
 
         Returns
         -------
@@ -160,9 +172,9 @@ class Summarized(BaseEstimator):
         shapes = self._output_shapes()
         return EstimatorSummary(
             type(self).__name__,
-            list(_layers(model.module, shapes)),
-            _with_values(loss.loss if isinstance(loss, Averaged) else loss),
-            _with_values(model.optimizer),
+            list(summary_rows(model.module, shapes)),
+            with_values(loss.loss if isinstance(loss, Averaged) else loss),
+            with_values(model.optimizer),
             dict(self._facts()),
             history,
             self.best_epoch_,
@@ -190,11 +202,24 @@ class Summarized(BaseEstimator):
     def _html_repr(self) -> str:
         """Return scikit-learn's diagram, and below it the network if there is one."""
         diagram = str(super()._html_repr())
-        return diagram + self._summary()._repr_html_() if "model_" in self.__dict__ else diagram
+        return diagram + self._summary()._repr_html_() if self._of_networks in self.__dict__ else diagram
 
 
-def _layers(network: Module, shapes: dict[str, tuple[int, ...]]) -> Iterator[LayerRow]:
-    """Yield a row for each module; a `Sequential` around everything says nothing."""
+def summary_rows(network: Module, shapes: dict[str, tuple[int, ...]]) -> Iterator[LayerRow]:
+    """Yield a row for each module of a network; a `Sequential` around everything says nothing.
+
+    Parameters
+    ----------
+    network : Module
+        The network.
+    shapes : dict of str to tuple of int
+        Shapes of the layers' outputs for one row, by path, as far as they are known.
+
+    Yields
+    ------
+    LayerRow
+        Parents before children.
+    """
     owned: dict[str, list[Any]] = {}
     for name, parameter in network.named_parameters():
         owned.setdefault(name.rpartition(".")[0], []).append(parameter)
@@ -226,8 +251,20 @@ def _shape(shape: tuple[int, ...] | None) -> str:
     return "-" if shape is None else f"({', '.join(map(str, ('n', *shape)))}{'' if shape else ','})"
 
 
-def _with_values(part: Any) -> str:
-    """Return a loss or an optimizer with its parameters, those that have their defaults included."""
+def with_values(part: Any) -> str:
+    """Return a loss or an optimizer with its parameters, those that have their defaults included.
+
+    Parameters
+    ----------
+    part : Loss or Optimizer
+        The object.
+
+    Returns
+    -------
+    str
+        In one line.
+    """
     values = part.get_params(deep=False)
     order = [name for name in inspect.signature(type(part)).parameters if values.get(name) is not None]
-    return f"{type(part).__name__}({', '.join(f'{name}={values[name]!r}' for name in order)})"
+    said = f"{type(part).__name__}({', '.join(f'{name}={values[name]!r}' for name in order)})"
+    return re.sub(r"\s+", " ", said)

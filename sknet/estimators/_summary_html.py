@@ -8,7 +8,7 @@ __all__ = ["curve", "html_of"]
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 360, 130, 46, 18
 # Middle tones, which are legible on white and on black; everything else has the colour of the page's text.
-COLORS = {"loss": "#3b82c4", "validation_loss": "#e08a1e"}
+COLORS = {"loss": "#3b82c4", "validation_loss": "#e08a1e", "smooth loss": "#3b82c4", "sharp loss": "#c4567a"}
 STYLE = """\
 .sknet { color: var(--jp-ui-font-color1, var(--vscode-editor-foreground, inherit)); margin: .6em 0;
   font-family: var(--jp-ui-font-family, system-ui, sans-serif); font-size: .9em; max-width: 58em; }

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from sknet.estimators._recipe import Recipe, layer_sizes, settings_of
     from sknet.estimators._regressor import BaseRegressor
+    from sknet.estimators._summary import Summarized, summary_rows, with_values
     from sknet.estimators._targets import (
         ClassTargets,
         ColumnTargets,
@@ -58,6 +59,7 @@ __all__ = [
     "PerceptronLayers",
     "RealTargets",
     "Recipe",
+    "Summarized",
     "Trainer",
     "accompany",
     "best_temperature",
@@ -83,6 +85,8 @@ __all__ = [
     "probability_head",
     "read_part",
     "settings_of",
+    "summary_rows",
+    "with_values",
 ]
 
 _NAMES = _Names(
@@ -114,6 +118,7 @@ _NAMES = _Names(
         ),
         "sknet.estimators._recipe": ("Recipe", "layer_sizes", "settings_of"),
         "sknet.estimators._regressor": ("BaseRegressor",),
+        "sknet.estimators._summary": ("Summarized", "summary_rows", "with_values"),
         "sknet.estimators._targets": (
             "ClassTargets",
             "ColumnTargets",

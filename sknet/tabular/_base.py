@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
@@ -23,7 +22,8 @@ from sknet._params import (
     validate_parameters,
 )
 from sknet._validation import Interval, StrOptions
-from sknet.estimators.extend import check_weights, check_y
+from sknet.estimators import EstimatorSummary
+from sknet.estimators.extend import Summarized, check_weights, check_y
 from sknet.losses import LOSSES, Loss, check_loss
 from sknet.preprocessing import TableEncoder
 from sknet.preprocessing.extend import Schema, Table, Target, fit_encoder, target_of
@@ -34,6 +34,7 @@ from sknet.tabular._members import KINDS, Members, Setting, setting_of
 from sknet.tabular._mixing import Mix, mixed
 from sknet.tabular._predicting import Predicts
 from sknet.tabular._rows import encoded_rows
+from sknet.tabular._summary import summary_of
 from sknet.tabular._training import Member, Rows, train_member
 
 __all__ = ["CONSTRAINTS", "BaseTabular"]
@@ -111,10 +112,11 @@ Trained = tuple[Member, np.ndarray]
 """A member, and its outputs for its held-out rows."""
 
 
-class BaseTabular(Predicts, BaseEstimator):
+class BaseTabular(Predicts, Summarized):
     """Abstract base of the ensembles for tables."""
 
     _numeric_targets: bool
+    _of_networks = "members_"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -343,6 +345,8 @@ class BaseTabular(Predicts, BaseEstimator):
 
     # -- prediction -----------------------------------------------------------------------------------------
 
+    members_: list[Member]
+    oof_score_: float
     _schema: Schema
     _mix: Mix
     _targets: Any
@@ -352,6 +356,16 @@ class BaseTabular(Predicts, BaseEstimator):
         """Return the mixed raw outputs, of shape (n_samples, n_outputs)."""
         check_is_fitted(self)
         return blended(counted(self.members_, self._mix), self._schema.read(self, X))
+
+    def _summary(self) -> EstimatorSummary:
+        columns, widths = self._schema, sorted({encoder.plan.width for encoder in self.encoder_})
+        n_numbers, n_categories = len(columns.features) - len(columns.categories), len(columns.categories)
+        facts = {
+            "columns": f"{_counted(n_numbers, 'number')} and {_counted(n_categories, 'category')}, which "
+            f"become {' to '.join(map(str, sorted({widths[0], widths[-1]})))} inputs",
+            "score out of folds": f"{self.oof_score_:.4g}",
+        }
+        return summary_of(type(self).__name__, self.members_, self._mix, self._loss_function, facts)
 
     def _frozen_parts(self) -> Parts:
         check_is_fitted(self)
@@ -375,3 +389,8 @@ class BaseTabular(Predicts, BaseEstimator):
         tags.input_tags.categorical = True
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _counted(n: int, what: str) -> str:
+    """Return a number of things in words."""
+    return f"{n} {what}" if n == 1 else f"{n} {what.removesuffix('y')}{'ies' if what.endswith('y') else 's'}"
