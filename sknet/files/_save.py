@@ -20,13 +20,12 @@ from sknet.files._registry import (
     is_ours,
     splitters,
 )
-from sknet.files._values import Decoder, Encoder
+from sknet.files._values import SCHEMA, Decoder, Encoder
 from sknet.persistence import read_any, write
 
 __all__ = ["load", "save", "trusted_types"]
 
 KIND = "object"
-SCHEMA = 1  # version of the document; newer ones are refused
 PACKAGES = ("sknet", "numpy", "scikit-learn")
 LITTLE = 1 << 26  # memory in bytes that lists of numbers may always use, however small the file is
 INCLUDE = ("all", "predict")
@@ -81,7 +80,7 @@ def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> N
     """
     if include not in INCLUDE:
         raise ValueError(f"include must be one of {list(INCLUDE)}. Got {include!r} instead.")
-    document: dict[str, Any] = {"schema": SCHEMA, "versions": _versions(), "include": include}
+    document: dict[str, Any] = {"versions": _versions(), "include": include}
     encoder = Encoder()
     if _is_foreign(estimator):
         from sknet.files._pipelines import packed  # needs scikit-learn
@@ -90,7 +89,8 @@ def save(estimator: Any, path: "str | PathLike[str]", include: str = "all") -> N
         document |= {"frame": frame, "value": [encoder.value(_slim(x, include), "") for x in inside]}
     else:
         document["value"] = encoder.value(_slim(estimator, include))
-    write(path, {**document, "objects": encoder.objects}, KIND, compress=include == "predict")
+    document = {"schema": encoder.schema, **document, "objects": encoder.objects}
+    write(path, document, KIND, compress=include == "predict")
 
 
 def _is_foreign(x: Any) -> bool:

@@ -1,5 +1,6 @@
 """Values in documents: anything but a number or text is a dict with one key, which names its type."""
 
+import datetime
 import functools
 import re
 import types
@@ -14,7 +15,7 @@ from sknet.files._kinds import kind_of
 from sknet.files._registry import NotKnownError, Registry, stored_name
 from sknet.nn.init import Initializer
 
-__all__ = ["Decoder", "Encoder"]
+__all__ = ["SCHEMA", "Decoder", "Encoder"]
 
 Tree = Any
 PLAIN = (bool, int, float, str, type(None))
@@ -26,6 +27,9 @@ TIMES = ("M", "m")
 LAST_CHARACTER = 0x10FFFF
 DTYPE = re.compile(r"[<|]([biufc]\d{1,2}|U\d{1,6}|[mM]8(\[\w{1,8}\])?)")
 DRAWS = ("draw", "draw_bias")
+PLAIN_SCHEMA, SCHEMA = 1, 2  # the second is that of documents with times and bytes
+# Names of times in a document, and their types, each before those that it is derived from.
+MOMENTS: dict[str, Any] = {"datetime": datetime.datetime, "date": datetime.date, "time": datetime.time}
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
 
 
@@ -36,10 +40,13 @@ class Encoder:
     ----------
     objects : list
         Descriptions of objects; each refers only to earlier ones, by index.
+    schema : int
+        The earliest version of a document that has all values.
     """
 
     def __init__(self) -> None:
         self.objects: list[Tree] = []
+        self.schema = PLAIN_SCHEMA
         self._numbers: dict[int, int] = {}
         self._kept: list[Any] = []  # keeps objects alive, so that no id is reused
         self._open: set[int] = set()
@@ -69,6 +76,8 @@ class Encoder:
         for cls in type(x).__mro__:
             if cls in ENCODED and (cls is type(x) or cls in INHERITED):
                 return ENCODED[cls](self, x, place)
+        if isinstance(x, (*MOMENTS.values(), datetime.timedelta, bytes)):
+            return self._moment(x, place)
         if isinstance(x, np.generic):
             return {"scalar": self.value(np.asarray(x), place)}
         if isinstance(x, FUNCTIONS):
@@ -80,6 +89,25 @@ class Encoder:
         if is_array(x) and not isinstance(x, np.ndarray | MetaArray):
             return self._array(to_host(x), place)
         return {"object": self._number(x, place)}
+
+    def _moment(self, x: Any, place: str) -> Tree:
+        """Return a date, time, span of time or bytes; those of pandas as Python's, if they are equal."""
+        found: dict[str, Any] = {"bytes": x.hex()} if isinstance(x, bytes) else {}
+        if isinstance(x, datetime.timedelta):
+            found = {"timedelta": [x.days, x.seconds, x.microseconds]}
+        for name, kind in MOMENTS.items():
+            if not found and isinstance(x, kind):
+                found = {name: x.isoformat()}
+        try:
+            is_equal = Decoder.moment(found) == x
+        except (ValueError, OverflowError):
+            is_equal = False
+        if not is_equal:
+            raise TypeError(
+                f"{place} is {x!r}, which a file cannot hold: it is missing, or finer than microseconds"
+            )
+        self.schema = SCHEMA
+        return found
 
     def _name(self, thing: Any, place: str) -> str:
         name = stored_name(thing)
@@ -309,6 +337,14 @@ class Decoder:
             raise ValueError(f"{text!r} is not a dtype")
         return np.dtype(text)
 
+    @staticmethod
+    def moment(tree: Any) -> Any:
+        """Return the date, time, span of time or bytes that a dict with one key represents."""
+        ((name, content),) = tree.items()
+        if name == "timedelta":
+            return datetime.timedelta(*[int(part) for part in content])
+        return bytes.fromhex(content) if name == "bytes" else MOMENTS[name].fromisoformat(content)
+
     def _dict(self, content: Any) -> dict[str, Any]:
         return {key: self.value(item) for key, item in content.items()}
 
@@ -334,6 +370,10 @@ class Decoder:
         return functools.partial(function, *args, **keywords)
 
 
+def _as_moment(name: str) -> Callable[[Decoder, Any], Any]:
+    return lambda decoder, content: decoder.moment({name: content})
+
+
 DECODED: dict[str, Callable[[Decoder, Any], Any]] = {
     "object": Decoder._object,
     "numbers": Decoder._numbers,
@@ -355,6 +395,7 @@ DECODED: dict[str, Callable[[Decoder, Any], Any]] = {
     "device": lambda self, text: Device.parse(text),
     "class": Decoder._class,
     "function": Decoder._function,
+    **{name: _as_moment(name) for name in (*MOMENTS, "timedelta", "bytes")},
     "draw": Decoder._draw,
     "partial": Decoder._partial,
 }

@@ -34,6 +34,7 @@ def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
         If it does not have two axes, has no rows or columns, or other features than in the fit.
     """
     X = _contained(X)
+    _check_names(X)
     if len(X.shape) != 2:
         raise ValueError(
             f"Expected 2D array, got {len(X.shape)}D array instead, of shape {X.shape}. Reshape your data "
@@ -53,6 +54,17 @@ def opened(estimator: Any, X: Any, *, reset: bool = False) -> Any:
 
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     return X
+
+
+def _check_names(X: Any) -> None:
+    """Raise a ValueError if columns of a frame have equal names, which no encoder could tell apart later."""
+    if getattr(getattr(X, "columns", None), "is_unique", True):
+        return
+    names = X.columns.tolist()
+    twice = sorted({repr(name) for name in names if names.count(name) > 1})
+    raise ValueError(
+        f"several columns of X have the name {', '.join(twice)}: columns are found by name, give each its own"
+    )
 
 
 def _contained(X: Any) -> Any:

@@ -181,10 +181,10 @@ def test_files_record_the_versions_that_wrote_them(fitted, tmp_path):
 def test_a_newer_document_is_rejected(fitted, tmp_path):
     sknet.save(fitted, tmp_path / "it")
     header, document, arrays = apart((tmp_path / "it").read_bytes())
-    document["schema"] = 2
+    document["schema"] = 3
     document["versions"]["sknet"] = "9.1"
     (tmp_path / "it").write_bytes(together(header, document, arrays))
-    message = "document has version 2, but this version of sknet reads up to 1: it was written by sknet 9.1"
+    message = "document has version 3, but this version of sknet reads up to 2: it was written by sknet 9.1"
     with pytest.raises(LoadError, match=message):
         sknet.load(tmp_path / "it")
 

@@ -8,6 +8,7 @@ and memory stays below twice the file's size.
 """
 
 import base64
+import datetime
 import json
 import sys
 import tempfile
@@ -58,8 +59,10 @@ COMPRESSED = ("classifier", "regressor", "net", "frozen", "pipeline", "frozen co
 LARGE = 1_000_000  # elements
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 4))
+DAY = datetime.datetime(2024, 2, 29, 12)
 LABELS = np.array(["a", "b", "c"])[np.arange(20) % 3]
 Y = X @ RNG.normal(size=4)
+MOMENTS = np.array([DAY, DAY.date(), DAY.time(), DAY - datetime.datetime.min, b"a"] * 4, dtype=object)
 HARMFUL = (
     *("os.system", "os.exec", "os.posix_spawn", "os.spawn"),
     *("subprocess.Popen", "socket.connect", "shutil."),
@@ -132,6 +135,7 @@ def tables(small: dict[str, Any]) -> dict[str, Any]:
     target = TransformedTargetRegressor(features, transformer=StandardScaler())
     return {
         "encoder": sknet.TableEncoder(random_state=0).fit(rows, LABELS),
+        "levels": sknet.TableEncoder().fit(np.c_[X[:, :3], MOMENTS], LABELS),
         "encoded": encoded,
         "frozen encoded": encoded.freeze(),
         "ensemble": ensemble,
@@ -361,6 +365,8 @@ def tagged(rng: Generator) -> Any:
         *({"draw": ["draw_bias", {"object": 0}]}, {"draw": ["__class__", {"object": 0}]}),
         *({"partial": [{"function": name}, [PAYLOAD], {"dict": {}}]}, {"range": [0, 2**70, 1]}),
         *({"cells": [[2**40], [1]]}, {"times": ["M8[s]", 3]}, {"scalar": 1}, {"set": [[1]]}, {"slice": []}),
+        *({"date": "2024-13-01"}, {"datetime": [1]}, {"time": PAYLOAD}, {"timedelta": [2**200]}),
+        *({"bytes": "0g"}, {"bytes": 5}, {"date": "0001-01-01"}, {"timedelta": {"a": 1}}),
         *({"pairs": [[[], 1]]}, {"turned": 1}, {"complex": "x"}, {"texts": [1]}, [name, {"dict": {}}]),
     ]
     return found[int(rng.integers(len(found)))]

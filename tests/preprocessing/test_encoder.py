@@ -133,6 +133,11 @@ def test_names_need_names():
         (pd.DataFrame({"a": [1 + 2j, 3]}), ValueError, "Complex data not supported: column 'a'"),
         (pd.DataFrame({"a": [[1], [2]]}), TypeError, r"column 'a': argument must be .* got \[1\] in row 0"),
         (sp.csr_array(np.eye(3) * 1j), ValueError, "Complex data not supported"),
+        (
+            pd.DataFrame([[1, 2], [3, 5]], columns=["a", "a"]),
+            ValueError,
+            "several columns of X have the name 'a':",
+        ),
         (np.zeros(3), ValueError, "Expected 2D array, got 1D array"),
         (np.zeros((0, 3)), ValueError, r"Found array with 0 sample\(s\)"),
         (np.zeros((3, 0)), ValueError, r"Found array with 0 feature\(s\)"),

@@ -1,0 +1,21 @@
+"""A few random tables for ensembles for tables; the command runs many more."""
+
+import pytest
+
+from tests.fuzz.frames import CHANGES, RARE, drawn_case, mismatch
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_any_table_fits_or_its_error_names_the_column(part):
+    found = [mismatch(seed) for seed in range(4 * part, 4 * part + 4)]
+    assert not any(found), "\n".join(filter(None, found))
+
+
+def test_cases_have_changes_of_every_kind():
+    said = " ".join(text for seed in range(400) for text in drawn_case(seed).said)
+    assert len(CHANGES) > 6
+    assert all(kind in said for kind in RARE)
+    assert all(
+        kind in said
+        for kind in ("polars", "sparse", "list", "equal names", "one row a class", "names", "weights")
+    )
