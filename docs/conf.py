@@ -33,7 +33,13 @@ exclude_patterns = ["_build", "README.md", "inventories", "measured"]
 default_role = "py:obj"
 add_module_names = False
 toc_object_entries = False
-nitpicky = False  # types in docstrings are prose; names in references are checked by docs.extensions.links
+nitpicky = True  # docs.extensions.links knows parameters and attributes, which have no page of their own
+nitpick_ignore = [  # of libraries whose sites are not linked
+    ("py:obj", "joblib.parallel_config"),
+    ("py:obj", "sklearn.callback"),
+    ("py:data", "python:True"),
+    ("py:data", "python:False"),
+]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3

@@ -1,5 +1,8 @@
 """Names in code font become links: to the page of a public name, or to the site of another library."""
 
+import inspect
+import re
+from collections.abc import Iterator
 from functools import cache
 
 from docutils import nodes
@@ -32,6 +35,7 @@ PLAIN = {
         "str",
     ),
     *("GridSearchCV", "RandomizedSearchCV"),
+    *("compile", "dropout", "integrated_gradients", "minimize", "run", "summary", "take", "train"),
 }
 
 
@@ -62,9 +66,9 @@ def resolve(env: BuildEnvironment, target: str) -> tuple[str, str] | None:
     """Return (page, anchor) of a public name, or (address, "") of one of another library."""
     target = target.removesuffix("()")
     objects = env.get_domain("py").objects
-    path = target if target in objects else short_names().get(target, "")
-    if path in objects:
-        return objects[path].docname, objects[path].node_id
+    for path in paths(target):
+        if path in objects:
+            return objects[path].docname, objects[path].node_id
     inventory = InventoryAdapter(env).main_inventory
     for kind in ("py:class", "py:function", "py:method", "py:exception", "py:module"):
         known = inventory.get(kind, {})
@@ -74,6 +78,59 @@ def resolve(env: BuildEnvironment, target: str) -> tuple[str, str] | None:
         if len(longer) == 1 and target[:1].isupper():
             return known[longer[0]].uri, ""
     return None
+
+
+def paths(target: str) -> Iterator[str]:
+    """Yield the full names that may be meant; of a member that has no place of its own, that of its class."""
+    yield target
+    known = short_names()
+    if target in known:
+        yield known[target]
+    owner, _, member = target.rpartition(".")
+    path = known.get(owner, owner)
+    if member in words_of(path):
+        yield f"{path}.{member}"
+        yield path
+
+
+SPOKEN_OF = ("sknet.MLPClassifier", "sknet.MLPRegressor", "sknet.callbacks.Callback")  # on all pages
+FIELD = re.compile(r"^ *(\*{0,2}\w[\w, *]*?) : ", re.MULTILINE)  # a parameter or an attribute in a docstring
+
+
+@cache
+def words_of(path: str) -> frozenset[str]:
+    """Return the words that single backquotes may hold in a docstring: parameters, attributes and members."""
+    module, _, name = path.rpartition(".")
+    value = reference.entries().get(module, {}).get(name)
+    members = [value]
+    if isinstance(value, type):
+        members += [
+            getattr(member, "__func__", member) for base in value.__mro__ for member in vars(base).values()
+        ]
+    words = set(dir(value)) if isinstance(value, type) else set()
+    for member in members:
+        fields = ",".join(FIELD.findall(inspect.getdoc(member) or ""))
+        words |= {name.strip(" *") for name in fields.split(",")}
+        try:
+            words |= set(inspect.signature(member).parameters)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            continue
+    return frozenset(words)
+
+
+@cache
+def words_of_page(page: str) -> frozenset[str]:
+    """Return the words that a page of the reference may hold: of its module's names, and of estimators."""
+    name = page.removeprefix("api/").removeprefix("names/")
+    module = name if name in reference.entries() else name.rpartition(".")[0]
+    known = [f"{module}.{name}" for name in reference.entries().get(module, {})]
+    return frozenset(reference.entries().get(module, {})).union(*map(words_of, (*known, *SPOKEN_OF)))
+
+
+def is_a_word(app: Sphinx, domain: object, node: pending_xref) -> bool | None:
+    """Tell Sphinx that a name needs no target: it is a parameter or an attribute, as numpydoc marks them."""
+    word = node.get("reftarget", "").removesuffix("=").removesuffix("()")
+    return True if word in words_of_page(node.get("refdoc", "")) else None
 
 
 def missing_reference(
@@ -108,5 +165,6 @@ def link_code(app: Sphinx, tree: nodes.document, page: str) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect both."""
     app.connect("missing-reference", missing_reference)
+    app.connect("warn-missing-reference", is_a_word)
     app.connect("doctree-resolved", link_code)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -19,7 +19,7 @@ class Context:
     saved_tensors : tuple of Tensor
         The tensors given to `save_for_backward`. Any other attribute can be set freely.
     needs_input_grad : tuple of bool
-        For every argument of `forward`, whether its gradient is requested.
+        For every argument of ``forward``, whether its gradient is requested.
 
     Examples
     --------
@@ -51,9 +51,9 @@ class Function:
 
     Notes
     -----
-    `forward` runs unrecorded. `backward` is recorded when a gradient of the gradient is requested:
+    ``forward`` runs unrecorded. `backward` is recorded when a gradient of the gradient is requested:
     if it consists of differentiable operations on what was saved (inputs, or the very tensors that
-    `forward` returns), it has gradients of any order; otherwise mark it with `once_differentiable`. A
+    ``forward`` returns), it has gradients of any order; otherwise mark it with `once_differentiable`. A
     result that nothing was computed from has a gradient of zeros. `backward` returns None for an input
     that gets no gradient: a number, a flag, or a tensor to be treated as a constant.
 
@@ -92,17 +92,17 @@ class Function:
         Parameters
         ----------
         *inputs : Tensor or object
-            Arguments of `forward`.
+            Arguments of ``forward``.
 
         Returns
         -------
         Tensor or tuple of Tensor
-            What `forward` returned, with this function's gradient; those that are not floating have none.
+            What ``forward`` returned, with this function's gradient; those that are not floating have none.
 
         Raises
         ------
         GradientError, ShapeError
-            If `forward` or, later, `backward` returns something that does not fit.
+            If ``forward`` or, later, `backward` returns something that does not fit.
         """
         ctx = Context()
         parents = tuple([x.node if isinstance(x, Tensor) and is_grad_enabled() else None for x in inputs])

@@ -129,7 +129,7 @@ class Callback(ParameterObject):
         Parameters
         ----------
         fit : FitView
-            Read-only; `losses` are those of the block.
+            Read-only; ``losses`` are those of the block.
 
         Returns
         -------
@@ -159,7 +159,7 @@ class Callback(ParameterObject):
         Parameters
         ----------
         fit : FitView
-            Read-only; `exception` is the error or interrupt that ended the fit early, if any.
+            Read-only; ``exception`` is the error or interrupt that ended the fit early, if any.
         """
 
     def state(self) -> dict[str, Any]:

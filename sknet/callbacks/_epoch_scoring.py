@@ -26,7 +26,7 @@ class EpochScoring(Callback):
     every : int, default=1
         Number of epochs between scores.
     higher_is_better : bool or None, default=None
-        Needed for a function without an attribute `greater_is_better`; for scikit-learn's scorers and
+        Needed for a function without an attribute ``greater_is_better``; for scikit-learn's scorers and
         `score`, it is known.
 
     Attributes
@@ -119,7 +119,7 @@ def direction_of(scorer: Callable[..., Any]) -> bool | None:
     Parameters
     ----------
     scorer : callable
-        A scikit-learn scorer, or a function that may have an attribute `greater_is_better`.
+        A scikit-learn scorer, or a function that may have an attribute ``greater_is_better``.
 
     Returns
     -------

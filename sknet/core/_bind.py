@@ -70,7 +70,7 @@ class Node:
     A node never refers to the tensor it produced, only to that tensor's array where a rule needs
     it: so the tape holds no reference cycles, and memory is freed the moment it can be. For the same
     reason, and because a tensor that is changed in place becomes another value, it keeps the arrays of
-    its inputs; `operands_of` makes tensors of them again.
+    its inputs; ``operands_of`` makes tensors of them again.
 
     `notes` (_hooks.py) is an empty slot on almost every node, which costs nothing.
 

@@ -48,7 +48,7 @@ def note_write(array: Any, by: str | None = None) -> None:
     """Tell the tape that the memory of an array was overwritten, outside of any operation.
 
     Code that writes to memory from which a tensor may have been computed must call this after writing:
-    a later `backward` that reads a value which was recorded before the write then raises a
+    a later ``backward`` that reads a value which was recorded before the write then raises a
     `GradientError` instead of mixing old results with new values. Takes about a microsecond.
 
     Parameters

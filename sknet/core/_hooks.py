@@ -57,7 +57,7 @@ def _watched(node: Node) -> Notes:
 
 
 class HookHandle:
-    """What registering a hook returns: `remove` removes the hook; so does the end of a ``with`` block.
+    """What registering a hook returns: ``remove`` removes the hook; so does the end of a ``with`` block.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class Hookable:
         Returns
         -------
         HookHandle
-            Its `remove` removes the hook.
+            Its ``remove`` removes the hook.
 
         Raises
         ------

@@ -1,6 +1,6 @@
 """What operations, transforms and layers are built on; users of tensors do not need it.
 
-`primitives` holds the records that Python's operators need, by name. The rest is the tape from inside: its
+``primitives`` holds the records that Python's operators need, by name. The rest is the tape from inside: its
 nodes, the walk over them, the modes of a thread, and what else a transform has to know.
 """
 

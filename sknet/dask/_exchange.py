@@ -50,7 +50,7 @@ class Exchange(ABC):
 
 
 class MPIExchange(Exchange):
-    """Sums by MPI, for workers that `dask_mpi` or ``mpirun`` has started.
+    """Sums by MPI, for workers that ``dask_mpi`` or ``mpirun`` has started.
 
     Parameters
     ----------

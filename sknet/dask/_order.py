@@ -103,7 +103,7 @@ def batch_rows(
     batch_size : int
         Rows of a batch, about; an epoch has ``ceil(sum(sizes) / batch_size)`` batches of nearly one size.
     seed : int
-        Of the fit: what `model_.random_state` draws by ``randint(2**31)`` once the weights are drawn.
+        Of the fit: what ``model_.random_state`` draws by ``randint(2**31)`` once the weights are drawn.
     epoch : int
         From 1.
     shuffle : bool, default=True

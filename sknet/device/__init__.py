@@ -1,6 +1,6 @@
 """Devices, on which arrays live: NumPy, CuPy, or meta (shapes without data).
 
-Above this package everything is written once, against a backend's namespace `xp`.
+Above this package everything is written once, against a backend's namespace ``xp``.
 """
 
 from sknet.device import _cupy as _cupy

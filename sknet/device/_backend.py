@@ -31,8 +31,8 @@ Kernel = Callable[[tuple[int, ...], tuple[int, ...], tuple[Any, ...]], Any]
 class Backend(ABC):
     """The interface of a kind of device to the rest of sknet.
 
-    A backend is one object per kind. Its `xp` is an array namespace with NumPy's function names,
-    and `out=` where NumPy has it; everything above this layer is written against `xp`. In addition, it has
+    A backend is one object per kind. Its ``xp`` is an array namespace with NumPy's function names,
+    and `out=` where NumPy has it; everything above this layer is written against ``xp``. In addition, it has
     some special functions by SciPy's names; ``add_rows_at(out, rows, values)``, which adds ``values[i]`` to
     row ``rows[i]`` of a contiguous matrix; and ``check_indices(indices, length)``, which raises an
     IndexError for integers that are negative or too large, on devices where that needs no synchronisation.
@@ -68,7 +68,7 @@ class Backend(ABC):
             )
 
     def activate(self, device: Device) -> AbstractContextManager[Any]:
-        """Make `device` current: new arrays of `xp` are made there."""
+        """Make `device` current: new arrays of ``xp`` are made there."""
         return nullcontext()
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike, device: Device) -> Any:
@@ -131,7 +131,7 @@ def register(kind: str, loader: Any) -> None:
         The name before the colon in ``"cuda:1"``.
     loader : callable
         Returns the `Backend`. Imports of optional packages belong inside it. If it has an attribute
-        `package`, arrays whose class is defined in that package make the backend load.
+        ``package``, arrays whose class is defined in that package make the backend load.
     """
     _loaders[kind] = loader
     former = _backends.pop(kind, None)
@@ -237,7 +237,7 @@ def device_of(array: Any) -> Device:
 
 
 def namespace(array: Any) -> Namespace:
-    """Return the array namespace (`numpy`, `cupy`, ...) that computes with `array`."""
+    """Return the array namespace (``numpy``, ``cupy``, ...) that computes with `array`."""
     return backend_of(array).xp
 
 

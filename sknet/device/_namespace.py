@@ -9,7 +9,7 @@ Function = Callable[..., Any]
 
 
 class LinearAlgebra(Protocol):
-    """Equations and decompositions: `linalg` of an array namespace."""
+    """Equations and decompositions: ``linalg`` of an array namespace."""
 
     cholesky: Function
     det: Function
@@ -23,9 +23,9 @@ class LinearAlgebra(Protocol):
 
 
 class Namespace(Protocol):
-    """The functions of every backend's `xp`; a rule that uses only these runs on every device.
+    """The functions of every backend's ``xp``; a rule that uses only these runs on every device.
 
-    The functions are NumPy's, with ``out=`` where NumPy has it. `add_rows_at` adds rows to rows of a matrix
+    The functions are NumPy's, with ``out=`` where NumPy has it. ``add_rows_at`` adds rows to rows of a matrix
     whose numbers may repeat; `xlogy` is SciPy's.
     """
 

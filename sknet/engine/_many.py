@@ -48,7 +48,7 @@ def fit_many(
     callbacks : list of Callback, default=None
         Called during every fit, which works with copies of its own.
     **options : dict
-        All other options of `Model.fit`, such as `epochs`.
+        All other options of `Model.fit`, such as ``epochs``.
 
     Returns
     -------

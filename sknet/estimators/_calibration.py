@@ -79,7 +79,7 @@ def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
     Parameters
     ----------
     loss : Loss
-        With `tempered` and `likelihood`.
+        With ``tempered`` and ``likelihood``.
     outputs : ndarray of shape (n_samples, n_outputs)
         Raw, in double precision.
     y : ndarray of shape (n_samples, ...)
@@ -90,7 +90,7 @@ def best_temperature(loss: Any, outputs: Any, y: Any, weight: Any) -> float:
     Returns
     -------
     float
-        At most `LARGEST`; 1.0, with a warning, where all rows are predicted right, which any lower one
+        At most ``LARGEST``; 1.0, with a warning, where all rows are predicted right, which any lower one
         would do even better.
     """
     from scipy.optimize import minimize_scalar  # it takes long to load, and is seldom needed

@@ -294,7 +294,7 @@ def read_part(estimator: Any, recipe: Recipe, given: Given, dtype: Any, dtypes: 
     dtype : dtype
         In which precision the fit computes.
     dtypes : dtype, or dict of those, default=None
-        Of the inputs, as of a `Fit`.
+        Of the inputs, as of a ``Fit``.
 
     Returns
     -------

@@ -165,7 +165,7 @@ def check_X_y(  # noqa: N802
 def check_y(
     estimator: BaseEstimator, y: Any, n_samples: int, *, numeric: bool, any_rank: bool = False
 ) -> Any:
-    """Return targets as `check_X_y` does, for inputs that were checked elsewhere.
+    """Return targets as ``check_X_y`` does, for inputs that were checked elsewhere.
 
     Parameters
     ----------

@@ -222,7 +222,7 @@ def methods_of(frozen: Any, kind: str, layer: Any, coverage: float | None) -> li
     kind : {"classifier", "regressor", "transformer"}
         What it is.
     layer, coverage : object
-        As for `to_python`.
+        As for ``to_python``.
 
     Returns
     -------
@@ -450,7 +450,7 @@ def python_file(frozen: Any, layer: Any, coverage: float | None, table: "Prepare
     frozen : FrozenClassifier, FrozenRegressor or FrozenTransformer
         The predictor.
     layer, coverage : object
-        As for `to_python`.
+        As for ``to_python``.
     table : Prepares, default=None
         What is done with X before, and with predictions afterwards.
 

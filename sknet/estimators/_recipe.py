@@ -184,7 +184,7 @@ def settings_of(estimator: Any, **more: Any) -> Settings:
     Returns
     -------
     Settings
-        For `sknet.engine.train`.
+        For ``sknet.engine.train``.
     """
     return Settings(
         max_iter=estimator.max_iter,

@@ -182,8 +182,8 @@ class LogLoss(LogitLoss):
 
     `values` is multiplied by the weight of the class and is 0 where the target is ignored; `counts`
     is what a mean divides by: the same weights, so that the mean is one over what counts, over
-    all positions of all samples. For classes this is PyTorch's `cross_entropy`, also with label
-    smoothing, and for labels its `binary_cross_entropy_with_logits`, where `pos_weight` and the
+    all positions of all samples. For classes this is PyTorch's ``cross_entropy``, also with label
+    smoothing, and for labels its ``binary_cross_entropy_with_logits``, where `pos_weight` and the
     weights of several labels do not change what is divided by.
 
     Both are computed from the logits, so that large logits do not overflow. scikit-learn clips
@@ -373,7 +373,7 @@ class Hinge(LogitLoss):
               \ell(z, y) = \max(0, 1 + \max_{k \ne y} z_k - z_y).
 
     Outputs are signed distances to a boundary, not logits: `predict` returns them unchanged, and
-    there are no probabilities. PyTorch's `multi_margin_loss` sums over classes instead.
+    there are no probabilities. PyTorch's ``multi_margin_loss`` sums over classes instead.
 
     References
     ----------

@@ -35,7 +35,7 @@ class CTC(Loss):
     .. math:: \ell(z, y) = -\log \sum_{\pi \to y} \prod_t \mathrm{softmax}(z_t)_{\pi_t}.
 
     The forward recursion computes the sum, in logarithms. The loss is for `Model`, not for estimators,
-    and equals PyTorch's `ctc_loss` with ``reduction="none"``. `blank_after` marks the end of rows with
+    and equals PyTorch's ``ctc_loss`` with ``reduction="none"``. `blank_after` marks the end of rows with
     fewer steps.
 
     References

@@ -172,7 +172,7 @@ class GaussianNLL(Loss):
 
     .. math:: \ell(\mu, s, y) = \frac{1}{2} \left( s + (y - \mu)^2 e^{-s} \right),
 
-    without the constant :math:`\frac{1}{2} \log 2 \pi`. PyTorch's `gaussian_nll_loss` is the same for
+    without the constant :math:`\frac{1}{2} \log 2 \pi`. PyTorch's ``gaussian_nll_loss`` is the same for
     the variance :math:`e^s`; it is given the variance itself, and has to keep it away from 0 by an
     eps, which the logarithm does not need [2]_.
 

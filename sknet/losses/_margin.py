@@ -40,7 +40,7 @@ class MultiMargin(Loss):
 
     .. math:: \ell(z, y) = \frac{1}{K} \sum_{k \ne y} \max(0, m - z_y + z_k)^p.
 
-    Outputs are not logits: `predict` returns them unchanged. The same as PyTorch's `multi_margin_loss`.
+    Outputs are not logits: `predict` returns them unchanged. The same as PyTorch's ``multi_margin_loss``.
 
     References
     ----------
@@ -102,7 +102,7 @@ class MarginRanking(_Signed):
 
     .. math:: \ell(z, y) = \max(0, m - y (z_1 - z_2)).
 
-    For `Model`, not for estimators. The same as PyTorch's `margin_ranking_loss`.
+    For `Model`, not for estimators. The same as PyTorch's ``margin_ranking_loss``.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class CosineEmbedding(_Signed):
     .. math:: \ell(a, b, y) = \begin{cases} 1 - \cos(a, b) & y = 1 \\
               \max(0, \cos(a, b) - m) & y = -1. \end{cases}
 
-    For `Model`, not for estimators. The same as PyTorch's `cosine_embedding_loss`.
+    For `Model`, not for estimators. The same as PyTorch's ``cosine_embedding_loss``.
 
     Examples
     --------
@@ -196,7 +196,7 @@ class TripletMargin(Loss):
     .. math:: \ell(a, p, n) = \max(0, \|a - p\| - \|a - n\| + m).
 
     Targets have shape (n_samples,), and their values are ignored: zeros will do. The loss is
-    for `Model`, not for estimators. The same as PyTorch's `triplet_margin_loss`.
+    for `Model`, not for estimators. The same as PyTorch's ``triplet_margin_loss``.
 
     References
     ----------

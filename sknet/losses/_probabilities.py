@@ -38,8 +38,8 @@ class NLL(Loss):
     Notes
     -----
     :math:`\ell(p, y) = -\log p_y`, where logarithms are clamped at -100 (or at that of the smallest
-    normal number, -87 in float32), as in PyTorch's `binary_cross_entropy`. There the
-    gradient is 0. PyTorch's `nll_loss` reads log probabilities instead.
+    normal number, -87 in float32), as in PyTorch's ``binary_cross_entropy``. There the
+    gradient is 0. PyTorch's ``nll_loss`` reads log probabilities instead.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class BinaryCrossEntropy(Loss):
     .. math:: \ell(p, y) = -y \log p - (1 - y) \log(1 - p), \qquad 0 \le y \le 1,
 
     where logarithms are clamped at -100 (or at that of the smallest normal number, -87 in
-    float32), as in PyTorch's `binary_cross_entropy`. There the gradient is 0.
+    float32), as in PyTorch's ``binary_cross_entropy``. There the gradient is 0.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class KLDivergence(Loss):
 
     .. math:: \ell(z, y) = \sum_k y_k (\log y_k - \log q_k).
 
-    The first term does not depend on the output; it makes 0 the smallest value. PyTorch's `kl_div`
+    The first term does not depend on the output; it makes 0 the smallest value. PyTorch's ``kl_div``
     reads log probabilities instead.
 
     References

@@ -52,7 +52,7 @@ class GridSearchCV(Grid, Search):
     Notes
     -----
     A step that draws random numbers without a seed draws them once for all candidates. A Pipeline with its
-    own `memory` keeps it, and shares nothing else.
+    own ``memory`` keeps it, and shares nothing else.
 
     Examples
     --------

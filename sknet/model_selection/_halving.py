@@ -135,7 +135,7 @@ class HalvingGridSearchCV(GridHalving, ContinuedHalving):
     -----
     The end of a rung does not warn: only the last fit, on all rows, may warn that it has not converged. The
     steps of a Pipeline before the network are fitted once per fold for all candidates with the same
-    parameters of these steps, unless the Pipeline has its own `memory`.
+    parameters of these steps, unless the Pipeline has its own ``memory``.
 
     Examples
     --------

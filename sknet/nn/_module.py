@@ -243,7 +243,7 @@ class Module(Registry):
         Notes
         -----
         Hooks of a kind run in the order in which they were registered, each on the result of the
-        one before. `copy` and `copy.deepcopy` keep hooks, pickles leave them out: a function is not
+        one before. `copy` and ``copy.deepcopy`` keep hooks, pickles leave them out: a function is not
         state. A pass with hooks is not compiled: a fit warns, and runs uncompiled.
         """
         return _hooks.register(self, "forward_pre", hook, with_kwargs)
@@ -271,7 +271,7 @@ class Module(Registry):
         Parameters
         ----------
         hook : callable
-            ``hook(module, grad_output)`` returns None or new gradients; `grad_output` is a tuple
+            ``hook(module, grad_output)`` returns None or new gradients; ``grad_output`` is a tuple
             with a tensor for every leaf of the output, None for one that has no gradient.
 
         Returns
@@ -288,7 +288,7 @@ class Module(Registry):
         ----------
         hook : callable
             ``hook(module, grad_input, grad_output)`` returns None, or gradients to take the place of
-            `grad_input`: a tuple with a tensor for every leaf of the positional arguments, None for
+            ``grad_input``: a tuple with a tensor for every leaf of the positional arguments, None for
             one that needs no gradient.
 
         Returns

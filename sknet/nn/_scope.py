@@ -111,7 +111,7 @@ def run(module: Callable[..., Any], scope: Scope, args: "tuple[Any, ...] | dict[
     module : Module
         It is not changed, as far as its layers keep their state in parameters and buffers.
     scope : Scope
-        Its `updates` are emptied first, and its call sites counted from 0: it can be used for one
+        Its ``updates`` are emptied first, and its call sites counted from 0: it can be used for one
         step after another.
     args : tuple or dict
         Arguments of the forward pass, by position or by name.

@@ -93,7 +93,7 @@ def shape_pass(
     training : bool, default=False
         The mode.
     seen : callable, default=ignore
-        As for `Shadow`.
+        As for ``Shadow``.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def shadows(x: Any, dtype: DTypeLike, seen: Seen = ignore) -> Any:
     dtype : dtype
         Of inputs that are shapes.
     seen : callable, default=ignore
-        As for `Shadow`.
+        As for ``Shadow``.
 
     Returns
     -------

@@ -172,7 +172,7 @@ def run_to(module: Module, call: Call, scope: Scope, args: tuple[Any, ...]) -> A
     call : Call
         Where the pass ends.
     scope : Scope
-        What the pass sees; its `updates` stay as they are.
+        What the pass sees; its ``updates`` stay as they are.
     args : tuple
         Arguments of the forward pass.
 

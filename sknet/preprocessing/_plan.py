@@ -99,7 +99,7 @@ class Plan:
         return OneRow([self])
 
     def number_parts(self, n_numbers: int) -> tuple[Any, ...]:
-        """Return the last arguments of `encode_numbers` for `n_numbers`; sparse ones are not centered."""
+        """Return the last arguments of ``encode_numbers`` for `n_numbers`; sparse ones are not centered."""
         if self.sparse is None:
             return self.numbers.parts
         none = np.zeros(0, np.intp)

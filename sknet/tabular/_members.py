@@ -60,7 +60,7 @@ class Members(ParameterObject):
     hidden_layer_sizes : array-like of int or "auto", default="auto"
         Units of each hidden layer.
     epochs : int or "auto", default="auto"
-        Passes over the rows, multiplied by the estimator's `budget`.
+        Passes over the rows, multiplied by the estimator's ``budget``.
     lr : float or "auto", default="auto"
         Learning rate of Adam after the warm-up, with cosine decay.
     dropout : float or "auto", default="auto"
@@ -150,7 +150,7 @@ class Setting:
     n_bins: int
 
     def times(self, budget: float) -> "Setting":
-        """Return the same with the work multiplied by `budget`."""
+        """Return the same with the work multiplied by ``budget``."""
         return replace(self, epochs=max(1, round(self.epochs * budget)))
 
     def optimizer(self, n_steps: int, scales: bool) -> BaseOptimizer:

@@ -56,7 +56,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     encoder_ : list of TableEncoder
         The encoder of each fold and kind.
     members_ : list of Member
-        The networks, each with its `kind`, `fold`, `encoder`, `model` and `history`.
+        The networks, each with its `kind`, ``fold``, `encoder`, `model` and ``history``.
     mix_ : dict of str to float
         Weight of each kind.
     temperature_ : dict of str to float

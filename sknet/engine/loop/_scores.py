@@ -183,7 +183,7 @@ def _is_largest(output: Any, target: Any) -> Any:
 
 
 class RSquared(Score):
-    """Coefficient of determination, the mean over outputs; scikit-learn's `r2_score`.
+    """Coefficient of determination, the mean over outputs; scikit-learn's ``r2_score``.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ def show_rows(model: "Model", n_rows: int, take: Callable[[Any], Any]) -> None:
     Parameters
     ----------
     model : Model
-        As for `show_batch`.
+        As for ``show_batch``.
     n_rows : int
         Number of rows.
     take : callable
