@@ -8,7 +8,7 @@ from sknet.callbacks._callback import Callback
 from sknet.callbacks._optional import optional
 from sknet.callbacks._view import FitView
 
-__all__ = ["ProgressBar"]
+__all__ = ["ProgressBar", "shared_bar"]
 
 FORMAT = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
 PAUSE = 0.1  # seconds between updates of the bar's text
@@ -45,17 +45,9 @@ class ProgressBar(Callback):
         self.leave = leave
 
     def on_fit_begin(self, fit: FitView) -> None:
-        if _is_in_worker():
-            return
-        tqdm = optional("tqdm.auto", "ProgressBar", "progress").tqdm
+        total = fit.max_epochs * fit.batches.n_batches
         self._shown = 0.0
-        self._bar = tqdm(
-            total=fit.max_epochs * fit.batches.n_batches,
-            desc=self._described(0, fit),
-            leave=self.leave,
-            bar_format=FORMAT,
-            mininterval=PAUSE,
-        )
+        self._bar = shared_bar(total, self._described(0, fit), leave=self.leave)
 
     def on_block_end(self, fit: FitView) -> None:
         if self._bar is not None:
@@ -88,6 +80,34 @@ class ProgressBar(Callback):
     def _described(self, epoch: int, fit: FitView) -> str:
         before = "" if self.description is None else f"{self.description}: "
         return f"{before}epoch {epoch}/{fit.max_epochs}"
+
+
+def shared_bar(total: float, description: str, *, leave: bool = True) -> Any:
+    """Return a bar, such as one that several fits move together.
+
+    Parameters
+    ----------
+    total : float
+        Where it ends.
+    description : str
+        The text before it.
+    leave : bool, default=True
+        Whether it stays when it is closed.
+
+    Returns
+    -------
+    tqdm or None
+        None in joblib workers, where bars are silent.
+
+    Raises
+    ------
+    ImportError
+        If tqdm is not installed.
+    """
+    if _is_in_worker():
+        return None
+    tqdm = optional("tqdm.auto", "ProgressBar", "progress").tqdm
+    return tqdm(total=total, desc=description, leave=leave, bar_format=FORMAT, mininterval=PAUSE)
 
 
 def _numbers(record: Mapping[str, float]) -> dict[str, str]:

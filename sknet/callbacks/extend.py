@@ -5,6 +5,7 @@ from sknet.callbacks._checkpoint import SavedFit, read_checkpoint, saved_fit
 from sknet.callbacks._epoch_scoring import direction_of
 from sknet.callbacks._kept_state import KeepState
 from sknet.callbacks._plateau import Plateau
+from sknet.callbacks._progress_bar import shared_bar
 from sknet.callbacks._view import FitState, Rows
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "fresh_callbacks",
     "read_checkpoint",
     "saved_fit",
+    "shared_bar",
 ]
 
 PARTS = {"Plateau": Plateau}

@@ -33,6 +33,7 @@ from sknet.tabular._frozen import Parts
 from sknet.tabular._members import KINDS, Members, Setting, setting_of
 from sknet.tabular._mixing import Mix, mixed
 from sknet.tabular._predicting import Predicts
+from sknet.tabular._progress import Progress
 from sknet.tabular._rows import encoded_rows
 from sknet.tabular._summary import summary_of
 from sknet.tabular._training import Member, Rows, train_member
@@ -55,6 +56,7 @@ CONSTRAINTS: dict[str, Any] = {
     "n_jobs": [Integral, None],
     "device": [str],
     "random_state": ["random_state"],
+    "verbose": ["verbose", StrOptions({"bar"})],
 }
 
 
@@ -155,6 +157,11 @@ class BaseTabular(Predicts, Summarized):
             params["loss"] = LOSSES[loss]()
         super().set_params(**params)
         return self
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state)
+        if "verbose" not in state:  # of earlier versions
+            self.verbose = False
 
     # -- hooks for subclasses --------------------------------------------------------------------------
 
@@ -284,14 +291,20 @@ class BaseTabular(Predicts, Summarized):
 
     def _run(self, task: Task, jobs: list[Job]) -> list[list[Trained]]:
         """Train all members, in threads."""
-        n_threads = self._n_threads(jobs)
-        if n_threads == 1:
-            return [self._trained(task, job) for job in jobs]
-        with ThreadPoolExecutor(n_threads) as pool:
-            running = [pool.submit(copy_context().run, self._trained, task, job) for job in jobs]
-            return [each.result() for each in running]
+        every = [task.settings[job.kind] for job in jobs for _ in job.seeds[1:]]
+        progress, n_threads = Progress(self.verbose, every), self._n_threads(jobs)
+        try:
+            if n_threads == 1:
+                return [self._trained(task, job, progress) for job in jobs]
+            with ThreadPoolExecutor(n_threads) as pool:
+                running = [
+                    pool.submit(copy_context().run, self._trained, task, job, progress) for job in jobs
+                ]
+                return [each.result() for each in running]
+        finally:
+            progress.close()
 
-    def _trained(self, task: Task, job: Job) -> list[Trained]:
+    def _trained(self, task: Task, job: Job, progress: Progress | None = None) -> list[Trained]:
         """Train the members of one kind in one fold, on rows encoded for that fold."""
         setting, (training, held_out) = task.settings[job.kind], job.rows
         rows, target = task.table.take(training), task.target.take(training)
@@ -310,11 +323,15 @@ class BaseTabular(Predicts, Summarized):
             for X, chosen in zip(inputs, job.rows, strict=True)
         )
         found = []
+        ticks = () if progress is None else progress.callbacks(setting)
         for seed in job.seeds[1 : 1 + setting.per_fold]:
+            began = time.monotonic()
             model, history = train_member(
-                setting, own, others, task.loss, task.n_outputs, seed, device=self.device
+                setting, own, others, task.loss, task.n_outputs, seed, device=self.device, callbacks=ticks
             )
             member = Member(job.kind, job.fold, encoder, model, history)
+            if progress is not None:
+                progress.ended(member, setting, time.monotonic() - began)
             found.append((member, member.outputs(others.X)))
         return found
 
@@ -345,6 +362,7 @@ class BaseTabular(Predicts, Summarized):
 
     # -- prediction -----------------------------------------------------------------------------------------
 
+    verbose: bool | int | str
     members_: list[Member]
     oof_score_: float
     _schema: Schema

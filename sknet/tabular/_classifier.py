@@ -50,6 +50,9 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         Device to train members on: "cpu", "cuda", "cuda:1".
     random_state : int, RandomState instance or None, default=None
         Draws folds, initial weights, order of rows and dropout.
+    verbose : bool, int or "bar", default=False
+        Print a line for each fitted member, with the time that is left; "bar" shows a progress bar instead,
+        which needs tqdm.
 
     Attributes
     ----------
@@ -101,6 +104,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         n_jobs: int | None = None,
         device: str = "cpu",
         random_state: Any = None,
+        verbose: bool | int | str = False,
     ) -> None:
         self.loss = loss
         self.categorical_features = categorical_features
@@ -114,6 +118,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state
+        self.verbose = verbose
 
     def _new_targets(self, y: Any) -> "ClassTargets | ColumnTargets":
         is_of_columns = type_of_target(y, input_name="y") == "multiclass-multioutput"
