@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from docs import operations
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -52,7 +54,9 @@ def escaped(lines: Iterable[str]) -> Iterator[str]:
 
 
 def process(app: "Sphinx", what: str, name: str, value: object, options: object, lines: list[str]) -> None:
-    """Escape a docstring before numpydoc reads it."""
+    """Complete the docstring of an operation, and escape it, before numpydoc reads it."""
+    if what == "function" and name.startswith("sknet.ops.") and ".extend." not in name and callable(value):
+        lines += operations.sections(value, "\n".join(lines))
     lines[:] = list(escaped(lines))
 
 

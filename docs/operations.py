@@ -1,0 +1,255 @@
+"""What the pages of simple operations show besides a sentence: operands, options, the result, and an example.
+
+The docstring of an operation such as `sknet.ops.exp` is a sentence, since operations of a family are called
+alike. The tables here complete its page; ``tests/test_operations.py`` compares them with the operations.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+import sknet.ops
+from sknet import ops
+
+__all__ = ["EXAMPLES", "OPTIONS", "RESULTS", "output", "result", "sections"]
+
+ARRAY = "Tensor or array-like"
+X, AXIS = "[[1.0, 2.0], [3.0, 4.0]]", "axis=1"
+# The arguments of an example, by operation; its output is computed at the build.
+EXAMPLES = {
+    **dict.fromkeys(("abs", "negative", "positive", "sign", "relu", "square"), "[-2.0, 0.0, 3.0]"),
+    **dict.fromkeys(("celu", "elu", "leaky_relu", "mish", "selu", "silu", "softsign"), "[-2.0, 0.0, 3.0]"),
+    **dict.fromkeys(("hardsigmoid", "hardswish", "hardtanh", "log_sigmoid", "sigmoid"), "[-4.0, 0.0, 4.0]"),
+    **dict.fromkeys(
+        ("softplus", "tanh", "sinh", "cosh", "asinh", "expm1", "erf", "erfc"), "[-1.0, 0.0, 1.0]"
+    ),
+    **dict.fromkeys(("acos", "asin"), "[-1.0, 0.0, 1.0]"),
+    **dict.fromkeys(("sin", "cos", "tan", "atan", "exp", "exp2", "log1p"), "[0.0, 1.0, 2.0]"),
+    **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal"), "[1.0, 10.0, 16.0]"),
+    **dict.fromkeys(("ceil", "floor", "round", "trunc"), "[-1.5, 0.5, 2.5]"),
+    **dict.fromkeys(("isfinite", "isinf", "isnan"), '[1.0, float("inf"), float("nan")]'),
+    **dict.fromkeys(("equal", "not_equal", "less", "less_equal"), "[1.0, 2.0, 3.0], 2.0"),
+    **dict.fromkeys(("greater", "greater_equal", "maximum", "minimum"), "[1.0, 2.0, 3.0], 2.0"),
+    **dict.fromkeys(("add", "subtract", "multiply", "divide", "pow"), "[[1.0], [2.0]], [3.0, 4.0]"),
+    **dict.fromkeys(("floor_divide", "remainder"), "[-7.0, 7.0], 3.0"),
+    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), "[12, 12], [10, 3]"),
+    **dict.fromkeys(("bitwise_left_shift", "bitwise_right_shift"), "[8, 16], 2"),
+    **dict.fromkeys(
+        ("logical_and", "logical_or", "logical_xor"), "[True, True, False], [True, False, False]"
+    ),
+    **dict.fromkeys(("all", "any"), "[[True, False], [True, True]], axis=1"),
+    **dict.fromkeys(("max", "min", "mean", "sum", "prod", "std", "var", "logsumexp"), f"{X}, {AXIS}"),
+    **dict.fromkeys(("argmax", "argmin", "argsort", "sort"), "[[3.0, 1.0, 2.0]], axis=1"),
+    **dict.fromkeys(("cumulative_prod", "cumulative_sum"), "[1.0, 2.0, 3.0]"),
+    **dict.fromkeys(("softmax", "log_softmax"), "[[1.0, 2.0, 3.0]]"),
+    **dict.fromkeys(("diagonal", "matrix_transpose", "trace", "tril", "triu"), X),
+    **dict.fromkeys(("full_like", "full"), "(2, 2), 7.0"),
+    **dict.fromkeys(("ones", "zeros"), "(2, 3)"),
+    **dict.fromkeys(("ones_like", "zeros_like"), X),
+    "acosh": "[1.0, 2.0]",
+    "astype": '[1.0, 2.5], "int64"',
+    "atan2": "[1.0, -1.0], [0.0, -1.0]",
+    "atanh": "[-0.5, 0.0, 0.5]",
+    "bitwise_invert": "[0, 1, 5]",
+    "broadcast_arrays": "[1.0, 2.0], [[3.0], [4.0]]",
+    "broadcast_to": "[1.0, 2.0], (2, 2)",
+    "clip": "[-2.0, 0.5, 3.0], 0.0, 1.0",
+    "concat": f"[{X}, [[5.0, 6.0]]]",
+    "copysign": "[1.0, -2.0], [-1.0, 3.0]",
+    "count_nonzero": "[[0.0, 2.0], [3.0, 4.0]], axis=1",
+    "deg2rad": "[0.0, 90.0, 180.0]",
+    "diff": "[1.0, 4.0, 9.0]",
+    "expand_dims": "[1.0, 2.0], axis=0",
+    "flatten": X,
+    "flip": f"{X}, axis=1",
+    "full_like": "[1.0, 2.0], 7.0",
+    "glu": "[1.0, 2.0, 0.0, 3.0]",
+    "hypot": "[3.0, 5.0], [4.0, 12.0]",
+    "is_sparse": "[1.0, 2.0]",
+    "logaddexp": "[0.0, 1000.0], [0.0, 1000.0]",
+    "logical_not": "[True, False]",
+    "logit": "[0.25, 0.5, 0.75]",
+    "moveaxis": "[[[1.0, 2.0, 3.0]]], 2, 0",
+    "nextafter": "[1.0], [2.0]",
+    "outer": "[1.0, 2.0], [3.0, 4.0]",
+    "permute_dims": f"{X}, (1, 0)",
+    "prelu": "[[-1.0, 2.0], [3.0, -4.0]], [0.1, 0.5]",
+    "relu6": "[-2.0, 3.0, 9.0]",
+    "reshape": f"{X}, (4,)",
+    "roll": "[1.0, 2.0, 3.0], 1",
+    "signbit": "[-1.0, -0.0, 2.0]",
+    "squeeze": "[[1.0, 2.0]]",
+    "stack": "[[1.0, 2.0], [3.0, 4.0]], axis=1",
+    "sum_squares": "[1.0, 2.0], [3.0]",
+    "tile": "[1.0, 2.0], 2",
+    "unstack": X,
+    "vecdot": f"{X}, [1.0, 10.0]",
+    "where": "[True, False], [1.0, 2.0], [3.0, 4.0]",
+    "xlogy": "[0.0, 2.0], [0.0, 3.0]",
+}
+# Type and meaning of operands and options, by their names.
+OPTIONS = {
+    "x": (ARRAY, "The operand."),
+    "y": (ARRAY, "The second operand, of a shape that broadcasts against that of x."),
+    "xs": (f"sequence of {ARRAY}", "The operands."),
+    "*xs": (ARRAY, "The operands."),
+    "q": ("Tensor or array of shape (..., n_queries, depth)", "Queries."),
+    "k": ("int", "Which diagonal: 0 is the main one, 1 the one above it."),
+    "alpha": ("float", "The limit to the left is -alpha."),
+    "append": (f"{ARRAY} or None", "What is joined behind."),
+    "axes": ("sequence of int", "The axes of x in their new order."),
+    "axis": ("", "Along which axes; negative ones count from the end."),
+    "bias": ("Tensor or array of shape (filters,) or (channels,), or None", "What is added to each channel."),
+    "ceil_mode": ("bool", "Whether windows may begin within the signal and end behind it."),
+    "condition": ("Tensor or array-like of bool", "Where to take x."),
+    "correction": ("float", "What is subtracted from the number of elements: 1 estimates from a sample."),
+    "count_include_pad": ("bool", "Whether zeros of the padding count in the means."),
+    "descending": ("bool", "Whether the largest come first."),
+    "destination": ("int or sequence of int", "Where these axes are in the result."),
+    "device": ("str or Device", "Where the result should live."),
+    "dilation": ("int", "Steps from one element of a window to the next."),
+    "dtype": ("dtype", "Of the result."),
+    "eps": ("float", "Added to the variance."),
+    "groups": ("int", "Channels and filters are divided into this many independent groups."),
+    "include_initial": ("bool", "Whether the result begins with that of no elements."),
+    "is_causal": ("bool", "Whether a query sees only keys up to its own place."),
+    "keepdims": ("bool", "Whether axes over which it reduces are kept, with length 1."),
+    "kernel_size": ("int", "Length of a window."),
+    "mask": ("Tensor or array of bool, or None", "Which keys each query sees."),
+    "max": (f"{ARRAY} or None", "The upper limit."),
+    "min": (f"{ARRAY} or None", "The lower limit."),
+    "n": ("int", "How often, or the exponent."),
+    "negative_slope": (ARRAY, "The slope to the left of 0."),
+    "offset": ("int", "Which diagonal: 0 is the main one, 1 the one above it."),
+    "output_padding": ("int", "What is added to one end of the result."),
+    "output_size": ("int or None", "How many windows; None leaves the length as it is."),
+    "padding": ("int or str", "Zeros at both ends."),
+    "prepend": (f"{ARRAY} or None", "What is joined in front."),
+    "repetitions": ("int or sequence of int", "How many copies along each axis."),
+    "scale": ("float or None", "Factor of the products of queries and keys; None is 1 / sqrt(depth)."),
+    "shape": ("int or sequence of int", "Lengths of the axes of the result."),
+    "shift": ("int or sequence of int", "By how many positions."),
+    "source": ("int or sequence of int", "Which axes of x."),
+    "start": ("int", "The first of the axes that are joined."),
+    "stride": ("int or None", "Steps from one window to the next."),
+    "value": ("float", "Of all elements."),
+    "weight": ("Tensor or array", "The kernels, or one factor per channel."),
+}
+KINDS_OF_AXIS = {
+    int: "int",
+    int | None: "int or None",
+    int | tuple[int, ...]: "int or tuple of int",
+    int | tuple[int, ...] | None: "int, tuple of int, or None",
+    int | Sequence[int] | None: "int, sequence of int, or None",
+}
+FILTERS = "Of shape (..., filters, length)."
+# The shape of the result, where neither the operands' shape nor an axis less.
+RESULTS = {
+    **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_max_pool1d"), "Of shape (..., channels, output_size)."),
+    **dict.fromkeys(("avg_pool1d", "max_pool1d"), "Of shape (..., channels, windows)."),
+    **dict.fromkeys(("conv1d", "conv_transpose1d"), FILTERS),
+    **dict.fromkeys(("det", "slogdet"), "Of shape (...), for x of shape (..., n, n)."),
+    **dict.fromkeys(("diagonal", "trace"), "Without the last two axes of x; diagonals are the last axis."),
+    **dict.fromkeys(
+        ("eigvalsh", "svdvals"), "Of shape (..., k): one number for each row or column, the fewer."
+    ),
+    **dict.fromkeys(
+        ("cumulative_prod", "cumulative_sum"), "Of x's shape, or one longer with `include_initial`."
+    ),
+    **dict.fromkeys(("full", "ones", "zeros", "broadcast_to", "reshape"), "Of the given shape."),
+    "attention_weights": "Of shape (..., n_queries, n_keys).",
+    "broadcast_arrays": "One for each operand, all of one shape.",
+    "concat": "Of the operands' shape but along the axis, where their lengths are added.",
+    "diff": "Of x's shape, `n` shorter along the axis.",
+    "expand_dims": "Of x's shape, with one more axis for each that is named.",
+    "flatten": "With the axes from `start` on in one.",
+    "glu": "Of x's shape, half as long along the axis.",
+    "is_sparse": "Whether it is.",
+    "matrix_transpose": "Of shape (..., columns, rows), for x of shape (..., rows, columns).",
+    "moveaxis": "With the same lengths in another order.",
+    "outer": "Of shape (n, m), for vectors of shapes (n,) and (m,).",
+    "permute_dims": "With the same lengths in another order.",
+    "squeeze": "Without these axes.",
+    "stack": "Of the operands' shape, with one more axis.",
+    "sum_squares": "A single number, of shape ().",
+    "tile": "Along each axis, x's length times the repetitions.",
+    "unstack": "One for each position of the axis, without it.",
+    "vecdot": "Without the axis.",
+}
+
+
+def sections(function: Callable[..., object], doc: str) -> Iterator[str]:
+    """Yield the lines of the sections that the docstring of an operation lacks.
+
+    Parameters
+    ----------
+    function : callable
+        An operation.
+    doc : str
+        Its docstring.
+
+    Yields
+    ------
+    str
+        Lines in numpydoc's format.
+    """
+    if "Parameters\n---" not in doc:
+        yield from ("", "Parameters", "----------")
+        for parameter in inspect.signature(function).parameters.values():
+            name = str(parameter.replace(annotation=parameter.empty, default=parameter.empty))
+            kind, meaning = OPTIONS[name]
+            kind = KINDS_OF_AXIS[parameter.annotation] if name == "axis" else kind
+            default = "" if parameter.default is parameter.empty else f", default={parameter.default!r}"
+            yield from (f"{name} : {kind}{default}", f"    {meaning}")
+    if "Returns\n---" not in doc:
+        yield from ("", "Returns", "-------", kind_of_result(function), f"    {result(function)}")
+    if "Raises\n---" not in doc and is_binary(function):
+        yield from ("", "Raises", "------", "ShapeError", "    If the shapes cannot be broadcast.")
+    example = EXAMPLES.get(function.__name__)
+    if "Examples\n---" not in doc and example is not None:
+        call = f"{function.__name__}({example})"
+        yield from ("", "Examples", "--------", f">>> ops.{call}", *output(call).splitlines())
+
+
+def kind_of_result(function: Callable[..., object]) -> str:
+    """Return the type of what an operation returns."""
+    shown = str(inspect.signature(function).return_annotation)
+    return "bool" if "bool" in shown else "tuple of Tensor" if "tuple" in shown else "Tensor"
+
+
+def is_binary(function: Callable[..., object]) -> bool:
+    """Tell whether an operation has two operands that are broadcast."""
+    return [*inspect.signature(function).parameters] == ["x", "y"] and function.__name__ not in RESULTS
+
+
+def result(function: Callable[..., object]) -> str:
+    """Return what shape the result has."""
+    parameters = inspect.signature(function).parameters
+    if function.__name__ in RESULTS:
+        return RESULTS[function.__name__]
+    if "keepdims" in parameters:
+        return "Without the axes over which it reduces, or with length 1 there."
+    shapes = [name for name in ("condition", "x", "y", "negative_slope") if name in parameters]
+    if len(shapes) > 1 and function.__name__ != "leaky_relu":
+        return "Of the shape to which the operands are broadcast."
+    return "Of x's shape."
+
+
+def output(call: str) -> str:
+    """Return what Python shows for the call of an operation.
+
+    Examples
+    --------
+    >>> from docs.operations import output
+    >>> print(output("exp([0.0, 1.0])"))
+    Tensor([1.        , 2.71828183])
+    """
+    with np.printoptions(precision=8):
+        return repr(eval(f"ops.{call}", {"ops": ops}))
+
+
+def operations() -> dict[str, Callable[..., object]]:
+    """Return the operations of `sknet.ops` by name."""
+    names = {name: getattr(sknet.ops, name) for name in sknet.ops.__all__}
+    return {name: value for name, value in names.items() if inspect.isfunction(value)}

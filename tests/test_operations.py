@@ -1,0 +1,99 @@
+"""The tables that complete the pages of simple operations say what the operations do."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from docs import operations
+from docs.operations import EXAMPLES, OPTIONS, RESULTS
+from sknet import Tensor, ops
+from sknet.exceptions import ShapeError
+from sknet.ops import linalg
+
+OPERATIONS = operations.operations() | {
+    name: value
+    for name, value in vars(linalg).items()
+    if name in linalg.__all__ and inspect.isfunction(value)
+}
+COMPLETED = {
+    name: "\n".join(operations.sections(function, inspect.getdoc(function)))
+    for name, function in OPERATIONS.items()
+}
+
+
+def arguments(name):
+    """Return the positional arguments of an example, the options, and the result."""
+    taken = {}
+
+    def take(*args, **kwargs):
+        taken["args"], taken["kwargs"] = args, kwargs
+        return getattr(ops, name)(*args, **kwargs)
+
+    found = eval(f"take({EXAMPLES[name]})", {"take": take})
+    return taken["args"], taken["kwargs"], found
+
+
+@pytest.mark.parametrize("section", ["Parameters", "Returns", "Examples"])
+def test_pages_are_complete(section):
+    lacking = {
+        name
+        for name, function in OPERATIONS.items()
+        if f"{section}\n---" not in inspect.getdoc(function) + COMPLETED[name]
+        and not (section == "Parameters" and not inspect.signature(function).parameters)
+    }
+    assert not lacking
+
+
+def test_no_entry_is_left_over():
+    assert EXAMPLES.keys() == {name for name, text in COMPLETED.items() if "Examples" in text}
+    assert RESULTS.keys() <= {name for name, text in COMPLETED.items() if "Returns" in text}
+    used = {
+        str(parameter.replace(annotation=parameter.empty, default=parameter.empty))
+        for name, text in COMPLETED.items()
+        if "Parameters" in text
+        for parameter in inspect.signature(OPERATIONS[name]).parameters.values()
+    }
+    assert used - {"*", "/"} == OPTIONS.keys()
+
+
+def test_shapes_are_as_the_pages_say():
+    seen = set()
+    for name in EXAMPLES:
+        args, kwargs, found = arguments(name)
+        said = operations.result(getattr(ops, name))
+        if said == "Of x's shape.":
+            assert found.shape == np.shape(args[0]), name
+        elif said == "Of the shape to which the operands are broadcast.":
+            assert found.shape == np.broadcast_shapes(*map(np.shape, args)), name
+        elif said.startswith("Without the axes over which it reduces"):
+            kept = getattr(ops, name)(*args, **kwargs, keepdims=True)
+            assert found.shape == tuple(np.delete(np.shape(args[0]), kwargs["axis"])), name
+            assert kept.shape[kwargs["axis"]] == 1, name
+        else:
+            assert said == RESULTS[name], name
+        seen.add(said)
+        assert operations.kind_of_result(getattr(ops, name)) == {
+            Tensor: "Tensor",
+            tuple: "tuple of Tensor",
+        }.get(type(found), type(found).__name__)
+    assert len(seen) > 10
+
+
+def test_two_operands_that_do_not_broadcast_raise():
+    binary = [name for name, text in COMPLETED.items() if "cannot be broadcast" in text]
+    assert len(binary) > 25
+    for name in binary:
+        x, y = ([1, 2], [1, 2, 3]) if name.startswith("bitwise") else ([1.0, 2.0], [1.0, 2.0, 3.0])
+        with pytest.raises(ShapeError):
+            getattr(ops, name)(x, y)
+
+
+def test_axes_have_the_kinds_that_the_signatures_say():
+    assert "axis : int, tuple of int, or None, default=None" in COMPLETED["sum"]
+    assert "axis : int, default=-1" in COMPLETED["softmax"]
+    assert "axis : int or None, default=None" in COMPLETED["argmax"]
+
+
+def test_what_python_shows_is_shown():
+    assert "\n>>> ops.exp([0.0, 1.0, 2.0])\n" + repr(ops.exp([0.0, 1.0, 2.0])) in COMPLETED["exp"]
