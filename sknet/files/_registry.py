@@ -55,7 +55,8 @@ def _names_in(package: str) -> Mapping[str, Any]:
     module = import_module(package)
     if package == SPLITTERS:
         return {name: value for name, value in vars(module).items() if _is_splitter(value)}
-    found = {name: getattr(module, name) for name in getattr(module, "__all__", ())}
+    names = [name for name in getattr(module, "__all__", ()) if name not in NOT_STORED]  # some need extras
+    found = {name: getattr(module, name) for name in names}
     known = {name: value for name, value in found.items() if _is_ours(value) and is_stored(value)}
     if package == "sknet.ops":
         known |= {name: found[name] for name in found if isinstance(found[name], FunctionType)}

@@ -469,3 +469,37 @@ def test_mistakes_with_paths_and_trusted_classes_are_named(fitted, tmp_path):
     for wrong in (nn.Linear, "Linear", 3):
         with pytest.raises(TypeError, match=r"trusted must be a list of classes and functions, as "):
             sknet.load(tmp_path / "it", trusted=wrong)
+
+
+WITHOUT_EXTRAS = """
+import sys
+class Blocked:
+    def find_spec(self, name, *rest):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ImportError(name)
+sys.meta_path.insert(0, Blocked())
+import numpy as np, sknet
+X = np.random.default_rng(0).normal(size=(30, 3))
+clf = sknet.MLPClassifier((3,), max_iter=2, tol=9.0, random_state=0).fit(X, np.arange(30) % 2)
+for include in ("all", "predict"):
+    sknet.save(clf, {path!r}, include)
+    assert (sknet.load({path!r}).predict(X) == clf.predict(X)).all()
+print(len(sknet.trusted_types()) > 300)
+"""
+
+
+def test_nothing_but_pipelines_needs_an_extra(tmp_path):
+    extras = [
+        "dask",
+        "distributed",
+        "skops",
+        "safetensors",
+        "pandas",
+        "polars",
+        "matplotlib",
+        "tqdm",
+        "optuna",
+    ]
+    code = WITHOUT_EXTRAS.format(blocked=[*extras, "onnx", "skl2onnx", "numba"], path=str(tmp_path / "it"))
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr

@@ -210,7 +210,7 @@ def targets(rng: Generator, case: Case) -> None:
 @change
 def weights(rng: Generator, case: Case) -> None:
     n = len(case.y)
-    ways = [rng.random(n), np.where(rng.random(n) < 0.6, 0.0, 1.0), 1e30 * rng.random(n), np.zeros(n)]
+    ways = [rng.random(n), np.where(rng.random(n) < 0.6, 0.0, 1.0), 1e6 * rng.random(n), np.zeros(n)]
     number = int(rng.integers(len(ways)))
     case.fit_params["sample_weight"] = ways[number]
     case.faults += ["weight"]
@@ -238,7 +238,9 @@ def container(rng: Generator, case: Case) -> None:
         "array of objects": lambda: case.X.to_numpy(dtype=object),
         "list": lambda: case.X.to_numpy(dtype=object).tolist(),
         "polars": lambda: pl.from_pandas(case.X.reset_index(drop=True)),
-        "sparse": lambda: sp.csr_array(case.X.select_dtypes("number").to_numpy(dtype=float, na_value=np.nan)),
+        "sparse": lambda: sp.csr_array(
+            case.X.select_dtypes("number", exclude="complex").to_numpy(dtype=float, na_value=np.nan)
+        ),
     }
     name = str(rng.choice(list(ways)))
     try:
