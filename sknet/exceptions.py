@@ -18,23 +18,69 @@ __all__ = [
 
 
 class CaptureError(TypeError):
-    """A function that cannot be captured: what it does would be frozen at the values of the first call."""
+    """A function that cannot be captured: what it does would be frozen at the values of the first call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sknet.compile import capture
+    >>> capture(lambda x: x if x.sum() > 0 else -x, np.ones(2))
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.CaptureError: the value of a tensor is read ...
+    """
 
 
 class ShapeError(ValueError):
-    """Shapes that do not fit together; the message names the operation and the shapes."""
+    """Shapes that do not fit together; the message names the operation and the shapes.
+
+    Examples
+    --------
+    >>> from sknet import ops
+    >>> ops.add([1.0, 2.0], [1.0, 2.0, 3.0])
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.ShapeError: add: shapes (2,) and (3,) do not broadcast together
+    """
 
 
 class DtypeError(TypeError):
-    """A dtype that an operation or a device cannot compute with."""
+    """A dtype that an operation or a device cannot compute with.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.Embedding(3, 2)([0.5])
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.DtypeError: Embedding(num_embeddings=3, embedding_dim=2): expected integers...
+    """
 
 
 class DeviceError(RuntimeError):
-    """A device that does not exist here, or arrays of several devices in one operation."""
+    """A device that does not exist here, or arrays of several devices in one operation.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> Tensor([1.0], device="cuda:99")
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.DeviceError: device 'cuda...
+    """
 
 
 class GradientError(RuntimeError):
-    """A gradient that was asked for and is not defined."""
+    """A gradient that was asked for and is not defined.
+
+    Examples
+    --------
+    >>> from sknet import Tensor
+    >>> Tensor([1.0]).backward()
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.GradientError: this tensor was not computed from anything that requires a gradient: ...
+    """
 
 
 class GraphError(RuntimeError):
@@ -42,11 +88,33 @@ class GraphError(RuntimeError):
 
 
 class LoadError(ValueError):
-    """A file that cannot be used: damaged, not one of sknet's, or of another kind; the message names it."""
+    """A file that cannot be used: damaged, not one of sknet's, or of another kind; the message names it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import sknet
+    >>> path = Path(tempfile.mkdtemp()) / "notes.safetensors"
+    >>> _ = path.write_text("notes")
+    >>> sknet.load(path)
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.LoadError: ...notes.safetensors was not written by sknet, or its first bytes are damaged
+    """
 
 
 class StateError(ValueError):
-    """A saved state that does not fit its module; the message names paths and shapes."""
+    """A saved state that does not fit its module; the message names paths and shapes.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.Linear(2, 1).load_state_dict({"weight": [[1.0], [2.0]]})
+    Traceback (most recent call last):
+        ...
+    sknet.exceptions.StateError: this state does not fit Linear; nothing was loaded: ...
+    """
 
 
 class NonFiniteError(ValueError):

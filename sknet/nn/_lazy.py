@@ -253,6 +253,12 @@ def is_lazy(module: Module) -> bool:
     -------
     bool
         True until `materialize` or the first call.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> is_lazy(nn.LazyLinear(3)), is_lazy(nn.Linear(2, 3))
+    (True, False)
     """
     return any(isinstance(each, Lazy) for each in module.modules())
 

@@ -60,6 +60,12 @@ class Keys(NamedTuple):
         Paths of the module that the state does not have.
     unexpected_keys : list of str
         Paths of the state that the module does not have.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> nn.Linear(2, 1).load_state_dict({"weight": [[1.0], [2.0]], "scale": 1.0}, strict=False)
+    Keys(missing_keys=['bias'], unexpected_keys=['scale'])
     """
 
     missing_keys: list[str]

@@ -88,6 +88,13 @@ class SummaryRow(NamedTuple):
         Of its own parameters and buffers.
     output_bytes : int
         Of the arrays that it was the first to return, in all its calls.
+
+    Examples
+    --------
+    >>> from sknet import nn
+    >>> row = nn.summary(nn.Linear(2, 3), (1, 2)).rows[0]
+    >>> row.kind, row.output_shape, row.parameters
+    ('Linear', (1, 3), 9)
     """
 
     path: str

@@ -30,6 +30,13 @@ class ModelState(NamedTuple):
         Read-only arrays.
     progress : Progress
         Steps, epochs and samples so far.
+
+    Examples
+    --------
+    >>> from sknet import Model, nn
+    >>> state = Model(nn.Linear(2, 1), loss="squared_error", random_state=0).state
+    >>> sorted(state.parameters), state.progress.step
+    (['bias', 'weight'], 0)
     """
 
     parameters: Mapping[str, Any]

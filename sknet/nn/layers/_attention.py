@@ -46,6 +46,13 @@ class MultiheadAttention(Module):
     out_projection : Linear
         Projects the concatenated outputs of the heads.
 
+    Raises
+    ------
+    ValueError
+        If `num_heads` does not divide `embed_dim`.
+    ShapeError
+        If the shapes of queries, keys, values or `key_mask` do not fit.
+
     Notes
     -----
     Call it as ``attention(query, key, value, mask, key_mask, is_causal, need_weights)``. `query` is of

@@ -42,6 +42,15 @@ class CategoryEmbeddings(Module):
     out_features : int
         Length of the output's last axis.
 
+    Raises
+    ------
+    InvalidParameterError
+        If `embedding_dim` has not a length for each column.
+    DtypeError
+        If the input does not hold integers.
+    ShapeError
+        If its last axis has not as many columns.
+
     Notes
     -----
     The input is of shape (..., n_columns) and an integer dtype, the output of shape (..., out_features).

@@ -160,6 +160,11 @@ class Lambda(Module):
     function : callable
         ``function(x)``, in operations of `sknet.ops` and of tensors.
 
+    Raises
+    ------
+    TypeError
+        If `function` is not callable, or a module.
+
     Notes
     -----
     The function is pickled as Python pickles functions: by its module and name, so that a ``lambda``

@@ -47,6 +47,13 @@ class Embedding(Module):
     weight : Parameter of shape (num_embeddings, embedding_dim)
         The vectors.
 
+    Raises
+    ------
+    ValueError
+        If `padding_idx` is not below `num_embeddings`.
+    DtypeError
+        If the input does not hold integers.
+
     Notes
     -----
     The input is of any shape and an integer dtype, the output has one axis more, the last.

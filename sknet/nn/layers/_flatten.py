@@ -67,6 +67,13 @@ class Unflatten(Module):
     unflattened_size : sequence of int
         Lengths of the axes that replace it; one may be -1, which is inferred.
 
+    Raises
+    ------
+    ValueError
+        If `unflattened_size` holds no lengths, or -1 more than once.
+    ShapeError
+        If the input has no such axis, or its length cannot be divided so.
+
     Examples
     --------
     >>> import numpy as np

@@ -180,6 +180,13 @@ class GroupNorm(Affine):
     bias : Parameter of shape (num_channels,), or None
         The shift, initially 0.
 
+    Raises
+    ------
+    ValueError
+        If `num_groups` does not divide `num_channels`.
+    ShapeError
+        If the input has another number of channels.
+
     Notes
     -----
     For input of shape (n, num_channels, ...) (Y. Wu, K. He, ECCV 2018). It does not depend on the

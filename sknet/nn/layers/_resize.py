@@ -30,6 +30,11 @@ class Upsample(Module):
     align_corners : bool, default=False
         Whether the centers of corner pixels stay in the corners; not for "nearest".
 
+    Raises
+    ------
+    ValueError
+        If not exactly one of `size` and `scale_factor` is given.
+
     Notes
     -----
     The input is of shape (n, channels, ...), with one to three more axes; "linear" is for one, "bilinear"
