@@ -39,8 +39,8 @@ TABLES = {
     "sknet.onnx.PARTS": "What networks that were read consist of, by the names in files.",
     "sknet.losses.LOSSES": "The losses that have a name, by scikit-learn's names.",
     "sknet.nn.ACTIVATIONS": "The activation layers that have a name, scikit-learn's names among them.",
-    "sknet.nn.init.INITIALIZERS": "The initialisers that have a name.",
-    "sknet.nn.init.SCHEMES": "The default initialiser of every kind of layer, by version.",
+    "sknet.nn.init.INITIALIZERS": "The initializers that have a name.",
+    "sknet.nn.init.SCHEMES": "The default initializer of every kind of layer, by version.",
     "sknet.nn.init.VERSION": "The newest version of the default initial weights.",
     "sknet.optim.OPTIMIZERS": "The optimizers that have a name.",
 }

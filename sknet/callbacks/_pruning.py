@@ -82,7 +82,7 @@ class Pruning(Callback):
         self.__dict__.pop("_pruned", None)
 
     def _check_direction(self, fit: FitView) -> None:
-        """Raise a ValueError if the study optimises in the other direction."""
+        """Raise a ValueError if the study optimizes in the other direction."""
         directions: Any = getattr(getattr(self.trial, "study", None), "directions", ())
         higher = fit.directions.get(self._name)
         if len(directions) != 1 or higher is None:

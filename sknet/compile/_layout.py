@@ -173,5 +173,5 @@ def _peak(buffers: list[Buffer]) -> int:
 
 
 def aligned_memory(nbytes: int) -> np.ndarray:
-    """Return uninitialised host memory that starts on a cache line."""
+    """Return uninitialized host memory that starts on a cache line."""
     return backend("cpu").memory(nbytes, Device("cpu"))  # type: ignore[no-any-return]

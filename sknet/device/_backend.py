@@ -100,7 +100,7 @@ class Backend(ABC):
         return bool(array.flags.c_contiguous)
 
     def memory(self, nbytes: int, device: Device) -> Any:
-        """Return `nbytes` uninitialised, aligned bytes on `device`, to be divided among arrays."""
+        """Return `nbytes` uninitialized, aligned bytes on `device`, to be divided among arrays."""
         return self.empty((nbytes,), np.uint8, device)
 
     def kernels(self, source: str, names: Sequence[str], device: Device) -> "list[Kernel]":

@@ -97,7 +97,7 @@ class CupyBackend(Backend):
 
 
 class _Loader:
-    """Loads CuPy on demand; `package` lets arrays of an already imported CuPy be recognised."""
+    """Loads CuPy on demand; `package` lets arrays of an already imported CuPy be recognized."""
 
     package = "cupy"
 

@@ -48,7 +48,7 @@ class Model:
         The network. The model trains a copy of it, its attribute `module`. A lazy network takes its
         shapes from the first batch.
     loss : str or Loss, default="squared_error"
-        The loss to minimise.
+        The loss to minimize.
     optimizer : str or BaseOptimizer, default="adam"
         The optimizer.
     alpha : float, default=0.0
@@ -164,7 +164,7 @@ class Model:
 
     @property
     def loss_function(self) -> Loss:
-        """The loss to minimise."""
+        """The loss to minimize."""
         return self._hyper.loss
 
     @loss_function.setter

@@ -140,7 +140,7 @@ class Autoencoder(BaseTransformer):
     tied : bool, default=False
         Let the decoder have the encoder's weights, transposed.
     loss : str or Loss, default="squared_error"
-        What is minimised: "squared_error", "absolute_error", "huber", "poisson" or an object of
+        What is minimized: "squared_error", "absolute_error", "huber", "poisson" or an object of
         `sknet.losses`.
     optimizer : str or Optimizer, default="adam"
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of

@@ -430,7 +430,7 @@ def _check_finite_parameters(model: Model) -> None:
 
 
 def _fit_full_batch(fit: Fit) -> None:
-    """Minimise over all rows at once."""
+    """Minimize over all rows at once."""
     recipe, settings, model = fit.recipe, fit.settings, fit.model
     if fit.saved is not None:
         raise ValueError("a fit by L-BFGS cannot be resumed: use an optimizer that goes step by step")

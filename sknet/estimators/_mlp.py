@@ -68,7 +68,7 @@ class MLPClassifier(NamedPerceptron, Decisions):
     dropout : float in [0, 1), default=0.0
         Share of hidden units that is dropped in each training step.
     loss : str or Loss, default="log_loss"
-        What is minimised; see `sknet.losses`.
+        What is minimized; see `sknet.losses`.
     optimizer : str or Optimizer, default="adam"
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
         `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
@@ -265,7 +265,7 @@ class MLPRegressor(NamedPerceptron, UncertainRegressor):
     dropout : float in [0, 1), default=0.0
         Share of hidden units that is dropped in each training step.
     loss : str or Loss, default="squared_error"
-        What is minimised: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
+        What is minimized: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
         object of `sknet.losses`.
     optimizer : str or Optimizer, default="adam"
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of

@@ -91,7 +91,7 @@ class NetClassifier(NetOptions, SequenceClassifier):
         "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
         the network, on the rows that are trained on. None is for X that holds numbers only.
     loss : str or Loss, default="log_loss"
-        What is minimised; see `sknet.losses`.
+        What is minimized; see `sknet.losses`.
     optimizer : str or Optimizer, default="adam"
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of
         `sknet.optim`, whose parameters a grid reaches as ``optimizer__lr``. The learning rate lives
@@ -288,7 +288,7 @@ class NetRegressor(NetOptions, SequenceRegressor):
         "table" is a `TableEncoder`, whose parameters a grid reaches as ``encoder__n_bins``. It is fitted with
         the network, on the rows that are trained on. None is for X that holds numbers only.
     loss : str or Loss, default="squared_error"
-        What is minimised: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
+        What is minimized: "squared_error", "absolute_error", "huber", "quantile", "poisson" or an
         object of `sknet.losses`.
     optimizer : str or Optimizer, default="adam"
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of

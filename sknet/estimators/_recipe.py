@@ -34,7 +34,7 @@ class Recipe:
     architecture : Architecture
         What the network is built from.
     loss : Loss
-        What is minimised.
+        What is minimized.
     optimizer : BaseOptimizer
         By what.
     alpha : float

@@ -21,6 +21,7 @@ STYLE = """\
 .sknet tr, .sknet tr:nth-child(even) { background: none !important; }
 .sknet th, .sknet td { border: 0; padding: .15em .9em .15em 0; text-align: left !important; color: inherit;
   white-space: pre; font-variant-numeric: tabular-nums; }
+.sknet td:first-child { white-space: pre-wrap; }
 .sknet th { border-bottom: 1px solid color-mix(in srgb, currentColor 40%, transparent); }
 .sknet td:nth-child(3), .sknet th:nth-child(3) { text-align: right !important; padding-right: 0; }
 .sknet dl { margin: .3em 0; display: grid; grid-template-columns: max-content 1fr; gap: .1em 1em; }

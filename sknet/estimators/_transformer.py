@@ -40,7 +40,7 @@ class NetTransformer(NetOptions, SequenceTransformer):
     target : {"X", "y"}, default="X"
         What the network learns to return: X itself, whatever y is, or the numbers in y.
     loss : str or Loss, default="squared_error"
-        What is minimised: "squared_error", "absolute_error", "huber", "poisson" or an object of
+        What is minimized: "squared_error", "absolute_error", "huber", "poisson" or an object of
         `sknet.losses`.
     optimizer : str or Optimizer, default="adam"
         How: "adam", "sgd", "lbfgs" or another name in `sknet.optim.OPTIMIZERS`, or an object of

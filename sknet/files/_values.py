@@ -360,7 +360,7 @@ class Decoder:
     def _draw(self, content: Any) -> Any:
         name, holder = content[0], self.value(content[1])
         if name not in DRAWS or not isinstance(holder, Initializer):
-            raise ValueError(f"{name!r} of {type(holder).__name__} is not a draw of an initialiser")
+            raise ValueError(f"{name!r} of {type(holder).__name__} is not a draw of an initializer")
         return getattr(holder, name)
 
     def _partial(self, content: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Losses: what a network minimises, and what its output means.
+"""Losses: what a network minimizes, and what its output means.
 
 Each is a small parameter object without state, known by scikit-learn's name or as a class.
 """

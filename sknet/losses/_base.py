@@ -32,7 +32,7 @@ class Scaling(NamedTuple):
 
 
 class Loss(ParameterObject, ABC):
-    """Abstract base of the losses: what a network minimises, and what its output means.
+    """Abstract base of the losses: what a network minimizes, and what its output means.
 
     A loss has no state. It compares the raw output of a network (logits, log means, means) with
     the target and returns one value per sample; weighting and averaging them is up to the caller. It owns

@@ -12,7 +12,7 @@ from sknet.losses._base import Loss, Scaling, of_blocks
 
 
 class Quantile(Loss):
-    r"""Pinball loss; its minimisers are quantiles.
+    r"""Pinball loss; its minimizers are quantiles.
 
     Parameters
     ----------

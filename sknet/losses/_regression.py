@@ -10,7 +10,7 @@ from sknet.losses._base import Loss, Scaling
 
 
 class SquaredError(Loss):
-    r"""Half the squared error; its minimiser is the mean.
+    r"""Half the squared error; its minimizer is the mean.
 
     Notes
     -----
@@ -34,7 +34,7 @@ class SquaredError(Loss):
 
 
 class AbsoluteError(Loss):
-    r"""Absolute error; its minimiser is the median, so that single large errors count less.
+    r"""Absolute error; its minimizer is the median, so that single large errors count less.
 
     Notes
     -----

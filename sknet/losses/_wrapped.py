@@ -86,7 +86,7 @@ class Standardized(Wrapping):
 
     Notes
     -----
-    The loss of standardized targets is minimised, so that each column counts alike, whatever its unit.
+    The loss of standardized targets is minimized, so that each column counts alike, whatever its unit.
     The loss of the original targets is reported: for a loss of power p that of a column times
     :math:`s^p`, for a density plus :math:`\log s`.
 

@@ -1,4 +1,4 @@
-"""Initialisation from data: a layer's first weights are fitted to its first inputs."""
+"""Initialization from data: a layer's first weights are fitted to its first inputs."""
 
 from functools import partial
 from numbers import Integral
@@ -116,7 +116,7 @@ class FromData(Initializer):
 
 
 class SeesData(Protocol):
-    """A module that takes part in the initialisation from data; custom modules can, too.
+    """A module that takes part in the initialization from data; custom modules can, too.
 
     It calls `Parameter.await_data` of the parameters that are fitted.
     """

@@ -1,4 +1,4 @@
-"""The base of the initialisers."""
+"""The base of the initializers."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 class Initializer(ParameterObject, ABC):
-    """Base of the initialisers: a scheme for the weights of a layer and their bias."""
+    """Base of the initializers: a scheme for the weights of a layer and their bias."""
 
     @abstractmethod
     def draw(self, random_state: RandomState, shape: Shape, fan_in: int, fan_out: int) -> Array:
@@ -60,7 +60,7 @@ class Initializer(ParameterObject, ABC):
 
 
 def draw_weight(init: Initializer, random_state: RandomState, **where: Any) -> Array:
-    """Draw a layer's weights by an initialiser.
+    """Draw a layer's weights by an initializer.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def draw_weight(init: Initializer, random_state: RandomState, **where: Any) -> A
 
 
 def draw_bias(init: Initializer, random_state: RandomState, **where: Any) -> Array:
-    """Draw a layer's bias by an initialiser.
+    """Draw a layer's bias by an initializer.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Initialisers: how the weights of a layer are drawn, and which scheme is the default of which version.
+"""Initializers: how the weights of a layer are drawn, and which scheme is the default of which version.
 
 They are parameter objects, so a grid search reaches into them. All draw on the host in float64,
 from a `RandomState`, so that a seed gives the same weights on every device.
@@ -458,7 +458,7 @@ def scheme(
     Raises
     ------
     InvalidParameterError
-        If `init` is neither an initialiser nor the name of one, or `FromData` for a layer that sees none.
+        If `init` is neither an initializer nor the name of one, or `FromData` for a layer that sees none.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Normalisation: mean 0 and variance 1 over some axes, in operations that compile into a few passes."""
+"""Normalization: mean 0 and variance 1 over some axes, in operations that compile into a few passes."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def layer_norm(
     x : Tensor or array of shape (..., *normalized_shape)
         Floating point.
     normalized_shape : int or tuple of int
-        Shape of the axes to normalise over.
+        Shape of the axes to normalize over.
     weight, bias : Tensor or array of shape `normalized_shape`, default=None
         Scale and shift; None for 1 and 0.
     eps : float, default=1e-5
@@ -112,7 +112,7 @@ def rms_norm(x: Any, normalized_shape: int | Shape, weight: Any = None, eps: flo
     x : Tensor or array of shape (..., *normalized_shape)
         Floating point.
     normalized_shape : int or tuple of int
-        Shape of the axes to normalise over.
+        Shape of the axes to normalize over.
     weight : Tensor or array of shape `normalized_shape`, default=None
         Scale; None for 1.
     eps : float, default=1e-6
@@ -151,7 +151,7 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
     x : Tensor or array of shape (n, channels, ...)
         Floating point.
     num_groups : int
-        Number of groups that the channels are divided into; 1 normalises all together, as many as there
+        Number of groups that the channels are divided into; 1 normalizes all together, as many as there
         are channels each alone.
     weight, bias : Tensor or array of shape (channels,), default=None
         Scale and shift of each channel; None for 1 and 0.
@@ -221,7 +221,7 @@ def batch_norm(
     weight, bias : Tensor or array of shape (channels,), default=None
         Scale and shift of each channel; None for 1 and 0.
     mean, variance : Tensor or array of shape (channels,), default=None
-        Statistics to normalise by, as in prediction; None for the batch's own.
+        Statistics to normalize by, as in prediction; None for the batch's own.
     eps : float, default=1e-5
         Added to the variance.
 
@@ -262,7 +262,7 @@ def batch_norm(
 
 
 def batch_norm_moments(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return x normalised by `batch_norm` with the batch's statistics, and these: mean and biased variance.
+    """Return x normalized by `batch_norm` with the batch's statistics, and these: mean and biased variance.
 
     `weight`, `bias` and `eps` are those of `batch_norm`; the statistics keep reduced axes with length 1.
     """

@@ -1,6 +1,6 @@
 """Columns of a table, read as numbers, levels or dates.
 
-Frames are recognised by their methods, so that neither pandas nor polars has to be installed.
+Frames are recognized by their methods, so that neither pandas nor polars has to be installed.
 """
 
 from abc import ABC, abstractmethod

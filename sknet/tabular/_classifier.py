@@ -28,7 +28,7 @@ class TabularClassifier(ClassifierMixin, Classifies, BaseTabular):
     Parameters
     ----------
     loss : str or Loss, default="log_loss"
-        The loss to minimise; see `sknet.losses`.
+        The loss to minimize; see `sknet.losses`.
     categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
         Columns that are categories; as for `TableEncoder`.
     n_folds : int, default=4

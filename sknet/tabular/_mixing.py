@@ -56,9 +56,9 @@ def mixed(
     weight : ndarray of shape (n_samples,) or None
         Sample weights.
     loss : Loss
-        The loss to minimise.
+        The loss to minimize.
     by_error : bool
-        Whether to minimise the share of wrong classes, with the loss deciding ties.
+        Whether to minimize the share of wrong classes, with the loss deciding ties.
 
     Returns
     -------

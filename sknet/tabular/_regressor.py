@@ -29,7 +29,7 @@ class TabularRegressor(RegressorMixin, Regresses, BaseTabular):
     Parameters
     ----------
     loss : str or Loss, default="squared_error"
-        The loss to minimise: "squared_error", "absolute_error", "huber", "poisson", ``Quantile([0.1, 0.5,
+        The loss to minimize: "squared_error", "absolute_error", "huber", "poisson", ``Quantile([0.1, 0.5,
         0.9])`` or another of `sknet.losses`.
     categorical_features : "from_dtype", array-like of str, int or bool, or None, default="from_dtype"
         Columns that are categories; as for `TableEncoder`.

@@ -135,7 +135,7 @@ def train_member(
     training, held_out : Rows
         Training rows, and rows that determine the best epoch.
     loss : Loss
-        The loss to minimise.
+        The loss to minimize.
     n_outputs : int
         Number of outputs of the network.
     seed : int

@@ -75,7 +75,7 @@ class FakeArray:
     nbytes = property(lambda self: self._values.nbytes)
     flags = property(lambda self: self._values.flags)
     T = property(lambda self: self.transpose())
-    base = property(lambda self: self._values)  # through which views of one memory are recognised
+    base = property(lambda self: self._values)  # through which views of one memory are recognized
 
     # -- views, which run no kernel -----------------------------------------------------------
 

@@ -36,7 +36,7 @@ def minimize(
     callbacks: Sequence[Callback] = (),
     source: Source | None = None,
 ) -> tuple[int, float]:
-    """Minimise the objective over all rows in place, with the model's `LBFGS`.
+    """Minimize the objective over all rows in place, with the model's `LBFGS`.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ class _Objective:
         data, penalty = batch_terms(model, output, y, weight)
         loss = data if penalty is None else data + penalty
         value = loss.item()
-        # The reported loss is a mean over outputs, the minimised one their sum.
+        # The reported loss is a mean over outputs, the minimized one their sum.
         with no_grad():
             data, penalty = batch_as_reported(model, output, y, weight, data, penalty)
         self._reported[value] = per_output(model, data.item(), output) + _number(penalty)

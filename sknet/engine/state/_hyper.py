@@ -53,7 +53,7 @@ def minimises_alike(model: "Model", optimizer: BaseOptimizer, loss: Loss, alpha:
     model : Model
         Only read from.
     optimizer : BaseOptimizer
-        How the loss would be minimised.
+        How the loss would be minimized.
     loss : Loss
         What would be.
     alpha : float

@@ -54,9 +54,9 @@ class Memory:
     mark : object
         The mark of the structure (`sknet.nn.extend.latest`) for which parameters are laid out.
     shown : object
-        The mark for which layers that are initialised from data have seen a batch.
+        The mark for which layers that are initialized from data have seen a batch.
     take_data : tuple of object and list
-        A mark of the structure, and the layers then that can be initialised from data.
+        A mark of the structure, and the layers then that can be initialized from data.
     scheduled : tuple of object and list
         A mark of the settings, and the buffers that followed a schedule then.
 

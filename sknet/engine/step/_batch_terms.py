@@ -100,7 +100,7 @@ def batch_as_reported(
 def reported(model: "Model", result: StepResult) -> float:
     """Return the reported loss of a step's `result`: for regression losses, the mean over outputs.
 
-    As in scikit-learn, the sum over outputs is minimised and their mean is reported.
+    As in scikit-learn, the sum over outputs is minimized and their mean is reported.
     """
     return per_output(model, result.data_loss, result.output) + result.penalty
 

@@ -1,4 +1,4 @@
-"""Data-dependent initialisation: layers are shown data before the model's first step."""
+"""Data-dependent initialization: layers are shown data before the model's first step."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

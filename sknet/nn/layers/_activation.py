@@ -274,7 +274,7 @@ class SiLU(Module):
 
 
 class Mish(Module):
-    r"""Self-regularised unit, :math:`x \tanh(\log(1 + e^x))` (Misra, 2019).
+    r"""Self-regularized unit, :math:`x \tanh(\log(1 + e^x))` (Misra, 2019).
 
     Examples
     --------

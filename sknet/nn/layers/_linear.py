@@ -124,7 +124,7 @@ class Linear(Module):
         bias = self.bias
         return product if bias is None else product + bias
 
-    # -- initialisation from data: see `nn.init.FromData` -------------------------------------------
+    # -- initialization from data: see `nn.init.FromData` -------------------------------------------
 
     @property
     def awaits_data(self) -> bool:

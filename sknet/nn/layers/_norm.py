@@ -52,11 +52,11 @@ class LayerNorm(Affine):
     Parameters
     ----------
     normalized_shape : int or tuple of int
-        Shape of the axes to normalise over, the input's last ones.
+        Shape of the axes to normalize over, the input's last ones.
     eps : float, default=1e-5
         Added to the variance.
     affine : bool, default=True
-        Whether to scale and shift what is normalised.
+        Whether to scale and shift what is normalized.
     bias : bool, default=True
         Whether to shift as well, if `affine`.
     device : str or Device, default=None
@@ -107,11 +107,11 @@ class RMSNorm(Affine):
     Parameters
     ----------
     normalized_shape : int or tuple of int
-        Shape of the axes to normalise over, the input's last ones.
+        Shape of the axes to normalize over, the input's last ones.
     eps : float, default=1e-6
         Added to the mean square.
     affine : bool, default=True
-        Whether to scale what is normalised.
+        Whether to scale what is normalized.
     device : str or Device, default=None
         Where the parameters live; None is the CPU.
 
@@ -167,7 +167,7 @@ class GroupNorm(Affine):
     eps : float, default=1e-5
         Added to the variance.
     affine : bool, default=True
-        Whether to scale and shift what is normalised.
+        Whether to scale and shift what is normalized.
     bias : bool, default=True
         Whether to shift as well, if `affine`.
     device : str or Device, default=None

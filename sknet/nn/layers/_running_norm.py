@@ -55,7 +55,7 @@ class _RunningNorm(Affine, ABC):
 
     @abstractmethod
     def _by_own_statistics(self, x: Tensor) -> Tensor:
-        """Normalise x by its own statistics, and in training keep them."""
+        """Normalize x by its own statistics, and in training keep them."""
 
     def _update(self, center: Tensor, variance: Tensor) -> None:
         seen = self.num_batches + 1
@@ -78,7 +78,7 @@ class BatchNorm(_RunningNorm):
     momentum : float or None, default=0.1
         Weight of a batch in the running statistics; None averages all batches equally.
     affine : bool, default=True
-        Whether to scale and shift what is normalised.
+        Whether to scale and shift what is normalized.
     bias : bool, default=True
         Whether to shift as well, if `affine`.
     track_running_stats : bool, default=True
@@ -169,7 +169,7 @@ class InstanceNorm(_RunningNorm):
     momentum : float or None, default=0.1
         Weight of a batch in the running statistics; None averages all batches equally.
     affine : bool, default=False
-        Whether to scale and shift what is normalised.
+        Whether to scale and shift what is normalized.
     bias : bool, default=True
         Whether to shift as well, if `affine`.
     track_running_stats : bool, default=False

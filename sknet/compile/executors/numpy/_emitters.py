@@ -210,7 +210,7 @@ def _sum_squares(w: Writer, equation: Equation) -> None:
 @emitter("relu")
 def _relu(w: Writer, equation: Equation) -> None:
     [x], out = equation.operands, equation.output
-    # NumPy's maximum is vectorised for two arrays, but not for an array and a number.
+    # NumPy's maximum is vectorized for two arrays, but not for an array and a number.
     whole = np.zeros(x.shape if x.size <= WIDE else (), x.dtype)
     zero = w.block_constant(0, x) if w.is_dividing else w.constant(whole)
     w.line(f"{w.function(np.maximum, 'maximum')}({w.name(x)}, {zero}, out={w.name(out)})")
@@ -218,7 +218,7 @@ def _relu(w: Writer, equation: Equation) -> None:
 
 @emitter("sigmoid")
 def _sigmoid(w: Writer, equation: Equation) -> None:
-    """Write 1 / (1 + exp(-x)): NumPy's exponential is vectorised, SciPy's expit is not."""
+    """Write 1 / (1 + exp(-x)): NumPy's exponential is vectorized, SciPy's expit is not."""
     [x], output = equation.operands, equation.output
     if w.exact or type(x) is not Variable or x.dtype != output.dtype or output.dtype.char not in REAL:
         by_its_forward(w, equation)

@@ -20,7 +20,7 @@ pytest.importorskip("numba", reason="the native executor needs Numba: install sk
 
 DTYPES = ["float32", "float64"]
 SIZES = (1, 2, 3, 7, 8, 15, 17, 31, 33, 64, 65, 127, 130, 1000, 10007)
-# Their loops are vectorised, and may round the remainder differently.
+# Their loops are vectorized, and may round the remainder differently.
 FUNCTIONS = [
     np.exp, np.expm1, np.exp2, np.log, np.log1p, np.log2, np.log10, np.tanh, np.sinh, np.cosh, np.sin, np.cos,
     np.arctan, np.sqrt, np.square, np.reciprocal, np.negative, np.absolute, np.sign, np.rint,
