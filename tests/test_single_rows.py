@@ -139,6 +139,17 @@ def test_frames_whose_arrays_are_elsewhere_are_read_value_by_value(monkeypatch):
     assert RowReader(("a", "b", "c", "d"))(table.astype({"a": "float32"})) is None
 
 
+def test_a_text_in_a_column_of_numbers_is_named():
+    table = pd.DataFrame({"n": [0.5, 1.5, 3.0] * 4, "t": list("xyz") * 4})
+    columns = ColumnTransformer([("a", StandardScaler(), ["n"]), ("b", OneHotEncoder(), ["t"])]).fit(table)
+    frozen = sknet.freeze(columns)
+    for row in (table.iloc[:1].assign(n="big"), table.iloc[:2].assign(n="big")):
+        with pytest.raises(
+            ValueError, match="could not convert string to float: 'big': not numbers are the columns 'n'"
+        ):
+            frozen.transform(row)
+
+
 def outcome(compute, X):
     try:
         return compute(X)

@@ -1,5 +1,6 @@
 """`save` writes an object to a file, `load` reads it; no code in a file is executed."""
 
+import copy
 import platform
 import sys
 from collections.abc import Iterable
@@ -104,7 +105,12 @@ def _slim(x: Any, include: str) -> Any:
         return x
     if isinstance(x, Model):
         return slim_model(x)
-    return x.slim() if hasattr(x, "slim") and hasattr(x, "model_") else x
+    if hasattr(x, "best_estimator_") and is_ours(x):  # a search
+        other = copy.copy(x)
+        other.best_estimator_ = _slim(x.best_estimator_, include)
+        return other
+    is_fitted = hasattr(x, "model_") or hasattr(x, "members_")
+    return x.slim() if is_fitted and hasattr(x, "slim") else x
 
 
 def _versions() -> dict[str, str]:

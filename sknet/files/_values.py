@@ -13,6 +13,14 @@ import numpy as np
 from sknet.device import Device, MetaArray, is_array, to_host
 from sknet.files._kinds import kind_of
 from sknet.files._registry import NotKnownError, Registry, stored_name
+from sknet.files._searches import (
+    distribution,
+    is_distribution,
+    is_scorer,
+    of_distribution,
+    of_scorer,
+    scorer,
+)
 from sknet.nn.init import Initializer
 
 __all__ = ["SCHEMA", "Decoder", "Encoder"]
@@ -27,7 +35,7 @@ TIMES = ("M", "m")
 LAST_CHARACTER = 0x10FFFF
 DTYPE = re.compile(r"[<|]([biufc]\d{1,2}|U\d{1,6}|[mM]8(\[\w{1,8}\])?)")
 DRAWS = ("draw", "draw_bias")
-PLAIN_SCHEMA, SCHEMA = 1, 2  # the second is that of documents with times and bytes
+PLAIN_SCHEMA, SCHEMA = 1, 2  # the second has times, bytes, masked arrays, scorers and distributions
 # Names of times in a document, and their types, each before those that it is derived from.
 MOMENTS: dict[str, Any] = {"datetime": datetime.datetime, "date": datetime.date, "time": datetime.time}
 FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc)
@@ -76,8 +84,10 @@ class Encoder:
         for cls in type(x).__mro__:
             if cls in ENCODED and (cls is type(x) or cls in INHERITED):
                 return ENCODED[cls](self, x, place)
-        if isinstance(x, (*MOMENTS.values(), datetime.timedelta, bytes)):
-            return self._moment(x, place)
+        rare = next((encode for fits, encode in RARE if fits(x)), None)
+        if rare is not None:
+            self.schema = SCHEMA
+            return rare(self, x, place)
         if isinstance(x, np.generic):
             return {"scalar": self.value(np.asarray(x), place)}
         if isinstance(x, FUNCTIONS):
@@ -106,7 +116,6 @@ class Encoder:
             raise TypeError(
                 f"{place} is {x!r}, which a file cannot hold: it is missing, or finer than microseconds"
             )
-        self.schema = SCHEMA
         return found
 
     def _name(self, thing: Any, place: str) -> str:
@@ -173,6 +182,23 @@ class Encoder:
             return {"complex": parts}
         raise TypeError(f"{place} is an array of dtype {x.dtype}, which a file cannot hold")
 
+    def _scorer(self, x: Any, place: str) -> Tree:
+        try:
+            return {"scorer": self.value(of_scorer(x), place)}
+        except TypeError as error:
+            raise TypeError(f"cannot save {place}: {error}") from None
+
+    def _distribution(self, x: Any, place: str) -> Tree:
+        try:
+            return {"distribution": [self.value(part, place) for part in of_distribution(x)]}
+        except TypeError as error:
+            raise TypeError(f"cannot save {place}: {error}") from None
+
+    def _masked(self, x: "np.ma.MaskedArray[Any, Any]", place: str) -> Tree:
+        self.schema = SCHEMA
+        parts = (x.data, np.ma.getmaskarray(x), x.fill_value)
+        return {"masked": [self.value(part, place) for part in parts]}
+
     def _method(self, x: types.MethodType, place: str) -> Tree:
         if not (isinstance(x.__self__, Initializer) and x.__name__ in DRAWS):
             raise TypeError(f"{place} is the method {x.__qualname__}, which a file cannot hold")
@@ -198,12 +224,18 @@ ENCODED: dict[type, Callable[[Encoder, Any, str], Tree]] = {
     slice: lambda self, x, place: {"slice": self._items((x.start, x.stop, x.step), place)},
     range: Encoder._range,
     np.ndarray: Encoder._array,
+    np.ma.MaskedArray: Encoder._masked,
     np.dtype: lambda self, x, place: {"dtype": x.str},
     EllipsisType: lambda self, x, place: {"ellipsis": []},
     Device: lambda self, x, place: {"device": str(x)},
     types.MethodType: Encoder._method,
     functools.partial: Encoder._partial,
 }
+RARE: tuple[tuple[Callable[[Any], bool], Callable[[Encoder, Any, str], Tree]], ...] = (
+    (lambda x: isinstance(x, (*MOMENTS.values(), datetime.timedelta, bytes)), Encoder._moment),
+    (is_scorer, Encoder._scorer),
+    (is_distribution, Encoder._distribution),
+)
 INHERITED = (np.dtype,)  # every dtype has its own class
 
 
@@ -321,6 +353,14 @@ class Decoder:
             found[number] = self.value(item)
         return found.reshape(shape)
 
+    def _masked(self, content: Any) -> Any:
+        data, mask, fill_value = map(self.value, content)
+        if not all(type(part) is np.ndarray for part in (data, mask)) or mask.dtype != bool:
+            raise ValueError("a masked array must have arrays of values and of booleans")
+        if data.shape != mask.shape:
+            raise ValueError(f"a masked array has shapes {data.shape} and {mask.shape}")
+        return np.ma.MaskedArray(data, mask, fill_value=fill_value)
+
     def _complex(self, array: Any) -> Any:
         self._spend(array.nbytes)
         kinds = {np.dtype("f4"): "c8", np.dtype("f8"): "c16"}
@@ -381,6 +421,9 @@ DECODED: dict[str, Callable[[Decoder, Any], Any]] = {
     "times": Decoder._times,
     "cells": Decoder._cells,
     "complex": Decoder._complex,
+    "masked": Decoder._masked,
+    "scorer": lambda self, content: scorer(self.value(content)),
+    "distribution": lambda self, content: distribution(*map(self.value, content)),
     "turned": lambda self, array: array.T,
     "scalar": Decoder._scalar,
     "dtype": Decoder._dtype,

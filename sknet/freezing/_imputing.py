@@ -56,8 +56,9 @@ class Imputing:
         """Transform a row in double precision into `out`; both have shape (n_features,)."""
         out[:] = row
         if not is_finite(row):
-            check_finite(row)
             np.copyto(out, self.values, where=np.isnan(row), casting="unsafe")
+            if not is_finite(out):
+                check_finite(row)
 
     def _sparse(self, X: Any) -> Any:
         """Return a sparse matrix without missing values; elements that are not stored are not missing."""

@@ -173,8 +173,11 @@ class FrozenPipeline:
             row = self._only_row(X)
             if row is not None:
                 out = np.zeros((1, self._width))
-                self._steps.write(row, out[0])
-                return out
+                try:
+                    self._steps.write(row, out[0])
+                    return out
+                except (ValueError, TypeError):
+                    pass  # the other way raises an error that names the column
         found = self._steps(self._features.read(X))
         if type(found) is not Frame:
             return found

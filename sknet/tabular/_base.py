@@ -22,6 +22,8 @@ from sknet._params import (
     validate_parameters,
 )
 from sknet._validation import Interval, StrOptions
+from sknet.engine import History
+from sknet.engine.extend import slim_model
 from sknet.estimators import EstimatorSummary
 from sknet.estimators.extend import Summarized, check_weights, check_y
 from sknet.losses import LOSSES, Loss, check_loss
@@ -360,10 +362,34 @@ class BaseTabular(Predicts, Summarized):
     def _by_error(self) -> bool:
         return False
 
+    def slim(self) -> Self:
+        """Return a copy that predicts the same and has nothing that only training needs.
+
+        Its members have no state of the optimizer and no history, and `oof_prediction_` has no rows.
+
+        Returns
+        -------
+        estimator
+            Fitted. This one stays as it is.
+
+        Raises
+        ------
+        NotFittedError
+            If this one is not fitted.
+        """
+        check_is_fitted(self)
+        other = type(self).__new__(type(self))
+        other.__dict__.update(vars(self), oof_prediction_=self.oof_prediction_[:0].copy())
+        other.members_ = [
+            replace(member, model=slim_model(member.model), history=History()) for member in self.members_
+        ]
+        return other
+
     # -- prediction -----------------------------------------------------------------------------------------
 
     verbose: bool | int | str
     members_: list[Member]
+    oof_prediction_: np.ndarray
     oof_score_: float
     _schema: Schema
     _mix: Mix

@@ -87,6 +87,7 @@ def _losses(kinds: Mapping[str, Sequence[Member]]) -> History:
     curves: dict[str, Any] = {
         f"{kind} loss": np.mean([member.history["loss"] for member in members], axis=0).tolist()
         for kind, members in kinds.items()
+        if members[0].history  # slim ones have none
     }
-    longest = max(map(len, curves.values()))
+    longest = max(map(len, curves.values()), default=0)
     return History({name: [*curve, *[math.nan] * (longest - len(curve))] for name, curve in curves.items()})

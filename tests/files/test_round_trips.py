@@ -3,6 +3,7 @@
 import inspect
 import pickle
 import warnings
+from functools import partial
 
 import joblib
 import numpy as np
@@ -389,7 +390,7 @@ ROWS = {
 def test_what_reads_tables(name, tmp_path):
     estimator = ROWS[name]()
     frozen = estimator.freeze() if hasattr(estimator, "freeze") else sknet.freeze(estimator)
-    for through in WAYS.values():
+    for through in (*WAYS.values(), partial(through_file, include="predict")):
         for each in (estimator, frozen):
             assert_alike(told(through(each, tmp_path), X), told(each, X), set())
         again = through(estimator, tmp_path).fit(*(TEXTS if name != "regressor" else (X, X[:, 0])))

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
+from scipy.stats import uniform
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.decomposition import PCA
 from sklearn.feature_selection import SelectKBest
@@ -45,6 +46,7 @@ from sknet.callbacks import Checkpoint, EarlyStopping
 from sknet.compile import Graph, capture
 from sknet.exceptions import LoadError
 from sknet.graphs import GraphModule
+from sknet.model_selection import RandomizedSearchCV
 from sknet.optim import EMA, SGD, Adam
 from sknet.optim.schedules import Cosine
 from sknet.persistence._words import WORDS
@@ -54,9 +56,20 @@ from tests.fuzz.layout import SUM, apart, deflated, signed, together, with_heade
 
 SPARE = 1 << 20  # bytes that a small file may need: its text is many times as large in Python
 # Slots of an optimizer that begin at zero: the system reserves them, and gives no memory until they are used.
-RESERVED = {"frozen ensemble": 2.0}  # times the file's size
-COMPRESSED = ("classifier", "regressor", "net", "frozen", "pipeline", "frozen columns", "large")
+RESERVED = {"frozen ensemble": 2.0, "compressed ensemble": 2.0}  # times the file's size
+COMPRESSED = (
+    "classifier",
+    "regressor",
+    "net",
+    "frozen",
+    "search",
+    "ensemble",
+    "pipeline",
+    "frozen columns",
+    "large",
+)
 LARGE = 1_000_000  # elements
+OF_SCIPY = "_attach_argparser_methods"  # of a distribution, from the names of its own parameters
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 4))
 DAY = datetime.datetime(2024, 2, 29, 12)
@@ -113,10 +126,16 @@ def objects() -> dict[str, Any]:
         "frozen": classifier.freeze(),
         "exported": Net(4, 3).export(X.astype("float32")),
         "graph": capture(branching, X, {"scale": 2.0, "y": X[0]}),
+        "search": search(small),
         "pipeline": make_pipeline(StandardScaler(), sknet.MLPClassifier(**small)).fit(X, LABELS),
         **tables(small),
         "large": nn.Linear(300, 500).initialize(0),
     }
+
+
+def search(small: dict[str, Any]) -> Any:
+    estimator, values = sknet.MLPClassifier(**small), {"alpha": uniform(1e-4, 1.0)}
+    return RandomizedSearchCV(estimator, values, n_iter=2, cv=2, random_state=0).fit(X, LABELS)
 
 
 def tables(small: dict[str, Any]) -> dict[str, Any]:
@@ -366,6 +385,9 @@ def tagged(rng: Generator) -> Any:
         *({"partial": [{"function": name}, [PAYLOAD], {"dict": {}}]}, {"range": [0, 2**70, 1]}),
         *({"cells": [[2**40], [1]]}, {"times": ["M8[s]", 3]}, {"scalar": 1}, {"set": [[1]]}, {"slice": []}),
         *({"date": "2024-13-01"}, {"datetime": [1]}, {"time": PAYLOAD}, {"timedelta": [2**200]}),
+        *({"scorer": "accuracy"}, {"scorer": PAYLOAD}, {"scorer": {"object": 3}}, {"scorer": [1]}),
+        *({"distribution": [name, [], {"dict": {}}]}, {"distribution": ["norm", [PAYLOAD], {"dict": {}}]}),
+        *({"distribution": ["distributions", [], {"dict": {}}]}, {"masked": [1, 2, 3]}, {"masked": 1}),
         *({"bytes": "0g"}, {"bytes": 5}, {"date": "0001-01-01"}, {"timedelta": {"a": 1}}),
         *({"pairs": [[[], 1]]}, {"turned": 1}, {"complex": "x"}, {"texts": [1]}, [name, {"dict": {}}]),
     ]
@@ -446,6 +468,8 @@ class Watch:
         if not self.looks_at or not event.startswith(self.looks_at):
             return
         if event == "import" and arguments[0] in sys.modules:
+            return
+        if event == "exec" and sys._getframe(1).f_code.co_name == OF_SCIPY:  # with its own text
             return
         if event == "ctypes.string_at":  # of a random state's own memory, by a `RandomSnapshot`
             return
