@@ -10,6 +10,7 @@ import pytest
 
 from tests.project import ROOT
 
+README = ROOT / "README.md"  # whose output is compared, too
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -45,7 +46,7 @@ def test_links_resolve(path):
     assert not broken
 
 
-@pytest.mark.parametrize("path", [path for path in DOCUMENTS if code(path)], ids=relative)
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if code(path) and path != README], ids=relative)
 def test_code_runs(path, tmp_path, monkeypatch):
     """Run the blocks of a document from top to bottom in one namespace, as a reader would."""
     monkeypatch.chdir(tmp_path)
@@ -55,9 +56,28 @@ def test_code_runs(path, tmp_path, monkeypatch):
         exec(compile("\n" * line + block, str(path), "exec"), namespace)
 
 
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
+
+
+def test_the_readme_shows_what_its_code_prints(tmp_path, monkeypatch, capsys):
+    """Compare the comments below ``print`` with what is printed; rounding may change numbers a little."""
+    monkeypatch.chdir(tmp_path)
+    namespace, shown, has_printed = {"__name__": "__main__"}, [], False
+    for _, block in code(README):
+        exec(compile(block, "README.md", "exec"), namespace)
+        for line in block.splitlines():
+            has_printed = line.startswith("print(") or (has_printed and line.startswith("#"))
+            if has_printed and line.startswith("#"):
+                shown.append(line.removeprefix("#").removeprefix(" "))
+    printed = capsys.readouterr().out.splitlines()
+    assert [NUMBER.sub("0", line) for line in printed] == [NUMBER.sub("0", line) for line in shown]
+    found, wanted = ([float(x) for line in lines for x in NUMBER.findall(line)] for lines in (printed, shown))
+    assert found == pytest.approx(wanted, rel=0.1)
+
+
 def test_ci_runs_the_commands_of_the_readme():
     listed = subprocess.run([ROOT / ".ci/run", "--list"], capture_output=True, text=True, check=True).stdout
-    blocks = FENCE.findall((ROOT / "README.md").read_text())
+    blocks = FENCE.findall(README.read_text())
     commands = [block.strip() for language, block in blocks if language == "bash"]
     assert listed.splitlines() == commands
     assert len(commands) == 2
