@@ -124,12 +124,16 @@ class Columns:
         return None if self._writers is None else self._writers[0]
 
     def write(self, row: Any, out: Any) -> None:
-        """Write the outputs for a row of shape (n_features,) into `out`, zeros of shape (width,)."""
+        """Write the outputs for a row, an array or list of values, into `out`, zeros of shape (width,)."""
         _, writers = self._writers  # type: ignore[misc]
-        is_object = row.dtype.char == "O"
+        is_list = type(row) is list
+        is_float = not is_list and row.dtype.char == "d"
         for write, positions, reads_numbers, part in writers:
-            values = row[positions]
-            write(values.astype(np.float64) if is_object and reads_numbers else values, out[part])
+            if is_list and type(positions) is not slice:
+                values = [row[i] for i in positions.tolist()]
+            else:
+                values = row[positions]
+            write(np.array(values, np.float64) if reads_numbers and not is_float else values, out[part])
 
     @cached_property
     def _writers(self) -> "tuple[int, list[Any]] | None":

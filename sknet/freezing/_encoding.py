@@ -117,9 +117,10 @@ class OneHot:
         return self.width if self.dtype == np.float64 else None
 
     def write(self, row: Any, out: Any) -> None:
-        """Write the outputs of a row of shape (n_features,) into `out`, zeros of shape (width,)."""
+        """Write the outputs of a row, an array or list of values, into `out`, zeros of shape (width,)."""
         unknown = []
-        for i, (levels, value) in enumerate(zip(self.levels, row.tolist(), strict=True)):
+        values = row if type(row) is list else row.tolist()
+        for i, (levels, value) in enumerate(zip(self.levels, values, strict=True)):
             place = levels.known.get(value)
             if place is None:
                 place, is_unknown = levels.other(value)
@@ -173,8 +174,9 @@ class Ordinal:
         return len(self.levels) if self.dtype == np.float64 else None
 
     def write(self, row: Any, out: Any) -> None:
-        """Write the numbers of a row into `out`; both have shape (n_features,)."""
-        for i, (levels, value) in enumerate(zip(self.levels, row.tolist(), strict=True)):
+        """Write the numbers of a row, an array or list of values, into `out` of shape (n_features,)."""
+        values = row if type(row) is list else row.tolist()
+        for i, (levels, value) in enumerate(zip(self.levels, values, strict=True)):
             place = levels.known.get(value)
             out[i] = levels.other(value)[0] if place is None else place
 

@@ -151,7 +151,7 @@ class FrozenPipeline:
         return {name: value for name, value in vars(self).items() if name not in ("_width", "_read_row")}
 
     def _only_row(self, X: Any) -> Any:
-        """Return the values of a single row in double precision, or objects; None if X is anything else."""
+        """Return a single row in double precision, or of objects, or a list; None if X is anything else."""
         kind, count = type(X), self._features.count
         if kind is np.ndarray:
             row = X[0] if X.shape == (1, count) and X.dtype.char in "dO" else None
@@ -162,8 +162,9 @@ class FrozenPipeline:
             row = np.array(X[0], dtype=None if is_plain else object) if is_plain or str in kinds else None
         else:
             values = None if self._read_row is None else self._read_row(X)
-            is_float = values is not None and set(map(type, values)) == FLOAT
-            row = None if values is None else np.array(values, dtype=None if is_float else object)
+            if values is None or isinstance(self._steps.steps[0], READ_OBJECTS):
+                return values
+            row = np.array(values, dtype=None if set(map(type, values)) == FLOAT else object)
         if row is None or row.dtype.char == "d" or isinstance(self._steps.steps[0], READ_OBJECTS):
             return row
         return None if str in map(type, row) else row.astype(np.float64)
