@@ -35,7 +35,8 @@ class RowReader:
     def __init__(self, names: tuple[str, ...]) -> None:
         self._names = list(names)
         self._in_order = list(range(len(names)))
-        # Columns seen last, and where those of the fit are; one object, which threads replace at once.
+        # Columns seen last, and where those of the fit are; one object, which threads replace at once. Arrays
+        # of objects are not kept, since they may be written to, and are compared in no time.
         self._latest: tuple[Any, list[int] | None] = (None, None)
 
     def __call__(self, X: Any) -> "list[Any] | None":
@@ -53,16 +54,14 @@ class RowReader:
             numbers in double precision, integers of 64 bits, or texts that may be missing: others have
             conversions of their own.
         """
-        columns = getattr(X, "columns", None)
-        if columns is None or not hasattr(X, "iat") or len(X) != 1:  # a lazy frame has no length yet
-            return None
+        manager, columns = getattr(X, "_mgr", None), getattr(X, "columns", None)
+        if columns is None or (manager is None and not hasattr(X, "iat")) or len(X) != 1:
+            return None  # a lazy frame has no length yet
         latest, order = self._latest
-        # Arrays of objects may have been written to, and are compared in no time.
-        if columns is not latest or columns.dtype == object:
+        if columns is not latest and (latest is None or not columns.equals(latest)):
             order = self._order_of(columns)
         if order is None:
             return None
-        manager = getattr(X, "_mgr", None)
         if manager is not None and _has_known_blocks():
             values = _of_blocks(manager, len(order))
         else:
@@ -73,16 +72,13 @@ class RowReader:
 
     def _order_of(self, columns: Any) -> "list[int] | None":
         """Return where each column of the fit is; None if there are others, too, or one is missing."""
-        latest, order = self._latest
-        if columns.dtype != object and latest is not None and columns.equals(latest):
-            return order
-        found = columns.tolist()
-        order = None
+        found, order = columns.tolist(), None
         if found == self._names:
             order = self._in_order
         elif len({*found}) == len(found) and {*found} == {*self._names}:
             order = [found.index(name) for name in self._names]
-        self._latest = columns, order
+        if columns.dtype != object:
+            self._latest = columns, order
         return order
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from sknet._frames import FLOATS, Frame, with_columns
 from sknet._scipy import issparse
 
-__all__ = ["as_array", "as_floats", "as_plain", "check_finite", "is_finite"]
+__all__ = ["as_array", "as_floats", "as_plain", "check_finite"]
 
 
 def as_floats(X: Any) -> Any:
@@ -55,11 +55,6 @@ def as_array(X: Any, dtype: Any = None) -> Any:
 def as_plain(X: Any) -> Any:
     """Return a table as NumPy converts it."""
     return X.plain() if type(X) is Frame else X
-
-
-def is_finite(row: Any) -> bool:
-    """Tell whether the sum of squares of a row of floats is finite, so that none is NaN or infinite."""
-    return math.isfinite(row.dot(row))  # in a third of the time of a sum
 
 
 def check_finite(values: Any) -> None:

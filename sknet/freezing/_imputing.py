@@ -1,12 +1,13 @@
 """Imputers."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sknet._scipy import issparse, scipy_sparse
-from sknet.freezing._arrays import as_array, as_floats, check_finite, is_finite
+from sknet.freezing._arrays import as_array, as_floats, check_finite
 
 __all__ = ["Imputing", "simple_imputer"]
 
@@ -55,9 +56,9 @@ class Imputing:
     def write(self, row: Any, out: Any) -> None:
         """Transform a row in double precision into `out`; both have shape (n_features,)."""
         out[:] = row
-        if not is_finite(row):
+        if not math.isfinite(row.dot(row)):
             np.copyto(out, self.values, where=np.isnan(row), casting="unsafe")
-            if not is_finite(out):
+            if not math.isfinite(out.dot(out)):
                 check_finite(row)
 
     def _sparse(self, X: Any) -> Any:

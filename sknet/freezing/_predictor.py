@@ -147,8 +147,16 @@ class FrozenPipeline:
         """What reads rows of frames; None if columns have no names."""
         return None if self._features.names is None else RowReader(self._features.names)
 
+    @cached_property
+    def _write(self) -> Callable[[Any, Any], None]:
+        """What writes the outputs for one row."""
+        steps: tuple[Any, ...] = self._steps.steps
+        write: Callable[[Any, Any], None] = (steps[0] if len(steps) == 1 else self._steps).write
+        return write
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_width", "_read_row")}
+        cached = ("_width", "_read_row", "_write")
+        return {name: value for name, value in vars(self).items() if name not in cached}
 
     def _only_row(self, X: Any) -> Any:
         """Return a single row in double precision, or of objects, or a list; None if X is anything else."""
@@ -175,7 +183,7 @@ class FrozenPipeline:
             if row is not None:
                 out = np.zeros((1, self._width))
                 try:
-                    self._steps.write(row, out[0])
+                    self._write(row, out[0])
                     return out
                 except (ValueError, TypeError):
                     pass  # the other way raises an error that names the column

@@ -1,5 +1,6 @@
 """Scalers and elementwise functions."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 
 from sknet._frames import Frame
 from sknet._scipy import issparse
-from sknet.freezing._arrays import as_array, as_floats, check_finite, is_finite
+from sknet.freezing._arrays import as_array, as_floats, check_finite
 
 __all__ = [
     "FUNCTIONS",
@@ -69,7 +70,7 @@ class Scaling:
 
     def write(self, row: Any, out: Any) -> None:
         """Transform a row in double precision into `out`; both have shape (n_features,)."""
-        if not is_finite(row):
+        if not math.isfinite(row.dot(row)):  # in a third of the time of a sum
             check_finite(row)
         for name, values in self.operations:
             UFUNCS[name](row, values, out)
