@@ -24,6 +24,7 @@ from sknet.compile.extend import Length, Share, graph_of_any_rows
 from sknet.compile.extend import Rows as CommonRows
 from sknet.compile.passes import Group
 from sknet.core import PRIMITIVES, Primitive
+from sknet.dask import MPIExchange, NCCLExchange, WorkerExchange
 from sknet.device import Device, MetaArray
 from sknet.engine import extend
 from sknet.estimators import (
@@ -38,6 +39,8 @@ from sknet.estimators.extend import (
     ClassTargets,
     ColumnTargets,
     Computation,
+    DataSet,
+    Given,
     Method,
     Perceptron,
     RealTargets,
@@ -168,6 +171,13 @@ def graph():
     return Graph([x], {constant: np.arange(3, dtype="float32")}, [total, double], [double.output])
 
 
+def communicator():
+    """Return what stands for the only worker of a fit, in any of the libraries."""
+    loop = types.SimpleNamespace(asyncio_loop=None)
+    ranks = {"Get_rank": lambda: 0, "Get_size": lambda: 1, "rank_id": lambda: 0, "size": lambda: 1}
+    return types.SimpleNamespace(**ranks, loop=loop, handlers={})
+
+
 def predictor():
     made = model()
     return extend.Predictor(made.module, made.memory.layout, made.memory.flat)
@@ -227,6 +237,10 @@ def labelled():
 SPECIAL = {
     Length: lambda: Length(2, 1),
     Share: lambda: Share(Length(1, 0)),
+    extend.Batch: lambda: extend.Batch(X, Y, None),
+    extend.Share: lambda: extend.Share(1.5, 0.5, X),
+    DataSet: lambda: DataSet(X, Y, None, Y, None, np.arange(6)),
+    Given: lambda: Given(X, Y, np.ones(6)),
     CommonRows: lambda: graph_of_any_rows(lambda n: capture(ops.tanh, np.ones((n, 2)))),
     Computation: lambda: Computation(model().module, nn.run, {"X": X}, False, {"variable": ops.tanh}),
     Method: lambda: Method("predict", "Return predictions.", ops.tanh),
@@ -329,7 +343,11 @@ BOUND = {
     "sknet.compile.executors.NumpyProgram": lambda: NumpyProgram(plan()),
     "sknet.core.extend.Node": lambda: (Tensor(1.0, requires_grad=True) * 2).node,
     "sknet.engine.CompiledStep": lambda: engine.compiled_step(model(), X, Y),
+    "sknet.dask.MPIExchange": lambda: MPIExchange(communicator()),
+    "sknet.dask.NCCLExchange": lambda: NCCLExchange(communicator()),
+    "sknet.dask.WorkerExchange": lambda: WorkerExchange(communicator(), "a fit", 0, ["here"]),
     "sknet.engine.extend.Predictor": predictor,
+    "sknet.engine.extend.SplitStep": lambda: extend.SplitStep(model()),
     "sknet.nn.HookHandle": lambda: Tensor(1.0, requires_grad=True).register_hook(print),
     "sknet.nn.Scope": lambda: nn.Scope({}),
 }

@@ -5,7 +5,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -47,6 +47,12 @@ class Exchange(ABC):
 
     def close(self) -> None:
         """Take part in no more sums; workers that wait for this one get an error."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} is bound to its worker and cannot be pickled or copied: pass its "
+            "class, or a function that makes one on each worker"
+        )
 
 
 class MPIExchange(Exchange):

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -75,6 +75,12 @@ class SplitStep:
         self._by_rows: OrderedDict[int, Compiled] = OrderedDict()
         self._changed: Mapping[str, Any] = {}
         self.gradient = model.memory.zeros() if self._programs is None else self._programs.gradient
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a split step is bound to memory of this process and cannot be pickled or copied: pickle the "
+            "model"
+        )
 
     def room(self, like: Batch) -> Batch:
         """Return arrays to write a batch to.
