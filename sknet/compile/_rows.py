@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sknet.compile._capture import lines_of
+from sknet.compile._constant import is_broadcast, is_uniform
 from sknet.compile._graph import Equation, Graph, Variable
 from sknet.core.extend import shown
 from sknet.exceptions import CaptureError
@@ -180,9 +181,8 @@ class Rows:
                 raise CaptureError(
                     "a constant depends on the number of rows, so the function cannot be exported for any"
                 )
-            repeats = first.size > 1 and not any(first.strides)
-            return Filled(np.array(first.flat[0]), shape) if repeats else first
-        if first.size and all(v.tobytes() == first.flat[0].tobytes() * v.size for v in values):
+            return Filled(np.array(first.flat[0]), shape) if is_broadcast(first) else first
+        if is_uniform(first) and all(v.tobytes() == first.flat[0].tobytes() * v.size for v in values):
             return Filled(np.array(first.flat[0]), shape)
         if all(v.ndim == 1 and (v == np.arange(len(v))).all() for v in values):
             return Counted(first.dtype, shape)

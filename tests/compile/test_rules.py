@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sknet import ops
-from sknet.compile import capture
+from sknet.compile import capture, compile
 from sknet.compile.passes import RULES, rewrite
 from sknet.core import PRIMITIVES, bind, gradients
 from tests.combinations import every
@@ -213,6 +213,14 @@ ROWS = [
         tame=1.0,
         tame_relaxed=1.0,
     ),
+    Row(
+        "factors_in_rows",
+        (
+            lambda x: x @ np.broadcast_to(np.array(0.3, x.dtype), (6, 3)),
+            lambda x: np.arange(12.0, dtype=x.dtype).reshape(4, 3).T @ x,
+        ),
+        exact=False,
+    ),
     Row("simple_power", (lambda x: x**2, lambda x: x**2.0, lambda x: ops.abs(x) ** 0.5), exact=False),
 ]
 CASES = [
@@ -266,3 +274,10 @@ def test_compiled(row, function, dtype, exact):
     for seed in range(5):
         arrays = drawn(row, dtype, seed, relaxed=not exact)
         assert not check(listed(function), graph, arrays, exact=exact, seed=seed)
+
+
+@pytest.mark.parametrize(("number", "dtype"), [(1e-300, "float32"), (1e-9, "float16"), (0.0, "float64")])
+def test_a_multiple_by_a_number_that_is_zero_in_its_dtype_stays_nan(number, dtype):
+    x, y = np.ones(3, dtype), np.array([1.0, np.inf, np.nan], dtype)
+    found = compile(lambda x, y: x + number * y, (x, y))(x, y)
+    assert np.array_equal(found, [1.0, np.nan, np.nan], equal_nan=True)

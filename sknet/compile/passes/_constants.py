@@ -31,7 +31,8 @@ def fold(rewriter: Rewriter, equation: Equation) -> Variable | None:
         return None
     forward = equation.primitive.forward_on(backend("cpu"))
     with np.errstate(all="ignore"):
-        return rewriter.constant(np.asarray(forward(*values, **equation.params)))
+        value = np.asarray(forward(*values, **equation.params))
+    return rewriter.constant(value if equation.primitive.view is not None else np.ascontiguousarray(value))
 
 
 @CONSTANTS.on("*")

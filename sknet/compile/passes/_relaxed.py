@@ -224,7 +224,7 @@ def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
             continue  # x - x would leave a rounding error
         c, rest = _number_and_rest(product)
         # BLAS treats 0 times anything as 0; and rounding once keeps finite some products that would overflow.
-        if c is None or (type(c) is not Variable and not 0 < abs(c) <= 1):
+        if c is None or (type(c) is not Variable and not 0 < output.dtype.type(min(abs(c), 2.0)) <= 1):
             continue
         if not _same(rest, output) or rest is base or scalar_of(rewriter, rest) is not None:
             continue
@@ -280,6 +280,18 @@ def sum_of_product(rewriter: Rewriter, equation: Equation) -> Variable | None:
 
 
 # -- powers -----------------------------------------------------------------------------------
+
+
+@RELAXED.on("matmul")
+def factors_in_rows(rewriter: Rewriter, equation: Equation) -> Variable | None:
+    """A constant factor is C-contiguous: BLAS does not take a broadcast one."""
+    factors = [rewriter.constants.get(x) for x in equation.variables]
+    if all(value is None or value.flags.c_contiguous for value in factors):
+        return None
+    return rewriter.emit("matmul", *[
+        x if value is None else rewriter.constant(np.ascontiguousarray(value))
+        for x, value in zip(equation.variables, factors, strict=True)
+    ])  # fmt: skip
 
 
 @RELAXED.on("pow")

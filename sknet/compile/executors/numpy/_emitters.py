@@ -118,7 +118,8 @@ def _matmul(w: Writer, equation: Equation) -> None:
     if flat and x.shape[1] == 1 and not w.exact and x.dtype.char in REAL:  # a column times a row
         w.line(f"{w.function(np.multiply, 'multiply')}({w.name(x)}, {w.name(y)}, {w.name(equation.output)})")
         return
-    fits = flat and _for_blas(w, x) and _for_blas(w, y)
+    # For an inner length of 1 np.dot returns 0 where np.matmul returns 0 * inf, which is NaN.
+    fits = flat and x.shape[1] > 1 and _for_blas(w, x) and _for_blas(w, y)
     parts = 1 if w.exact or not fits else parts_here(x.shape[0], x.shape[1] * y.shape[1])
     if parts > 1:
         rows = x.shape[0] // parts
