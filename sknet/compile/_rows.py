@@ -55,10 +55,13 @@ class Filled(NamedTuple):
         The number.
     shape : tuple of int or Length
         Lengths of its axes.
+    is_broadcast : bool
+        Whether it is one element, broadcast, or an array in full: products with either round differently.
     """
 
     number: np.ndarray[Any, Any]
     shape: tuple[Any, ...]
+    is_broadcast: bool = True
 
 
 class Counted(NamedTuple):
@@ -183,7 +186,7 @@ class Rows:
                 )
             return Filled(np.array(first.flat[0]), shape) if is_broadcast(first) else first
         if is_uniform(first) and all(v.tobytes() == first.flat[0].tobytes() * v.size for v in values):
-            return Filled(np.array(first.flat[0]), shape)
+            return Filled(np.array(first.flat[0]), shape, is_broadcast(first))
         if all(v.ndim == 1 and (v == np.arange(len(v))).all() for v in values):
             return Counted(first.dtype, shape)
         raise CaptureError(

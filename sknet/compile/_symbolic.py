@@ -311,7 +311,12 @@ def resolved(value: Any, n: int) -> Any:
 
 def _array(constant: Any, n: int) -> np.ndarray[Any, Any]:
     if isinstance(constant, Filled):
-        return np.broadcast_to(constant.number, resolved(constant.shape, n))
+        shape = resolved(constant.shape, n)
+        return (
+            np.broadcast_to(constant.number, shape)
+            if constant.is_broadcast
+            else np.full(shape, constant.number)
+        )
     if isinstance(constant, Counted):
         return np.arange(*resolved(constant.shape, n), dtype=constant.dtype)
     return constant  # type: ignore[no-any-return]

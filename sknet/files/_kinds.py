@@ -233,7 +233,7 @@ BIT_GENERATORS: tuple[Any, ...] = (
 
 
 def _fields(cls: Any, values: list[Any]) -> Any:
-    return cls._make(values)
+    return cls(*values)  # later fields have defaults
 
 
 class Record(tuple[Any, ...]):
