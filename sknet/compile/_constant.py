@@ -58,4 +58,5 @@ def constant_key(constant: np.ndarray) -> Hashable:
 
 
 def _first(array: np.ndarray) -> bytes:
-    return array[(0,) * array.ndim].tobytes()
+    first: bytes = array[(0,) * array.ndim].tobytes()
+    return first

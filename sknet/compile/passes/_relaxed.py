@@ -224,7 +224,9 @@ def add_multiple(rewriter: Rewriter, equation: Equation) -> Variable | None:
             continue  # x - x would leave a rounding error
         c, rest = _number_and_rest(product)
         # BLAS treats 0 times anything as 0; and rounding once keeps finite some products that would overflow.
-        if c is None or (type(c) is not Variable and not 0 < output.dtype.type(min(abs(c), 2.0)) <= 1):
+        if c is None or (
+            type(c) is not Variable and not 0 < float(np.array(min(abs(c), 2.0), output.dtype)) <= 1
+        ):
             continue
         if not _same(rest, output) or rest is base or scalar_of(rewriter, rest) is not None:
             continue
