@@ -4,6 +4,12 @@ Estimators take Dask arrays and data frames in `fit`, `partial_fit` and `predict
 is what only such fits need. Importing it needs the extra ``sknet[dask]``.
 """
 
+try:
+    import dask  # noqa: F401  the library, not this package
+    import distributed  # noqa: F401
+except ImportError as error:
+    raise ImportError(f"sknet.dask needs {error.name}: pip install 'sknet[dask]'") from error
+
 from sknet.dask._exchange import Exchange, ExchangeError, MPIExchange, NCCLExchange, WorkerExchange
 from sknet.dask._fit import fit
 from sknet.dask._order import batch_rows
