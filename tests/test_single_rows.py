@@ -132,11 +132,25 @@ def test_others_are_not_read():
     assert read(table) == [1.0, "x"]
 
 
-def test_frames_whose_arrays_are_elsewhere_are_read_value_by_value(monkeypatch):
-    monkeypatch.setattr("sknet._single_rows._has_known_blocks", lambda: False)
+class Elsewhere:
+    """A frame with the public parts of pandas, whose arrays are elsewhere."""
+
+    def __init__(self, frame):
+        self.frame = frame
+
+    def __getattr__(self, name):
+        if name == "_mgr":
+            raise AttributeError(name)
+        return getattr(self.frame, name)
+
+    def __len__(self):
+        return len(self.frame)
+
+
+def test_frames_whose_arrays_are_elsewhere_are_read_value_by_value():
     table = pd.DataFrame({"a": [1.5], "b": ["x"], "c": pd.Categorical(["u"]), "d": [3]})
-    assert RowReader(("d", "b", "c", "a"))(table) == [3, "x", "u", 1.5]
-    assert RowReader(("a", "b", "c", "d"))(table.astype({"a": "float32"})) is None
+    assert RowReader(("d", "b", "c", "a"))(Elsewhere(table)) == [3, "x", "u", 1.5]
+    assert RowReader(("a", "b", "c", "d"))(Elsewhere(table.astype({"a": "float32"}))) is None
 
 
 def test_a_text_in_a_column_of_numbers_is_named():
