@@ -38,11 +38,8 @@ class Runner(doctest.DocTestRunner):
         self.problems.append(f"{example.source.strip()}: {traceback.format_exception_only(exc_info[1])[-1]}")
 
 
-def run_name(module: str, name: str, *, example: bool) -> list[str]:
-    """Import one name, and run its example if asked to; return what failed."""
-    value = getattr(importlib.import_module(module), name)
-    if not example:
-        return []
+def run_example(value: object, name: str) -> list[str]:
+    """Run the example in an object's docstring, if it has one; return what failed."""
     home = getattr(value, "__module__", None)
     doc = getattr(value, "__doc__", None)
     if not isinstance(home, str) or not home.startswith("sknet") or ">>>" not in (doc or ""):
@@ -104,14 +101,19 @@ def run_some(
     """
     before = loaded_parts()
     found: list[tuple[list[str], list[str]]] = []
+
+    def is_new() -> bool:
+        return not loaded_parts() - before <= known
+
     for name in names:
-        problems = run_name(module, name, example=name not in elsewhere)
-        loaded = loaded_parts() - before
-        is_new = not loaded <= known
-        if is_new and found:
+        value = getattr(importlib.import_module(module), name)
+        if found and is_new():
             break  # it is the first of the next process
-        found.append((problems, sorted(loaded)))
-        if is_new:
+        problems = [] if name in elsewhere else run_example(value, name)
+        if found and is_new():
+            break
+        found.append((problems, sorted(loaded_parts() - before)))
+        if is_new():
             break
     return found
 

@@ -69,7 +69,7 @@ NETS = {"recurrent": Recurrent, "pooled": Pooled}
 CASES = [(kind, net, seed) for seed, net in enumerate(NETS) for kind in KINDS]
 
 
-def drawn(kind, seed, n=18, steps=7):
+def drawn(kind, seed, n=12, steps=7):
     """Return sequences padded with noise, their lengths, and targets."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, steps + 1, n)
