@@ -4,7 +4,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,7 +22,8 @@ __all__ = ["Cluster", "MakeExchange", "assigned", "current_client", "run_here"]
 
 MOST_LOST = 5  # times in a row that a fit goes on without having trained since
 PATIENCE = 60.0  # seconds to wait for a worker
-ASIDE = 0.1  # seconds between two looks
+ASIDE = 0.1  # seconds between two looks for workers
+WATCH = 0.5  # seconds between two looks whether all are still there, during their steps
 
 MakeExchange = Callable[[Any, str, int, Sequence[str]], Exchange]
 T = TypeVar("T")
@@ -203,7 +204,7 @@ class Cluster:
             time.sleep(ASIDE)
 
     def _known(self) -> set[str]:
-        return set(self.client.scheduler_info(n_workers=-1)["workers"])
+        return set(self.client.nthreads())
 
     def _wait_for(self, futures: Sequence["distributed.Future"], workers: Sequence[str]) -> None:
         """Wait until futures are done; raise their error, or a _LostError if a worker dies meanwhile."""
@@ -261,8 +262,9 @@ class Cluster:
         raise RuntimeError(f"workers were lost {MOST_LOST} times in the same steps of a fit: see their logs")
 
     def _all_do(self, what: str, args: Sequence[Any]) -> list[Any]:
-        options = {"workers": self._addresses, "on_error": "return"}
-        found: Mapping[str, Any] = self._asked(_do, self._name, what, args, **options)
+        if not self._known() >= set(self._addresses):  # connecting to one that has died takes long
+            raise _LostError
+        found = self._watched(what, args)
         results = [found[address] for address in self._addresses]
         errors = [result.error for result in results if isinstance(result, _Failure)]
         lost = [result for result in results if isinstance(result, Exception)]
@@ -275,6 +277,17 @@ class Cluster:
         if errors or lost:
             raise _LostError
         return results
+
+    def _watched(self, what: str, args: Sequence[Any]) -> Mapping[str, Any]:
+        """Call a method on all workers; if one dies meanwhile, the others are told, who would wait for it."""
+        options = {"workers": self._addresses, "on_error": "return"}
+        with ThreadPoolExecutor(1) as thread:
+            answers = thread.submit(self._asked, _do, self._name, what, args, **options)
+            while not wait([answers], WATCH).done:
+                if not self._known() >= set(self._addresses):
+                    self._asked(_leave, self._name, on_error="ignore")
+            found: Mapping[str, Any] = answers.result()
+            return found
 
     def end(self) -> None:
         """Let the workers forget the fit."""

@@ -110,7 +110,7 @@ class NCCLExchange(Exchange):
 # -- Dask's own workers ------------------------------------------------------------------------------
 
 PATIENCE = 2.0  # seconds to wait before asking whether the other worker is still there
-ANSWER = 30.0  # seconds that it may take to answer
+ANSWER = 15.0  # seconds that it may take to answer
 DELIVER, ASK = "sknet_deliver", "sknet_ask"  # what workers understand from each other
 
 _open: dict[tuple[str, int], "WorkerExchange"] = {}  # by fit and rank
@@ -156,7 +156,15 @@ class WorkerExchange(Exchange):
         _open[fit, rank] = self
 
     def close(self) -> None:
-        _open.pop((self._fit, self.rank), None)
+        if _open.pop((self._fit, self.rank), None) is not None:
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        """Let a sum that waits for others raise an error."""
+        for letter in self._mail.values():
+            if not letter.done():
+                letter.set_exception(ExchangeError("the fit was left"))
+                letter.exception()  # nobody may be waiting for it
 
     def all_reduce(self, buffer: Array) -> None:
         if self.size == 1:
@@ -203,11 +211,20 @@ class WorkerExchange(Exchange):
             try:
                 found: Array = await asyncio.wait_for(asyncio.shield(letter), PATIENCE)
             except TimeoutError:
-                if not await asyncio.wait_for(self._asked(rank, ASK, fit=self._fit, to=rank), ANSWER):
-                    raise ExchangeError(f"worker {self._addresses[rank]} has left the fit") from None
+                await self._check_there(rank)
             else:
                 del self._mail[rank, self._round]
                 return found
+
+    async def _check_there(self, rank: int) -> None:
+        """Raise an ExchangeError if another worker is not in the fit any more."""
+        address = self._addresses[rank]
+        try:
+            is_there = await asyncio.wait_for(self._asked(rank, ASK, fit=self._fit, to=rank), ANSWER)
+        except TimeoutError:
+            raise ExchangeError(f"worker {address} does not answer in {ANSWER:g} seconds") from None
+        if not (is_there and (self._fit, self.rank) in _open):
+            raise ExchangeError(f"worker {address} has left the fit")
 
     async def _asked(self, rank: int, what: str, **message: Any) -> bool:
         try:

@@ -238,6 +238,8 @@ def check_weights(sample_weight: Any, X: Any, dtype: DTypeLike, *, may_be_zeros:
     if not isinstance(sample_weight, np.ndarray) and is_array(sample_weight):
         sample_weight = to_host(sample_weight)
     rows = np.empty((X.shape[0], 0))
+    if may_be_zeros and not np.any(sample_weight):  # scikit-learn's check refuses them
+        return check_weights(np.asarray(sample_weight) + 1.0, X, dtype) - 1
     weight = _check_sample_weight(sample_weight, rows, dtype=np.dtype(dtype), ensure_non_negative=True)
     if not (may_be_zeros or weight.any()):
         raise ValueError("sample_weight: at least one weight must be positive, got zeros only")

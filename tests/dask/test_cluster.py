@@ -1,0 +1,149 @@
+import importlib
+import os
+
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster, get_client
+
+from sknet import MLPClassifier, MLPRegressor
+from sknet.callbacks import Callback
+from sknet.dask import ExchangeError, WorkerExchange, fit
+from sknet.dask._cluster import Cluster, assigned
+from sknet.optim import Adam
+
+# -- which worker has which partition -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_partitions_stay_where_they_are_unless_that_is_uneven(seed):
+    rng = np.random.default_rng(seed)
+    workers = list("abcd")[: rng.integers(1, 5)]
+    sizes = rng.integers(1, 100, rng.integers(1, 30)).tolist()
+    holders = [rng.choice([*workers, "gone"], rng.integers(0, 3), replace=False).tolist() for _ in sizes]
+    found = assigned(sizes, holders, workers)
+    assert sorted(n for numbers in found.values() for n in numbers) == list(range(len(sizes)))
+    loads = [sum(sizes[n] for n in numbers) for numbers in found.values()]
+    assert max(loads) <= sum(sizes) / len(workers) + max(sizes)
+    assert found == assigned(sizes, holders, workers)
+
+
+def test_even_partitions_are_not_moved():
+    workers, holders = ["a", "b"], [["a"], ["b"], ["b"], ["a"]]
+    assert assigned([5, 5, 5, 5], holders, workers) == {"a": [0, 3], "b": [1, 2]}
+
+
+# -- workers that die ---------------------------------------------------------------------------------
+
+
+def rows(n_rows=400):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 6)).astype("f4")
+    return X, (X[:, 0] > X[:, 1] ** 2 - 0.5).astype(int)
+
+
+def net():
+    return MLPClassifier((16,), batch_size=40, max_iter=4, random_state=0, optimizer=Adam(lr=0.01))
+
+
+class EndWorker(Callback):
+    """Ends a worker after the third epoch."""
+
+    def on_epoch_end(self, fit):
+        if fit.epoch == 3:
+            client = get_client()
+            client.run(os._exit, 1, workers=sorted(client.nthreads())[-1:], on_error="ignore")
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_a_fit_goes_on_without_workers_that_die(client, tmp_path):
+    """One dies in the middle of a sum, another between two epochs: the result is that of a fit in peace."""
+    X, y = rows()
+    parts = da.from_array(X, chunks=(50, 6)), da.from_array(y, chunks=50)
+    marker = str(tmp_path / "has died")
+
+    def exchange(worker, fit, rank, addresses):
+        class Mortal(WorkerExchange):
+            def all_reduce(self, buffer):
+                self.sums = getattr(self, "sums", 0) + 1
+                if rank == 1 and self.sums == 13 and not os.path.exists(marker):
+                    open(marker, "w").close()
+                    os._exit(1)
+                super().all_reduce(buffer)
+
+        return Mortal(worker, fit, rank, addresses)
+
+    disturbed = fit(net(), *parts, exchange=exchange, callbacks=[EndWorker()])
+    assert os.path.exists(marker)
+    peaceful = net().fit(*parts)
+    for array, expected in zip(disturbed.coefs_, peaceful.coefs_, strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(disturbed.loss_curve_, peaceful.loss_curve_, rtol=1e-5)
+    assert disturbed.t_ == peaceful.t_ == 4 * 400
+
+
+def test_a_fit_whose_worker_always_dies_ends(client):
+    """Without processes: the exchange says that a worker is lost, each time."""
+
+    def exchange(worker, fit, rank, addresses):
+        class Lost(WorkerExchange):
+            def all_reduce(self, buffer):
+                raise ExchangeError("lost")
+
+        return Lost(worker, fit, rank, addresses)
+
+    X, y = rows(80)
+    with pytest.raises(RuntimeError, match="workers were lost 5 times in the same steps of a fit"):
+        fit(net(), da.from_array(X, chunks=(40, 6)), da.from_array(y, chunks=40), exchange=exchange)
+
+
+def test_workers_without_sknet_are_told_apart():
+    class Bare:
+        """A client whose workers cannot import what they are sent."""
+
+        def run(self, *args, **options):
+            raise ModuleNotFoundError("No module named 'sknet'", name="sknet")
+
+    with pytest.raises(RuntimeError, match="the workers cannot import sknet: install the same sknet on all"):
+        Cluster(Bare(), [], []).begin(None, None)
+
+
+# -- memory ------------------------------------------------------------------------------------------
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_data_beyond_the_memory_of_each_worker():
+    """Each worker may take 200 MiB more than it begins with; the data have 240 MiB."""
+    n_features, n_parts, part_rows = 1024, 48, 5 * MIB // 4096
+
+    def block(block_info=None):
+        number = block_info[None]["chunk-location"][0]
+        values = np.zeros((part_rows, n_features), "f4")
+        values[:, :3] = np.random.default_rng(number).normal(size=(part_rows, 3))
+        return values
+
+    def limit(bytes_more):
+        import resource
+
+        with open("/proc/self/status") as file:
+            (used,) = [int(line.split()[1]) * 1024 for line in file if line.startswith("VmData")]
+        resource.setrlimit(resource.RLIMIT_DATA, (used + bytes_more, used + bytes_more))
+
+    def whole():
+        return len(np.ones((n_parts * part_rows, n_features), "f4"))
+
+    shape = {"chunks": ((part_rows,) * n_parts, n_features), "dtype": "f4", "meta": np.zeros((0, 0), "f4")}
+    X = da.map_blocks(block, **shape)
+    y = X[:, 0] - X[:, 1]
+    options = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": ":0"}
+    with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
+        client.run(importlib.import_module, "sknet.dask._cluster")
+        client.run(limit, 200 * MIB)
+        with pytest.raises(MemoryError):
+            client.submit(whole).result()
+        net = MLPRegressor((4,), batch_size=2048, max_iter=1, random_state=0, optimizer=Adam(0.01)).fit(X, y)
+        assert net.t_ == n_parts * part_rows
+        assert float(((net.predict(X) - y) ** 2).mean().compute()) < float(y.var().compute())
