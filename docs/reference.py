@@ -44,6 +44,8 @@ TABLES = {
     "sknet.nn.init.VERSION": "The newest version of the default initial weights.",
     "sknet.optim.OPTIMIZERS": "The optimizers that have a name.",
 }
+KINDS = (property, staticmethod, classmethod)
+ESTIMATORS = ("sknet", "sknet.neural_network")
 GROUPED = 40  # a module with more names is shown by subjects: the files that define them
 
 
@@ -98,7 +100,7 @@ def module_page(module: str, names: dict[str, object]) -> str:
     for title, group in subjects(names):
         lines += heading(title, "-") if title else []
         lines += table(module, group)
-    hidden = [f"   names/{module}.{name}" for name in names]
+    hidden = [f"   {name} <names/{module}.{name}>" for name in names]
     return "\n".join([*lines, ".. toctree::", "   :hidden:", "   :maxdepth: 1", "", *hidden, ""])
 
 
@@ -170,33 +172,47 @@ def members(path: str, cls: type) -> Iterator[str]:
     for name in dict.fromkeys(name for base in cls.__mro__ for name in vars(base)):
         owner = next(base for base in cls.__mro__ if name in vars(base))
         member = inspect.getattr_static(owner, name)
-        if name.startswith("_") or not is_described(member):
+        value = member if isinstance(member, KINDS) else getattr(cls, name, None)
+        if name.startswith("_") or not is_described(value):
             continue
-        if owner is not cls and owner in documented:
-            inherited.setdefault(f":py:obj:`{documented[owner]}`", []).append(name)
-        elif owner is ParameterObject or not owner.__module__.startswith("sknet"):
-            inherited.setdefault(foreign(owner), []).append(name)
+        if owner is not cls and owner in documented and not is_estimator(path):
+            inherited.setdefault(f":py:obj:`{documented[owner]}`", []).append(
+                f":py:obj:`{name} <{documented[owner]}.{name}>`"
+            )
+        elif owner is ParameterObject or is_foreign(owner) or is_foreign(value):
+            inherited.setdefault(foreign(owner, value), []).append(f"``{name}``")
         else:
             kind = "property" if isinstance(member, property) else "method"
             yield from (f".. auto{kind}:: {path}.{name}", "")
     for owner_name, names in inherited.items():
-        shown = ", ".join(f"``{name}``" for name in sorted(names))
-        yield from (f"Inherited from {owner_name}: {shown}.", "")
+        yield from (f"Inherited from {owner_name}: {', '.join(sorted(names))}.", "")
+
+
+def is_estimator(path: str) -> bool:
+    """Tell whether a page is that of an estimator, which also describes what it inherits within sknet."""
+    module, _, name = path.rpartition(".")
+    return module in ESTIMATORS and hasattr(entries()[module][name], "fit")
 
 
 def is_described(member: object) -> bool:
-    """Tell whether a member of a class is a method or a property, with a docstring of its own or a base's."""
-    return isinstance(member, (property, staticmethod, classmethod)) or inspect.isfunction(member)
+    """Tell whether a member of a class is a property or a method, also one that exists under a condition."""
+    return isinstance(member, KINDS) or inspect.isfunction(member)
 
 
-def foreign(owner: type) -> str:
+def is_foreign(value: object) -> bool:
+    """Tell whether a class or a method is another library's."""
+    return not isinstance(value, KINDS) and not str(value.__module__).startswith("sknet")
+
+
+def foreign(owner: type, member: object) -> str:
     """Name a class of another library, or the library where the class is private."""
     if owner is ParameterObject:
         return "scikit-learn's parameter protocol"
-    library = "scikit-learn" if owner.__module__.startswith("sklearn") else "Python"
-    if library == "Python" and owner.__module__ in ("builtins", "collections.abc"):
+    if any(x.__module__.startswith("sklearn") for x in (owner, member) if hasattr(x, "__module__")):
+        return "scikit-learn"
+    if owner.__module__ in ("builtins", "collections.abc"):
         return f":py:obj:`{owner.__name__}`"
-    return library
+    return "Python"
 
 
 def summary(path: str, value: object) -> str:

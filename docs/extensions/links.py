@@ -156,10 +156,23 @@ def link_code(app: Sphinx, tree: nodes.document, page: str) -> None:
         return
     for literal in list(tree.findall(nodes.literal)):
         text = literal.astext()
-        within = isinstance(literal.parent, (nodes.reference, nodes.title))
+        within = isinstance(literal.parent, (nodes.reference, nodes.title)) or is_of_others(literal, page)
         found = None if within or text in PLAIN or " " in text else resolve(app.env, text)
         if found and found[0] != page:
             literal.replace_self(link(app, page, found, literal.deepcopy()))
+
+
+def is_of_others(literal: nodes.literal, page: str) -> bool:
+    """Tell whether a name is another library's: in the first column of a page for people who know that."""
+    entry = next((node for node in parents(literal) if isinstance(node, nodes.entry)), None)
+    return page.startswith("coming_from/") and entry is not None and entry.parent.index(entry) == 0
+
+
+def parents(node: Element) -> Iterator[Element]:
+    """Yield what a node is in, from the inside out."""
+    while node.parent is not None:
+        node = node.parent
+        yield node
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
