@@ -1,9 +1,11 @@
 """Public names are listed in ``__all__``, exist, and have a page in the API reference of the site."""
 
+import re
 from types import ModuleType
 
 import pytest
 
+import sknet
 from docs import reference
 from docs.extensions.docstrings import escaped
 from tests.project import public_modules
@@ -79,7 +81,22 @@ def test_a_page_lists_the_members_of_a_class_and_names_those_it_inherits():
     text = reference.pages()["names/sknet.nn.Linear.rst"]
     assert ".. automethod:: sknet.nn.Linear.forward\n" in text
     assert "Inherited from :py:obj:`sknet.nn.Module`: " in text
-    assert "``state_dict``" in text.partition("Inherited from :py:obj:`sknet.nn.Module`")[2]
+    inherited = text.partition("Inherited from :py:obj:`sknet.nn.Module`")[2]
+    assert ":py:obj:`state_dict <sknet.nn.Module.state_dict>`" in inherited
+
+
+@pytest.mark.parametrize("name", ["MLPClassifier", "TabularClassifier", "NetRegressor", "Autoencoder"])
+def test_pages_of_estimators_describe_all_methods(name):
+    cls = getattr(sknet, name)
+    text = reference.pages()[f"names/sknet.{name}.rst"]
+    described = set(re.findall(rf"auto(?:method|property):: sknet\.{name}\.(\w+)", text))
+    listed = set(re.findall(r"``(\w+)``", text))
+    public = {member for member in dir(cls) if not member.startswith("_") and callable(getattr(cls, member))}
+    assert public <= described | listed
+    assert {"fit", "summary"} <= described
+    assert {
+        member for member in ("predict_proba", "partial_fit", "predict", "score") if member in public
+    } <= described
 
 
 def test_pages_are_rewritten_only_if_they_change(tmp_path, monkeypatch):

@@ -314,7 +314,7 @@ class BaseNet(SupportsCallbacks, HiddenLayers, Attributions, Summarized, HoldsLi
 
     @property
     def compiled_step_(self) -> CompiledStep:
-        """The training step of the last fit as a program: print its `source`, or see its ``gradient.graph``.
+        """The training step of the last fit as a program: print its ``source``, see its ``gradient.graph``.
 
         It is captured when one of these is asked for. L-BFGS has none.
         """

@@ -65,7 +65,7 @@ class CompiledStep:
 
     @property
     def gradient(self) -> Compiled:
-        """Computes the gradient from parameters and a batch; see its ``graph``, ``plan`` and `source`."""
+        """Computes the gradient from parameters and a batch; see its ``graph``, ``plan`` and ``source``."""
         return self._shown()[0]
 
     @property
