@@ -48,7 +48,7 @@ def draw(table: Table) -> Figure:
         widths = [float("nan") if row[number] is None else row[number] for row in rows.values()]
         label = name.removesuffix(", s")
         bars = ax.barh(y, widths, height, label=label, color=COLORS.get(label, COLORS["sknet"]))
-        ax.bar_label(bars, fmt="%.3g", padding=3, fontsize=SMALL - 1, color=TEXT)
+        ax.bar_label(bars, fmt=shown, padding=3, fontsize=SMALL - 1, color=TEXT)
     ax.set_yticks(range(len(rows)), [name.replace("`", "") for name in rows], fontsize=SMALL)
     ax.invert_yaxis()
     ax.set(xscale="log" if logarithmic(rows) else "linear")
@@ -63,6 +63,11 @@ def draw(table: Table) -> Figure:
             loc="outside upper center", ncols=len(places), frameon=False, labelcolor=TEXT, fontsize=LARGE
         )
     return figure
+
+
+def shown(figure: float) -> str:
+    """Return a figure with three digits, or with all before the point."""
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.3g}"
 
 
 def logarithmic(rows: dict[str, list[float | None]]) -> bool:
