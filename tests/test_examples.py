@@ -84,7 +84,7 @@ def number_after(text: str, output: str) -> float:
 
 
 def test_every_example_is_tested():
-    tested = {"quickstart.py", "four_doors.py", "tables.py", "serve.py", *ON_DATA}
+    tested = {"quickstart.py", "four_doors.py", "tables.py", "serve.py", "dask_fit.py", *ON_DATA}
     assert {path.name for path in EXAMPLES.glob("[!_]*.py")} == tested
 
 
@@ -102,6 +102,13 @@ def test_tables(run_here):
     assert number_after("rent: R2", printed) > 0.5
     assert number_after("let within a week: accuracy", printed) > 0.55
     assert printed.count("a flat of unknown size in a new district") == 2
+
+
+def test_dask_fit():
+    printed = run("dask_fit.py", "--rows", 40_000).stdout
+    assert number_after("test accuracy", printed) > 0.9
+    assert number_after("every 8 steps: test accuracy", printed) > 0.85
+    assert "without the cluster, the same labels: True" in printed
 
 
 def test_four_doors(run_here):
