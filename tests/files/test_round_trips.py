@@ -309,26 +309,28 @@ def assert_same(a, b, X):
     assert repr(curves[0]) == repr(curves[1])  # NaN for NaN
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", FITTED)
-def test_fitted_estimators(name, way, tmp_path):
-    through = WAYS[way]
+def test_fitted_estimators(name, tmp_path):
     estimator, X, y = FITTED[name]()
     with quiet():
         estimator.fit(X, y)
-    other = through(estimator, tmp_path)
-    assert_alike(estimator.get_params(), other.get_params(), set())
-    assert_same(estimator, other, X)
+    others = {way: through(estimator, tmp_path) for way, through in WAYS.items()}
+    for other in others.values():
+        assert_alike(estimator.get_params(), other.get_params(), set())
+        assert_same(estimator, other, X)
     params = estimator.get_params()
     if hasattr(estimator, "partial_fit") and not (params["early_stopping"] or params.get("validation_split")):
-        for each in (estimator, other):
-            each.partial_fit(X, y)
-        assert_same(estimator, other, X)
-        other = through(other, tmp_path)
-    for each in (estimator, other):
+        estimator.partial_fit(X, y)
+        for way, other in others.items():
+            other.partial_fit(X, y)
+            assert_same(estimator, other, X)
+            others[way] = WAYS[way](other, tmp_path)
+    with quiet():
+        estimator.fit(X, y)
+    for other in others.values():
         with quiet():
-            each.fit(X, y)
-    assert_same(estimator, other, X)
+            other.fit(X, y)
+        assert_same(estimator, other, X)
 
 
 @pytest.mark.parametrize("name", FITTED)
