@@ -38,7 +38,10 @@ def test_a_wrong_rule_is_found(monkeypatch):
         return rewriter.emit("divide", rewriter.emit("exp", difference.operands[0]), logarithm.operands[0])
 
     monkeypatch.setattr(_optimize, "ALL_RULES", wrong)
-    found = [mismatches(made(number, seed=2), number) for number in range(600)]
+    cases = {number: made(number, seed=2) for number in range(600)}
+    may_change = {number: x for number, x in cases.items() if "exp(" in x.source and "log(" in x.source}
+    assert len(may_change) > 50
+    found = [mismatches(case, number) for number, case in may_change.items()]
     assert any("relaxed" in text for texts in found for text in texts)
     assert not any("exact" in text for texts in found for text in texts)
 
