@@ -23,10 +23,10 @@ from dask.distributed import Client
 from sknet import MLPRegressor, Model
 from sknet.dask import WorkerExchange, batch_rows, fit
 from sknet.estimators.extend import Perceptron
-from sknet.optim import Adam
+from sknet.optim import SGD
 
 N_FEATURES, HIDDEN, BATCH = 512, (1024, 1024, 448), 8192  # 2,033,601 parameters
-RATE = 1e-3
+RATE = 0.02
 
 
 class Timed(WorkerExchange):
@@ -66,7 +66,7 @@ def data(n_rows: int) -> tuple[Any, Any]:
 def of_one_process(X: Any, y: Any, sizes: Sequence[int], steps: int) -> tuple[Model, float]:
     """Return a model trained here on the same batches, and the seconds of a step."""
     network = Perceptron(HIDDEN, "relu").build(X, 1)
-    model = Model(network, "squared_error", Adam(lr=RATE), alpha=1e-4, random_state=0)
+    model = Model(network, "squared_error", SGD(lr=RATE, momentum=0.9), alpha=1e-4, random_state=0)
     seed = int(model.random_state.randint(2**31))
     started, done = time.perf_counter(), 0
     per_epoch = -(-len(X) // BATCH)
@@ -97,7 +97,7 @@ def main() -> None:
             HIDDEN,
             batch_size=BATCH,
             max_iter=arguments.steps // per_epoch,
-            optimizer=Adam(lr=RATE),
+            optimizer=SGD(lr=RATE, momentum=0.9),
             random_state=0,
         )
         fit(net, *parts, exchange=Timed)

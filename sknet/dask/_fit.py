@@ -421,8 +421,7 @@ class WorkersSteps(StepsElsewhere):
         self.n_batches = plan.n_batches
         self._model, self._cluster, self._plan = model, cluster, plan
         self._per_step = SECONDS  # so that the first block has one step
-        cluster.begin(plan, model)
-        self._note()
+        self._known: Any = None  # what the workers have; they begin with the first epoch
 
     def new_score(self) -> Merged:
         """Return an empty score, to which the following blocks are added."""
@@ -430,12 +429,16 @@ class WorkersSteps(StepsElsewhere):
         return self.score
 
     def follow(self) -> None:
-        model, (flat, shapes, *hyper) = self._model, self._known
-        same = hyper[0] is model.optimizer and hyper[1] is model.loss_function
-        same = same and shapes == model.memory.layout.shapes
-        if not (same and np.array_equal(flat, model.memory.packed())):
-            self._cluster.begin(self._plan, model)
+        if self._known is None or not self._is_theirs():
+            self._cluster.begin(self._plan, self._model)
             self._note()
+
+    def _is_theirs(self) -> bool:
+        """Tell whether the model here is still that of the workers: a callback may have changed it."""
+        model, (flat, shapes, optimizer, loss) = self._model, self._known
+        same = optimizer is model.optimizer and loss is model.loss_function
+        same = same and shapes == model.memory.layout.shapes
+        return same and np.array_equal(flat, model.memory.packed())
 
     def _note(self) -> None:
         """Note what the workers have."""

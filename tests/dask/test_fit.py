@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 
-from sknet import MLPClassifier, MLPRegressor, Model, NetRegressor, nn, ops
+from sknet import MLPClassifier, MLPRegressor, Model, NetRegressor, neural_network, nn, ops
+from sknet.callbacks import Callback
 from sknet.callbacks.extend import KeepState
 from sknet.dask import batch_rows, fit
 from sknet.dask._order import held_out_rows
@@ -256,6 +257,24 @@ class Normalized(nn.Module):
 
     def forward(self, x):
         return self.last(self.drop(ops.relu(self.norm(self.first(x)))))
+
+
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
+def test_rates_follow_what_happens_here(client):
+    """A schedule lowers the rate when the loss stops improving; a callback changes the weights in between."""
+    X, y = rows()
+    params = {"solver": "sgd", "learning_rate": "adaptive", "tol": 10.0, "n_iter_no_change": 1, "max_iter": 6}
+    given = collections(X, (y > 0).astype(int), SIZES)
+    clf = neural_network.MLPClassifier((4,), **params, random_state=0).fit(*given)
+    assert clf.history_["lr"][-1] < 0.3 * clf.history_["lr"][0]
+    net = quiet(small(max_iter=2, callbacks=[Zeroing()]), *given)
+    assert net.loss_curve_[1] == pytest.approx(np.log(2), rel=0.05)
+
+
+class Zeroing(Callback):
+    def on_epoch_end(self, fit):
+        if fit.epoch == 1:
+            fit.model.memory.flat[:] = 0.0
 
 
 # -- steps of their own ------------------------------------------------------------------------------------
