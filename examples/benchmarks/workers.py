@@ -26,7 +26,7 @@ from sknet.estimators.extend import Perceptron
 from sknet.optim import SGD
 
 N_FEATURES, HIDDEN, BATCH = 512, (1024, 1024, 448), 8192  # 2,033,601 parameters
-RATE = 0.02
+RATE = 2e-3
 
 
 class Timed(WorkerExchange):
