@@ -22,7 +22,7 @@ def cluster():
         yield cluster
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(cluster):
     from distributed import Client
 

@@ -360,13 +360,6 @@ def test_options_are_for_collections():
         fit(small(), *rows())
 
 
-def test_without_a_client_the_message_says_how_to_create_one():
-    with pytest.raises(
-        ValueError, match=r"no client is set.*Client\(\).*fit\(X.compute\(\), y.compute\(\)\)"
-    ):
-        small().fit(*parts())
-
-
 def bad(X=None, y=None):
     """Return collections of three partitions, the second of which is this."""
     first, third = (np.ones((20, 6), "f4"), np.arange(20) % 2), (np.zeros((20, 6), "f4"), np.arange(20) % 2)

@@ -131,3 +131,11 @@ def test_scores_of_collections(fitted, kind):
 def test_an_estimator_must_be_fitted():
     with pytest.raises(NotFittedError):
         MLPClassifier().predict(da.zeros((4, 2)))
+
+
+def test_a_fit_without_a_client_says_how_to_create_one():
+    X, y = (da.from_array(array, chunks=25) for array in rows())
+    with pytest.raises(
+        ValueError, match=r"no client is set.*Client\(\).*fit\(X.compute\(\), y.compute\(\)\)"
+    ):
+        MLPRegressor().fit(X, y)
